@@ -1,0 +1,63 @@
+"""Hosts, their GPUs and their zones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class HostState(StrEnum):
+    UNKNOWN = "UNKNOWN"  # not yet reached since it was added
+    UP = "UP"
+    DOWN = "DOWN"  # does not answer: crashed, frozen, cut off, sshd gone, or host key refused
+    DRAINING = "DRAINING"  # finishes its jobs, takes no new ones
+    DRAINED = "DRAINED"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    index: int
+    uuid: str = ""
+    model: str = ""
+    mem_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One bare-metal host of the inventory plus what its agent last said.
+
+    `nic_bps` is the capacity of its host link (Metronome's B_l(n)), `interface` the network
+    interface that carries job traffic. `login` is the SSH user the daemon connects as.
+    `down` says, by one sentence, why the state is not UP.
+    """
+
+    name: str
+    zone: str
+    address: str
+    port: int = 22
+    login: str = "root"
+    cpus: int = 1
+    mem_bytes: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    nic_bps: int = 1_000_000_000
+    interface: str = ""
+    partitions: tuple[str, ...] = ()
+    state: HostState = HostState.UNKNOWN
+    drained_by: str = ""  # sentence with who and why; "" = not drained
+    reason: str = ""
+    boot_id: str = ""
+    agent_version: str = ""
+    since_us: int = 0
+    variables: tuple[tuple[str, str], ...] = ()  # inventory variables for playbooks
+
+    @property
+    def schedulable(self) -> bool:
+        return self.state is HostState.UP and not self.drained_by
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A zone: hosts near each other. `delay_us` is the delay from the users (the daemon)."""
+
+    name: str
+    delay_us: int = 0

@@ -1,0 +1,189 @@
+"""Jobs, their tasks and their states (Slurm's names)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rm.core.reasons import Reason
+from rm.core.traffic import TrafficProfile
+
+PRIORITY_HIGH = 100
+PRIORITY_LOW = 0
+
+
+class JobState(StrEnum):
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"  # hosts are being prepared; no task has started
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETING = "COMPLETING"  # the tasks are being stopped; hosts not yet released
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+
+    @property
+    def final(self) -> bool:
+        return self in _FINAL
+
+    @property
+    def short(self) -> str:
+        """Slurm's two-letter code."""
+        return _SHORT[self]
+
+
+_FINAL = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.PREEMPTED,
+        JobState.OUT_OF_MEMORY,
+    }
+)
+_SHORT = {
+    JobState.PENDING: "PD",
+    JobState.CONFIGURING: "CF",
+    JobState.RUNNING: "R",
+    JobState.SUSPENDED: "S",
+    JobState.COMPLETING: "CG",
+    JobState.COMPLETED: "CD",
+    JobState.FAILED: "F",
+    JobState.CANCELLED: "CA",
+    JobState.TIMEOUT: "TO",
+    JobState.NODE_FAIL: "NF",
+    JobState.PREEMPTED: "PR",
+    JobState.OUT_OF_MEMORY: "OOM",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What the user asked for; never changed after submission.
+
+    `hosts_min`/`hosts_max` are Slurm's --nodes (0 = as many as the tasks need). Resources are
+    per task. `tasks_per_host` 0 = no limit. Times are microseconds since the epoch or
+    durations, sizes are bytes.
+    """
+
+    name: str
+    user: str
+    script: str
+    script_args: tuple[str, ...] = ()
+    hosts_min: int = 0
+    hosts_max: int = 0
+    ntasks: int = 1
+    tasks_per_host: int = 0
+    cpus_per_task: int = 1
+    mem_bytes_per_task: int = 0
+    gpus_per_task: int = 0
+    gpu_type: str = ""
+    time_limit_us: int | None = None
+    partition: str = ""
+    priority: int = PRIORITY_LOW
+    begin_us: int | None = None
+    hold: bool = False
+    requeue: bool = True
+    env: tuple[tuple[str, str], ...] = ()
+    chdir: str = ""
+    output: str = ""  # "" = the task's own log in the spool only
+    error: str = ""  # "" = merged into output
+    zone: str = ""
+    hosts_only: tuple[str, ...] = ()
+    hosts_excluded: tuple[str, ...] = ()
+    exclusive: bool = False
+    low_comm: bool = False
+    traffic: TrafficProfile | None = None  # None and not low_comm: profiled on the run
+    cooperative: bool = False  # learnt: the job calls the iteration client library
+    submit_host: str = ""
+    comment: str = ""
+
+    @property
+    def is_high(self) -> bool:
+        """Metronome's high class: never paused, never injected."""
+        return self.priority >= PRIORITY_HIGH
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlacement:
+    """Where one task (rank) of a job goes: the host and the indices of its GPUs there."""
+
+    rank: int
+    host: str
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A gang-complete placement: every task of the job, in rank order."""
+
+    tasks: tuple[TaskPlacement, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The distinct hosts in order of their first rank."""
+        return tuple(dict.fromkeys(t.host for t in self.tasks))
+
+    def on(self, host: str) -> tuple[TaskPlacement, ...]:
+        return tuple(t for t in self.tasks if t.host == host)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One rank of a placed job, as last reported by its host's agent.
+
+    `exit_code` and `exit_signal` follow Slurm's `code:signal`; both None while it runs.
+    """
+
+    rank: int
+    host: str
+    gpus: tuple[int, ...] = ()
+    started_us: int | None = None
+    ended_us: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and its whole story. Only `rm.core.lifecycle` makes new versions of it."""
+
+    id: int
+    spec: JobSpec
+    submitted_us: int
+    state: JobState = JobState.PENDING
+    held: bool = False
+    attempt: int = 0  # 0 before the first launch; grows with each requeue
+    tasks: tuple[Task, ...] = ()
+    started_us: int | None = None
+    ended_us: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    reason: Reason | None = None  # why it pends, or how it ended
+    traffic: TrafficProfile | None = None  # declared, or measured on the run
+    # why it is COMPLETING: the state it will end in
+    ending: JobState | None = None
+    history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
+
+    @property
+    def placement(self) -> Placement | None:
+        if not self.tasks:
+            return None
+        return Placement(tuple(TaskPlacement(t.rank, t.host, t.gpus) for t in self.tasks))
+
+    @property
+    def occupies(self) -> bool:
+        """Does it hold its hosts' resources?"""
+        return self.state in (
+            JobState.CONFIGURING,
+            JobState.RUNNING,
+            JobState.SUSPENDED,
+            JobState.COMPLETING,
+        )

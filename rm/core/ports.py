@@ -1,0 +1,61 @@
+"""Ports: what the core asks of the world, and what policies must answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rm.core.alignment import Alignment
+from rm.core.job import Job, Placement
+from rm.core.reasons import HostVerdict, Reason
+from rm.core.snapshot import PlacedJob, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One gang-complete placement with the policy's own score (higher is better)."""
+
+    placement: Placement
+    score: float = 0.0
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Proposal:
+    """A placement policy's answer: candidates lazily, best first; or the reasons for none.
+
+    `reasons` is filled when `candidates` yields nothing: every blocker, worst first.
+    `verdicts` is filled only when the caller asked to explain.
+    """
+
+    candidates: Iterator[Candidate]
+    reasons: list[Reason] = field(default_factory=list)
+    verdicts: list[HostVerdict] = field(default_factory=list)
+
+
+class QueuePolicy(Protocol):
+    name: str
+
+    def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
+        """The order in which to try the eligible pending jobs; a pure function."""
+        ...
+
+
+class PlacementPolicy(Protocol):
+    name: str
+
+    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        """Placements of all tasks of `job`; never oversubscribes `snapshot.free`."""
+        ...
+
+
+class CommPolicy(Protocol):
+    name: str
+
+    def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
+        """Rotations, time-shifts and shaping for jobs that share links; pure.
+
+        `offline` asks for stage 3: the scheme of the largest cushion, however long it takes.
+        """
+        ...

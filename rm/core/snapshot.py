@@ -1,0 +1,56 @@
+"""Snapshot: all a policy may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rm.core.host import Host, Zone
+from rm.core.job import Job, Placement
+from rm.core.network import Link, NetworkView
+from rm.core.traffic import TrafficProfile
+
+
+@dataclass(slots=True)
+class Free:
+    """What is left of one host. `gpus` are free indices in ascending order."""
+
+    cpus: int
+    mem_bytes: int
+    gpus: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedJob:
+    """A job that occupies hosts (or is about to, within this pass), as the policies see it.
+
+    `sequence` grows with the order of deployment (R3).
+    """
+
+    job: int
+    name: str
+    high: bool
+    priority: int
+    sequence: int
+    placement: Placement
+    traffic: TrafficProfile | None
+    low_comm: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A consistent view of the cluster at `now_us`.
+
+    The mappings are read-only views of the leader's state; they are valid until the next
+    event is applied, and a policy must not keep them. `free` already reflects the jobs placed
+    earlier in the same pass. `hosts` keeps inventory order.
+    """
+
+    now_us: int
+    hosts: Mapping[str, Host]
+    zones: Mapping[str, Zone]
+    links: Mapping[str, Link]
+    network: NetworkView
+    free: Mapping[str, Free]
+    placed: Mapping[int, PlacedJob]
+    jobs: Mapping[int, Job] = field(default_factory=dict)

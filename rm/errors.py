@@ -1,0 +1,92 @@
+"""The error tree: each error is a sentence that says what was wrong, where, and what to do.
+
+Anything the user may cause raises an `RmError`; the CLI prints its message and exits with
+`exit_code`, the HTTP API answers with `http_status`. Any other exception is a defect of rm.
+"""
+
+from __future__ import annotations
+
+
+class RmError(Exception):
+    """Base of all errors a user may meet.
+
+    Args:
+        what: one sentence: what was wrong, and where.
+        hint: one sentence: what the user can do about it.
+    """
+
+    exit_code = 1
+    http_status = 500
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.hint}".strip()
+
+
+class UsageError(RmError):
+    """The request itself is malformed: unknown option, bad format, unreadable file."""
+
+    exit_code = 2
+    http_status = 400
+
+
+class ImpossibleRequest(RmError):
+    """The request is well-formed, but no state of this cluster could ever satisfy it."""
+
+    exit_code = 3
+    http_status = 422
+
+
+class NotFound(RmError):
+    """The named job, host, zone or link does not exist."""
+
+    exit_code = 4
+    http_status = 404
+
+
+class Forbidden(RmError):
+    """The caller may not do this."""
+
+    exit_code = 5
+    http_status = 403
+
+
+class Conflict(RmError):
+    """The thing exists but is in a state that does not allow the request."""
+
+    exit_code = 6
+    http_status = 409
+
+
+class Unreachable(RmError):
+    """The daemon, a host or a peer did not answer."""
+
+    exit_code = 7
+    http_status = 502
+
+
+class ConfigError(RmError):
+    """rm.toml, an environment variable or an inventory is wrong."""
+
+    exit_code = 8
+    http_status = 500
+
+
+class HostKeyError(Unreachable):
+    """The host presented an unknown or a changed SSH key; nothing was sent to it."""
+
+
+class StoreError(RmError):
+    """The database refused or lost a transaction."""
+
+    exit_code = 9
+
+
+class IllegalTransition(RmError):
+    """An event does not fit the state of the job it names; carries the job's story."""
+
+    http_status = 409

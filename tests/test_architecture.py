@@ -1,0 +1,76 @@
+"""The house rules, checked: who may import whom, and what the pure rooms may not touch."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# From the top of the house to its foundations; rooms on one floor never import each other.
+FLOORS = [
+    ["cli", "web"],
+    ["bootstrap"],
+    ["daemon", "sim", "lab", "demo"],
+    ["adapters"],
+    ["config"],
+    ["policies", "playbook"],
+    ["core"],
+    ["units"],
+    ["errors"],
+]
+LEVEL = {room: len(FLOORS) - i for i, floor in enumerate(FLOORS) for room in floor}
+PURE = {"core", "policies", "playbook", "units", "errors"}
+IMPURE_STDLIB = {
+    "socket", "subprocess", "random", "secrets", "time", "threading", "selectors", "asyncio",
+    "multiprocessing", "sqlite3", "ssl", "http", "urllib", "tempfile", "shutil", "signal",
+}  # fmt: skip
+PURE_THIRD_PARTY = {"numpy"}
+# playbook compiles templates and reads YAML text: both are pure functions of their input
+EXTRA = {"playbook": {"jinja2", "yaml"}}
+ONLY_IN = {
+    "sqlalchemy": {"rm/adapters/store_sql.py", "rm/adapters/schema.py"},
+    "fabric": {"rm/adapters/ssh.py"},
+    "paramiko": {"rm/adapters/ssh.py"},
+    "apscheduler": {"rm/adapters/cron.py"},
+}
+BANNED_NAMES = {"utils", "helpers", "manager", "misc", "common"}
+FILES = sorted((ROOT / "rm").rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module or "")
+            found |= {f"{node.module}.{a.name}" for a in node.names if node.module == "rm"}
+    return found
+
+
+def room(module: str) -> str:
+    return module.split(".")[1] if module.startswith("rm.") else ""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_file_keeps_the_rules(path: Path) -> None:
+    relative = path.relative_to(ROOT)
+    here = relative.parts[1].removesuffix(".py")
+    assert path.stem not in BANNED_NAMES, f"{relative}: name the idea, not the drawer"
+    for module in imports(path):
+        top, there = module.split(".")[0], room(module)
+        if here in LEVEL and there in LEVEL and there != here:
+            assert LEVEL[there] < LEVEL[here], f"{relative} ({here}) imports {module} ({there})"
+        if here in PURE:
+            assert top not in IMPURE_STDLIB, f"{relative} is pure but imports {module}"
+        allowed = PURE_THIRD_PARTY | EXTRA.get(here, set())
+        if here in PURE and top in {"msgspec", "aiohttp", "click", "rich", *ONLY_IN, "jinja2", "yaml"}:
+            assert top in allowed, f"{relative} is pure but imports {module}"
+        if top in ONLY_IN:
+            assert str(relative) in ONLY_IN[top], f"{relative}: only {ONLY_IN[top]} may import {top}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "agents").glob("*.py")), ids=lambda p: p.name)
+def test_agents_stand_alone(path: Path) -> None:
+    for module in imports(path):
+        assert module.split(".")[0] != "rm", f"{path.name} runs on hosts, where rm is not"
