@@ -1,0 +1,271 @@
+"""Units: durations in integer microseconds, sizes in bytes, rates in bit/s, host lists.
+
+Every number that others share is an exact integer; a fraction of the smallest unit is rounded
+up for durations (a limit is never shorter than asked) and down for sizes and rates.
+All parse functions raise UsageError with one sentence. Formats: Slurm's time, memory and host
+list notations, plus `1h30m`, `250ms`, `1.5G`, `100mbit`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from rm.errors import UsageError
+
+SECOND_US = 1_000_000
+MINUTE_US = 60 * SECOND_US
+HOUR_US = 60 * MINUTE_US
+DAY_US = 24 * HOUR_US
+HOSTS_MAX = 65_536  # a host list longer than this is a slip of the keyboard
+
+_DURATION_UNITS = {
+    "us": 1, "µs": 1, "usec": 1, "ms": 1_000, "msec": 1_000,
+    "s": SECOND_US, "sec": SECOND_US, "secs": SECOND_US, "second": SECOND_US, "seconds": SECOND_US,
+    "m": MINUTE_US, "min": MINUTE_US, "mins": MINUTE_US, "minute": MINUTE_US, "minutes": MINUTE_US,
+    "h": HOUR_US, "hr": HOUR_US, "hour": HOUR_US, "hours": HOUR_US,
+    "d": DAY_US, "day": DAY_US, "days": DAY_US, "w": 7 * DAY_US, "week": 7 * DAY_US, "weeks": 7 * DAY_US,
+}  # fmt: skip
+_NUMBER_UNIT = re.compile(r"\s*(\d+)(?:\.(\d+))?\s*([a-zA-Zµ]+)")
+_QUANTITY = re.compile(r"(\d+)(?:\.(\d+))?\s*([a-zA-Z/]*)\Z")
+_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?\Z")
+_UNLIMITED = ("UNLIMITED", "INFINITE", "-1")
+
+
+def _scaled(whole: str, fraction: str | None, unit: int, up: bool = False) -> int:
+    """whole.fraction * unit as an integer, without floating point."""
+    digits = fraction or ""
+    numerator: int = int(whole + digits) * unit
+    denominator: int = 10 ** len(digits)
+    return -(-numerator // denominator) if up else numerator // denominator
+
+
+def parse_duration_us(text: str) -> int:
+    """`250ms`, `1.5s`, `1h 30m`, `2days` to microseconds; a bare number has no unit and is refused."""
+    position, total = 0, 0
+    stripped = text.strip()
+    while position < len(stripped):
+        match = _NUMBER_UNIT.match(stripped, position)
+        factor = _DURATION_UNITS.get(match[3].lower()) if match else None
+        if match is None or factor is None:
+            break
+        total += _scaled(match[1], match[2], factor, up=True)
+        position = match.end()
+    if not stripped or position < len(stripped):
+        raise UsageError(
+            f"'{text}' is not a duration.", "Write a number with its unit, such as 250ms or 1h30m."
+        )
+    return total
+
+
+def parse_time_limit_us(text: str) -> int | None:
+    """Slurm's `M | M:S | H:M:S | D-H | D-H:M | D-H:M:S | UNLIMITED`, or a duration with units.
+
+    Returns microseconds, None for no limit. Unlike Slurm seconds are kept, not rounded up.
+    """
+    stripped = text.strip()
+    if stripped.upper() in _UNLIMITED:
+        return None
+    match = _CLOCK.match(stripped)
+    if match is None:
+        try:
+            limit = parse_duration_us(stripped)
+        except UsageError:
+            limit = 0
+    else:
+        days, first, second, third = match.groups()
+        a, b, c = int(first), int(second or 0), int(third or 0)
+        if days is not None:
+            limit = int(days) * DAY_US + a * HOUR_US + b * MINUTE_US + c * SECOND_US
+        elif third is not None:
+            limit = a * HOUR_US + b * MINUTE_US + c * SECOND_US
+        else:
+            limit = a * MINUTE_US + b * SECOND_US
+    if limit <= 0:
+        raise UsageError(
+            f"'{text}' is not a time limit.",
+            "Write M, M:S, H:M:S, D-H, D-H:M, D-H:M:S, a duration such as 1h30m, or UNLIMITED.",
+        )
+    return limit
+
+
+def format_elapsed(us: int) -> str:
+    """Microseconds as Slurm shows them: `M:SS`, `H:MM:SS`, `D-HH:MM:SS`."""
+    seconds = max(0, us) // SECOND_US
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    if days:
+        return f"{days}-{hours:02}:{minutes:02}:{seconds:02}"
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+def format_time_limit(us: int | None) -> str:
+    return "UNLIMITED" if us is None else format_elapsed(us)
+
+
+def format_duration(us: int) -> str:
+    """The shortest exact spelling that parse_duration_us reads back: `250ms`, `1h30m`, `1.5ms`."""
+    if us == 0:
+        return "0s"
+    if us < SECOND_US:
+        whole, rest = divmod(us, 1_000)
+        if not whole:
+            return f"{us}us"
+        return f"{whole}.{rest:03}".rstrip("0").rstrip(".") + "ms"
+    parts = []
+    for unit, size in (("d", DAY_US), ("h", HOUR_US), ("m", MINUTE_US)):
+        count, us = divmod(us, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    if us:
+        parts.append(f"{us // SECOND_US}.{us % SECOND_US:06}".rstrip("0").rstrip(".") + "s")
+    return "".join(parts)
+
+
+_BINARY = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+
+
+def parse_memory_bytes(text: str, default_unit: str = "M") -> int:
+    """Slurm's memory sizes: `K M G T` are powers of 1024, without a unit megabytes."""
+    match = _QUANTITY.match(text.strip())
+    unit = match[3].upper() if match else ""
+    unit = unit if unit == "B" else unit.removesuffix("IB").removesuffix("B")
+    if match is None or (unit not in _BINARY and unit != "B"):
+        raise UsageError(f"'{text}' is not a memory size.", "Write a number with K, M, G or T, such as 16G.")
+    if unit == "B":
+        return _scaled(match[1], match[2], 1)
+    return _scaled(match[1], match[2], 1024 ** _BINARY[unit or default_unit])
+
+
+def format_bytes(size: int) -> str:
+    """The largest binary unit that is exact to one decimal: `16G`, `1.5G`, `300M`, `0`."""
+    for unit in ("T", "G", "M", "K"):
+        factor = 1024 ** _BINARY[unit]
+        if size >= factor and (size * 10) % factor == 0:
+            return f"{size / factor:.1f}".removesuffix(".0") + unit
+    for unit in ("T", "G", "M", "K"):
+        factor = 1024 ** _BINARY[unit]
+        if size >= factor:
+            return f"{size / factor:.1f}{unit}"
+    return "0" if size == 0 else f"{size}B"
+
+
+_DECIMAL = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+
+
+def parse_bandwidth_bps(text: str) -> int:
+    """`22Gbps`, `100mbit`, `100Mbit/s`, `1.5G`, `1000000` to bit/s; powers of 1000, never bytes."""
+    match = _QUANTITY.match(text.strip())
+    unit = match[3] if match else "?"
+    if unit.endswith(("B", "B/s", "Bps", "byte", "bytes", "byte/s", "bytes/s")):
+        raise UsageError(
+            f"'{text}' counts bytes; rates are in bit/s here.", "Multiply by 8: 1 GB/s is 8Gbps."
+        )
+    prefix = unit.upper()
+    for ending in ("BITS/S", "BIT/S", "BITPS", "B/S", "BPS", "BITS", "BIT", "B"):
+        if prefix.endswith(ending):
+            prefix = prefix.removesuffix(ending)
+            break
+    if match is None or prefix not in _DECIMAL:
+        raise UsageError(
+            f"'{text}' is not a bandwidth.", "Write bit/s with K, M, G or T, such as 100Mbit or 22Gbps."
+        )
+    return _scaled(match[1], match[2], 1000 ** _DECIMAL[prefix])
+
+
+def format_bandwidth(bps: int) -> str:
+    """`22Gbps`, `1.5Gbps`, `100Mbps`, `750bps`."""
+    for unit in ("T", "G", "M", "K"):
+        factor = 1000 ** _DECIMAL[unit]
+        if bps >= factor:
+            return f"{bps / factor:.2f}".rstrip("0").rstrip(".") + f"{unit}bps"
+    return f"{bps}bps"
+
+
+def _split_hosts(text: str) -> list[str]:
+    """Split at commas that are not inside brackets."""
+    parts, depth, start = [], 0, 0
+    for i, char in enumerate(text):
+        if char == "[":
+            depth += 1
+        elif char == "]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:i])
+            start = i + 1
+        if depth not in (0, 1):
+            raise UsageError(f"'{text}' is not a host list: its brackets do not match.", _HOSTS_HINT)
+    if depth:
+        raise UsageError(f"'{text}' is not a host list: its brackets do not match.", _HOSTS_HINT)
+    return [part.strip() for part in [*parts, text[start:]] if part.strip()]
+
+
+_HOSTS_HINT = "Write names and ranges such as gpu[01-04,07],login1."
+_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*)\Z")
+_RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z")
+
+
+def _expand(pattern: str, whole: str) -> list[str]:
+    if "[" not in pattern:
+        if not _HOST_NAME.match(pattern):
+            raise UsageError(f"'{pattern}' is not a host name.", _HOSTS_HINT)
+        return [pattern]
+    head, _, rest = pattern.partition("[")
+    body, _, tail = rest.partition("]")
+    names: list[str] = []
+    for piece in body.split(","):
+        match = _RANGE.match(piece.strip())
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if match is None or high < low:
+            raise UsageError(f"'{piece}' is not a range in the host list '{whole}'.", _HOSTS_HINT)
+        if high - low + len(names) >= HOSTS_MAX:
+            raise UsageError(f"The host list '{whole}' names more than {HOSTS_MAX} hosts.", _HOSTS_HINT)
+        names += [f"{head}{number:0{len(match[1])}}" for number in range(low, high + 1)]
+    expanded: list[str] = []
+    for name in names:
+        expanded += _expand(name + tail, whole)
+        if len(expanded) > HOSTS_MAX:
+            raise UsageError(f"The host list '{whole}' names more than {HOSTS_MAX} hosts.", _HOSTS_HINT)
+    return expanded
+
+
+def parse_hosts(text: str) -> tuple[str, ...]:
+    """Expand Slurm's host list `gpu[01-04,07],login1`; order kept, doubles dropped."""
+    found: dict[str, None] = {}
+    for pattern in _split_hosts(text):
+        found.update(dict.fromkeys(_expand(pattern, text)))
+    return tuple(found)
+
+
+_NUMBERED = re.compile(r"(.*?)(\d+)\Z")
+
+
+def fold_hosts(hosts: Iterable[str]) -> str:
+    """The inverse of parse_hosts: `gpu01 gpu02 gpu03 login1` to `gpu[01-03],login1`.
+
+    Names group by stem and number of digits, in order of first appearance.
+    """
+    names = [(name, _NUMBERED.match(name)) for name in dict.fromkeys(hosts)]
+    padded = {m[1] for _, m in names if m and len(m[2]) > 1 and m[2].startswith("0")}
+    groups: dict[tuple[str, int], list[int]] = {}
+    for name, match in names:
+        if match is None:
+            groups.setdefault((name, 0), [])
+        else:  # without leading zeros n[8-10] reads back as n8 n9 n10
+            width = len(match[2]) if match[1] in padded else 1
+            groups.setdefault((match[1], width), []).append(int(match[2]))
+    folded = []
+    for (stem, width), numbers in groups.items():
+        if width == 0:
+            folded.append(stem)
+            continue
+        runs: list[list[int]] = []
+        for number in sorted(numbers):
+            if runs and number == runs[-1][1] + 1:
+                runs[-1][1] = number
+            else:
+                runs.append([number, number])
+        spelled = [f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in runs]
+        folded.append(f"{stem}{spelled[0]}" if len(numbers) == 1 else f"{stem}[{','.join(spelled)}]")
+    return ",".join(folded)
