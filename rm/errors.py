@@ -86,6 +86,10 @@ class StoreError(RmError):
     exit_code = 9
 
 
+class StaleLeader(StoreError):
+    """Another leader took over, or the stored state moved on: nothing was written."""
+
+
 class IllegalTransition(RmError):
     """An event does not fit the state of the job it names; carries the job's story."""
 
