@@ -1,0 +1,231 @@
+"""The iteration client: a training loop says where its iterations begin, and keeps its place in time.
+
+    from rm_iteration import iteration
+
+    for batch in data:
+        with iteration():
+            train_step(batch)
+
+Outside rm (no RM_SCHEDULE, no RM_REPORTS) this does nothing. Inside, each iteration first waits for its
+turn as the job's schedule asks (docs/agent-protocol.md), then time-stamps its origin, and reports the
+iteration before. It never raises into the training loop: whatever goes wrong, it warns once on standard
+error and behaves as if there were no schedule.
+"""
+
+import atexit
+import json
+import os
+import sys
+import time
+
+MAX_BLIND_WAIT_US = 10_000_000  # bound of a pause that comes without a period
+
+
+def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
+    """Microseconds to wait at `now_us` before the next iteration may begin. Pure.
+
+    `schedule` is the document's dict or None; `last_pause_seq` the last pause obeyed;
+    `previous_start_us` the origin of the iteration before, or None. With e the time to the next
+    instant epoch + shift + n*period: a new pause waits e once, whatever it is; a gate waits e when the
+    job is early (tolerance < e <= period/2) and never when it is late. Without a gate an injecting job
+    does not begin before one effective period (which contains the injected time) after its previous
+    origin; with a gate the grid itself injects, so that a late job uses its idle time to catch up.
+    Never more than one period.
+    """
+    if not schedule:
+        return 0
+    period = int(schedule.get("period_us") or 0)
+    pausing = int(schedule.get("pause_seq") or 0) > last_pause_seq
+    if period <= 0:
+        length = int(schedule.get("pause_length_us") or 0)
+        return max(0, min(length, MAX_BLIND_WAIT_US)) if pausing else 0
+    tolerance = max(0, int(schedule.get("tolerance_us") or 0))
+    anchor = int(schedule.get("epoch_us") or 0) + int(schedule.get("shift_us") or 0)
+    early = (anchor - now_us) % period
+    on_time = early <= tolerance or period - early <= tolerance
+    if pausing:
+        return 0 if on_time else early
+    if schedule.get("gate"):
+        return early if tolerance < early <= period // 2 else 0
+    if int(schedule.get("inject_us") or 0) > 0 and previous_start_us is not None:
+        return max(0, min(period, previous_start_us + period - now_us))
+    return 0
+
+
+def sleep_us(length_us):
+    """Sleep at least `length_us` microseconds, close to it: one long sleep, then short ones."""
+    end = time.monotonic_ns() + int(length_us) * 1000
+    while True:
+        left = end - time.monotonic_ns()
+        if left <= 0:
+            return
+        time.sleep((left - 1_000_000 if left > 2_000_000 else min(left, 250_000)) / 1e9)
+
+
+def now_us():
+    """Wall clock of this host, microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+class Iterations:
+    """The iterations of one rank: `start()` and `end()`, or `with Iterations() as …` per iteration.
+
+    `environ` is read once: RM_SCHEDULE (path of schedule.json), RM_REPORTS (file to append to),
+    RM_RANK or RANK. Not safe for several threads at once.
+    """
+
+    def __init__(self, environ=os.environ):
+        self._schedule_path = environ.get("RM_SCHEDULE") or ""
+        self._reports_path = environ.get("RM_REPORTS") or ""
+        self.rank = _integer(environ.get("RM_RANK") or environ.get("RANK") or "0")
+        self.active = bool(self._schedule_path or self._reports_path)
+        self.schedule = None
+        self.count = 0  # iterations begun
+        self.waited_us = 0  # all waiting so far
+        self.last_wait_us = 0
+        self._seen = None  # identity of the schedule file as last parsed
+        self._reports = None
+        self._pause_seq = 0
+        self._origin_us = None
+        self._end_us = None
+        self._comm_us = None
+        self._comm_from_us = None
+        self._warned = False
+        if self.active:
+            atexit.register(self.close)
+
+    def start(self):
+        """Wait for the job's turn, report the iteration before, begin the next one."""
+        if not self.active:
+            return
+        try:
+            self._read_schedule()
+            before = now_us()
+            wait = wait_us(before, self.schedule, self._pause_seq, self._origin_us)
+            if self.schedule:
+                self._pause_seq = max(self._pause_seq, int(self.schedule.get("pause_seq") or 0))
+            if wait > 0:
+                sleep_us(wait)
+            origin = now_us()
+            self.last_wait_us = max(0, origin - before) if wait > 0 else 0
+            self.waited_us += self.last_wait_us
+            self._report(origin, self.last_wait_us)
+            self._origin_us, self._end_us, self._comm_us = origin, None, None
+            self.count += 1
+        except Exception as error:  # training must go on whatever happens here
+            self._warn(error)
+            self._origin_us = None
+
+    def end(self):
+        """The iteration's work is done. Optional: it bounds the last iteration's duration."""
+        if self.active and self._origin_us is not None:
+            self._end_us = now_us()
+
+    def communication_starts(self):
+        """Communication begins (optional; makes the reports carry `comm_us`)."""
+        if self.active:
+            self._comm_from_us = now_us()
+
+    def communication_ends(self):
+        """Communication ends; several spans in one iteration are summed."""
+        if self.active and self._comm_from_us is not None:
+            self._comm_us = (self._comm_us or 0) + max(0, now_us() - self._comm_from_us)
+            self._comm_from_us = None
+
+    def close(self):
+        """Report the last iteration (up to its end) and stop. Called at exit."""
+        if not self.active:
+            return
+        try:
+            self._report(self._end_us or now_us(), 0)
+        except Exception as error:
+            self._warn(error)
+        self._origin_us = None
+        self.active = False
+        if self._reports is not None:
+            os.close(self._reports)
+            self._reports = None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+        return False
+
+    def _read_schedule(self):
+        """Parse schedule.json when its identity changed; a missing file is no schedule."""
+        if not self._schedule_path:
+            return
+        try:
+            stat = os.stat(self._schedule_path)
+        except FileNotFoundError:
+            self.schedule, self._seen = None, None
+            return
+        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if seen == self._seen:
+            return
+        self._seen, self.schedule = seen, None
+        with open(self._schedule_path, encoding="utf-8") as file:
+            schedule = json.load(file)
+        if schedule is not None and not isinstance(schedule, dict):
+            raise ValueError("the schedule is not a JSON object")
+        wait_us(0, schedule, 0, 0)  # refuse wrong types here, once, and not at every iteration
+        self.schedule = schedule
+
+    def _report(self, until_us, paused_us):
+        """One line [rank, n, start_us, duration_us, paused_us, comm_us] in one write."""
+        if self._origin_us is None or not self._reports_path:
+            return
+        if self._reports is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._reports = os.open(self._reports_path, flags, 0o644)
+        duration = max(0, until_us - self._origin_us)
+        line = [self.rank, self.count - 1, self._origin_us, duration, paused_us, self._comm_us]
+        os.write(self._reports, (json.dumps(line) + "\n").encode())
+
+    def _warn(self, error):
+        if not self._warned:
+            self._warned = True
+            try:
+                sys.stderr.write("rm_iteration: %s; iterations are not coordinated\n" % (error,))
+            except (OSError, ValueError):
+                pass
+
+
+class _Communication:
+    def __enter__(self):
+        current().communication_starts()
+
+    def __exit__(self, *_):
+        current().communication_ends()
+        return False
+
+
+_current = None
+
+
+def current():
+    """The process's Iterations, made at first use."""
+    global _current
+    if _current is None:
+        _current = Iterations()
+    return _current
+
+
+def iteration():
+    """`with iteration(): …` around one step of the training loop."""
+    return current()
+
+
+def communication():
+    """`with communication(): …` around the communication inside an iteration (optional)."""
+    return _Communication()
+
+
+def _integer(text):
+    try:
+        return int(text)
+    except ValueError:
+        return 0
