@@ -28,7 +28,8 @@ class Host:
 
     `nic_bps` is the capacity of its host link (Metronome's B_l(n)), `interface` the network
     interface that carries job traffic. `login` is the SSH user the daemon connects as.
-    `down` says, by one sentence, why the state is not UP.
+    cpus, mem_bytes, gpus, nic_bps and interface left at zero or empty are filled in by what
+    the agent discovers; `reason` says, by one sentence, why the state is not UP.
     """
 
     name: str
@@ -36,10 +37,10 @@ class Host:
     address: str
     port: int = 22
     login: str = "root"
-    cpus: int = 1
+    cpus: int = 0
     mem_bytes: int = 0
     gpus: tuple[Gpu, ...] = ()
-    nic_bps: int = 1_000_000_000
+    nic_bps: int = 0
     interface: str = ""
     partitions: tuple[str, ...] = ()
     state: HostState = HostState.UNKNOWN

@@ -144,6 +144,7 @@ class Task:
     rank: int
     host: str
     gpus: tuple[int, ...] = ()
+    prepared: bool = False  # its host is ready and waits for the start
     started_us: int | None = None
     ended_us: int | None = None
     exit_code: int | None = None
@@ -168,8 +169,10 @@ class Job:
     exit_signal: int | None = None
     reason: Reason | None = None  # why it pends, or how it ended
     traffic: TrafficProfile | None = None  # declared, or measured on the run
-    # why it is COMPLETING: the state it will end in
+    # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
     ending: JobState | None = None
+    launch_failures: int = 0
+    avoid: tuple[str, ...] = ()  # hosts that failed to launch it
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
 
     @property

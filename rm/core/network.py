@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class NetworkView:
         )
 
 
-def _worse(x, y, pick):  # type: ignore[no-untyped-def]
+def _worse(x: T | None, y: T | None, pick: Callable[[T, T], T]) -> T | None:
     if x is None or y is None:
         return y if x is None else x
     return pick(x, y)

@@ -1,0 +1,75 @@
+"""Actions: what the plan asks of the hosts. Each is idempotent and names (job, attempt)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rm.core.job import TaskPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Prepare these tasks on `host`; start them at once unless `hold` (a gang on several hosts)."""
+
+    kind: ClassVar[str] = "launch"
+    job: int
+    attempt: int
+    host: str
+    tasks: tuple[TaskPlacement, ...]
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start what `Launch(hold=True)` prepared: every host of the gang is ready."""
+
+    kind: ClassVar[str] = "start"
+    job: int
+    attempt: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """SIGTERM, `grace_us`, SIGKILL to the whole tree; `why` is cancel, timeout or abort."""
+
+    kind: ClassVar[str] = "stop"
+    job: int
+    attempt: int
+    host: str
+    grace_us: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Bring the logs home, then let the host forget the attempt."""
+
+    kind: ClassVar[str] = "collect"
+    job: int
+    attempt: int
+    host: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Let the host forget an attempt whose logs nobody will ask for."""
+
+    kind: ClassVar[str] = "discard"
+    job: int
+    attempt: int
+    host: str
+
+
+Action = Launch | Start | Stop | Collect | Discard
+ACTIONS: dict[str, type[Action]] = {a.kind: a for a in (Launch, Start, Stop, Collect, Discard)}
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An action with its place in the outbox."""
+
+    id: int
+    action: Action

@@ -1,0 +1,123 @@
+"""The cycle: record -> decide -> commit -> submit. Daemon and simulator run this very code.
+
+`step` takes a batch of events and the time, changes the state through the lifecycle, lets the
+engine decide, and returns what must be committed and then carried out. It does neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rm.core import events as ev
+from rm.core.actions import Intent
+from rm.core.alignment import NOTHING_TO_ALIGN
+from rm.core.engine import Blocked, Policies, Tuning, decide
+from rm.core.host import HostState
+from rm.core.lifecycle import Changes, Rules, apply
+from rm.core.reasons import ReasonCode
+from rm.core.state import ClusterState
+from rm.errors import IllegalTransition
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one step did. `recorded` are the events as they took effect, in order, decisions
+    included; `refused` pairs the index of a refused event with its error."""
+
+    changes: Changes
+    intents: list[Intent] = field(default_factory=list)
+    recorded: list[ev.Event] = field(default_factory=list)
+    refused: dict[int, IllegalTransition] = field(default_factory=dict)
+    realigned: bool = False
+
+
+@dataclass(slots=True)
+class Cycle:
+    """The leader's loop body with what it keeps between steps."""
+
+    state: ClusterState
+    policies: Policies
+    rules: Rules = field(default_factory=Rules)
+    tuning: Tuning = field(default_factory=Tuning)
+    blocked: Blocked = field(default_factory=Blocked)
+    _seen_capacity: int = -1
+    _seen_placed: int = -1
+
+    def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
+        """One turn; `events` in the order in which they arrived."""
+        out = Outcome(Changes())
+        for event in self._due(now_us):
+            self._record(event, now_us, out)
+        for index, event in enumerate(events):
+            try:
+                self._record(event, now_us, out)
+            except IllegalTransition as refusal:
+                out.refused[index] = refusal
+        self._decide(now_us, out)
+        self._align(now_us, out)
+        for action in out.changes.actions:
+            out.intents.append(Intent(self.state.next_action, action))
+            self.state.next_action += 1
+        return out
+
+    def next_due_us(self) -> int | None:
+        """When the clock alone will change something: a begin time, or a host given up."""
+        due = [
+            since + self.rules.down_after_us
+            for host, since in self.state.silent_since.items()
+            if host in self.state.hosts and self.state.hosts[host].state is not HostState.DOWN
+        ]
+        for job_id in self.state.pending:
+            begin = self.state.jobs[job_id].spec.begin_us
+            reason = self.state.reasons.get(job_id)
+            if begin is not None and reason is not None and reason.code is ReasonCode.BEGIN_TIME:
+                due.append(begin)
+        return min(due, default=None)
+
+    def _record(self, event: ev.Event, now_us: int, out: Outcome) -> None:
+        apply(self.state, event, now_us, self.rules, out.changes)
+        out.recorded.append(event)
+
+    def _due(self, now_us: int) -> list[ev.Event]:
+        events: list[ev.Event] = []
+        for name, since in self.state.silent_since.items():
+            host = self.state.hosts.get(name)
+            if host is None or host.state is HostState.DOWN:
+                continue
+            if now_us - since >= self.rules.down_after_us:
+                reason = host.reason or "it never answered"
+                events.append(ev.HostDown(name, reason))
+        return events
+
+    def _decide(self, now_us: int, out: Outcome) -> None:
+        state = self.state
+        if state.capacity_version != self._seen_capacity:
+            self.blocked.reasons.clear()
+            self._seen_capacity = state.capacity_version
+        if not state.pending:
+            return
+        snapshot = state.snapshot(now_us)
+        pending = [state.jobs[j] for j in state.pending]
+        result = decide(pending, snapshot, self.policies, self.tuning, self.blocked)
+        state.reasons = result.reasons
+        for decision in result.decisions:
+            self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
+
+    def _align(self, now_us: int, out: Outcome) -> None:
+        """Align everything that is placed, whenever that set or a profile has changed."""
+        state = self.state
+        if state.placed_version == self._seen_placed:
+            return
+        self._seen_placed = state.placed_version
+        placed = [
+            p
+            for p in state.placed.values()
+            if p.traffic is not None and not p.low_comm and len(p.placement.hosts) > 1
+        ]
+        before = state.alignment
+        if placed:
+            state.alignment = self.policies.comm.align(placed, state.snapshot(now_us))
+        else:
+            state.alignment = NOTHING_TO_ALIGN
+        out.realigned = state.alignment != before

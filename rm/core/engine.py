@@ -1,0 +1,220 @@
+"""The decision: which pending jobs start now, where, and how their traffic is interleaved.
+
+One pass: queue policy -> placement candidates -> alignment of each candidate -> the best one is
+reserved, and the next job sees the cluster with it. Pure: the same snapshot gives the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.job import Job, Placement
+from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy
+from rm.core.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.state import placed_view, take
+
+PERFECT = 100.0
+EPSILON = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    queue: QueuePolicy
+    placement: PlacementPolicy
+    comm: CommPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting."""
+
+    top_k: int = 4
+    min_score: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    job: int
+    placement: Placement
+    alignment: Alignment
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Pass:
+    """The result of one pass. `reasons` covers every pending job that was looked at."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    reasons: dict[int, Reason] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Blocked:
+    """Shapes of jobs that did not fit, so that a queue of 10,000 equal jobs costs one look.
+
+    Valid until something that may fit comes free: the owner clears it then.
+    """
+
+    reasons: dict[object, Reason] = field(default_factory=dict)
+
+
+def shape(job: Job) -> object:
+    """What decides whether a job fits: two jobs of equal shape fit or fail together."""
+    s = job.spec
+    return (
+        s.ntasks, s.hosts_min, s.hosts_max, s.tasks_per_host, s.cpus_per_task, s.mem_bytes_per_task,
+        s.gpus_per_task, s.gpu_type, s.partition, s.zone, s.hosts_only, s.hosts_excluded,
+        s.exclusive, s.low_comm, s.is_high, job.traffic, job.avoid,
+    )  # fmt: skip
+
+
+def decide(
+    pending: Iterable[Job],
+    snapshot: Snapshot,
+    policies: Policies,
+    tuning: Tuning,
+    blocked: Blocked,
+) -> Pass:
+    """One scheduling pass over the pending jobs.
+
+    `snapshot.free` and `snapshot.placed` are private copies: the pass reserves in them.
+    """
+    result = Pass()
+    eligible: list[Job] = []
+    for job in pending:
+        waits = not_yet(job, snapshot.now_us)
+        if waits is None:
+            eligible.append(job)
+        else:
+            result.reasons[job.id] = waits
+    sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
+    for job in policies.queue.order(eligible, snapshot):
+        key = shape(job)
+        known = blocked.reasons.get(key)
+        if known is not None:
+            result.reasons[job.id] = known
+            continue
+        decision, reasons = place(job, snapshot, policies, tuning, sequence + 1)
+        if decision is None:
+            result.reasons[job.id] = blocked.reasons[key] = reasons[0]
+            continue
+        sequence += 1
+        reserve(snapshot, job, decision.placement, sequence)
+        result.decisions.append(decision)
+    return result
+
+
+def not_yet(job: Job, now_us: int) -> Reason | None:
+    """Why a job may not be tried now, whatever is free."""
+    if job.held:
+        return Reason(ReasonCode.HELD_USER, f"held; release it with rmx release {job.id}")
+    if job.spec.begin_us is not None and now_us < job.spec.begin_us:
+        wait_s = (job.spec.begin_us - now_us) / 1e6
+        return Reason(
+            ReasonCode.BEGIN_TIME, f"may not begin for another {wait_s:.0f} s", (("wait_s", round(wait_s)),)
+        )
+    return None
+
+
+def place(
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
+) -> tuple[Decision | None, list[Reason]]:
+    """The best of the first `top_k` candidates by alignment score, or every reason for none."""
+    proposal = policies.placement.candidates(avoiding(job), snapshot)
+    best: Decision | None = None
+    for candidate in islice(proposal.candidates, tuning.top_k):
+        alignment = align_candidate(job, candidate, snapshot, policies.comm, sequence)
+        if best is None or alignment.score > best.alignment.score + EPSILON:
+            best = Decision(job.id, candidate.placement, alignment, candidate.note)
+        if best.alignment.score >= PERFECT - EPSILON:
+            break  # candidates come best first: no later one can be better
+    if best is None:
+        reasons = list(proposal.reasons)
+        return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
+    if best.alignment.score < tuning.min_score:
+        return None, [contention(best.alignment, tuning)]
+    return best, []
+
+
+def avoiding(job: Job) -> Job:
+    """The job as the placement policy sees it: without the hosts that failed to launch it."""
+    if not job.avoid:
+        return job
+    excluded = (*job.spec.hosts_excluded, *job.avoid)
+    return replace(job, spec=replace(job.spec, hosts_excluded=excluded))
+
+
+def align_candidate(
+    job: Job, candidate: Candidate, snapshot: Snapshot, comm: CommPolicy, sequence: int
+) -> Alignment:
+    """The alignment of the jobs that the candidate would share links with, itself included."""
+    if job.traffic is None or job.spec.low_comm:
+        return NOTHING_TO_ALIGN
+    new = placed_view(job, candidate.placement, sequence)
+    near = neighbours([new], snapshot.placed.values())
+    if len(near) == 1:
+        return NOTHING_TO_ALIGN
+    return comm.align(near, snapshot)
+
+
+def neighbours(seeds: Sequence[PlacedJob], placed: Iterable[PlacedJob]) -> list[PlacedJob]:
+    """The seeds and every communicating job connected to them through shared hosts."""
+    by_host: dict[str, list[PlacedJob]] = {}
+    for other in placed:
+        if other.traffic is not None and not other.low_comm and len(other.placement.hosts) > 1:
+            for host in other.placement.hosts:
+                by_host.setdefault(host, []).append(other)
+    found = {seed.job: seed for seed in seeds}
+    frontier = list(seeds)
+    while frontier:
+        for host in frontier.pop().placement.hosts:
+            for other in by_host.get(host, ()):
+                if other.job not in found:
+                    found[other.job] = other
+                    frontier.append(other)
+    return [found[j] for j in sorted(found)]
+
+
+def contention(alignment: Alignment, tuning: Tuning) -> Reason:
+    worst = min(alignment.links, key=lambda link: link.score)
+    return Reason(
+        ReasonCode.CONTENTION,
+        f"on link {worst.link} no rotation keeps it apart from the jobs there: "
+        f"compatibility score {worst.score:.1f}, {tuning.min_score:.1f} needed",
+        (("score", worst.score), ("min_score", tuning.min_score)),
+    )
+
+
+def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -> None:
+    """Let the rest of the pass see the job as placed."""
+    free = snapshot.free
+    assert isinstance(free, dict)
+    assert isinstance(snapshot.placed, dict)
+    for host in placement.hosts:
+        mine = placement.on(host)
+        gpus = tuple(g for t in mine for g in t.gpus)
+        free[host] = take(free[host], snapshot.hosts[host], job.spec, gpus, len(mine))
+    snapshot.placed[job.id] = placed_view(job, placement, sequence)
+
+
+def explain(
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning
+) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
+    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`."""
+    waits = not_yet(job, snapshot.now_us)
+    proposal = policies.placement.candidates(avoiding(job), snapshot, explain=True)
+    sequence = max((p.sequence for p in snapshot.placed.values()), default=0) + 1
+    decision, reasons = place(job, snapshot, policies, tuning, sequence)
+    first = next(iter_candidates(proposal.candidates), None)
+    if first is None:
+        reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
+    return decision, ([waits] if waits else []) + reasons, proposal.verdicts
+
+
+def iter_candidates(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
+    """The candidates; verdicts and reasons are complete once the first has been asked for."""
+    yield from candidates

@@ -1,0 +1,236 @@
+"""Events: everything that may knock at the door of the state. Facts, never requests to mutate.
+
+All times are microseconds since the epoch of the daemon's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rm.core.host import Gpu, Host
+from rm.core.job import JobSpec, Placement
+from rm.core.network import LinkStats
+from rm.core.reasons import Reason
+from rm.core.traffic import TrafficProfile
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    job: int
+    spec: JobSpec
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlaced:
+    """The engine's decision; the only event that comes from inside."""
+
+    job: int
+    placement: Placement
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksPrepared:
+    """`host` has everything ready for its tasks of this attempt and waits for the start."""
+
+    job: int
+    attempt: int
+    host: str
+    notes: tuple[tuple[int, str], ...] = ()  # (rank, note)
+
+
+@dataclass(frozen=True, slots=True)
+class TasksStarted:
+    job: int
+    attempt: int
+    host: str
+    started_us: int
+    ranks: tuple[int, ...]
+    notes: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExited:
+    """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence."""
+
+    job: int
+    attempt: int
+    host: str
+    rank: int
+    code: int
+    signal: int
+    started_us: int | None
+    ended_us: int
+    out_of_memory: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """The agent of `host` refused or failed to prepare or start the tasks; nothing runs there."""
+
+    job: int
+    attempt: int
+    host: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksLost:
+    """`host` answers, but knows nothing of these ranks any more (it booted, or its disk was wiped)."""
+
+    job: int
+    attempt: int
+    host: str
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StrayFound:
+    """`host` still holds an attempt that is not this job's current one: it must be stopped there."""
+
+    job: int
+    attempt: int
+    host: str
+    running: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HostAdded:
+    """A host of the inventory: new, or with new variables. Measured fields of a known host are kept."""
+
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoved:
+    host: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostUp:
+    """The agent answers. Zero or empty = not known."""
+
+    host: str
+    boot_id: str
+    agent_version: str
+    cpus: int = 0
+    mem_bytes: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    interface: str = ""
+    nic_bps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HostSilent:
+    """The channel to the host is lost; its jobs go on until it is declared down."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostDown:
+    """Silent for longer than the configured time: its jobs are lost."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostDrained:
+    host: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostResumed:
+    host: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileMeasured:
+    """The traffic profile seen on the run (inspection, or a job submitted without one)."""
+
+    job: int
+    attempt: int
+    traffic: TrafficProfile
+    cooperative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One direction of the network, as probed."""
+
+    source: str
+    destination: str
+    stats: LinkStats
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSettled:
+    """The outcome of an outbox action is known; whatever it changed came as another event."""
+
+    action: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: something in the state is due."""
+
+
+Event = (
+    JobSubmitted
+    | JobPlaced
+    | CancelRequested
+    | HoldRequested
+    | ReleaseRequested
+    | RequeueRequested
+    | TasksPrepared
+    | TasksStarted
+    | TaskExited
+    | LaunchFailed
+    | TasksLost
+    | StrayFound
+    | HostAdded
+    | HostRemoved
+    | HostUp
+    | HostSilent
+    | HostDown
+    | HostDrained
+    | HostResumed
+    | ProfileMeasured
+    | Measured
+    | ActionSettled
+    | Tick
+)
+
+__all__ = ["Event", "Reason", *(t.__name__ for t in Event.__args__)]

@@ -1,0 +1,167 @@
+"""The leader's state: what the store holds, in memory. `rm.core.lifecycle` alone changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.host import Host, Zone
+from rm.core.job import Job, JobSpec, JobState, Placement
+from rm.core.network import Link, LinkStats, NetworkView
+from rm.core.reasons import Reason
+from rm.core.snapshot import Free, PlacedJob, Snapshot
+
+
+def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
+    """(cpus, memory bytes) that `tasks` tasks of the job take on one host."""
+    return spec.cpus_per_task * tasks, spec.mem_bytes_per_task * tasks
+
+
+def take(free: Free, host: Host, spec: JobSpec, gpus: tuple[int, ...], tasks: int) -> Free:
+    """What is left of a host after `tasks` tasks with these GPUs; exclusive jobs take all of it."""
+    if spec.exclusive:
+        return Free(0, 0, ())
+    cpus, mem = needs(spec, tasks)
+    return Free(free.cpus - cpus, free.mem_bytes - mem, tuple(g for g in free.gpus if g not in gpus))
+
+
+def all_of(host: Host) -> Free:
+    return Free(host.cpus, host.mem_bytes, tuple(g.index for g in host.gpus))
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """Jobs that matter (unfinished and recently finished), hosts, zones, measurements.
+
+    `free`, `placed` and `running_on` are derived from the jobs and kept in step with them.
+    `capacity_version` grows whenever something may fit that did not fit before.
+    """
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    pending: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
+    hosts: dict[str, Host] = field(default_factory=dict)
+    zones: dict[str, Zone] = field(default_factory=dict)
+    network: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
+    free: dict[str, Free] = field(default_factory=dict)
+    placed: dict[int, PlacedJob] = field(default_factory=dict)
+    jobs_on: dict[str, set[int]] = field(default_factory=dict)
+    alignment: Alignment = NOTHING_TO_ALIGN
+    reasons: dict[int, Reason] = field(default_factory=dict)  # why each pending job pends
+    silent_since: dict[str, int] = field(default_factory=dict)
+    next_job: int = 1
+    next_action: int = 1
+    next_sequence: int = 1
+    capacity_version: int = 0
+    placed_version: int = 0
+
+    def snapshot(self, now_us: int) -> Snapshot:
+        """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
+        links = {h.name: Link(h.name, h.nic_bps) for h in self.hosts.values()}
+        return Snapshot(
+            now_us=now_us,
+            hosts=MappingProxyType(self.hosts),
+            zones=MappingProxyType(self.zones),
+            links=links,
+            network=NetworkView(MappingProxyType(self.network)),
+            free=dict(self.free),
+            placed=dict(self.placed),
+            jobs=MappingProxyType(self.jobs),
+        )
+
+    # -- derived state -----------------------------------------------------------------------
+
+    def occupy(self, job: Job, sequence: int | None = None) -> None:
+        """Take the resources of the job's tasks and let the policies see it as placed."""
+        placement = job.placement
+        assert placement is not None
+        for host in placement.hosts:
+            mine = placement.on(host)
+            gpus = tuple(g for t in mine for g in t.gpus)
+            if host in self.hosts:
+                self.free[host] = take(self.free[host], self.hosts[host], job.spec, gpus, len(mine))
+            self.jobs_on.setdefault(host, set()).add(job.id)
+        if sequence is None:
+            sequence, self.next_sequence = self.next_sequence, self.next_sequence + 1
+        self.placed[job.id] = placed_view(job, placement, sequence)
+        self.placed_version += 1
+
+    def vacate(self, job: Job) -> None:
+        """Give the resources back."""
+        gone = self.placed.pop(job.id, None)
+        if gone is None:
+            return
+        for host in gone.placement.hosts:
+            self.jobs_on.get(host, set()).discard(job.id)
+            self.recount(host)
+        self.placed_version += 1
+        self.capacity_version += 1
+
+    def recount(self, host: str) -> None:
+        """Work out the free resources of a host from the jobs on it."""
+        if host not in self.hosts:
+            self.free.pop(host, None)
+            return
+        free = all_of(self.hosts[host])
+        for job in (self.jobs[j] for j in sorted(self.jobs_on.get(host, ()))):
+            placement = self.placed[job.id].placement
+            mine = placement.on(host)
+            free = take(free, self.hosts[host], job.spec, tuple(g for t in mine for g in t.gpus), len(mine))
+        self.free[host] = free
+
+    def see_again(self, job: Job) -> None:
+        """The job's profile or state changed: renew what the policies see of it."""
+        if (old := self.placed.get(job.id)) is not None:
+            self.placed[job.id] = placed_view(job, old.placement, old.sequence)
+            self.placed_version += 1
+
+
+def placed_view(job: Job, placement: Placement, sequence: int) -> PlacedJob:
+    return PlacedJob(
+        job=job.id,
+        name=job.spec.name,
+        high=job.spec.is_high,
+        priority=job.spec.priority,
+        sequence=sequence,
+        placement=placement,
+        traffic=job.traffic,
+        low_comm=job.spec.low_comm,
+    )
+
+
+def rebuild(
+    jobs: Iterable[Job],
+    hosts: Iterable[Host],
+    zones: Iterable[Zone],
+    network: dict[tuple[str, str], LinkStats],
+    next_job: int,
+    next_action: int,
+    now_us: int,
+) -> ClusterState:
+    """The state as the store tells it; every host is silent until its agent says hello.
+
+    A host's silence counts from `now_us`: what happened while nobody watched is unknown.
+    """
+    state = ClusterState(network=dict(network), next_job=next_job, next_action=next_action)
+    for zone in zones:
+        state.zones[zone.name] = zone
+    for host in hosts:
+        state.hosts[host.name] = host
+        state.free[host.name] = all_of(host)
+        state.silent_since[host.name] = now_us
+        state.zones.setdefault(host.zone, Zone(host.zone))
+    # deployment order is the order in which the attempts were placed
+    for job in sorted(jobs, key=lambda j: (j.started_us or j.submitted_us, j.id)):
+        state.jobs[job.id] = job
+        if job.occupies:
+            state.occupy(job)
+    for job_id in sorted(state.jobs):
+        if state.jobs[job_id].state is JobState.PENDING:
+            state.pending[job_id] = None
+    return state
+
+
+def touch(job: Job, now_us: int, what: str, **changes: object) -> Job:
+    """A new version of the job with one more line in its story (the last 50 are kept)."""
+    return replace(job, history=(*job.history[-49:], (now_us, what)), **changes)  # type: ignore[arg-type]
