@@ -1,0 +1,325 @@
+"""Configuration: defaults < rm.toml < environment (RM_SECTION__KEY) < flags, into one frozen Config.
+
+Every key, its meaning and its default are documented in the shipped rm.toml. Durations carry
+their unit in the name (`_s`, seconds). All problems raise ConfigError, which names the file and
+line, the variable or the flag.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import msgspec
+
+from rm import paths
+from rm.errors import ConfigError, UsageError
+from rm.units import parse_time_limit_us
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Options = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonConfig:
+    socket: str = ""
+    state_dir: str = ""
+    database: str = ""
+    lease_s: Positive = 10.0
+    log_level: str = "info"
+    log_json: bool = False
+    admins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobsConfig:
+    grace_s: NotNegative = 30.0
+    allow_root: bool = False
+    run_root_as: str = ""
+    output: str = "rm-%j.out"
+    time_limit: str = "UNLIMITED"
+    recent_s: NotNegative = 300.0
+    keep_finished: Count = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class HostsConfig:
+    inventory: str = ""
+    down_after_s: Positive = 20.0
+    agent_dir: str = "/opt/rm/agents"
+    python: str = "python3"
+
+
+@dataclass(frozen=True, slots=True)
+class SshConfig:
+    known_hosts: str = ""
+    identity_files: tuple[str, ...] = ()
+    connect_timeout_s: Positive = 10.0
+    dead_after_s: Positive = 6.0
+    connections: AtLeastOne = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PoliciesConfig:
+    """Policies by name (the file name under rm/policies), and a table of options for each."""
+
+    queue: str = "priority"
+    placement: str = "metronome"
+    comm: str = "metronome"
+    candidates: AtLeastOne = 4
+    options: Mapping[str, Options] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapingConfig:
+    enabled: bool = True
+    queue_packets: AtLeastOne = 30
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorConfig:
+    enabled: bool = True
+    interval_s: Positive = 60.0
+    throughput_interval_s: Positive = 3600.0
+    probe_count: AtLeastOne = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    jobs: JobsConfig = field(default_factory=JobsConfig)
+    hosts: HostsConfig = field(default_factory=HostsConfig)
+    ssh: SshConfig = field(default_factory=SshConfig)
+    policies: PoliciesConfig = field(default_factory=PoliciesConfig)
+    interleave: Options = field(default_factory=dict)
+    regulate: Options = field(default_factory=dict)
+    shaping: ShapingConfig = field(default_factory=ShapingConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+
+
+# tables whose keys belong to a policy's own Options class; checked by `options_for`
+OPEN_TABLES = ("policies.options", "interleave", "regulate")
+SECTIONS: dict[str, Any] = get_type_hints(Config)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A Config and where each of its values came from: dotted key -> origin."""
+
+    config: Config
+    origins: Mapping[str, str]
+
+
+def load(
+    path: str | None = None,
+    env: Mapping[str, str] | None = None,
+    flags: Mapping[str, Any] | None = None,
+    euid: int | None = None,
+) -> Loaded:
+    """Read, merge, validate.
+
+    Args:
+        path: the rm.toml to read; None looks in the usual places and does without.
+        flags: dotted key -> value, from the command line; the strongest layer.
+    """
+    env = os.environ if env is None else env
+    euid = os.geteuid() if euid is None else euid
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    file = path or next(
+        (f for f in paths.config_files(env, euid) if env.get("RM_CONFIG") or os.path.exists(f)), ""
+    )
+    if file:
+        for key, value, origin in _file_values(file):
+            values[key], origins[key] = value, origin
+    for name, text in sorted(env.items()):
+        if name.startswith("RM_") and "__" in name:
+            key = name[3:].lower().replace("__", ".")
+            _check_key(key, f"the environment variable {name}")
+            values[key], origins[key] = _from_text(key, text, name), name
+    for key, value in (flags or {}).items():
+        _check_key(key, "a flag")
+        values[key] = value
+        origins[key] = "--" + key.rpartition(".")[2].replace("_", "-")
+    config = _resolve(_convert(values, origins), env, euid)
+    return Loaded(config, {key: origins.get(key, "default") for key, _ in flatten(config)})
+
+
+def load_config(
+    path: str | None = None, env: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
+) -> Config:
+    return load(path, env, flags).config
+
+
+def options_for(config: Config, name: str, kind: type[T]) -> T:
+    """The table `[policies.options.NAME]` (or `[interleave]`, `[regulate]`) as `kind`, a dataclass."""
+    where = name if name in ("interleave", "regulate") else f"policies.options.{name}"
+    table = getattr(config, name) if where == name else config.policies.options.get(name, {})
+    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"[{where}] has no key '{key}'.", _nearest(key, known))
+    try:
+        return msgspec.convert(dict(table), kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"[{where}]: {_plain(str(error))}") from None
+
+
+def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All (dotted key, value) pairs in the order of the sections."""
+    if dataclasses.is_dataclass(config):
+        for f in dataclasses.fields(config):
+            yield from flatten(getattr(config, f.name), f"{prefix}{f.name}.")
+    elif isinstance(config, Mapping):
+        for key, value in config.items():
+            yield from flatten(value, f"{prefix}{key}.")
+    else:
+        yield prefix.removesuffix("."), config
+
+
+def _file_values(file: str) -> Iterator[tuple[str, Any, str]]:
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"The configuration file {file} cannot be read: {error.strerror}.", "Check --config or RM_CONFIG."
+        ) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"The configuration file {file} is not UTF-8 text.") from None
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"The configuration file {file} is not valid TOML: {_plain(str(error))}",
+            "The shipped rm.toml shows the form.",
+        ) from None
+    lines = _line_numbers(text)
+    for key, value in flatten(tables):
+        if value == {}:
+            continue
+        line = lines.get(key)
+        origin = f"{file}:{line}" if line else file
+        _check_key(key, origin)
+        yield key, value, origin
+    for section, value in tables.items():  # an empty table yields no value above, yet may be misspelt
+        if section not in SECTIONS:
+            _check_key(f"{section}.", f"{file}:{lines.get(section, 1)}")
+        elif not isinstance(value, Mapping):
+            raise ConfigError(f"'{section}' in {file} is a section: write [{section}].")
+
+
+_HEADER = re.compile(r"\s*\[\s*([\w.\-\"' ]+?)\s*\]\s*(?:#.*)?$")
+_KEY = re.compile(r"\s*([\w.\-\"']+)\s*=")
+
+
+def _line_numbers(text: str) -> dict[str, int]:
+    """Dotted key -> line, for messages only; TOML's odder spellings are simply not found."""
+    found: dict[str, int] = {}
+    section = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            section = re.sub(r"[\"' ]", "", header[1])
+            found.setdefault(section, number)
+        elif key := _KEY.match(line):
+            name = re.sub(r"[\"' ]", "", key[1])
+            found.setdefault(f"{section}.{name}" if section else name, number)
+    return found
+
+
+def _check_key(key: str, where: str) -> None:
+    section, _, rest = key.partition(".")
+    if section not in SECTIONS:
+        raise ConfigError(f"There is no section [{section}] ({where}).", _nearest(section, list(SECTIONS)))
+    if any(key.startswith(table + ".") for table in OPEN_TABLES):
+        return
+    known = [f.name for f in dataclasses.fields(SECTIONS[section])]
+    if rest and rest not in known:
+        raise ConfigError(f"[{section}] has no key '{rest}' ({where}).", _nearest(rest, known))
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
+
+
+def _from_text(key: str, text: str, variable: str) -> Any:
+    """The value of an environment variable, by the type of the key it sets."""
+    section, _, name = key.partition(".")
+    kind = None if section in OPEN_TABLES else get_type_hints(SECTIONS[section]).get(name)
+    if kind is str:
+        return text
+    if kind == tuple[str, ...] and not text.startswith("["):
+        return [part.strip() for part in text.split(",") if part.strip()]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        if kind is not None:
+            raise ConfigError(
+                f"{variable}='{text}' is not a value for {key}.", "Write it as in rm.toml."
+            ) from None
+        return text
+
+
+def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
+    tree: dict[str, Any] = {}
+    for key, value in values.items():
+        *parents, last = key.split(".")
+        table = tree
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[last] = value
+    try:
+        return msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$.")
+        key = path.rstrip("`").partition("[")[0]
+        raise ConfigError(f"{key} ({origins.get(key, 'rm.toml')}): {_plain(what)}") from None
+
+
+def _plain(text: str) -> str:
+    sentence = text.replace("`", "'").rstrip(".")
+    return sentence[:1].lower() + sentence[1:] + "."
+
+
+def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
+    """Fill the empty places and check what types cannot say."""
+    daemon, ssh, jobs = config.daemon, config.ssh, config.jobs
+    state = os.path.expanduser(daemon.state_dir or paths.state_dir(env, euid))
+    socket = os.path.expanduser(daemon.socket or paths.socket_path(env, euid))
+    if len(os.fsencode(socket)) > 107:
+        raise ConfigError(f"daemon.socket is longer than the 107 bytes a Unix socket may have: {socket}")
+    if daemon.log_level not in ("debug", "info", "warning", "error"):
+        raise ConfigError(f"daemon.log_level is '{daemon.log_level}'.", "Use debug, info, warning or error.")
+    if jobs.run_root_as == "root":
+        raise ConfigError(
+            "jobs.run_root_as must name another user.", "To run root's jobs as root set jobs.allow_root."
+        )
+    try:
+        parse_time_limit_us(jobs.time_limit)
+    except UsageError as error:
+        raise ConfigError(f"jobs.time_limit: {error.what}", error.hint) from None
+    return dataclasses.replace(
+        config,
+        daemon=dataclasses.replace(
+            daemon,
+            socket=socket,
+            state_dir=state,
+            database=daemon.database or f"sqlite:///{os.path.join(state, 'rm.sqlite3')}",
+        ),
+        ssh=dataclasses.replace(
+            ssh,
+            known_hosts=os.path.expanduser(ssh.known_hosts or os.path.join(state, "known_hosts")),
+            identity_files=tuple(os.path.expanduser(file) for file in ssh.identity_files),
+        ),
+    )

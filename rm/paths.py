@@ -1,0 +1,49 @@
+"""Where rm keeps things: root uses the system's places, everyone else the XDG directories.
+
+Nothing but the standard library's cheapest parts is imported here: every client call passes by.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+SYSTEM_CONFIG = "/etc/rm/rm.toml"
+SYSTEM_SOCKET = "/run/rm/rm.sock"
+SYSTEM_STATE = "/var/lib/rm"
+
+
+def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> str:
+    """An XDG base directory; relative values are ignored, as the specification demands."""
+    value = env.get(variable, "")
+    return (
+        value if value.startswith("/") else os.path.join(env.get("HOME") or os.path.expanduser("~"), fallback)
+    )
+
+
+def user_config(env: Mapping[str, str]) -> str:
+    return os.path.join(_xdg(env, "XDG_CONFIG_HOME", ".config"), "rm", "rm.toml")
+
+
+def config_files(env: Mapping[str, str], euid: int) -> list[str]:
+    """The rm.toml files to look for, the most specific first; RM_CONFIG alone when it is set."""
+    if env.get("RM_CONFIG"):
+        return [env["RM_CONFIG"]]
+    return [SYSTEM_CONFIG] if euid == 0 else [user_config(env), SYSTEM_CONFIG]
+
+
+def state_dir(env: Mapping[str, str], euid: int) -> str:
+    return SYSTEM_STATE if euid == 0 else os.path.join(_xdg(env, "XDG_STATE_HOME", ".local/state"), "rm")
+
+
+def socket_path(env: Mapping[str, str], euid: int) -> str:
+    """The default socket of a daemon run by `euid`."""
+    if euid == 0:
+        return SYSTEM_SOCKET
+    runtime = env.get("XDG_RUNTIME_DIR", "")
+    # without a runtime directory: the state directory, which nobody else can write to
+    return (
+        os.path.join(runtime, "rm", "rm.sock")
+        if runtime.startswith("/")
+        else os.path.join(state_dir(env, euid), "rm.sock")
+    )
