@@ -1,0 +1,336 @@
+"""The HTTP API over the daemon's Unix socket: parse, check the caller's right, call, answer.
+
+The contract is docs/http-api.md; decisions are the service's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from rm.errors import RmError, UsageError
+from rm.web import wire
+from rm.web.identity import Caller, caller_of
+from rm.web.listener import bind
+from rm.web.ports import Answer, Service
+
+VERSION = 1
+BODY_MAX = 256 << 20
+WAIT_MAX_S = 300.0
+_STILL_THERE_S = 2.0
+T = TypeVar("T")
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+log = logging.getLogger("rm.web")
+
+
+def make_app(service: Service, admins: Collection[str] = ()) -> web.Application:
+    """The application; `admins` are users beside root and the daemon's own."""
+    app = web.Application(middlewares=[_errors], client_max_size=BODY_MAX)
+    api = _Api(service, frozenset(admins))
+    app.add_routes(
+        [
+            web.get("/v1/status", api.status),
+            web.post("/v1/jobs", api.submit),
+            web.get("/v1/jobs", api.jobs),
+            web.post("/v1/plan", api.plan),
+            web.get(r"/v1/jobs/{id:\d+}", api.job),
+            web.delete(r"/v1/jobs/{id:\d+}", api.cancel),
+            web.post(r"/v1/jobs/{id:\d+}/{verb:hold|release|requeue}", api.change),
+            web.get(r"/v1/jobs/{id:\d+}/wait", api.wait),
+            web.get(r"/v1/jobs/{id:\d+}/logs", api.logs),
+            web.get(r"/v1/jobs/{id:\d+}/why", api.why),
+            web.get(r"/v1/jobs/{id:\d+}/iterations", api.iterations),
+            web.get("/v1/hosts", api.hosts),
+            web.post("/v1/hosts", api.add_hosts),
+            web.delete("/v1/hosts/{name}", api.remove_host),
+            web.post("/v1/hosts/{name}/drain", api.drain),
+            web.post("/v1/hosts/{name}/resume", api.resume),
+            web.get("/v1/hosts/{name}/key", api.present_key),
+            web.post("/v1/hosts/{name}/key", api.accept_key),
+            web.get("/v1/links", api.links),
+            web.get("/v1/network", api.network),
+            web.post("/v1/network/measure", api.measure),
+        ]
+    )
+    return app
+
+
+async def serve(service: Service, socket_path: str, admins: Collection[str] = ()) -> web.AppRunner:
+    """Listen on `socket_path`; `await runner.cleanup()` ends it and removes the socket.
+
+    Raises:
+        Conflict: another daemon already listens there.
+    """
+    listener = bind(socket_path)
+    runner = web.AppRunner(
+        make_app(service, admins), access_log=None, keepalive_timeout=300, shutdown_timeout=2
+    )
+    await runner.setup()
+    await web.SockSite(runner, listener, backlog=1024).start()
+    return runner
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except RmError as error:
+        return _failure(error.http_status, type(error).__name__, error.what, error.hint)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        what = {
+            404: f"There is no {request.path} in this API.",
+            413: f"The request is larger than {BODY_MAX} bytes.",
+        }
+        return _failure(
+            error.status, "UsageError", what.get(error.status, f"{error.reason}: {request.method}."), ""
+        )
+    except (asyncio.CancelledError, ConnectionResetError):
+        raise
+    except Exception:
+        log.exception("%s %s failed", request.method, request.path)
+        return _failure(
+            500,
+            "RmError",
+            "The daemon met a defect of its own; its log has the details.",
+            "Please report it.",
+        )
+
+
+def _failure(status: int, kind: str, message: str, hint: str) -> web.Response:
+    return _answer({"error": {"kind": kind, "message": message, "hint": hint}}, status)
+
+
+def _answer(fields: Mapping[str, Any], status: int = 200) -> web.Response:
+    body = wire.encode({"version": VERSION, **fields})
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+async def _settled(answer: Answer[T]) -> T:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def _while_connected(request: web.Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client has gone."""
+    task = asyncio.ensure_future(work)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=_STILL_THERE_S)
+            if done:
+                return task.result()
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionResetError("the client has gone")
+    finally:
+        task.cancel()
+
+
+def _number(request: web.Request, name: str, default: float, least: float = 0) -> float:
+    text = request.query.get(name)
+    if text is None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not number >= least or number == float("inf"):
+        raise UsageError(f"'{name}' is '{text}', and must be a number of at least {least:g}.")
+    return number
+
+
+class _Api:
+    def __init__(self, service: Service, admins: frozenset[str]) -> None:
+        self.service = service
+        self.admins = admins
+
+    def _caller(self, request: web.Request) -> Caller:
+        return caller_of(request, self.admins)
+
+    def _admin(self, request: web.Request, what: str) -> str:
+        caller = self._caller(request)
+        caller.must_administer(what)
+        return caller.user
+
+    async def _owned(self, request: web.Request) -> tuple[int, Caller]:
+        """The id of the job in the path, which the caller may change and read in full."""
+        job_id = int(request.match_info["id"])
+        caller = self._caller(request)
+        if not caller.admin:
+            job = await _settled(self.service.job(job_id))
+            caller.must_own(job.spec.user, f"Job {job_id}")
+        return job_id, caller
+
+    # -- jobs
+
+    async def submit(self, request: web.Request) -> web.Response:
+        caller = self._caller(request)
+        body = wire.decode(await request.read())
+        wire.fields(body, "spec", "specs")
+        if ("spec" in body) == ("specs" in body):
+            raise UsageError("Send either 'spec', one job, or 'specs', a list of jobs.")
+        values = body["specs"] if "specs" in body else [body["spec"]]
+        if not isinstance(values, list) or not values:
+            raise UsageError("'specs' must be a list of at least one job specification.")
+        user = caller.user
+        specs = [wire.spec_from(value, self._user_for(value, caller, user)) for value in values]
+        ids = await _settled(self.service.submit(specs))
+        return _answer({"jobs": list(ids)} if "specs" in body else {"job": ids[0]}, 201)
+
+    def _user_for(self, value: Any, caller: Caller, user: str) -> str:
+        """The caller; an administrator may submit for another user."""
+        named = value.get("user") if isinstance(value, dict) else None
+        if not named or named == user:
+            return user
+        caller.must_administer(f"submit a job for {named}")
+        return str(named)
+
+    async def plan(self, request: web.Request) -> web.Response:
+        caller = self._caller(request)
+        body = wire.decode(await request.read())
+        wire.fields(body, "spec")
+        value = body.get("spec")
+        spec = wire.spec_from(value, self._user_for(value, caller, caller.user))
+        return _answer(await _settled(self.service.plan(spec)))
+
+    async def jobs(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "state", "user", "name", "limit", "all")
+        query = request.query
+        found = await _settled(
+            self.service.jobs(
+                states=wire.states_from(query.get("state", "")),
+                user=query.get("user", ""),
+                name=query.get("name", ""),
+                limit=int(_number(request, "limit", 0)),
+                everything=query.get("all", "") not in ("", "0"),
+            )
+        )
+        return _answer({"jobs": [wire.job_json(job) for job in found]})
+
+    async def job(self, request: web.Request) -> web.Response:
+        caller = self._caller(request)
+        job_id = int(request.match_info["id"])
+        job = await _settled(self.service.job(job_id))
+        private = caller.admin or caller.user == job.spec.user
+        return _answer({"job": wire.job_json(job, self.service.schedule(job_id), private)})
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        job_id, caller = await self._owned(request)
+        signal = int(_number(request, "signal", 0)) or None
+        if signal is not None and signal > 64:
+            raise UsageError(f"There is no signal {signal}.")
+        return _answer(
+            {"job": wire.job_json(await _settled(self.service.cancel(job_id, caller.user, signal)))}
+        )
+
+    async def change(self, request: web.Request) -> web.Response:
+        job_id, caller = await self._owned(request)
+        verbs = {"hold": self.service.hold, "release": self.service.release, "requeue": self.service.requeue}
+        job = await _settled(verbs[request.match_info["verb"]](job_id, caller.user))
+        return _answer({"job": wire.job_json(job)})
+
+    async def wait(self, request: web.Request) -> web.Response:
+        timeout_s = min(_number(request, "timeout_s", 60.0), WAIT_MAX_S)
+        job_id = int(request.match_info["id"])
+        job = await _while_connected(request, _settled(self.service.wait(job_id, timeout_s)))
+        return _answer({"job": wire.job_json(job), "final": job.state.final})
+
+    async def logs(self, request: web.Request) -> web.StreamResponse:
+        job_id, _ = await self._owned(request)
+        stream = request.query.get("stream", "out")
+        if stream not in ("out", "err"):
+            raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")
+        rank, offset = int(_number(request, "task", 0)), int(_number(request, "offset", 0))
+        follow = request.query.get("follow", "") not in ("", "0")
+        chunks = self.service.logs(job_id, rank, stream, offset, follow)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+
+        async def next_chunk() -> bytes | None:
+            return await anext(chunks, None)
+
+        # the first chunk before the headers: a job without logs is an error, not an empty log
+        chunk = await _while_connected(request, next_chunk())
+        await response.prepare(request)
+        while chunk is not None:
+            if chunk:
+                await response.write(chunk)
+            chunk = await _while_connected(request, next_chunk())
+        await response.write_eof()
+        return response
+
+    async def why(self, request: web.Request) -> web.Response:
+        return _answer(await _settled(self.service.why(int(request.match_info["id"]))))
+
+    async def iterations(self, request: web.Request) -> web.Response:
+        return _answer(await _settled(self.service.iterations(int(request.match_info["id"]))))
+
+    # -- hosts and network
+
+    async def hosts(self, request: web.Request) -> web.Response:
+        rows = await _settled(self.service.hosts())
+        return _answer({"hosts": [wire.host_json(host, free, jobs) for host, free, jobs in rows]})
+
+    async def add_hosts(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "add hosts")
+        body = wire.decode(await request.read())
+        wire.fields(body, "hosts")
+        values = body.get("hosts")
+        if not isinstance(values, list) or not values:
+            raise UsageError("'hosts' must be a list of at least one host.")
+        added = await _settled(self.service.add_hosts([wire.host_from(value) for value in values], by))
+        return _answer({"hosts": [wire.host_json(host) for host in added]}, 201)
+
+    async def remove_host(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "remove hosts")
+        host = await _settled(self.service.remove_host(request.match_info["name"], by))
+        return _answer({"host": wire.host_json(host)})
+
+    async def drain(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "drain hosts")
+        body = wire.decode(await request.read())
+        wire.fields(body, "reason")
+        reason = body.get("reason", "")
+        if not isinstance(reason, str):
+            raise UsageError("'reason' must be text.")
+        host = await _settled(self.service.drain(request.match_info["name"], reason, by))
+        return _answer({"host": wire.host_json(host)})
+
+    async def resume(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "resume hosts")
+        return _answer(
+            {"host": wire.host_json(await _settled(self.service.resume(request.match_info["name"], by)))}
+        )
+
+    async def present_key(self, request: web.Request) -> web.Response:
+        return _answer(await _settled(self.service.present_key(request.match_info["name"])))
+
+    async def accept_key(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "accept host keys")
+        body = wire.decode(await request.read())
+        wire.fields(body, "fingerprint")
+        fingerprint = body.get("fingerprint")
+        if not isinstance(fingerprint, str) or not fingerprint:
+            raise UsageError("'fingerprint' must be the fingerprint of the key to accept.")
+        return _answer(await _settled(self.service.accept_key(request.match_info["name"], fingerprint, by)))
+
+    async def links(self, request: web.Request) -> web.Response:
+        return _answer({"links": list(await _settled(self.service.links()))})
+
+    async def network(self, request: web.Request) -> web.Response:
+        return _answer({"pairs": list(await _settled(self.service.network()))})
+
+    async def measure(self, request: web.Request) -> web.Response:
+        self._admin(request, "measure the network")
+        body = wire.decode(await request.read())
+        wire.fields(body, "zone")
+        zone = body.get("zone")
+        if zone is not None and not isinstance(zone, str):
+            raise UsageError("'zone' must be the name of a zone, or null for all.")
+        return _answer({"measured": await _settled(self.service.measure(zone))})
+
+    async def status(self, request: web.Request) -> web.Response:
+        return _answer(await _settled(self.service.status()))

@@ -1,0 +1,59 @@
+"""Who calls, and what they may do: the kernel's word (SO_PEERCRED), never the caller's."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import lru_cache
+
+from aiohttp import web
+
+from rm.errors import Forbidden
+
+_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    uid: int
+    user: str
+    admin: bool
+
+    def must_own(self, user: str, what: str) -> None:
+        if not self.admin and self.user != user:
+            raise Forbidden(
+                f"{what} belongs to {user}, and you are {self.user}.", "Ask its owner or an administrator."
+            )
+
+    def must_administer(self, what: str) -> None:
+        if not self.admin:
+            raise Forbidden(
+                f"Only an administrator may {what}, and {self.user} is none.",
+                "Administrators are root, the user who runs the daemon and daemon.admins in rm.toml.",
+            )
+
+
+def caller_of(request: web.Request, admins: Collection[str]) -> Caller:
+    """The peer of the request's Unix socket.
+
+    Raises:
+        Forbidden: the connection is no Unix socket, or the uid has no name on this machine.
+    """
+    peer = request.transport.get_extra_info("socket") if request.transport is not None else None
+    if peer is None or peer.family != socket.AF_UNIX:
+        raise Forbidden("The caller of this connection is not known.", "Connect through the Unix socket.")
+    _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    user = _name_of(uid)
+    return Caller(uid, user, uid in (0, os.geteuid()) or user in admins)
+
+
+@lru_cache(maxsize=4096)
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # an exception is not cached: the user may be created later
+        raise Forbidden(f"The user id {uid} has no name on this machine.", "Create the user first.") from None

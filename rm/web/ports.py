@@ -1,0 +1,99 @@
+"""What the HTTP API asks of the daemon: structural, so that the service need not import this.
+
+Every method may be sync or async (`Answer`). Methods raise RmError subclasses: NotFound for a
+job or host that does not exist, Conflict for a state that does not allow the request,
+ImpossibleRequest for a specification that this cluster could never run. The API has checked
+the caller's right before it calls; `by` is the caller's user name, for the job's story.
+
+Mappings are answered as they are: their keys are those of docs/http-api.md, their values JSON
+values or core dataclasses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from rm.core.alignment import Schedule
+from rm.core.host import Host
+from rm.core.job import Job, JobSpec, JobState
+from rm.core.snapshot import Free
+
+T = TypeVar("T")
+Answer: TypeAlias = Awaitable[T] | T
+
+
+class Service(Protocol):
+    # -- jobs
+    def submit(self, specs: Sequence[JobSpec]) -> Answer[Sequence[int]]:
+        """Ids in order; returns only after the commit of all of them, or raises for all."""
+        ...
+
+    def plan(self, spec: JobSpec) -> Answer[Mapping[str, Any]]:
+        """Dry run: {"placement", "alignment", "reasons", "verdicts"}."""
+        ...
+
+    def jobs(
+        self, *, states: frozenset[JobState], user: str, name: str, limit: int, everything: bool
+    ) -> Answer[Sequence[Job]]:
+        """Newest last; empty filters do not filter; limit 0 = no limit, else the newest so many.
+
+        Without `everything`: unfinished jobs and those that ended a short while ago.
+        """
+        ...
+
+    def job(self, job_id: int) -> Answer[Job]: ...
+
+    def schedule(self, job_id: int) -> Schedule | None:
+        """How the job keeps its place in time; None when it is not aligned."""
+        ...
+
+    def cancel(self, job_id: int, by: str, signal: int | None) -> Answer[Job]:
+        """Stop the job; with `signal` only send that signal to its tasks."""
+        ...
+
+    def hold(self, job_id: int, by: str) -> Answer[Job]: ...
+    def release(self, job_id: int, by: str) -> Answer[Job]: ...
+    def requeue(self, job_id: int, by: str) -> Answer[Job]: ...
+
+    def wait(self, job_id: int, timeout_s: float) -> Answer[Job]:
+        """The job as soon as it is final, or as it is after `timeout_s`."""
+        ...
+
+    def logs(self, job_id: int, rank: int, stream: str, offset: int, follow: bool) -> AsyncIterator[bytes]:
+        """The bytes of `stream` ("out" or "err") from `offset`; with `follow` until the task ends."""
+        ...
+
+    def why(self, job_id: int) -> Answer[Mapping[str, Any]]:
+        """{"job", "state", "reasons", "verdicts", "alignment"}"""
+        ...
+
+    def iterations(self, job_id: int) -> Answer[Mapping[str, Any]]: ...
+
+    # -- hosts and network
+    def hosts(self) -> Answer[Sequence[tuple[Host, Free | None, Sequence[int]]]]:
+        """Each host in inventory order with what is free on it and its jobs' ids."""
+        ...
+
+    def add_hosts(self, hosts: Sequence[Host], by: str) -> Answer[Sequence[Host]]: ...
+    def drain(self, name: str, reason: str, by: str) -> Answer[Host]: ...
+    def resume(self, name: str, by: str) -> Answer[Host]: ...
+    def remove_host(self, name: str, by: str) -> Answer[Host]: ...
+
+    def present_key(self, name: str) -> Answer[Mapping[str, Any]]:
+        """{"presented": {"type", "fingerprint"}, "pinned": {"type", "fingerprint"} | None}"""
+        ...
+
+    def accept_key(self, name: str, fingerprint: str, by: str) -> Answer[Mapping[str, Any]]:
+        """Pin the presented key; Conflict when its fingerprint is not exactly `fingerprint`."""
+        ...
+
+    def links(self) -> Answer[Sequence[Mapping[str, Any]]]: ...
+    def network(self) -> Answer[Sequence[Mapping[str, Any]]]: ...
+    def measure(self, zone: str | None) -> Answer[int]:
+        """Measure now; the number of pairs measured."""
+        ...
+
+    def status(self) -> Answer[Mapping[str, Any]]:
+        """{"daemon", "jobs", "hosts", "policies"}"""
+        ...
