@@ -100,7 +100,6 @@ class JobSpec:
     exclusive: bool = False
     low_comm: bool = False
     traffic: TrafficProfile | None = None  # None and not low_comm: profiled on the run
-    cooperative: bool = False  # learnt: the job calls the iteration client library
     submit_host: str = ""
     comment: str = ""
 
@@ -169,6 +168,7 @@ class Job:
     exit_signal: int | None = None
     reason: Reason | None = None  # why it pends, or how it ended
     traffic: TrafficProfile | None = None  # declared, or measured on the run
+    cooperative: bool = False  # seen: its tasks call the iteration client library
     # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
     ending: JobState | None = None
     launch_failures: int = 0

@@ -406,9 +406,7 @@ def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
 
 def _profiled(ctx: Context, job: Job, e: ev.ProfileMeasured) -> None:
     job = touch(job, ctx.now_us, "traffic profile measured", traffic=e.traffic)
-    if e.cooperative != job.spec.cooperative:
-        job = replace(job, spec=replace(job.spec, cooperative=e.cooperative))
-    ctx.put(job)
+    ctx.put(replace(job, cooperative=e.cooperative))
     ctx.state.see_again(job)
 
 

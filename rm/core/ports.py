@@ -59,3 +59,9 @@ class CommPolicy(Protocol):
         `offline` asks for stage 3: the scheme of the largest cushion, however long it takes.
         """
         ...
+
+
+class Clock(Protocol):
+    def now_us(self) -> int:
+        """Microseconds since the epoch."""
+        ...

@@ -1,0 +1,102 @@
+"""What a host says it runs, against what the state believes: the difference as events.
+
+Used whenever a host's agent says hello: after a cut, a reboot, or a restart of the daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from rm.core import events as ev
+from rm.core.state import ClusterState
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedTask:
+    """One task as its host's agent knows it; times already on the daemon's clock.
+
+    `state` is prepared, running, exited or lost (its supervisor died without an exit record).
+    """
+
+    job: int
+    attempt: int
+    rank: int
+    state: str
+    started_us: int | None = None
+    ended_us: int | None = None
+    code: int = 0
+    signal: int = 0
+    out_of_memory: bool = False
+    why: str = ""
+
+
+def reconcile(
+    state: ClusterState,
+    host: str,
+    reported: Iterable[ReportedTask],
+    open_launches: Collection[tuple[int, int]],
+    now_us: int,
+) -> list[ev.Event]:
+    """Events that bring the state in line with the host.
+
+    `open_launches` names the (job, attempt) whose launch is still to be repeated there: their
+    tasks are not missed. A host that still runs an attempt that the state has given up gets
+    it stopped; one that forgot a task it should run has lost it.
+    """
+    found: list[ev.Event] = []
+    seen: set[tuple[int, int, int]] = set()
+    strays: dict[tuple[int, int], bool] = {}
+    for task in sorted(reported, key=lambda t: (t.job, t.attempt, t.rank)):
+        job = state.jobs.get(task.job)
+        current = job is not None and job.occupies and job.attempt == task.attempt
+        mine = current and any(t.rank == task.rank and t.host == host for t in job.tasks)  # type: ignore[union-attr]
+        if not mine:
+            key = (task.job, task.attempt)
+            strays[key] = strays.get(key, False) or task.state == "running"
+            continue
+        assert job is not None
+        seen.add((task.job, task.attempt, task.rank))
+        known = next(t for t in job.tasks if t.rank == task.rank)
+        if known.ended_us is not None:
+            strays.setdefault((task.job, task.attempt), False)
+            if task.state == "running":
+                strays[(task.job, task.attempt)] = True
+        elif task.state == "prepared" and not known.prepared:
+            found.append(ev.TasksPrepared(task.job, task.attempt, host))
+        elif task.state == "running" and known.started_us is None:
+            found.append(
+                ev.TasksStarted(task.job, task.attempt, host, task.started_us or now_us, (task.rank,))
+            )
+        elif task.state == "exited":
+            found.append(
+                ev.TaskExited(
+                    task.job,
+                    task.attempt,
+                    host,
+                    task.rank,
+                    task.code,
+                    task.signal,
+                    task.started_us,
+                    task.ended_us or now_us,
+                    task.out_of_memory,
+                    task.why,
+                )
+            )
+        elif task.state == "lost":
+            found.append(ev.TasksLost(task.job, task.attempt, host, (task.rank,)))
+    for job_id in sorted(state.jobs_on.get(host, ())):
+        job = state.jobs[job_id]
+        if (job.id, job.attempt) in open_launches:
+            continue
+        missing = tuple(
+            t.rank
+            for t in job.tasks
+            if t.host == host and t.ended_us is None and (job.id, job.attempt, t.rank) not in seen
+        )
+        if missing:
+            found.append(ev.TasksLost(job.id, job.attempt, host, missing))
+    found += [
+        ev.StrayFound(job_id, attempt, host, running) for (job_id, attempt), running in sorted(strays.items())
+    ]
+    return found

@@ -1,0 +1,254 @@
+"""The leader's loop: batches what arrives, steps the cycle, commits, answers, acts. Nothing else
+touches the state."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from rm.core import events as ev
+from rm.core.actions import ACTIONS, Action, Intent
+from rm.core.alignment import Alignment
+from rm.core.cycle import Cycle, Outcome
+from rm.core.job import Job
+from rm.core.ports import Clock
+from rm.core.reconcile import reconcile
+from rm.core.state import ClusterState
+from rm.core.store import Batch, Entry, Measured, Store, StoredAction
+from rm.daemon.executor import Executor, HostReport
+from rm.errors import RmError, StoreError
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH = 2_000
+# Noise that would only bloat the journal: the outcome of actions, and the passing of time.
+UNJOURNALLED = (ev.ActionSettled, ev.Tick, ev.Measured)
+
+
+@dataclass(slots=True)
+class Request:
+    """Something the leader is asked to do, with the promise to answer after the commit.
+
+    `make` turns the state into events in the leader's thread (it may raise RmError to refuse);
+    `answer` turns the state after the commit into the result.
+    """
+
+    make: Callable[[ClusterState], list[ev.Event]]
+    answer: Callable[[ClusterState], Any]
+    done: Future[Any] = field(default_factory=Future)
+
+
+@dataclass(slots=True)
+class Question:
+    """A read that needs the leader's consistent state; nothing is committed for it."""
+
+    ask: Callable[[Cycle, int], Any]
+    done: Future[Any] = field(default_factory=Future)
+
+
+class Leader:
+    """Owns the state. Everything else posts events, requests and questions to its inbox."""
+
+    def __init__(self, cycle: Cycle, store: Store, version: int, clock: Clock) -> None:
+        self.cycle = cycle
+        self._store = store
+        self._version = version
+        self._clock = clock
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
+        self._stopping = False
+        self.executor: Executor | None = None
+        self.on_alignment: Callable[[Alignment, ClusterState], None] = lambda a, s: None
+        self.on_jobs: Callable[[list[Job]], None] = lambda jobs: None
+        self.on_fatal: Callable[[str], None] = lambda why: None
+
+    def start(self, open_actions: tuple[StoredAction, ...]) -> None:
+        """Begin with the outbox of the last life: its actions are carried out first."""
+        assert self.executor is not None
+        self.executor.submit([revive(a) for a in open_actions])
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self.post(ev.Tick())
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(10)
+
+    def post(self, item: ev.Event | HostReport) -> None:
+        """An event, from any thread."""
+        self._inbox.put(item)
+
+    def request(
+        self,
+        make: Callable[[ClusterState], list[ev.Event]],
+        answer: Callable[[ClusterState], Any] = lambda state: None,
+    ) -> Future[Any]:
+        """Ask for a change; the future is answered after it is durable, or carries the refusal."""
+        request = Request(make, answer)
+        self._inbox.put(request)
+        return request.done
+
+    def ask(self, question: Callable[[Cycle, int], Any]) -> Future[Any]:
+        """Read the state between two steps."""
+        item = Question(question)
+        self._inbox.put(item)
+        return item.done
+
+    # -- the loop ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._turn(self._gather())
+        except StoreError as error:
+            log.critical("%s", error)
+            self.on_fatal(str(error))
+        except Exception as error:
+            log.exception("the leader's loop broke: this is a defect of rm")
+            self.on_fatal(f"internal error: {error}")
+        finally:
+            self._refuse_rest()
+
+    def _gather(self) -> list[Any]:
+        """Wait for something to do, then take all that is there: group commit."""
+        due_us = self.cycle.next_due_us()
+        timeout = 5.0
+        if due_us is not None:
+            timeout = min(timeout, max(0.0, (due_us - self._clock.now_us()) / 1e6))
+        items: list[Any] = []
+        try:
+            items.append(self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait())
+            while len(items) < MAX_BATCH:
+                items.append(self._inbox.get_nowait())
+        except queue.Empty:
+            pass
+        return items
+
+    def _turn(self, items: list[Any]) -> None:
+        now_us = self._clock.now_us()
+        events: list[ev.Event] = []
+        requests: list[tuple[Request, int, int]] = []
+        questions: list[Question] = []
+        for item in items:
+            if isinstance(item, Request):
+                first = len(events)
+                try:
+                    events += item.make(self.cycle.state)
+                    requests.append((item, first, len(events)))
+                except RmError as error:
+                    item.done.set_exception(error)
+            elif isinstance(item, Question):
+                questions.append(item)
+            elif isinstance(item, HostReport):
+                events += self._reconcile(item, now_us)
+            else:
+                events.append(item)
+        outcome = self.cycle.step(events, now_us)
+        for index, refusal in outcome.refused.items():
+            if not any(a <= index < b for _, a, b in requests):
+                log.info("ignored %s: %s", type(events[index]).__name__, refusal)
+        try:
+            self._commit(outcome, now_us)
+        except StoreError as error:  # nothing of this turn is promised to anybody
+            for request, _, _ in requests:
+                request.done.set_exception(error)
+            raise
+        for request, first, last in requests:
+            self._answer(request, outcome, first, last)
+        assert self.executor is not None
+        self.executor.submit(outcome.intents)
+        if outcome.changes.jobs:
+            self.on_jobs([self.cycle.state.jobs[j] for j in outcome.changes.jobs])
+        if outcome.realigned or outcome.changes.jobs:
+            self.on_alignment(self.cycle.state.alignment, self.cycle.state)
+        for question in questions:
+            try:
+                question.done.set_result(question.ask(self.cycle, now_us))
+            except RmError as refusal:
+                question.done.set_exception(refusal)
+        self._forget_old(now_us)
+
+    def _reconcile(self, report: HostReport, now_us: int) -> list[ev.Event]:
+        assert self.executor is not None
+        state, host = self.cycle.state, report.host
+        if host not in state.hosts:
+            return []
+        for job, attempt in self.executor.open_launches(host):
+            current = state.jobs.get(job)
+            if current is None or current.attempt != attempt or not current.occupies:
+                self.executor.drop(host, job, attempt)
+        launches = self.executor.open_launches(host)
+        return reconcile(state, host, report.tasks, launches, now_us)
+
+    def _commit(self, outcome: Outcome, now_us: int) -> None:
+        changes, state = outcome.changes, self.cycle.state
+        entries = tuple(journal_entry(e, now_us) for e in outcome.recorded if not isinstance(e, UNJOURNALLED))
+        batch = Batch(
+            events=entries,
+            jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
+            hosts=tuple(state.hosts[h] for h in sorted(changes.hosts)),
+            removed_hosts=tuple(sorted(changes.removed_hosts)),
+            actions=tuple(stored(i) for i in outcome.intents),
+            finished_actions=tuple(changes.settled),
+            measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),
+        )
+        if batch != Batch():
+            self._version = self._store.commit(batch, self._version)
+
+    def _answer(self, request: Request, outcome: Outcome, first: int, last: int) -> None:
+        refusal = next((outcome.refused[i] for i in range(first, last) if i in outcome.refused), None)
+        if refusal is not None:
+            request.done.set_exception(refusal)
+            return
+        try:
+            request.done.set_result(request.answer(self.cycle.state))
+        except RmError as error:
+            request.done.set_exception(error)
+
+    def _forget_old(self, now_us: int) -> None:
+        """Finished jobs leave memory after a while; the store keeps them."""
+        state = self.cycle.state
+        if len(state.jobs) - len(state.pending) - len(state.placed) < 4_000:
+            return
+        finished = sorted((j for j in state.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
+        for job in finished[: len(finished) // 2]:
+            del state.jobs[job.id]
+
+    def _refuse_rest(self) -> None:
+        while True:
+            try:
+                item = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(item, Request | Question):
+                item.done.set_exception(StoreError("The daemon is stopping.", "Try again."))
+
+
+def journal_entry(event: ev.Event, now_us: int) -> Entry:
+    return Entry(
+        at_us=now_us,
+        kind=type(event).__name__,
+        job=getattr(event, "job", None),
+        host=event.host.name if isinstance(event, ev.HostAdded) else getattr(event, "host", None),
+        body=msgspec.to_builtins(event),
+    )
+
+
+def stored(intent: Intent) -> StoredAction:
+    action = intent.action
+    body = msgspec.to_builtins(action)
+    return StoredAction(intent.id, action.kind, action.job, action.attempt, action.host, body)
+
+
+def revive(stored_action: StoredAction) -> Intent:
+    """An intent of an earlier life of the daemon."""
+    kind = ACTIONS[stored_action.kind]
+    action: Action = msgspec.convert(stored_action.body, kind)
+    return Intent(stored_action.id, action)
