@@ -1,0 +1,93 @@
+"""Searching rotations: the first perfect interval, else the least contention (R14, R15, R17)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from rm.policies.interleave.circle import Circle, LinkLoad
+from rm.policies.interleave.feasible import Feasibility, OutOfSteps, Steps, middle_of_first_run
+from rm.policies.interleave.overload import LeastExcess
+from rm.policies.interleave.profile import Phases
+from rm.policies.interleave.score import score
+from rm.policies.interleave.unify import Plan
+
+BUDGET = 20_000
+"""Search steps of one call; a step costs about 10 microseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Rotations of the jobs of a plan; every tuple runs parallel to `jobs` (rank order).
+
+    `k` in slots of the circle, `excess` in bandwidth-slots over all links of the block.
+    `exact` is False when the budget ended first; no rotation can then score above `bound`.
+    """
+
+    jobs: tuple[int, ...]
+    k: tuple[int, ...]
+    slots: int
+    perimeter: int
+    mul: tuple[int, ...]
+    excess: int
+    score: float
+    exact: bool
+    bound: float
+
+    @property
+    def perfect(self) -> bool:
+        return self.excess == 0
+
+    def rotation(self, job: int) -> int:
+        return self.k[self.jobs.index(job)]
+
+    def shift(self, job: int) -> Fraction:
+        """Time-shift k/D*T in ticks."""
+        return Fraction(self.rotation(job) * self.perimeter, self.slots)
+
+
+def search_online(plan: Plan, phases: Mapping[int, Phases], capacity: int, budget: int = BUDGET) -> Scheme:
+    """The middle of the first perfect interval on one link, else the least excess.
+
+    Args:
+        phases: canonical phases per job of the plan; a job without any is left at 0.
+        capacity: of the link, in the phases' unit of bandwidth.
+        budget: steps after which the best scheme found so far is returned (`exact` False).
+    """
+    return search_block(plan, (LinkLoad(capacity, phases),), budget)
+
+
+def search_block(plan: Plan, links: Sequence[LinkLoad], budget: int = BUDGET) -> Scheme:
+    """As search_online, for several links that share jobs, solved jointly (R17)."""
+    circle = Circle(plan, links)
+    steps = Steps(budget)
+    feasibility = Feasibility(circle)
+    decided = True
+    try:
+        found = feasibility.first(steps, run_of_last=True)
+    except OutOfSteps:
+        found, decided = None, False
+    if found is not None:
+        prefix, allowed = found
+        last = middle_of_first_run(allowed, circle.n[-1]) if len(circle.n) > 1 else 0
+        return scheme_of(circle, [*prefix, last], 0)
+    k, excess, bound = LeastExcess(circle).search(Steps(budget))
+    return scheme_of(circle, k, bound if decided else min(bound, excess), excess)
+
+
+def scheme_of(circle: Circle, k: Sequence[int], bound: int, excess: int | None = None) -> Scheme:
+    """A scheme from rotations; `bound` is a lower bound of the excess of any rotation."""
+    over = sum(circle.excess(k)) if excess is None else excess
+    total = sum(circle.capacity)
+    return Scheme(
+        jobs=circle.jobs,
+        k=tuple(k),
+        slots=circle.slots,
+        perimeter=circle.perimeter,
+        mul=circle.mul,
+        excess=over,
+        score=score(over, total, circle.slots),
+        exact=bound == over,
+        bound=score(bound, total, circle.slots),
+    )
