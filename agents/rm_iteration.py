@@ -13,6 +13,7 @@ error and behaves as if there were no schedule.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import sys
@@ -188,10 +189,8 @@ class Iterations:
     def _warn(self, error):
         if not self._warned:
             self._warned = True
-            try:
+            with contextlib.suppress(OSError, ValueError):
                 sys.stderr.write("rm_iteration: %s; iterations are not coordinated\n" % (error,))
-            except (OSError, ValueError):
-                pass
 
 
 class _Communication:

@@ -1,0 +1,253 @@
+"""What this host's kernel knows of a job: its control group, its processes, its byte counters.
+
+Shared by rm_shape.py, rm_pause.py and rm_probe.py, which lie in the same directory. Counters are read
+by netlink, without starting a program: about 50 microseconds each, so that they can be sampled.
+"""
+
+import json
+import os
+import socket
+import struct
+import sys
+import time
+import zlib
+
+DEFAULT_STATE = "/var/lib/rm"
+STATE = os.environ.get("RM_AGENT_STATE") or DEFAULT_STATE
+# Hosts have one agent and the group "rm"; another state directory (tests) has a group of its own.
+PARENT = "rm" if STATE == DEFAULT_STATE else "rm-%08x" % zlib.crc32(STATE.encode())
+TABLE = "rm_shape"
+
+
+class KernelRefused(Exception):
+    """An operation that cannot be done: `code` for programs, one sentence for people."""
+
+    def __init__(self, code, sentence):
+        super().__init__(sentence)
+        self.code = code
+
+
+def now_us():
+    """Wall clock of this host, microseconds since the epoch."""
+    return time.time_ns() // 1000
+
+
+def read_text(path, default=""):
+    """A file's text, or `default` when it is not there."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return default
+
+
+# --- control groups and processes -------------------------------------------------------------------
+
+
+def cgroup_mounts(kind="cgroup2", option=""):
+    """Mount points of a cgroup file system (`cgroup2`, or v1 `cgroup` with an option such as `freezer`)."""
+    found = []
+    for line in read_text("/proc/self/mounts").splitlines():
+        fields = line.split()
+        if len(fields) > 3 and fields[2] == kind and (not option or option in fields[3].split(",")):
+            found.append(fields[1])
+    return found
+
+
+def cgroup_root():
+    """The cgroup2 mount to use: /sys/fs/cgroup (pure v2), …/unified (hybrid), "" when there is none."""
+    mounts = cgroup_mounts()
+    mounts.sort(
+        key=lambda path: (not os.path.isdir("%s/%s" % (path, PARENT)), not path.startswith("/sys/fs/cgroup"))
+    )
+    return mounts[0] if mounts else ""
+
+
+def job_cgroup(job, attempt):
+    """Path of the job's control group, "" when it does not exist."""
+    path = "%s/%s/job_%d_%d" % (cgroup_root(), PARENT, job, attempt)
+    return path if os.path.isdir(path) else ""
+
+
+def job_state(job, attempt):
+    """The folder in which the agent keeps this attempt."""
+    return "%s/jobs/%d.%d" % (STATE, job, attempt)
+
+
+def job_processes(job, attempt):
+    """Process ids of the job: its cgroup's, else the trees below the ranks' recorded processes."""
+    group = job_cgroup(job, attempt)
+    if group:
+        pids = set()
+        for folder, _, _ in os.walk(group):
+            pids.update(int(pid) for pid in read_text(folder + "/cgroup.procs").split())
+        return pids
+    roots, folder = set(), job_state(job, attempt)
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        try:
+            meta = json.loads(read_text("%s/%s/meta.json" % (folder, name), "{}"))
+            roots.add(int(meta.get("pid") or 0))
+        except (ValueError, AttributeError):
+            continue
+    return process_tree({pid for pid in roots if pid > 1 and os.path.isdir("/proc/%d" % pid)})
+
+
+def process_tree(roots):
+    """The given processes and all their descendants."""
+    children = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            stat = read_text("/proc/%s/stat" % name)
+            after = stat.rpartition(")")[2].split()
+            if len(after) > 1:
+                children.setdefault(int(after[1]), []).append(int(name))
+    found, todo = set(), list(roots)
+    while todo:
+        pid = todo.pop()
+        if pid not in found:
+            found.add(pid)
+            todo.extend(children.get(pid, ()))
+    return found
+
+
+# --- netlink ----------------------------------------------------------------------------------------
+
+_DUMP = 0x1 | 0x300  # NLM_F_REQUEST | NLM_F_DUMP
+_GETTCLASS, _NEWTCLASS = 42, 40
+_GETOBJ, _NEWOBJ = (10 << 8) | 19, (10 << 8) | 18
+_NETLINK_ROUTE, _NETLINK_NETFILTER = 0, 12
+
+
+def _dump(protocol, kind, body):
+    """The payloads that answer a netlink dump request; [] when the kernel refuses it."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as link:
+        link.settimeout(2.0)
+        link.bind((0, 0))
+        link.send(struct.pack("=IHHII", 16 + len(body), kind, _DUMP, 1, 0) + body)
+        payloads = []
+        while True:
+            data = link.recv(1 << 18)
+            offset = 0
+            while offset + 16 <= len(data):
+                length, answer = struct.unpack_from("=IH", data, offset)
+                if answer == 3:  # NLMSG_DONE
+                    return payloads
+                if answer == 2:  # NLMSG_ERROR: no such table, or no such subsystem
+                    return []
+                payloads.append(data[offset + 16 : offset + length])
+                offset += (length + 3) & ~3
+
+
+def _attributes(data, offset=0):
+    """Netlink attributes: type → bytes."""
+    found = {}
+    while offset + 4 <= len(data):
+        length, kind = struct.unpack_from("=HH", data, offset)
+        if length < 4:
+            break
+        found[kind & 0x3FFF] = data[offset + 4 : offset + length]
+        offset += (length + 3) & ~3
+    return found
+
+
+def _attribute(kind, value):
+    return struct.pack("=HH", 4 + len(value), kind) + value + b"\0" * (-len(value) % 4)
+
+
+def named_counters(table=TABLE):
+    """Every named counter of an nftables `inet` table of this network namespace: name → (bytes, packets)."""
+    body = struct.pack("=BBH", 1, 0, 0) + _attribute(1, table.encode() + b"\0")
+    found = {}
+    for payload in _dump(_NETLINK_NETFILTER, _GETOBJ, body):
+        fields = _attributes(payload, 4)
+        if fields.get(3) != b"\0\0\0\1" or fields.get(1, b"").rstrip(b"\0") != table.encode():
+            continue
+        values = _attributes(fields.get(4, b""))
+        if 1 in values and 2 in values:
+            name = fields[2].rstrip(b"\0").decode()
+            found[name] = (struct.unpack(">Q", values[1])[0], struct.unpack(">Q", values[2])[0])
+    return found
+
+
+def class_counters(interface):
+    """Traffic classes of an interface: "major:minor" → {bytes, packets, drops, backlog_bytes}."""
+    body = struct.pack("=BxxxiIII", 0, interface_index(interface), 0, 0, 0)
+    found = {}
+    for payload in _dump(_NETLINK_ROUTE, _GETTCLASS, body):
+        handle = struct.unpack_from("=I", payload, 8)[0]
+        stats = _attributes(_attributes(payload, 20).get(7, b""))
+        if 1 not in stats or 3 not in stats:
+            continue
+        count, packets = struct.unpack_from("=QI", stats[1])
+        _, backlog, drops = struct.unpack_from("=III", stats[3])
+        found["%x:%x" % (handle >> 16, handle & 0xFFFF)] = {
+            "bytes": count,
+            "packets": packets,
+            "drops": drops,
+            "backlog_bytes": backlog,
+        }
+    return found
+
+
+def interface_index(interface):
+    """The interface's index in this network namespace."""
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError:
+        raise KernelRefused(
+            "no-such-interface", "there is no interface %r on this host; see `facts`" % (interface,)
+        ) from None
+
+
+def interface_counters(interface):
+    """(rx_bytes, tx_bytes) of an interface of this network namespace."""
+    for line in read_text("/proc/self/net/dev").splitlines():
+        name, found, values = line.partition(":")
+        if found and name.strip() == interface:
+            fields = values.split()
+            return int(fields[0]), int(fields[8])
+    interface_index(interface)
+    raise KernelRefused("no-counters", "the kernel shows no counters of interface %s" % interface)
+
+
+# --- each agent program by itself -------------------------------------------------------------------
+
+
+def require(request, *names):
+    """The named arguments of a request, or a refusal that says which one is missing."""
+    missing = [name for name in names if request.get(name) is None]
+    if missing:
+        raise KernelRefused("bad-request", "%s needs %s" % (request.get("op", "this"), ", ".join(missing)))
+    return [request[name] for name in names]
+
+
+def serve_lines(operations):
+    """JSON request lines on standard input, reply lines on standard output, until end of file."""
+
+    def write(line):
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+
+    for text in sys.stdin:
+        if not text.strip():
+            continue
+        number = None
+        try:
+            request = json.loads(text)
+            number = request.get("id")
+            operation = operations.get(request.get("op"))
+            if operation is None:
+                raise KernelRefused("no-such-op", "there is no operation %r here" % (request.get("op"),))
+            request["notify"] = write
+            write({"id": number, "ok": True, "result": operation(request)})
+        except KernelRefused as error:
+            write({"id": number, "ok": False, "code": error.code, "error": str(error)})
+        except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
+            write(
+                {
+                    "id": number,
+                    "ok": False,
+                    "code": "failed",
+                    "error": "%s: %s" % (type(error).__name__, error),
+                }
+            )

@@ -1,0 +1,336 @@
+"""Per-job traffic classes of a host: control group → nftables → HTB class, verified by the counters.
+
+One HTB per shaped interface (rm_htb.py) holds one class per job and one for everything else. nftables
+(table `inet rm_shape`) counts each job's bytes and sets skb->priority, from which HTB takes the class:
+no tc classifier is needed. The state is the kernel's own, plus a note of what was found, so that the
+last removal restores it.
+"""
+
+import fcntl
+import json
+import os
+import re
+import socket
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rm_htb
+import rm_kernel
+from rm_kernel import STATE, TABLE, KernelRefused, now_us, require
+
+
+class _Lock:
+    """One change of the traffic classes at a time on this host, whichever process makes it."""
+
+    def __enter__(self):
+        os.makedirs(STATE + "/shape", exist_ok=True)
+        self.file = open(STATE + "/shape/lock", "w")
+        fcntl.flock(self.file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_):
+        self.file.close()
+        return False
+
+
+# --- nftables: who is who ---------------------------------------------------------------------------
+
+
+def _counter(job, interface):
+    return "job_%d_if%d" % (job, rm_kernel.interface_index(interface))
+
+
+def _rules():
+    """Our rules in the kernel: {(job, ifindex): {handle, attempt, classifier, minor}}."""
+    text = rm_htb.run("nft", "-j", "list", "table", "inet", TABLE, may_fail=True)
+    found = {}
+    for entry in json.loads(text)["nftables"] if text.strip() else ():
+        rule = entry.get("rule")
+        match = rule and re.match(
+            r"rm job=(\d+) attempt=(\d+) ifindex=(\d+) by=(\w+) minor=(\d+)", rule.get("comment", "")
+        )
+        if match:
+            job, attempt, index, minor = (int(match.group(n)) for n in (1, 2, 3, 5))
+            found[(job, index)] = {
+                "handle": rule["handle"], "attempt": attempt, "classifier": match.group(4), "minor": minor,
+            }  # fmt: skip
+    return found
+
+
+def _matches(job, attempt, missing):
+    """Ways to tell the job's packets, best first: (name, nft expression). Says what is missing."""
+    group = rm_kernel.job_cgroup(job, attempt)
+    if group:
+        inside = os.path.relpath(group, "/sys/fs/cgroup")  # nft resolves names below this folder
+        depth = len(os.path.relpath(group, rm_kernel.cgroup_root()).split("/"))
+        yield "cgroupv2", 'socket cgroupv2 level %d "%s"' % (depth, inside)
+        # Kernels before 6.11 count levels from the real root, also inside a cgroup namespace.
+        for above in range(1, 6):
+            yield "cgroupv2", 'socket cgroupv2 level %d "%s"' % (depth + above, inside)
+        missing.append("socket-cgroupv2")
+    else:
+        missing.append("cgroup2")
+    classid = _net_cls(job, attempt)
+    if classid:
+        yield "net_cls", "meta cgroup %d" % classid
+    missing.append("net_cls")
+    owners = set()
+    for pid in rm_kernel.job_processes(job, attempt):
+        try:
+            owners.add(os.stat("/proc/%d" % pid).st_uid)
+        except OSError:
+            continue
+    if len(owners) == 1 and 0 not in owners:
+        yield "skuid", "meta skuid %d" % owners.pop()
+    missing.append("skuid")
+
+
+def _net_cls(job, attempt):
+    """Move the job's processes into a net_cls group of their own; its classid, 0 when there is none."""
+    for mount in rm_kernel.cgroup_mounts("cgroup", "net_cls"):
+        folder = "%s/rm_job_%d_%d" % (mount, job, attempt)
+        classid = (rm_htb.MAJOR << 16) | (job % 0xFF00 + 1)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(folder + "/net_cls.classid", "w") as file:
+                file.write(str(classid))
+            for pid in rm_kernel.job_processes(job, attempt):
+                with open(folder + "/cgroup.procs", "w") as file:
+                    file.write(str(pid))
+        except OSError:
+            continue
+        return classid
+    return 0
+
+
+def _write_rule(job, attempt, interface, classifier, match, minor, old):
+    """Count, and class when `minor` is not 0, the packets that `match`; replaces the old rule at once."""
+    name, index = _counter(job, interface), rm_kernel.interface_index(interface)
+    mark = "meta priority set %x:%x " % (rm_htb.MAJOR, minor) if minor else ""
+    comment = "rm job=%d attempt=%d ifindex=%d by=%s minor=%d" % (job, attempt, index, classifier, minor)
+    script = "add table inet %s\n" % TABLE
+    script += "add chain inet %s output { type filter hook output priority mangle; }\n" % TABLE
+    script += "add counter inet %s %s\n" % (TABLE, name)
+    if old:
+        script += "delete rule inet %s output handle %d\n" % (TABLE, old["handle"])
+    script += 'add rule inet %s output oifname "%s" %s counter name "%s" %scomment "%s"\n' % (
+        TABLE, interface, match, name, mark, comment,
+    )  # fmt: skip
+    rm_htb.run("nft", "-f", "-", text=script)
+
+
+def _remove_rule(job, interface, old):
+    script = "delete rule inet %s output handle %d\n" % (TABLE, old["handle"])
+    script += "delete counter inet %s %s\n" % (TABLE, _counter(job, interface))
+    rm_htb.run("nft", "-f", "-", text=script)
+    if not _rules():
+        rm_htb.run("nft", "delete", "table", "inet", TABLE, may_fail=True)
+
+
+def _send_as(job, attempt, interface):
+    """One small multicast datagram from within the job's control group; False when that is impossible."""
+    group = rm_kernel.job_cgroup(job, attempt)
+    if not group:
+        return False
+    child = os.fork()
+    if child == 0:
+        try:
+            with open(group + "/cgroup.procs", "w") as file:
+                file.write("0")
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
+                where = struct.pack("=4s4si", b"\0" * 4, b"\0" * 4, rm_kernel.interface_index(interface))
+                link.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, where)
+                link.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, 1)
+                link.sendto(b"rm", ("224.0.0.1", 9))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    for _ in range(200):  # a frozen job would hold the child back
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return status == 0
+        time.sleep(0.001)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return False
+
+
+def _verified(job, attempt, interface, minor):
+    """Does a packet of the job pass its rule and its class? None when no packet could be sent."""
+    name, klass = _counter(job, interface), "%x:%x" % (rm_htb.MAJOR, minor)
+
+    def seen():
+        counted = rm_kernel.named_counters().get(name, (0, 0))[1]
+        return counted, rm_kernel.class_counters(interface).get(klass, {"packets": 0})[
+            "packets"
+        ] if minor else counted
+
+    before = seen()
+    if not _send_as(job, attempt, interface):
+        return None
+    for _ in range(50):  # behind a full queue it waits for its turn
+        after = seen()
+        if after[0] > before[0] and after[1] > before[1]:
+            return True
+        time.sleep(0.002)
+    return False
+
+
+def _mark(job, attempt, interface, minor, old):
+    """Find a classifier that works and install it: (name, verified, missing)."""
+    missing = []
+    if old and old["attempt"] == attempt and old["minor"] == minor:
+        return old["classifier"], True, missing
+    unsure = None
+    for classifier, match in _matches(job, attempt, missing):
+        try:
+            _write_rule(job, attempt, interface, classifier, match, minor, old)
+        except KernelRefused as refusal:
+            if refusal.code == "missing-program":
+                raise
+            continue
+        old = _rules().get((job, rm_kernel.interface_index(interface)))
+        works = _verified(job, attempt, interface, minor) if classifier == "cgroupv2" else None
+        if works:
+            return classifier, True, missing
+        if works is None and (unsure is None):
+            unsure = (classifier, match)
+            break
+    if unsure is None:
+        if old:
+            _remove_rule(job, interface, old)
+        raise KernelRefused("no-classifier", "this kernel offers no way to tell the packets of job %d" % job)
+    return unsure[0], False, missing
+
+
+# --- operations -------------------------------------------------------------------------------------
+
+
+def shape(request):
+    """Give the job its class on the interface, or change it while it runs. Needs root.
+
+    Optional: `queue_packets` (length of the class's pfifo; else that of the queue found, else 100).
+    """
+    job, attempt, interface, rate, priority, class_rate, ceil = require(
+        request, "job", "attempt", "interface", "rate_bps", "priority", "class_rate_bps", "ceil_bps"
+    )
+    with _Lock():
+        index = rm_kernel.interface_index(interface)
+        if not rm_htb.attached(interface):
+            rm_htb.attach(interface)
+        note = json.loads(rm_kernel.read_text(rm_htb.note_path(interface), "{}"))
+        queue = request.get("queue_packets") or rm_htb.DEFAULT_QUEUE_PACKETS
+        if not request.get("queue_packets") and note.get("kind") == "pfifo":
+            queue = note["options"].get("limit", queue)
+        # Below someone else's equal or lower limit our own must not bite first, or it would decide nothing.
+        outer = note.get("limit_bps") or 0
+        link = 4 * outer if outer and rate >= outer else rate
+        rm_htb.set_class(interface, rm_htb.LINK, 0, link, link, 0, 0)
+        rm_htb.set_class(
+            interface, rm_htb.OTHERS, rm_htb.LINK, min(rate, outer or rate) // 20, link, 3, queue
+        )
+        rules = _rules()
+        old = rules.get((job, index))
+        minor = (old or {}).get("minor") or _free_minor(rules, index)
+        rm_htb.set_class(
+            interface, minor, rm_htb.LINK, class_rate, min(ceil, link), max(0, min(7, priority)), queue
+        )
+        classifier, verified, missing = _mark(job, attempt, interface, minor, old)
+        name = "%x:%x" % (rm_htb.MAJOR, minor)
+        return {
+            "class": name, "classifier": classifier, "missing": missing, "queue_packets": queue,
+            "verified": bool(verified and name in rm_kernel.class_counters(interface)),
+        }  # fmt: skip
+
+
+def _free_minor(rules, index):
+    taken = {rule["minor"] for (_, where), rule in rules.items() if where == index}
+    return next(minor for minor in range(0x10, rm_htb.LINK) if minor not in taken)
+
+
+def count(request):
+    """Count the job's bytes on the interface without shaping them."""
+    job, attempt, interface = require(request, "job", "attempt", "interface")
+    with _Lock():
+        old = _rules().get((job, rm_kernel.interface_index(interface)))
+        minor = old["minor"] if old else 0
+        classifier, verified, missing = _mark(job, attempt, interface, minor, old)
+        return {"classifier": classifier, "verified": verified, "missing": missing, "added": old is None}
+
+
+def unshape(request):
+    """Remove the job's class, rule and counter; the last job's removal restores the interface."""
+    job, interface = require(request, "job", "interface")
+    with _Lock():
+        rules = _rules()
+        index = rm_kernel.interface_index(interface)
+        old = rules.pop((job, index), None)
+        if old:
+            _remove_rule(job, interface, old)
+            if old["minor"] and rm_htb.attached(interface):
+                rm_htb.run(
+                    "tc", "class", "del", "dev", interface, "classid", "%x:%x" % (rm_htb.MAJOR, old["minor"])
+                )
+        if not any(rule["minor"] for (_, where), rule in rules.items() if where == index) and rm_htb.attached(
+            interface
+        ):
+            rm_htb.detach(interface)
+    for mount in rm_kernel.cgroup_mounts("cgroup", "net_cls"):
+        folder = "%s/rm_job_%d_%d" % (mount, job, old["attempt"] if old else request.get("attempt") or 0)
+        if os.path.isdir(folder) and not rm_kernel.read_text(folder + "/cgroup.procs").split():
+            os.rmdir(folder)
+    return {}
+
+
+def shape_counters(request):
+    """Counters of every shaped job's class on the interface."""
+    (interface,) = require(request, "interface")
+    index, classes = rm_kernel.interface_index(interface), rm_kernel.class_counters(interface)
+    jobs = {}
+    for (job, where), rule in _rules().items():
+        found = classes.get("%x:%x" % (rm_htb.MAJOR, rule["minor"]))
+        if where == index and found:
+            jobs[str(job)] = found
+    return {"jobs": jobs}
+
+
+def job_bytes(interface):
+    """Bytes sent so far by every counted job through the interface: {"<job>": bytes}. Cheap."""
+    end = "_if%d" % rm_kernel.interface_index(interface)
+    counters = rm_kernel.named_counters()
+    return {n[4 : -len(end)]: v[0] for n, v in counters.items() if n.startswith("job_") and n.endswith(end)}
+
+
+def counters(request):
+    """Interface and per-job byte counters now."""
+    (interface,) = require(request, "interface")
+    jobs = job_bytes(interface)
+    received, sent = rm_kernel.interface_counters(interface)
+    return {"now_us": now_us(), "rx_bytes": received, "tx_bytes": sent, "jobs": jobs}
+
+
+def watch(request):
+    """Notify `counters` every `interval_us` (at least 1 ms) for `duration_us`."""
+    interface, interval, duration = require(request, "interface", "interval_us", "duration_us")
+    interval, samples, begin = max(1000, int(interval)), 0, time.monotonic()
+    while True:
+        request["notify"](dict(counters(request), event="counters", interface=interface))
+        samples += 1
+        due = begin + samples * interval / 1e6
+        if due > begin + duration / 1e6:
+            return {"samples": samples}
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+OPS = {
+    "shape": shape,
+    "unshape": unshape,
+    "shape_counters": shape_counters,
+    "counters": counters,
+    "count": count,
+}
+SLOW_OPS = {"watch": watch}
+
+if __name__ == "__main__":
+    rm_kernel.serve_lines(dict(OPS, **SLOW_OPS))

@@ -1,0 +1,240 @@
+"""Traffic classes, byte counters and freezing on real kernel objects, in two namespaces of the test's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AGENTS = Path(__file__).parents[2] / "agents"
+HIGH, LOW = 41, 42
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes network namespaces"),
+    pytest.mark.skipif(
+        not all(shutil.which(p, path=os.environ["PATH"] + ":/usr/sbin:/sbin") for p in ("ip", "tc", "nft")),
+        reason="needs the packages iproute2 and nftables",
+    ),
+]
+
+SEND = """
+import socket, sys, time
+link = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+end, block, sent = time.monotonic() + float(sys.argv[3]), bytes(65536), 0
+while time.monotonic() < end:
+    sent += link.send(block)
+print(sent)
+"""
+SINK = """
+import socket, threading
+def drain(link):
+    while link.recv(1 << 18):
+        pass
+server = socket.create_server(("10.98.7.2", 7777))
+print("ready", flush=True)
+while True:
+    threading.Thread(target=drain, args=(server.accept()[0],), daemon=True).start()
+"""
+
+
+class Pair:
+    """Two network namespaces with a link, and the agent's programs running in the first."""
+
+    def __init__(self, state: Path) -> None:
+        self.names = [f"rmt{os.getpid()}{end}" for end in "ab"]
+        self.state, self.started = state, list[subprocess.Popen[str]]()
+        a, b = self.names
+        for name in self.names:
+            self.run("ip", "netns", "add", name)
+        self.run("ip", "link", "add", "eth7", "netns", a, "type", "veth", "peer", "name", "eth7", "netns", b)
+        for name, address in ((a, "10.98.7.1/24"), (b, "10.98.7.2/24")):
+            self.run("ip", "-n", name, "addr", "add", address, "dev", "eth7")
+            self.run("ip", "-n", name, "link", "set", "eth7", "up")
+            self.run("ip", "-n", name, "link", "set", "lo", "up")
+        self.groups: list[Path] = []
+
+    @staticmethod
+    def run(*words: str) -> str:
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+        return done.stdout
+
+    def start(
+        self, side: int, *words: str, group: Path | None = None, **options: Any
+    ) -> subprocess.Popen[str]:
+        """A process in one of the namespaces (and a control group); `nsenter` keeps the cgroup mounts."""
+        join = f"echo $$ > {group}/cgroup.procs && " if group else ""
+        command = [
+            "nsenter",
+            f"--net=/run/netns/{self.names[side]}",
+            "sh",
+            "-c",
+            join + 'exec "$@"',
+            "sh",
+            *words,
+        ]
+        environ = {**os.environ, "RM_AGENT_STATE": str(self.state)}
+        process = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, env=environ, **options)
+        self.started.append(process)
+        return process
+
+    def ask(self, program: str, **request: Any) -> dict[str, Any]:
+        """One request to an agent program in the first namespace; its result."""
+        process = self.start(0, sys.executable, str(AGENTS / program), stdin=subprocess.PIPE)
+        out, _ = process.communicate(json.dumps({"id": 1, **request}) + "\n", timeout=60)
+        reply = json.loads(out.splitlines()[-1])
+        assert reply["ok"], reply
+        result: dict[str, Any] = reply["result"]
+        return result
+
+    def group(self, job: int) -> Path:
+        mount = next(
+            m for m in ("/sys/fs/cgroup/unified", "/sys/fs/cgroup") if Path(m, "cgroup.procs").exists()
+        )
+        path = Path(mount, f"rm-{zlib.crc32(str(self.state).encode()):08x}", f"job_{job}_1")
+        path.mkdir(parents=True, exist_ok=True)
+        self.groups.append(path)
+        return path
+
+    def tc(self, *words: str) -> str:
+        return self.run("tc", "-n", self.names[0], *words)
+
+    def close(self) -> None:
+        for process in self.started:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for path in self.groups:
+            if path.exists():
+                (path / "cgroup.kill").write_text("1")
+                eventually(lambda path=path: "populated 0" in (path / "cgroup.events").read_text())
+                path.rmdir()
+        for parent in {path.parent for path in self.groups}:
+            parent.rmdir()
+        for name in self.names:
+            self.run("ip", "netns", "del", name)
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Wait for a condition; the test fails when it does not come true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def shape(pair: Pair, job: int, priority: int, class_rate: int, rate: int = 50_000_000) -> dict[str, Any]:
+    return pair.ask(
+        "rm_shape.py", op="shape", job=job, attempt=1, interface="eth7", rate_bps=rate, priority=priority,
+        class_rate_bps=class_rate, ceil_bps=rate, queue_packets=30,
+    )  # fmt: skip
+
+
+def skip_without_classifier(pair: Pair) -> None:
+    """A kernel without `socket cgroupv2` cannot do this; say so instead of passing."""
+    rule = "add table inet t; add chain inet t o { type filter hook output priority 0; }; "
+    rule += 'add rule inet t o socket cgroupv2 level 1 "/" counter'
+    done = subprocess.run(
+        ["nsenter", f"--net=/run/netns/{pair.names[0]}", "nft", "-c", rule], capture_output=True, text=True
+    )
+    if "not supported" in done.stderr:
+        pytest.skip("this kernel has no nftables socket expression")
+
+
+def test_the_prior_job_keeps_its_rate_and_removal_restores_the_interface(pair: Pair) -> None:
+    skip_without_classifier(pair)
+    before = pair.tc("-d", "qdisc", "show", "dev", "eth7")
+    high, low = pair.group(HIGH), pair.group(LOW)
+    first, second = shape(pair, HIGH, 0, 1_000_000), shape(pair, LOW, 5, 1_000_000)
+    assert first["verified"], first
+    assert second["verified"], second
+    assert first["class"] != second["class"]
+    assert first["classifier"] == "cgroupv2"
+    sink = pair.start(1, sys.executable, "-c", SINK)
+    assert sink.stdout is not None
+    assert sink.stdout.readline() == "ready\n"
+    senders = [
+        pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", "3", group=group)
+        for group in (low, high)
+    ]
+    for sender in senders:
+        sender.wait(timeout=60)
+    counted = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"]
+    fast, slow = counted[str(HIGH)]["bytes"], counted[str(LOW)]["bytes"]
+    assert fast > 4 * slow, counted  # unshaped they would share equally
+    assert slow > 0
+    both = pair.ask("rm_shape.py", op="counters", interface="eth7")
+    # the interface counts a packet before it is cut into segments, each with headers; the class after
+    assert both["tx_bytes"] > 0.8 * (fast + slow)
+    assert set(both["jobs"]) == {str(HIGH), str(LOW)}
+
+    pair.ask("rm_shape.py", op="unshape", job=HIGH, attempt=1, interface="eth7")
+    assert str(LOW) in pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"]
+    pair.ask("rm_shape.py", op="unshape", job=LOW, attempt=1, interface="eth7")
+    assert pair.tc("-d", "qdisc", "show", "dev", "eth7") == before
+    assert "rm_shape" not in pair.run("nsenter", f"--net=/run/netns/{pair.names[0]}", "nft", "list", "tables")
+
+
+def test_shaping_again_changes_a_running_class_in_place(pair: Pair) -> None:
+    skip_without_classifier(pair)
+    pair.group(HIGH)
+    first = shape(pair, HIGH, 5, 1_000_000)
+    counted = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"][str(HIGH)]
+    again = shape(pair, HIGH, 0, 2_000_000)
+    assert again["class"] == first["class"]
+    shown = pair.tc("class", "show", "dev", "eth7", "classid", first["class"])
+    assert "prio 0" in shown
+    assert "rate 2Mbit" in shown
+    # the same class and queue, with what they have counted
+    now = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"][str(HIGH)]
+    assert now["packets"] >= counted["packets"] > 0
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [
+            "qdisc add dev eth7 root handle 10: tbf rate 20mbit burst 16k latency 30ms",
+            "qdisc replace dev eth7 parent 10:1 handle 11: pfifo limit 30",
+        ],
+        [
+            "qdisc add dev eth7 root handle 1: htb default 10",
+            "class add dev eth7 parent 1: classid 1:10 htb rate 20mbit burst 16k quantum 6000",
+            "qdisc add dev eth7 parent 1:10 handle 10: pfifo limit 40",
+        ],
+    ],
+    ids=["tbf", "htb"],
+)
+def test_a_limit_found_on_the_interface_stays_in_force(pair: Pair, found: list[str]) -> None:
+    skip_without_classifier(pair)
+    for line in found:
+        pair.tc(*line.split())
+    before = pair.tc("-d", "qdisc", "show", "dev", "eth7") + pair.tc("class", "show", "dev", "eth7")
+    group = pair.group(HIGH)
+    assert shape(pair, HIGH, 0, 1_000_000, rate=1_000_000_000)["verified"]
+    sink = pair.start(1, sys.executable, "-c", SINK)
+    assert sink.stdout is not None
+    sink.stdout.readline()
+    pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", "2", group=group).wait(timeout=60)
+    sent = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"][str(HIGH)]["bytes"]
+    assert 1_000_000 < sent < 8_000_000  # 2 s at 20 Mbit/s are 5 MB, at 1 Gbit/s 250 MB
+    pair.ask("rm_shape.py", op="unshape", job=HIGH, attempt=1, interface="eth7")
+    assert pair.tc("-d", "qdisc", "show", "dev", "eth7") + pair.tc("class", "show", "dev", "eth7") == before
