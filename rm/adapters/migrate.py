@@ -1,0 +1,74 @@
+"""Brings a database to the schema that this rm knows. `python -m rm.adapters.migrate URL`.
+
+Revisions are numbered and their history is linear, so that "older" and "newer" are a comparison.
+`migrations/` lies beside this file: a link in a checkout, a folder in an installed package.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+from contextlib import closing
+from pathlib import Path
+
+from rm.errors import RmError
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+VERSION_TABLE = "rm_schema"
+
+_one_at_a_time = threading.Lock()  # Alembic keeps its context in module globals
+
+
+def head(migrations: Path = MIGRATIONS) -> str:
+    """The newest revision in the folder, such as "0001"."""
+    return max(p.name[1:5] for p in (migrations / "versions").glob("r[0-9][0-9][0-9][0-9]_*.py"))
+
+
+def upgrade(url: str, migrations: Path = MIGRATIONS) -> None:
+    """Runs every revision that the database at `url` lacks, in one transaction.
+
+    It makes no backup; `rm.adapters.store_sql.open_store` does before it calls this.
+
+    Raises:
+        StoreError: the database refuses, or cannot be reached; nothing was changed.
+    """
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
+    config.attributes["url"] = url
+    with _one_at_a_time:
+        command.upgrade(config, "head")
+
+
+def back_up(file: Path, revision: str) -> Path:
+    """Copies a SQLite database beside itself, as `<name>.<revision>.backup` (or `.backup2`, …).
+
+    The copy is consistent even while the database is in use.
+    """
+    taken = 1
+    while (copy := file.with_name(f"{file.name}.{revision}.backup{taken if taken > 1 else ''}")).exists():
+        taken += 1
+    copy.touch(mode=0o600)
+    with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(copy)) as target:
+        source.backup(target)
+    return copy
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print("usage: python -m rm.adapters.migrate URL", file=sys.stderr)
+        return 2
+    try:
+        upgrade(sys.argv[1])
+    except RmError as e:
+        print(e, file=sys.stderr)
+        return e.exit_code
+    print(f"The database is at schema {head()}.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

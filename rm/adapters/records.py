@@ -1,0 +1,140 @@
+"""Core values to and from the rows that the store keeps: a few columns, and the rest as JSON.
+
+Fields that a reader does not know are ignored and fields that are missing get their default, so
+that a database written by an older or a newer rm of the same schema can be read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import msgspec
+
+from rm.core.host import Host, Zone
+from rm.core.job import Job
+from rm.core.network import LinkStats
+from rm.core.store import Entry, Measured, StoredAction
+from rm.errors import StoreError
+
+Value = TypeVar("Value")
+Row = dict[str, Any]
+
+_encode = msgspec.json.Encoder().encode
+_JOB_FIELDS = tuple(f.name for f in fields(Job) if f.name != "spec")
+_job = msgspec.json.Decoder(Job)
+_host = msgspec.json.Decoder(Host)
+_zone = msgspec.json.Decoder(Zone)
+_stats = msgspec.json.Decoder(LinkStats)
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+def to_text(value: object, what: str) -> str:
+    """The value's JSON.
+
+    Raises:
+        StoreError: it holds something JSON cannot say, such as an integer beyond 64 bits or text
+            that is not Unicode; `what` names it in the sentence.
+    """
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, OverflowError) as e:
+        raise StoreError(f"{what} cannot be stored: {e}.") from e
+
+
+def spec_row(job: Job) -> Row:
+    return {"id": job.id, "body": to_text(job.spec, f"The specification of job {job.id}")}
+
+
+def job_row(job: Job) -> Row:
+    spec = job.spec
+    return {
+        "id": job.id,
+        "state": job.state.value,
+        "user_name": spec.user,
+        "name": spec.name,
+        "partition": spec.partition,
+        "priority": spec.priority,
+        "submitted_us": job.submitted_us,
+        "started_us": job.started_us,
+        "ended_us": job.ended_us,
+        "body": _job_to_text(job),
+    }
+
+
+def named_row(name: str, value: object, what: str) -> Row:
+    return {"name": name, "body": to_text(value, f"{what} {name}")}
+
+
+def measured_row(m: Measured) -> Row:
+    what = f"The measurement {m.source} to {m.destination}"
+    return {"source": m.source, "destination": m.destination, "body": to_text(m.stats, what)}
+
+
+def action_row(a: StoredAction) -> Row:
+    return {
+        "id": a.id,
+        "kind": a.kind,
+        "job": a.job,
+        "attempt": a.attempt,
+        "host": a.host,
+        "body": to_text(a.body, f"Action {a.id}"),
+    }
+
+
+def entry_row(e: Entry) -> Row:
+    body = to_text(e.body, f"The journal entry {e.kind}")
+    return {"at_us": e.at_us, "kind": e.kind, "job": e.job, "host": e.host, "body": body}
+
+
+def job(row: Any) -> Job:
+    return _from(_job, f'{{"spec":{row.spec},{row.body[1:]}', f"Job {row.id}")
+
+
+def host(row: Any) -> Host:
+    return _from(_host, row.body, f"Host {row.name}")
+
+
+def zone(row: Any) -> Zone:
+    return _from(_zone, row.body, f"Zone {row.name}")
+
+
+def document(row: Any) -> dict[str, Any]:
+    return _from(_object, row.body, f"Document {row.name}")
+
+
+def measured(row: Any) -> Measured:
+    stats = _from(_stats, row.body, f"The measurement {row.source} to {row.destination}")
+    return Measured(row.source, row.destination, stats)
+
+
+def action(row: Any) -> StoredAction:
+    body = _from(_object, row.body, f"Action {row.id}")
+    return StoredAction(row.id, row.kind, row.job, row.attempt, row.host, body)
+
+
+def entry(row: Any) -> Entry:
+    body = _from(_object, row.body, f"Journal entry {row.seq}")
+    return Entry(row.at_us, row.kind, row.job, row.host, body)
+
+
+def _job_to_text(job: Job) -> str:
+    """The job without its specification."""
+    reason = job.reason
+    if reason and any(isinstance(v, float) and not math.isfinite(v) for _, v in reason.numbers):
+        # JSON has no infinity: it becomes the text that the user would see anyway
+        numbers = tuple(
+            (n, str(v) if isinstance(v, float) and not math.isfinite(v) else v) for n, v in reason.numbers
+        )
+        job = replace(job, reason=replace(reason, numbers=numbers))
+    return to_text({name: getattr(job, name) for name in _JOB_FIELDS}, f"Job {job.id}")
+
+
+def _from(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:
+    try:
+        return decoder.decode(text)
+    except (msgspec.MsgspecError, UnicodeError) as e:
+        raise StoreError(
+            f"{what} is damaged in the database: {e}.", "Restore the database from a backup."
+        ) from e

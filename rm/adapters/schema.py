@@ -1,0 +1,175 @@
+"""The tables of the store, alike on SQLite and PostgreSQL, and the statements on them.
+
+What is searched for is a column; the rest of a value is its JSON in `body`, so that a new field
+of the core needs no migration. `migrations/` creates these tables; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    bindparam,
+    delete,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import Insert
+
+# SQLite only makes an INTEGER PRIMARY KEY the row's own address
+KEY = BigInteger().with_variant(Integer(), "sqlite")
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# One row: what every commit is guarded by, and the counters that never go back.
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),  # "" = nobody leads
+    Column("lease_expires_us", BigInteger, nullable=False),
+    Column("next_job_id", BigInteger, nullable=False),
+    Column("next_action_id", BigInteger, nullable=False),
+)
+
+# Written once per job: a script can be large, and state changes must not write it again.
+job_specs = Table(
+    "job_specs",
+    metadata,
+    Column("id", KEY, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", KEY, ForeignKey("job_specs.id"), primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("submitted_us", BigInteger, nullable=False),
+    Column("started_us", BigInteger),
+    Column("ended_us", BigInteger),
+    Column("body", Text, nullable=False),  # the Job without its spec
+    Index(None, "state"),
+    Index(None, "ended_us"),
+    Index(None, "user_name", "id"),
+)
+
+# `id` keeps the order in which the names were first stored (the inventory's order).
+hosts = Table(
+    "hosts",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+)
+
+zones = Table(
+    "zones",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+)
+
+# The outbox: only intents whose outcome is not yet recorded.
+actions = Table(
+    "actions",
+    metadata,
+    Column("id", KEY, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("job", BigInteger),
+    Column("attempt", BigInteger, nullable=False),
+    Column("host", Text),
+    Column("body", Text, nullable=False),
+    Index(None, "job"),
+)
+
+measurements = Table(
+    "measurements",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("destination", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Index(None, "destination"),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+# AUTOINCREMENT: a sequence number is not used again after its entry was pruned.
+journal = Table(
+    "journal",
+    metadata,
+    Column("seq", KEY, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("job", BigInteger),
+    Column("host", Text),
+    Column("body", Text, nullable=False),
+    Index(None, "job", "seq"),
+    Index(None, "at_us"),
+    sqlite_autoincrement=True,
+)
+
+
+JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
+
+# FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
+CLUSTER_FOR_UPDATE = select(cluster).with_for_update()
+UPDATE_CLUSTER = update(cluster).where(
+    cluster.c.version == bindparam("b_expected"), cluster.c.epoch == bindparam("b_epoch")
+)
+UPDATE_LEASE = update(cluster).where(cluster.c.epoch == bindparam("b_epoch"))
+
+DELETE_HOST = delete(hosts).where(hosts.c.name == bindparam("b_name"))
+DELETE_MEASUREMENTS = delete(measurements).where(
+    (measurements.c.source == bindparam("b_name")) | (measurements.c.destination == bindparam("b_name"))
+)
+DELETE_ZONE = delete(zones).where(zones.c.name == bindparam("b_name"))
+DELETE_ACTION = delete(actions).where(actions.c.id == bindparam("b_id"))
+DELETE_DOCUMENT = delete(documents).where(documents.c.name == bindparam("b_name"))
+
+
+def ordered(table: Table) -> Select[Any]:
+    return select(table).order_by(table.c.id)
+
+
+def upserts(dialect: str) -> dict[str, Insert]:
+    """By table name: insert a row, or replace all but the key of the one that has this key."""
+    keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name"}
+    made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
+    made[measurements.name] = _upsert(dialect, measurements, ("source", "destination"))
+    return made
+
+
+def _upsert(dialect: str, table: Table, key: tuple[str, ...]) -> Insert:
+    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    replaced = {c.name: insert.excluded[c.name] for c in table.c if c.name not in (*key, "id")}
+    return insert.on_conflict_do_update(index_elements=list(key), set_=replaced)
