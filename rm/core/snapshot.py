@@ -20,6 +20,24 @@ class Free:
     gpus: tuple[int, ...]
 
 
+class FreeMap(dict[str, Free]):
+    """Free resources by host that remember in `changed` whose value was replaced, in order.
+
+    Policies follow `changed` instead of looking at every host for every job; so a value is
+    replaced (`free[host] = ...`), never changed in place.
+    """
+
+    __slots__ = ("changed",)
+
+    def __init__(self, values: Mapping[str, Free] | None = None) -> None:
+        super().__init__(values or {})
+        self.changed: list[str] = []
+
+    def __setitem__(self, host: str, free: Free) -> None:
+        super().__setitem__(host, free)
+        self.changed.append(host)
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
     """A job that occupies hosts (or is about to, within this pass), as the policies see it.

@@ -11,7 +11,7 @@ from rm.core.host import Host, Zone
 from rm.core.job import Job, JobSpec, JobState, Placement
 from rm.core.network import Link, LinkStats, NetworkView
 from rm.core.reasons import Reason
-from rm.core.snapshot import Free, PlacedJob, Snapshot
+from rm.core.snapshot import Free, FreeMap, PlacedJob, Snapshot
 
 
 def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
@@ -36,7 +36,8 @@ class ClusterState:
     """Jobs that matter (unfinished and recently finished), hosts, zones, measurements.
 
     `free`, `placed` and `running_on` are derived from the jobs and kept in step with them.
-    `capacity_version` grows whenever something may fit that did not fit before.
+    `capacity_version` grows whenever something may fit that did not fit before,
+    `pending_version` whenever a job joined the queue or was released.
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class ClusterState:
     next_action: int = 1
     next_sequence: int = 1
     capacity_version: int = 0
+    pending_version: int = 0
     placed_version: int = 0
 
     def snapshot(self, now_us: int) -> Snapshot:
@@ -65,10 +67,26 @@ class ClusterState:
             zones=MappingProxyType(self.zones),
             links=links,
             network=NetworkView(MappingProxyType(self.network)),
-            free=dict(self.free),
+            free=FreeMap(self.free),
             placed=dict(self.placed),
             jobs=MappingProxyType(self.jobs),
         )
+
+    def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
+        """The cluster as if the job were not placed: to ask again why it went where it is."""
+        snapshot = self.snapshot(now_us)
+        placed = dict(snapshot.placed)
+        gone = placed.pop(job.id, None)
+        free = dict(snapshot.free)
+        for host in gone.placement.hosts if gone else ():
+            if host in self.hosts:
+                others = self.jobs_on.get(host, set()) - {job.id}
+                free[host] = self._free_with(host, others)
+        return replace(snapshot, free=free, placed=placed)
+
+    def enqueue(self, job_id: int) -> None:
+        self.pending[job_id] = None
+        self.pending_version += 1
 
     # -- derived state -----------------------------------------------------------------------
 
@@ -103,12 +121,15 @@ class ClusterState:
         if host not in self.hosts:
             self.free.pop(host, None)
             return
+        self.free[host] = self._free_with(host, self.jobs_on.get(host, set()))
+
+    def _free_with(self, host: str, jobs: set[int]) -> Free:
         free = all_of(self.hosts[host])
-        for job in (self.jobs[j] for j in sorted(self.jobs_on.get(host, ()))):
-            placement = self.placed[job.id].placement
-            mine = placement.on(host)
-            free = take(free, self.hosts[host], job.spec, tuple(g for t in mine for g in t.gpus), len(mine))
-        self.free[host] = free
+        for job_id in sorted(jobs):
+            mine = self.placed[job_id].placement.on(host)
+            gpus = tuple(g for t in mine for g in t.gpus)
+            free = take(free, self.hosts[host], self.jobs[job_id].spec, gpus, len(mine))
+        return free
 
     def see_again(self, job: Job) -> None:
         """The job's profile or state changed: renew what the policies see of it."""

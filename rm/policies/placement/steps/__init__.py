@@ -1,0 +1,1 @@
+"""The small filter and score functions of which the placement policies are built."""

@@ -1,0 +1,173 @@
+"""The filters every placement policy starts with: may this host take a task of this shape, and how many?
+
+`capacity` is the fast path (a number), `refusal` the explained one (a Reason with its numbers);
+for any host, capacity is 0 exactly when there is a refusal.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rm.core.host import Host
+from rm.core.job import JobSpec
+from rm.core.reasons import Reason, ReasonCode
+from rm.core.snapshot import Free
+
+UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one task of a job asks of its host: jobs of one shape pass the same filters."""
+
+    cpus: int
+    mem_bytes: int
+    gpus: int
+    gpu_type: str
+    tasks_per_host: int
+    partition: str
+    zone: str
+    hosts_only: tuple[str, ...]
+    hosts_excluded: tuple[str, ...]
+    exclusive: bool
+
+
+def shape_of(spec: JobSpec) -> Shape:
+    return Shape(
+        spec.cpus_per_task,
+        spec.mem_bytes_per_task,
+        spec.gpus_per_task,
+        spec.gpu_type,
+        spec.tasks_per_host,
+        spec.partition,
+        spec.zone,
+        spec.hosts_only,
+        spec.hosts_excluded,
+        spec.exclusive,
+    )
+
+
+def matching_gpus(host: Host, indices: tuple[int, ...], gpu_type: str) -> tuple[int, ...]:
+    """Those of the GPU indices whose model is of the type: "a100" matches "NVIDIA A100-SXM4"."""
+    if not gpu_type:
+        return indices
+    wanted = gpu_type.lower()
+    fitting = {g.index for g in host.gpus if wanted in g.model.lower()}
+    return tuple(i for i in indices if i in fitting)
+
+
+def admits(host: Host, shape: Shape) -> bool:
+    """The filters that do not depend on what is free: state, partition, host lists, zone."""
+    return (
+        host.schedulable
+        and (not shape.partition or shape.partition in host.partitions)
+        and (not shape.hosts_only or host.name in shape.hosts_only)
+        and host.name not in shape.hosts_excluded
+        and (not shape.zone or host.zone == shape.zone)
+    )
+
+
+def room(host: Host, free: Free | None, shape: Shape) -> int:
+    """Tasks of this shape that fit into what is free on an admitted host."""
+    if free is None or (shape.exclusive and not _untouched(host, free)):
+        return 0
+    tasks = shape.tasks_per_host or UNLIMITED
+    if shape.cpus:
+        tasks = min(tasks, free.cpus // shape.cpus)
+    if shape.mem_bytes:
+        tasks = min(tasks, free.mem_bytes // shape.mem_bytes)
+    if shape.gpus:
+        gpus = matching_gpus(host, free.gpus, shape.gpu_type) if shape.gpu_type else free.gpus
+        tasks = min(tasks, len(gpus) // shape.gpus)
+    return max(tasks, 0)
+
+
+def capacity(host: Host, free: Free | None, shape: Shape) -> int:
+    """Tasks of this shape that the host can take now; 0 when any filter refuses it."""
+    return room(host, free, shape) if admits(host, shape) else 0
+
+
+def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
+    """Why the host cannot take a single task of this shape, with numbers; None when it can."""
+    if not host.schedulable:
+        if host.drained_by:
+            why = f"is drained: {host.drained_by}"
+        else:
+            why = f"is {host.state}" + (f": {host.reason}" if host.reason else "")
+        return Reason(ReasonCode.HOST_NOT_AVAILABLE, why, (("state", str(host.state)),))
+    if shape.partition and shape.partition not in host.partitions:
+        partitions = ", ".join(host.partitions) or "none"
+        return Reason(
+            ReasonCode.HOST_NOT_AVAILABLE,
+            f"is not in partition {shape.partition} (its partitions: {partitions})",
+            (("partition", shape.partition),),
+        )
+    if shape.hosts_only and host.name not in shape.hosts_only:
+        return Reason(
+            ReasonCode.HOST_NOT_AVAILABLE,
+            f"is not among the {len(shape.hosts_only)} hosts that the job names",
+            (("hosts_named", len(shape.hosts_only)),),
+        )
+    if host.name in shape.hosts_excluded:
+        return Reason(
+            ReasonCode.HOST_NOT_AVAILABLE,
+            "is excluded by the job",
+            (("hosts_excluded", len(shape.hosts_excluded)),),
+        )
+    if shape.zone and host.zone != shape.zone:
+        return Reason(
+            ReasonCode.ZONE,
+            f"is in zone {host.zone}, the job asks for zone {shape.zone}",
+            (("zone", host.zone), ("zone_asked", shape.zone)),
+        )
+    if free is None:
+        return Reason(ReasonCode.HOST_NOT_AVAILABLE, "has not yet told its resources", (("known", 0),))
+    return _lacking(host, free, shape)
+
+
+def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
+    if shape.exclusive and not _untouched(host, free):
+        return Reason(
+            ReasonCode.RESOURCES,
+            f"the job asks for whole hosts, {free.cpus} of {host.cpus} CPUs and "
+            f"{len(free.gpus)} of {len(host.gpus)} GPUs are free",
+            (("cpus_free", free.cpus), ("cpus", host.cpus), ("gpus_free", len(free.gpus))),
+        )
+    if shape.gpus:
+        kind = f"{shape.gpu_type} " if shape.gpu_type else ""
+        have = len(matching_gpus(host, free.gpus, shape.gpu_type))
+        total = len(matching_gpus(host, tuple(g.index for g in host.gpus), shape.gpu_type))
+        if have < shape.gpus:
+            return Reason(
+                ReasonCode.RESOURCES,
+                f"a task needs {shape.gpus} {kind}GPUs, {have} free of {total}",
+                (("gpus_needed", shape.gpus), ("gpus_free", have), ("gpus", total)),
+            )
+    if free.cpus < shape.cpus:
+        return Reason(
+            ReasonCode.RESOURCES,
+            f"a task needs {shape.cpus} CPUs, {free.cpus} free of {host.cpus}",
+            (("cpus_needed", shape.cpus), ("cpus_free", free.cpus), ("cpus", host.cpus)),
+        )
+    if free.mem_bytes < shape.mem_bytes:
+        return Reason(
+            ReasonCode.RESOURCES,
+            f"a task needs {_gib(shape.mem_bytes)} of memory, {_gib(free.mem_bytes)} free "
+            f"of {_gib(host.mem_bytes)}",
+            (
+                ("mem_bytes_needed", shape.mem_bytes),
+                ("mem_bytes_free", free.mem_bytes),
+                ("mem_bytes", host.mem_bytes),
+            ),
+        )
+    return None
+
+
+def _untouched(host: Host, free: Free) -> bool:
+    """Does no job hold anything of the host? (Every task holds at least one CPU.)"""
+    return free.cpus >= host.cpus and free.mem_bytes >= host.mem_bytes and len(free.gpus) == len(host.gpus)
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / GIB:.1f} GiB"

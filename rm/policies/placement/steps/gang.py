@@ -1,0 +1,143 @@
+"""Gangs: all tasks of a job or none, on how many hosts, how many on each, with which GPUs.
+
+The tasks of a job are alike, so a gang fits on a set of hosts exactly when the capacities of its
+roomiest `hosts_max` hosts add up to the number of tasks, and `hosts_min` hosts have room at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm.core.host import Host
+from rm.core.job import JobSpec, Placement, TaskPlacement
+from rm.core.reasons import Reason, ReasonCode
+from rm.core.snapshot import Free
+from rm.policies.placement.steps.filters import Shape, matching_gpus
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """How many tasks, on at least and at most how many hosts (0 = as many as the tasks need)."""
+
+    tasks: int
+    hosts_min: int = 0
+    hosts_max: int = 0
+
+    @classmethod
+    def of(cls, spec: JobSpec) -> Gang:
+        return cls(spec.ntasks, spec.hosts_min, spec.hosts_max)
+
+    @property
+    def most_hosts(self) -> int:
+        return min(self.hosts_max, self.tasks) if self.hosts_max else self.tasks
+
+    def fits(self, caps: Ints) -> bool:
+        """Is there a placement on hosts that can take `caps` tasks each?"""
+        if self.hosts_min == 0 and self.hosts_max == 0:
+            return int(caps.sum()) >= self.tasks
+        return self.host_count(caps) > 0
+
+    def host_count(self, caps: Ints) -> int:
+        """The fewest hosts that hold the gang, at least `hosts_min`; 0 when none do."""
+        room = np.sort(caps[caps > 0])[::-1]
+        least = max(self.hosts_min, 1)
+        if len(room) < least or self.most_hosts < least:
+            return 0
+        sums = np.cumsum(room[: self.most_hosts])
+        if sums[-1] < self.tasks:
+            return 0
+        return max(int(np.searchsorted(sums, self.tasks)) + 1, least)
+
+    def least_cap(self, picked: int, others: Ints, picks_left: int) -> int:
+        """The least capacity of the next host so that the gang still fits.
+
+        `picked` is the capacity of the hosts picked so far, `others` the capacities of the rest,
+        `picks_left` how many may follow after the next one. As long as the gang fits with
+        picks_left + 1 of `others`, a host qualifies exactly when its capacity reaches this.
+        """
+        if picks_left <= 0:
+            best = 0
+        elif picks_left >= len(others):
+            best = int(others.sum())
+        else:
+            best = int(np.partition(others, len(others) - picks_left)[-picks_left:].sum())
+        return self.tasks - picked - best
+
+    def blocker(self, caps: Ints) -> Reason:
+        """Why the gang does not fit on hosts with these capacities."""
+        some = int((caps > 0).sum())
+        total = int(caps.sum())
+        least = max(self.hosts_min, 1)
+        if self.most_hosts < least:
+            return Reason(
+                ReasonCode.RESOURCES,
+                f"asks for at least {self.hosts_min} hosts but has only {self.most_hosts} "
+                f"{'tasks' if self.most_hosts == self.tasks else 'hosts at most'}",
+                (("hosts_min", self.hosts_min), ("tasks", self.tasks), ("hosts_max", self.hosts_max)),
+            )
+        if 0 < some < least and total >= self.tasks:
+            return Reason(
+                ReasonCode.RESOURCES,
+                f"needs {self.hosts_min} hosts, {some} have room for a task",
+                (("hosts_needed", self.hosts_min), ("hosts_with_room", some)),
+            )
+        limited = int(np.sort(caps)[::-1][: self.most_hosts].sum())
+        if total >= self.tasks:
+            return Reason(
+                ReasonCode.RESOURCES,
+                f"needs room for {self.tasks} tasks on at most {self.most_hosts} hosts, "
+                f"the roomiest {self.most_hosts} take {limited}",
+                (("tasks", self.tasks), ("hosts_max", self.most_hosts), ("room_tasks", limited)),
+            )
+        return Reason(
+            ReasonCode.RESOURCES,
+            f"needs room for {self.tasks} task{'s' if self.tasks > 1 else ''} at once, "
+            f"{some} of {len(caps)} hosts have room for {total}",
+            (("tasks", self.tasks), ("room_tasks", total), ("hosts_with_room", some)),
+        )
+
+    def spread(self, caps: Sequence[int]) -> list[int]:
+        """Tasks per host over picked hosts, which together hold the gang.
+
+        Where fewer hosts would do (the user asked for this many), evenly, else filling one host
+        after the other; every host gets at least one task.
+        """
+        n = len(caps)
+        counts = [1] * n
+        left = self.tasks - n
+        if self.host_count(np.asarray(caps, dtype=np.int64)) == n and n > self._fewest(caps):
+            while left:
+                for i in range(n):
+                    if left and counts[i] < caps[i]:
+                        counts[i] += 1
+                        left -= 1
+            return counts
+        for i in range(n):
+            more = min(left, caps[i] - 1)
+            counts[i] += more
+            left -= more
+        return counts
+
+    def _fewest(self, caps: Sequence[int]) -> int:
+        return Gang(self.tasks).host_count(np.asarray(caps, dtype=np.int64))
+
+
+def place(
+    counts: Sequence[tuple[Host, int]],
+    free: Mapping[str, Free],
+    shape: Shape,
+) -> Placement:
+    """The placement with `count` consecutive ranks on each host, lowest free GPU indices first."""
+    tasks: list[TaskPlacement] = []
+    for host, count in counts:
+        gpus = matching_gpus(host, free[host.name].gpus, shape.gpu_type) if shape.gpus else ()
+        for i in range(count):
+            own = gpus[i * shape.gpus : (i + 1) * shape.gpus]
+            tasks.append(TaskPlacement(len(tasks), host.name, own))
+    return Placement(tuple(tasks))

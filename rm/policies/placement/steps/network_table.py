@@ -1,0 +1,282 @@
+"""Everything measured between the hosts as matrices: pair scores, delays, and each host's link.
+
+Hosts are numbered in inventory order. Built from the measured pairs alone; what was not
+measured is filled in per pair of zones (see `NetworkWeights`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import is_
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm.core.host import Host
+from rm.core.network import LinkStats
+from rm.core.reasons import Reason, ReasonCode
+from rm.core.snapshot import Snapshot
+from rm.policies.placement.steps.network_score import Floats, Mask, NetworkWeights, points
+
+NOMINAL_DELAY_US = 100.0  # between hosts of one zone of which nothing was measured
+
+_COLUMNS = 4  # loss %, delay us, bandwidth bps, failures; nan = not measured
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The measured pairs between two zones, each pair once."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    values: Floats  # one row a pair, _COLUMNS wide
+
+
+class NetworkTable:
+    """Scores and delays under one network view. Everything is computed when first asked for."""
+
+    def __init__(self, snapshot: Snapshot, weights: NetworkWeights) -> None:
+        self.hosts: tuple[Host, ...] = tuple(snapshot.hosts.values())
+        self.weights = weights
+        self.zone_names = tuple(dict.fromkeys(h.zone for h in self.hosts))
+        self.user_delay_us = {
+            z: float(snapshot.zones[z].delay_us if z in snapshot.zones else 0) for z in self.zone_names
+        }
+        self.members: dict[str, NDArray[np.int64]] = {
+            z: np.array([i for i, h in enumerate(self.hosts) if h.zone == z], dtype=np.int64)
+            for z in self.zone_names
+        }
+        self._blocks = self._gather(snapshot)
+        self._scores: dict[tuple[str, str], Floats] = {}
+        self._quality: Floats | None = None
+        self._delays: Floats | None = None
+
+    def _gather(self, snapshot: Snapshot) -> dict[tuple[str, str], _Block]:
+        number = {h.name: i for i, h in enumerate(self.hosts) if h.schedulable}
+        pairs = snapshot.network.pairs
+        rows: dict[tuple[str, str], list[tuple[float, ...]]] = {}
+        for a, b in pairs:
+            i, j = number.get(a), number.get(b)
+            if i is None or j is None or i == j or (i > j and (b, a) in pairs):
+                continue
+            stats = snapshot.network.worst(a, b)
+            assert stats is not None
+            if i > j:
+                i, j = j, i
+            key = (self.hosts[i].zone, self.hosts[j].zone)
+            if key[::-1] in rows and key not in rows:
+                key = key[::-1]
+                i, j = j, i
+            rows.setdefault(key, []).append((i, j, *_row(stats)))
+        result = {}
+        for key, found in rows.items():
+            table = np.array(found, dtype=float)
+            result[key] = _Block(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), table[:, 2:])
+        return result
+
+    def _block(self, a: str, b: str) -> _Block | None:
+        found = self._blocks.get((a, b))
+        if found is None and (other := self._blocks.get((b, a))) is not None:
+            return _Block(other.second, other.first, other.values)
+        return found
+
+    def _ref_bps(self, a: str, b: str) -> float:
+        if self.weights.ref_bandwidth_bps:
+            return float(self.weights.ref_bandwidth_bps)
+        fastest = (max(self.hosts[i].nic_bps for i in self.members[z]) for z in (a, b))
+        return float(max(min(fastest), 1))
+
+    def zone_delay_us(self, a: str, b: str) -> float:
+        """Median measured delay between hosts of two zones; unmeasured: by way of the user."""
+        block = self._block(a, b)
+        delays = block.values[:, 1] if block is not None else np.empty(0)
+        delays = delays[~np.isnan(delays)]
+        if len(delays):
+            return float(np.median(delays))
+        return NOMINAL_DELAY_US if a == b else self.user_delay_us[a] + self.user_delay_us[b]
+
+    def _typical(self, a: str, b: str) -> tuple[float, float, float]:
+        """Median loss, delay and bandwidth of the measured pairs between two zones."""
+        block = self._block(a, b)
+        ref = self._ref_bps(a, b)
+        nominal = (0.0, self.zone_delay_us(a, b), ref)
+        if block is None:
+            return nominal
+        loss, delay, bandwidth = (_median(block.values[:, i], nominal[i]) for i in range(3))
+        return loss, delay, bandwidth
+
+    def _points(self, a: str, b: str, values: Floats) -> Floats:
+        """Points of measured pairs between two zones, gaps filled and charged."""
+        typical = self._typical(a, b)
+        missing = np.isnan(values[:, :3])
+        filled = np.where(missing, np.array(typical), values[:, :3])
+        ref = self._ref_bps(a, b)
+        got = points(filled[:, 0], filled[:, 1], filled[:, 2], ref, self.weights)
+        got = np.maximum(0.0, got - self.weights.unmeasured_penalty * missing.sum(axis=1) / 3)
+        dead = values[:, 3] >= self.weights.dead_after_failures
+        return np.where(dead, 0.0, got)
+
+    def scores(self, a: str, b: str) -> Floats:
+        """Pair scores of the hosts of zone `a` with those of zone `b`, in the order of `members`."""
+        if (known := self._scores.get((a, b))) is not None:
+            return known
+        mine, theirs = self.members[a], self.members[b]
+        nothing = np.full((1, _COLUMNS), np.nan)
+        result = np.full((len(mine), len(theirs)), self._points(a, b, nothing)[0])
+        block = self._block(a, b)
+        if block is not None:
+            got = self._points(a, b, block.values)
+            i, j = np.searchsorted(mine, block.first), np.searchsorted(theirs, block.second)
+            result[i, j] = got
+            if a == b:
+                result[j, i] = got
+        if a == b:
+            np.fill_diagonal(result, 0.0)
+        self._scores[a, b] = result
+        return result
+
+    def joined(self, zones: Sequence[str]) -> tuple[NDArray[np.int64], Floats]:
+        """Host numbers and pair scores over several zones."""
+        if len(zones) == 1:
+            return self.members[zones[0]], self.scores(zones[0], zones[0])
+        numbers = np.concatenate([self.members[z] for z in zones])
+        return numbers, np.block([[self.scores(a, b) for b in zones] for a in zones])
+
+    def quality(self) -> Floats:
+        """Each host's link: the (upper) median of its measured pairs inside its zone; nan = none."""
+        if self._quality is not None:
+            return self._quality
+        result = np.full(len(self.hosts), np.nan)
+        for zone in self.zone_names:
+            block = self._block(zone, zone)
+            if block is None:
+                continue
+            got = self._points(zone, zone, block.values)
+            owner = np.concatenate([block.first, block.second])
+            score = np.concatenate([got, got])
+            order = np.lexsort((score, owner))
+            owners, starts, counts = np.unique(owner[order], return_index=True, return_counts=True)
+            result[owners] = score[order][starts + counts // 2]
+        self._quality = result
+        return result
+
+    def bad(self, zone: str) -> Mask:
+        """Which hosts of the zone (in the order of `members`) have a far worse link than its peers."""
+        quality = self.quality()[self.members[zone]]
+        known = np.sort(quality[~np.isnan(quality)])
+        if not len(known):
+            return np.zeros(len(quality), dtype=bool)
+        limit = known[len(known) // 2] - self.weights.exclude_gap
+        below: Mask = np.nan_to_num(quality, nan=np.inf) < limit
+        return below
+
+    def bad_reason(self, number: int) -> Reason:
+        """BAD_NETWORK with what was measured of the host and of its zone."""
+        zone = self.hosts[number].zone
+        block = self._block(zone, zone)
+        assert block is not None
+        own = block.values[(block.first == number) | (block.second == number)]
+        quality = self.quality()
+        known = np.sort(quality[self.members[zone]])
+        known = known[~np.isnan(known)]
+        mine, peers = float(quality[number]), float(known[len(known) // 2])
+        loss, delay, bandwidth = (_median(own[:, i], float("nan")) for i in range(3))
+        usual = self._typical(zone, zone)
+        parts = []
+        if not np.isnan(loss):
+            parts.append(f"loss {loss:.1f} % (peers {usual[0]:.1f} %)")
+        if not np.isnan(delay):
+            parts.append(f"delay {delay / 1e3:.2f} ms (peers {usual[1] / 1e3:.2f} ms)")
+        if not np.isnan(bandwidth):
+            parts.append(f"bandwidth {bandwidth / 1e6:.0f} Mbit/s (peers {usual[2] / 1e6:.0f} Mbit/s)")
+        failures = int(np.median(own[:, 3]))
+        if failures >= self.weights.dead_after_failures:
+            parts.append(f"the last {failures} measurements failed")
+        numbers: list[tuple[str, float | int | str]] = [
+            ("network_score", round(mine, 3)),
+            ("network_score_peers", round(peers, 3)),
+        ]
+        for name, value, digits in (
+            ("loss_pct", loss, 3),
+            ("delay_us", delay, 0),
+            ("bandwidth_bps", bandwidth, 0),
+        ):
+            if not np.isnan(value):
+                numbers.append((name, round(value, digits) if digits else round(value)))
+        return Reason(
+            ReasonCode.BAD_NETWORK,
+            f"its link is far worse than its peers' in zone {zone}: network score {mine:.1f} against "
+            f"{peers:.1f}; {', '.join(parts)}",
+            tuple(numbers),
+        )
+
+    def delays_us(self) -> Floats:
+        """One-way delay between all hosts, the worse direction; a host is 1 us from itself (R18)."""
+        if self._delays is not None:
+            return self._delays
+        result = np.empty((len(self.hosts), len(self.hosts)))
+        for a in self.zone_names:
+            for b in self.zone_names:
+                mine, theirs = self.members[a], self.members[b]
+                result[np.ix_(mine, theirs)] = self.zone_delay_us(a, b)
+        for block in self._blocks.values():
+            delay = block.values[:, 1]
+            seen = ~np.isnan(delay)
+            result[block.first[seen], block.second[seen]] = delay[seen]
+            result[block.second[seen], block.first[seen]] = delay[seen]
+        np.fill_diagonal(result, 1.0)
+        self._delays = result
+        return result
+
+
+class LatestNetworkTable:
+    """The table of the network seen last, rebuilt only when hosts or measurements differ.
+
+    Only a cache: it compares the measurements themselves, not who holds them.
+    """
+
+    def __init__(self, weights: NetworkWeights) -> None:
+        self._weights = weights
+        self._snapshot: Snapshot | None = None
+        self._key: tuple[object, ...] = ()
+        self._pairs: list[tuple[str, str]] = []
+        self._stats: list[LinkStats] = []
+        self._table: NetworkTable | None = None
+
+    def under(self, snapshot: Snapshot) -> NetworkTable:
+        if self._table is not None and self._snapshot is snapshot:
+            return self._table
+        key = _signature(snapshot)
+        pairs: Mapping[tuple[str, str], LinkStats] = snapshot.network.pairs
+        if (
+            self._table is None
+            or key != self._key
+            or len(pairs) != len(self._pairs)
+            or list(pairs) != self._pairs
+            or not all(map(is_, pairs.values(), self._stats))
+        ):
+            self._table = NetworkTable(snapshot, self._weights)
+            self._key, self._pairs, self._stats = key, list(pairs), list(pairs.values())
+        self._snapshot = snapshot
+        return self._table
+
+
+def _signature(snapshot: Snapshot) -> tuple[object, ...]:
+    hosts = tuple((h.name, h.zone, h.nic_bps, h.schedulable) for h in snapshot.hosts.values())
+    return hosts, tuple(snapshot.zones.values())
+
+
+def _row(stats: LinkStats) -> tuple[float, float, float, float]:
+    nan = float("nan")
+    return (
+        nan if stats.loss_pct is None else float(stats.loss_pct),
+        nan if stats.delay_us is None else float(stats.delay_us),
+        nan if stats.bandwidth_bps is None else float(stats.bandwidth_bps),
+        float(stats.failures),
+    )
+
+
+def _median(values: Floats, otherwise: float) -> float:
+    known = values[~np.isnan(values)]
+    return float(np.median(known)) if len(known) else otherwise
