@@ -20,7 +20,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from rm.adapters import records, schema
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, head, upgrade
-from rm.core.job import Job, JobSpec, JobState
+from rm.core.job import Job, JobState
 from rm.core.store import Batch, Entry, Loaded
 from rm.errors import ConfigError, StaleLeader, StoreError
 
@@ -38,9 +38,6 @@ class SqlStore:
         self._name = engine.url.render_as_string(hide_password=True)
         self._writing = threading.RLock()
         self._epoch: int | None = None
-        # The specs of unfinished jobs as stored, to write a spec only when it is new or differs.
-        # The objects are the leader's own, so this costs a dictionary entry each.
-        self._specs: dict[int, JobSpec] = {}
         self._upsert = schema.upserts(engine.dialect.name)
 
     # ── the leader's side ──
@@ -70,8 +67,6 @@ class SqlStore:
                     sorted((r.name, records.document(r)) for r in c.execute(sa.select(schema.documents)))
                 ),
             )
-        with self._writing:
-            self._specs = {j.id: j.spec for j in jobs if not j.state.final}
         return loaded
 
     def commit(self, batch: Batch, expected_version: int) -> int:
@@ -82,8 +77,8 @@ class SqlStore:
             if cluster["version"] != expected_version:
                 raise StaleLeader(f"The store is at version {cluster['version']}, not at {expected_version}.")
             next_job, next_action = cluster["next_job_id"], cluster["next_action_id"]
-            self._refuse_used_ids(c, batch, next_job, next_action)
-            self._write(c, batch)
+            _refuse_used_ids(c, batch, next_job, next_action)
+            self._write(c, batch, next_job)
             c.execute(
                 schema.UPDATE_CLUSTER,
                 {
@@ -94,28 +89,9 @@ class SqlStore:
                     "next_action_id": max(next_action, *(a.id + 1 for a in batch.actions), 1),
                 },
             )
-        for job in batch.jobs:
-            if job.state.final:
-                self._specs.pop(job.id, None)
-            else:
-                self._specs[job.id] = job.spec
         return expected_version + 1
 
-    def _refuse_used_ids(self, c: Connection, batch: Batch, next_job: int, next_action: int) -> None:
-        unsure = [j.id for j in batch.jobs if j.id < next_job and j.id not in self._specs]
-        for start in range(0, len(unsure), IN_CHUNK):
-            chunk = unsure[start : start + IN_CHUNK]
-            known = set(c.scalars(sa.select(schema.jobs.c.id).where(schema.jobs.c.id.in_(chunk))))
-            for id in chunk:
-                if id not in known:
-                    raise StoreError(f"Job id {id} was given out before and cannot be used again.")
-        seen: set[int] = set()
-        for action in batch.actions:
-            if action.id < next_action or action.id in seen:
-                raise StoreError(f"Action id {action.id} was given out before and cannot be used again.")
-            seen.add(action.id)
-
-    def _write(self, c: Connection, batch: Batch) -> None:
+    def _write(self, c: Connection, batch: Batch, next_job: int) -> None:
         def put(statement: sa.Executable, rows: list[dict[str, Any]]) -> None:
             if rows:
                 c.execute(statement, rows)
@@ -123,7 +99,7 @@ class SqlStore:
         put(schema.DELETE_HOST, [{"b_name": n} for n in batch.removed_hosts])
         put(schema.DELETE_MEASUREMENTS, [{"b_name": n} for n in batch.removed_hosts])
         put(schema.DELETE_ZONE, [{"b_name": n} for n in batch.removed_zones])
-        put(self._upsert["job_specs"], [records.spec_row(j) for j in batch.jobs if self._spec_is_new(j)])
+        put(self._upsert["job_specs"], [records.spec_row(j) for j in batch.jobs if j.id >= next_job])
         put(self._upsert["jobs"], [records.job_row(j) for j in batch.jobs])
         put(self._upsert["hosts"], [records.named_row(h.name, h, "Host") for h in batch.hosts])
         put(self._upsert["zones"], [records.named_row(z.name, z, "Zone") for z in batch.zones])
@@ -137,10 +113,6 @@ class SqlStore:
             else:
                 c.execute(self._upsert["documents"], records.named_row(name, body, "Document"))
         put(sa.insert(schema.journal), [records.entry_row(e) for e in batch.events])
-
-    def _spec_is_new(self, job: Job) -> bool:
-        stored = self._specs.get(job.id)
-        return stored is not job.spec and stored != job.spec
 
     def acquire_lease(self, holder: str, now_us: int, ttl_us: int) -> int | None:
         with self._writing, self._transaction("take the lease") as c:
@@ -244,6 +216,21 @@ class SqlStore:
                 c = c.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with c.begin():
                 yield c
+
+
+def _refuse_used_ids(c: Connection, batch: Batch, next_job: int, next_action: int) -> None:
+    existing = [j.id for j in batch.jobs if j.id < next_job]
+    for start in range(0, len(existing), IN_CHUNK):
+        chunk = existing[start : start + IN_CHUNK]
+        known = set(c.scalars(sa.select(schema.jobs.c.id).where(schema.jobs.c.id.in_(chunk))))
+        for id in chunk:
+            if id not in known:
+                raise StoreError(f"Job id {id} was given out before and cannot be used again.")
+    seen: set[int] = set()
+    for action in batch.actions:
+        if action.id < next_action or action.id in seen:
+            raise StoreError(f"Action id {action.id} was given out before and cannot be used again.")
+        seen.add(action.id)
 
 
 def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:

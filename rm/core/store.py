@@ -58,6 +58,7 @@ class Batch:
     finishing an action that is not open does nothing. `documents` are small named JSON objects
     of the leader's own (None forgets one). A job is new when its id is at least
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
+    A job's `spec` is written with its first version only, since it never changes.
     """
 
     events: tuple[Entry, ...] = ()

@@ -1,0 +1,441 @@
+"""What every store must do, whatever it keeps its data in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rm.adapters.store_memory import MemoryStore
+from rm.core.host import Zone
+from rm.core.job import Job, JobSpec, JobState, Task
+from rm.core.network import LinkStats
+from rm.core.reasons import Reason, ReasonCode
+from rm.core.store import Batch, Entry, Measured, StoredAction
+from rm.core.traffic import Phase, TrafficProfile
+from rm.errors import StaleLeader, StoreError
+from tests import builders
+
+S = 1_000_000
+
+
+def full_job(id: int = 1) -> Job:
+    """A job none of whose fields has its default."""
+    traffic = TrafficProfile(200_000, (Phase(0, 80_000, 9_000_000_000), Phase(120_000, 10_000, 5)))
+    spec = JobSpec(
+        name="llama é漢\n'",
+        user="alice",
+        script="#!/bin/sh\r\necho \x00 \"'\\ ü\n",
+        script_args=("--lr", "1e-3", ""),
+        hosts_min=2,
+        hosts_max=4,
+        ntasks=8,
+        tasks_per_host=4,
+        cpus_per_task=3,
+        mem_bytes_per_task=1 << 40,
+        gpus_per_task=1,
+        gpu_type="H100",
+        time_limit_us=3_600 * S,
+        partition="long",
+        priority=100,
+        begin_us=1_700_000_000 * S,
+        hold=True,
+        requeue=False,
+        env=(("PATH", "/bin"), ("EMPTY", "")),
+        chdir="/home/alice",
+        output="%j.out",
+        error="%j.err",
+        zone="z1",
+        hosts_only=("a", "b"),
+        hosts_excluded=("c",),
+        exclusive=True,
+        low_comm=True,
+        traffic=traffic,
+        submit_host="login",
+        comment="second try",
+    )
+    return Job(
+        id=id,
+        spec=spec,
+        submitted_us=5,
+        state=JobState.COMPLETING,
+        held=True,
+        attempt=2,
+        tasks=(Task(0, "a", (0, 1), True, 10, 20, 1, 9, "lost"), Task(1, "b")),
+        started_us=10,
+        ended_us=20,
+        exit_code=137,
+        exit_signal=9,
+        reason=Reason(ReasonCode.HOST_LOST, "a went away", (("after_s", 3.5), ("tries", 2), ("host", "a"))),
+        traffic=traffic,
+        cooperative=True,
+        ending=JobState.NODE_FAIL,
+        launch_failures=1,
+        avoid=("c",),
+        history=((5, "submitted"), (10, "started")),
+    )
+
+
+def test_every_field_of_a_job_comes_back(database: Any, store: Any) -> None:
+    job = full_job()
+    for value in (job, job.spec, job.tasks[0]):
+        for f in fields(value):
+            default = f.default_factory() if f.default_factory is not MISSING else f.default
+            assert getattr(value, f.name) != default, f"full_job() leaves {f.name} at its default"
+    store.commit(Batch(jobs=(job,)), 0)
+    again = database.open()
+    assert again.load().jobs == (job,)
+    assert again.job(1) == job
+    assert again.jobs() == [job]
+    again.close()
+
+
+def test_numbers_that_json_cannot_say_do_not_damage_a_job(database: Any, store: Any) -> None:
+    reason = Reason(ReasonCode.BANDWIDTH, "too narrow", (("needed", float("inf")), ("free", float("nan"))))
+    store.commit(Batch(jobs=(replace(builders.job(1), reason=reason),)), 0)
+    numbers = dict(database.open().job(1).reason.numbers)
+    assert str(numbers["needed"]) == "inf"
+    assert str(numbers["free"]) == "nan"
+
+
+def test_an_empty_store(database: Any) -> None:
+    loaded = database.open().load()
+    assert (loaded.version, loaded.next_job_id, loaded.next_action_id) == (0, 1, 1)
+    assert (loaded.jobs, loaded.hosts, loaded.zones, loaded.actions, loaded.measurements) == ((),) * 5
+
+
+def test_the_outbox_holds_what_has_no_outcome(database: Any, store: Any) -> None:
+    actions = tuple(StoredAction(i, "launch", 7, 1, "a", {"tasks": [[0, None]], "n": 1.5}) for i in (3, 2, 9))
+    store.commit(Batch(actions=actions), 0)
+    store.commit(Batch(actions=(StoredAction(10, "stop"),), finished_actions=(3, 3, 10, 999)), 1)
+    loaded = database.open().load()
+    assert loaded.actions == (actions[1], actions[2])
+    assert loaded.next_action_id == 11
+
+
+def test_hosts_and_zones_keep_the_inventory_order(database: Any, store: Any) -> None:
+    hosts = [builders.host(n, gpus=2, variables=(("rack", "7"),)) for n in ("zulu", "alpha", "mike")]
+    store.commit(Batch(hosts=tuple(hosts), zones=(Zone("z2"), Zone("z1", 5))), 0)
+    changed = replace(hosts[0], reason="moved", drained_by="bob: disk")
+    store.commit(Batch(hosts=(changed,), zones=(Zone("z2", 9),)), 1)
+    loaded = database.open().load()
+    assert loaded.hosts == (changed, hosts[1], hosts[2])
+    assert loaded.zones == (Zone("z2", 9), Zone("z1", 5))
+    store.commit(Batch(removed_hosts=("zulu", "nobody"), hosts=(changed,), removed_zones=("z2",)), 2)
+    loaded = database.open().load()
+    assert loaded.hosts == (hosts[1], hosts[2], changed)
+    assert loaded.zones == (Zone("z1", 5),)
+
+
+def test_the_newest_measurement_counts_and_goes_with_its_host(database: Any, store: Any) -> None:
+    old, new = LinkStats(0.5, 100, 10**9, 3, 1), LinkStats(None, 90, None, None, 2, failures=4)
+    pairs = [("b", "a"), ("a", "b"), ("b", "c"), ("c", "d")]
+    store.commit(Batch(measurements=tuple(Measured(*p, old) for p in pairs)), 0)
+    store.commit(Batch(measurements=(Measured("a", "b", new), Measured("b", "a", new))), 1)
+    expected = (
+        *(Measured(*p, new) for p in (("a", "b"), ("b", "a"))),
+        *(Measured(*p, old) for p in pairs[2:]),
+    )
+    assert database.open().load().measurements == expected
+    store.commit(Batch(removed_hosts=("b",)), 2)
+    assert database.open().load().measurements == (Measured("c", "d", old),)
+
+
+def test_documents(database: Any, store: Any) -> None:
+    store.commit(Batch(documents=(("b", {"x": [1, None]}), ("a", {}), ("gone", {}), ("gone", None))), 0)
+    assert database.open().load().documents == (("a", {}), ("b", {"x": [1, None]}))
+    store.commit(Batch(documents=(("b", {"x": 2}), ("a", None))), 1)
+    assert database.open().load().documents == (("b", {"x": 2}),)
+
+
+def test_the_journal_is_read_in_pages(store: Any) -> None:
+    entries = [Entry(i, "tick", i % 2, "a" if i else None, {"i": i}) for i in range(10)]
+    store.commit(Batch(events=tuple(entries[:6])), 0)
+    store.commit(Batch(events=tuple(entries[6:])), 1)
+    read: list[tuple[int, Entry]] = []
+    while page := store.journal(after=read[-1][0] if read else 0, limit=3):
+        assert len(page) <= 3
+        read += page
+    assert [e for _, e in read] == entries
+    assert [s for s, _ in read] == sorted({s for s, _ in read})
+    assert [e for _, e in store.journal(job=1)] == entries[1::2]
+
+
+def test_what_load_and_jobs_select(store: Any) -> None:
+    ends = {2: (JobState.COMPLETED, 100), 3: (JobState.FAILED, 200), 5: (JobState.CANCELLED, 300)}
+    jobs = {i: builders.job(i, user="bob" if i % 2 else "eve", name=f"n{i % 3}") for i in range(1, 8)}
+    jobs |= {i: replace(jobs[i], state=s, ended_us=e) for i, (s, e) in ends.items()}
+    store.commit(Batch(jobs=tuple(jobs.values())), 0)
+
+    def ids(**query: Any) -> list[int]:
+        return [j.id for j in store.jobs(**query)]
+
+    assert [j.id for j in store.load().jobs] == [1, 4, 6, 7]
+    assert [j.id for j in store.load(ended_after_us=200).jobs] == [1, 3, 4, 5, 6, 7]
+    assert ids() == [1, 2, 3, 4, 5, 6, 7]
+    assert ids(limit=2) == [6, 7]
+    assert ids(limit=2, before_id=6) == [4, 5]
+    assert ids(limit=0) == []
+    assert ids(ended_after_us=300) == [1, 4, 5, 6, 7]
+    assert ids(states=[JobState.FAILED, JobState.CANCELLED]) == [3, 5]
+    assert ids(states=[]) == []
+    assert ids(user="eve") == [2, 4, 6]
+    assert ids(user="eve", name="n0", states=[JobState.PENDING]) == [6]
+    assert store.job(99) is None
+
+
+def test_pruning_keeps_what_is_still_needed(database: Any, store: Any) -> None:
+    def ended(id: int, at: int) -> Job:
+        return replace(builders.job(id), state=JobState.COMPLETED, ended_us=at)
+
+    jobs = (ended(1, 10), ended(2, 30), ended(3, 10), builders.job(4))
+    entries = (*(Entry(10, "submit", i) for i in (1, 2, 4)), Entry(10, "old"), Entry(30, "new", 1))
+    store.commit(Batch(jobs=jobs, events=entries, actions=(StoredAction(1, "discard", 3),)), 0)
+    last = store.journal()[-1][0]
+    assert store.prune(before_us=30) == 1
+    assert [j.id for j in store.jobs()] == [2, 3, 4]
+    assert [(e.kind, e.job) for _, e in store.journal()] == [("submit", 2), ("submit", 4), ("new", 1)]
+    assert database.open().load().next_job_id == 5
+    with pytest.raises(StoreError):  # the id of a forgotten job is not free again
+        store.commit(Batch(jobs=(ended(1, 40),)), 1)
+    store.commit(Batch(jobs=(replace(jobs[1], exit_code=0),), events=(Entry(50, "later"),)), 1)
+    assert store.journal()[-1][0] > last
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        Batch(jobs=(builders.job(5), builders.job(3))),
+        Batch(jobs=(builders.job(5),), actions=(StoredAction(4, "stop"), StoredAction(4, "stop"))),
+        Batch(jobs=(builders.job(5),), actions=(StoredAction(2, "stop"),)),
+    ],
+    ids=["job", "action-twice", "action"],
+)
+def test_a_refused_batch_leaves_no_trace(database: Any, store: Any, bad: Batch) -> None:
+    """Ids that were given out, or skipped, are never used for something else."""
+    store.commit(Batch(jobs=(builders.job(4),), actions=(StoredAction(3, "launch"),)), 0)
+    before = store.load()
+    bad = replace(bad, events=(Entry(1, "x"),), hosts=(builders.host("a"),), documents=(("d", {}),))
+    with pytest.raises(StoreError):
+        store.commit(bad, 1)
+    assert database.open().load() == before
+    assert store.journal() == []
+    assert store.commit(Batch(jobs=(builders.job(5),)), 1) == 2
+
+
+# ── leaders ──
+
+
+def test_only_the_holder_of_the_lease_commits(database: Any) -> None:
+    one, two = database.open(), database.open()
+    with pytest.raises(StaleLeader):
+        one.commit(Batch(), 0)
+    assert one.acquire_lease("one", now_us=0, ttl_us=100) == 1
+    assert two.acquire_lease("two", now_us=99, ttl_us=100) is None
+    with pytest.raises(StaleLeader):
+        two.commit(Batch(), 0)
+    assert one.commit(Batch(jobs=(builders.job(1),)), 0) == 1
+    assert one.renew_lease(now_us=50, ttl_us=100)
+    assert two.acquire_lease("two", now_us=149, ttl_us=100) is None
+    assert two.acquire_lease("two", now_us=150, ttl_us=100) == 2
+    with pytest.raises(StaleLeader):
+        one.commit(Batch(jobs=(builders.job(2),)), 1)
+    assert not one.renew_lease(now_us=160, ttl_us=100)
+    one.release_lease()  # no longer its own: the other one stays leader
+    assert two.commit(Batch(jobs=(builders.job(2),)), 1) == 2
+    assert [j.id for j in one.load().jobs] == [1, 2]
+
+
+def test_a_version_is_committed_once(database: Any, store: Any) -> None:
+    store.commit(Batch(jobs=(builders.job(1),)), 0)
+    for wrong in (0, 2):
+        with pytest.raises(StaleLeader):
+            store.commit(Batch(jobs=(builders.job(2),)), wrong)
+    assert [j.id for j in database.open().load().jobs] == [1]
+
+
+def test_a_restarted_holder_leads_at_once_and_fences_its_former_self(database: Any) -> None:
+    before, after = database.open(), database.open()
+    assert before.acquire_lease("daemon", now_us=0, ttl_us=10**9) == 1
+    assert after.acquire_lease("daemon", now_us=1, ttl_us=10**9) == 2
+    with pytest.raises(StaleLeader):
+        before.commit(Batch(), 0)
+    assert after.commit(Batch(), 0) == 1
+
+
+def test_a_released_lease_is_free(database: Any, store: Any) -> None:
+    store.release_lease()
+    with pytest.raises(StaleLeader):
+        store.commit(Batch(), 0)
+    assert not store.renew_lease(now_us=1, ttl_us=1)
+    assert database.open().acquire_lease("two", now_us=1, ttl_us=1) == 2
+
+
+def test_readers_see_whole_commits_while_one_writes(database: Any, store: Any) -> None:
+    """Every commit adds two jobs, an action and an entry: a view that splits one would not add up."""
+    commits, failures, done = 60, [], threading.Event()
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                loaded = store.load()
+                seen = (len(loaded.jobs), len(loaded.actions), loaded.next_job_id)
+                if seen != (2 * loaded.version, loaded.version, 2 * loaded.version + 1):
+                    failures.append((loaded.version, seen))
+                if len(store.jobs()) % 2:
+                    failures.append("half a commit")
+        except Exception as e:
+            failures.append(e)
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for r in readers:
+        r.start()
+    try:
+        for v in range(commits):
+            jobs = (builders.job(2 * v + 1), builders.job(2 * v + 2))
+            action = StoredAction(v + 1, "launch", 2 * v + 1)
+            assert store.commit(Batch(jobs=jobs, actions=(action,), events=(Entry(v, "submit"),)), v) == v + 1
+    finally:
+        done.set()
+        for r in readers:
+            r.join()
+    assert failures == []
+    assert store.load().version == commits
+
+
+# ── crashes ──
+
+
+def test_a_killed_writer_loses_nothing_acknowledged(make_durable: Callable[[], Any]) -> None:
+    """SIGKILL between and during commits: all that was acknowledged is there, and whole."""
+    database = make_durable()
+    writer = Path(__file__).with_name("store_writer.py")
+    acknowledged = 0
+    for life, commits in enumerate((1, 7, 20, 3, 12), start=1):
+        process = subprocess.Popen(
+            [sys.executable, str(writer), database.url],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout
+        for _ in range(commits):
+            acknowledged = int(process.stdout.readline() or "-1")
+        process.kill()  # while it is inside a later commit
+        rest, problems = process.communicate()
+        acknowledged = max([acknowledged, *(int(line) for line in rest.split("\n")[:-1])])
+        assert problems == ""
+
+        store = database.open()
+        assert store.acquire_lease("writer", life, 1) == 2 * life
+        loaded = store.load()
+        assert loaded.version >= acknowledged
+        # the writer gives each commit three jobs, one action and one entry
+        assert [j.id for j in loaded.jobs] == list(range(1, 3 * loaded.version + 1))
+        assert [a.id for a in loaded.actions] == list(range(1, loaded.version + 1))
+        journal = store.journal(limit=10**6)
+        assert [e.body["version"] for _, e in journal] == list(range(1, loaded.version + 1))
+        assert (loaded.next_job_id, loaded.next_action_id) == (3 * loaded.version + 1, loaded.version + 1)
+        store.close()
+
+
+# ── the model ──
+
+words = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=5)
+ints = st.integers(-(2**63), 2**63 - 1)
+bodies = st.dictionaries(
+    words,
+    st.recursive(st.none() | st.booleans() | ints | words, lambda c: st.lists(c, max_size=2), max_leaves=4),
+)
+few = st.sampled_from("abc")
+small = st.integers(1, 12)
+stats = st.builds(LinkStats, st.none() | st.floats(0, 100), st.none() | ints, measured_at_us=small)
+
+
+def a_job(id: int, state: JobState, ended_us: int | None, history: list[tuple[int, str]]) -> Job:
+    """The specification never changes, so it follows from the id; the rest does."""
+    job = builders.job(id, user="abc"[id % 3], name="abc"[id // 4 % 3], script=f"é {id}")
+    return replace(job, state=state, ended_us=ended_us, history=tuple(history))
+
+
+def some(values: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(values, max_size=4).map(tuple)
+
+
+states = st.sampled_from([*JobState])
+jobs = st.builds(a_job, small, states, st.none() | small, st.lists(st.tuples(ints, words), max_size=2))
+batches = st.builds(
+    Batch,
+    events=st.lists(
+        st.builds(Entry, small, words, st.none() | small, st.none() | words, bodies), max_size=3
+    ).map(tuple),
+    jobs=some(jobs),
+    hosts=some(st.builds(builders.host, few, few, cpus=small)),
+    removed_hosts=some(few),
+    zones=some(st.builds(Zone, few, ints)),
+    removed_zones=some(few),
+    actions=some(st.builds(StoredAction, small, words, st.none() | small, small, st.none() | words, bodies)),
+    finished_actions=some(small),
+    measurements=some(st.builds(Measured, few, few, stats)),
+    documents=some(st.tuples(few, st.none() | bodies)),
+)
+queries = st.fixed_dictionaries(
+    {},
+    optional={
+        "states": st.lists(st.sampled_from([*JobState]), max_size=8),
+        "user": few,
+        "name": few,
+        "ended_after_us": small,
+        "limit": st.integers(0, 4),
+        "before_id": small,
+    },
+)
+steps = st.lists(batches | st.tuples(st.just("prune"), small) | st.just("reopen") | queries, max_size=8)
+
+
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(steps=steps, since=st.none() | small)
+def test_any_history_ends_as_in_memory(
+    make_durable: Callable[[], Any], steps: list[Any], since: int | None
+) -> None:
+    database, model = make_durable(), MemoryStore()
+    store, version = database.open(), 0
+    try:
+        for s in (store, model):
+            s.acquire_lease("me", 0, 1)
+        for step in steps:
+            if step == "reopen":
+                store.close()
+                store = database.open()
+                store.acquire_lease("me", 0, 1)
+            elif isinstance(step, dict):
+                assert store.jobs(**step) == model.jobs(**step)
+            elif isinstance(step, tuple):
+                assert store.prune(step[1]) == model.prune(step[1])
+            else:
+                outcomes = []
+                for s in (store, model):
+                    try:
+                        outcomes.append(s.commit(step, version))
+                    except StoreError as e:
+                        outcomes.append(e.what)
+                assert outcomes[0] == outcomes[1]
+                if isinstance(outcomes[0], int):
+                    version = outcomes[0]
+            assert store.load(since) == model.load(since)
+        assert [e for _, e in store.journal(limit=100)] == [e for _, e in model.journal(limit=100)]
+    finally:
+        store.close()
