@@ -1,0 +1,89 @@
+"""The files that describe a lab: its inventory, its host keys, its state."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+from rm.lab.spec import LabHost, LabSpec
+
+FILES = (
+    "inventory.yml",
+    "known_hosts",
+    "id_ed25519",
+    "id_ed25519.pub",
+    "keeper.log",
+    "lab.json",
+    "lab.sock",
+)
+
+
+def login(mode: str) -> str:
+    """The user that a host's sshd lets in: root, unless only the caller's own id exists there."""
+    return pwd.getpwuid(os.getuid()).pw_name if mode == "user" else "root"
+
+
+def write(directory: Path, spec: LabSpec, hosts: list[LabHost], user: str) -> None:
+    """`inventory.yml` (one group per zone) and `known_hosts` (the key of each host's first boot)."""
+    import yaml
+
+    groups: dict[str, Any] = {}
+    for host in hosts:
+        groups.setdefault(host.zone, {"hosts": {}})["hosts"][host.name] = {
+            "ansible_host": host.address,
+            "rm_zone": host.zone,
+            # what is declared, not what a degraded link really carries: that is for rm to find out
+            "rm_nic_mbps": round(spec.link_mbps) or 1,
+            "rm_gpus": [{"uuid": uuid, "model": spec.gpu_model, "mem": spec.gpu_mem} for uuid in host.gpus],
+        }
+    tree = {
+        "all": {
+            "vars": {
+                "ansible_port": 22,
+                "ansible_user": user,
+                "ansible_ssh_private_key_file": str(directory / "id_ed25519"),
+                "rm_cpus": spec.cpus,
+                "rm_mem": spec.mem,
+                "rm_interface": "eth0",
+            },
+            "children": groups,
+        }
+    }
+    (directory / "inventory.yml").write_text(
+        "# Written by `rmx lab up`; removed by `rmx lab down`.\n" + yaml.safe_dump(tree, sort_keys=False)
+    )
+    with open(directory / "known_hosts", "w") as known:
+        for host in hosts:
+            kind, key, *_ = (directory / "keys" / f"{host.name}.pub").read_text().split()
+            known.write(f"{host.address} {kind} {key}\n")
+
+
+def save_state(directory: Path, state: dict[str, Any]) -> None:
+    fresh = directory / "lab.json.new"
+    fresh.write_text(json.dumps(state, indent=1) + "\n")
+    os.rename(fresh, directory / "lab.json")
+
+
+def load_state(directory: Path) -> dict[str, Any] | None:
+    try:
+        state: dict[str, Any] = json.loads((directory / "lab.json").read_text())
+        return state
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def started(pid: int) -> int:
+    """When a process started, in clock ticks since this machine's boot; 0 when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def alive(state: dict[str, Any]) -> bool:
+    """Whether the keeper that this state speaks of runs (and not another process with its number)."""
+    return bool(state["keeper"]) and started(state["keeper"]) == state["keeper_started"]

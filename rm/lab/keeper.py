@@ -1,0 +1,422 @@
+"""The lab's keeper: PID 1 of a process namespace that holds all of a lab, and its only door.
+
+Every host is a child of the keeper, every mount is in its mount namespace and every device in its
+network namespace. So when the keeper is killed, the kernel ends all the rest: nothing can be left behind but
+control groups and the lab's directory, which whoever takes the lab down removes.
+
+Started by `launch.py` with the plan on standard input; says with JSON lines on standard output how it goes
+until all hosts are up, then answers on the Unix socket `lab.sock`: one JSON request and reply a connection.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from rm.errors import Conflict, NotFound, RmError, Unreachable, UsageError
+from rm.lab import cgroups, delay, fabric, host_init, host_root, id_map
+from rm.lab import syscalls as sc
+from rm.lab.spec import LabHost, LabSpec, plan_hosts
+
+BOOT_PATIENCE_S = 30.0
+
+
+class Keeper:
+    """Owns the hosts of one lab; each public method is an operation of the socket."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.spec = LabSpec.from_json(plan["spec"])
+        self.slot: int = plan["slot"]
+        self.directory = Path(plan["directory"])
+        self.mode: str = plan["mode"]
+        self.hosts = {host.name: host for host in plan_hosts(self.spec, self.slot)}
+        self.pids: dict[str, int] = {}
+        self.boots: dict[str, str] = {}
+        self.frozen: set[str] = set()
+        self.is_cut: set[str] = set()
+        self.cgroup = Path(plan["cgroup"]) if plan["cgroup"] else None
+        self.cgroup_at: str = plan["cgroup_at"]
+        self.sshd_as: str = plan["sshd_as"]
+        self.python: str = plan["python"]
+        self.etc = ""
+
+    # --- building ---------------------------------------------------------------------------------
+
+    def build(self) -> None:
+        mounts = self.directory / "mnt"
+        sc.mount("tmpfs", str(mounts), "tmpfs", 0, "mode=0700,size=64m")
+        if self.mode != "root":
+            self.etc = str(mounts / "etc")
+            _copy_readable("/etc", self.etc)
+        for host in self.hosts.values():
+            disk = mounts / host.name / "disk"
+            disk.mkdir(parents=True)
+            (mounts / host.name / "root").mkdir()
+            sc.mount("rm-disk", str(disk), "tmpfs", 0, f"mode=0755,size={self.spec.disk_mb}m")
+        for setting in (
+            "ip_forward=1",
+            "conf/all/rp_filter=0",
+            "conf/default/rp_filter=0",
+            "conf/all/send_redirects=0",
+        ):
+            name, value = setting.split("=")
+            Path("/proc/sys/net/ipv4", name).write_text(value)
+        if Path("/proc/sys/net/ipv6").is_dir():
+            Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
+        hosts = list(self.hosts.values())
+        fabric.ip(fabric.backbone(self.spec, self.slot, hosts, control=self.mode == "root"))
+        fabric.nft(fabric.rules(self.spec, hosts))
+        wires = fabric.wires(hosts, self.spec)
+        if wires and os.fork() == 0:
+            self._become_delay(wires)
+
+    def _become_delay(self, wires: list[tuple[str, str, float]]) -> None:
+        try:
+            sc.set_process_name("lab-delay")
+            os.closerange(3, 1024)
+            delay.carry(wires)
+        except BaseException as error:
+            print(f"the packet delay ended: {error}", file=sys.stderr, flush=True)
+        finally:
+            os._exit(1)
+
+    def boot_all(self, names: list[str]) -> None:
+        """Starts hosts, all at once; returns when each one's sshd has greeted."""
+        status: dict[str, int] = {}
+        go: dict[str, int] = {}
+        for name in names:
+            status[name], go[name] = self._fork(name)
+        try:
+            for name in names:
+                self._expect(name, status[name], b"n")
+            chosen = [self.hosts[name] for name in names]
+            offload = self.spec.offload
+            fabric.ip(line for host in chosen for line in fabric.port(host, self.pids[host.name], offload))
+            fabric.tc(
+                line
+                for host in chosen
+                for line in fabric.queue(host.name, host.rate_mbps, self.spec.queue_packets)
+            )
+            for name in names:
+                os.write(go[name], b"g")
+            for name in names:
+                self._expect(name, status[name], b"u")
+        finally:
+            for fd in (*status.values(), *go.values()):
+                os.close(fd)
+        self._await_banners([self.hosts[name] for name in names])
+
+    def _fork(self, name: str) -> tuple[int, int]:
+        host, base = self.hosts[name], f"{self.directory}/mnt/{name}"
+        self.boots[name] = _new_boot_id()
+        known = "".join(f"{other.address} {other.name}\n" for other in self.hosts.values())
+        root = host_root.RootPlan(
+            base=base,
+            hostname=name,
+            hosts=f"127.0.0.1 localhost\n{known}",
+            boot_id=self.boots[name],
+            disk_mb=self.spec.disk_mb,
+            share=self.spec.share,
+            mapped=self.mode != "root",
+            etc=self.etc,
+            cgroup_at=self.cgroup_at if self.cgroup else "",
+            python=self.python,
+        )
+        if self.cgroup:
+            cgroups.create(self.cgroup, name)
+        group = self.cgroup / name if self.cgroup else None
+        init = host_init.Host(host, self.spec, root, group, self.directory / "keys", self.sshd_as)
+        status_r, status_w = os.pipe()
+        go_r, go_w = os.pipe()
+        own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+        sc.unshare(sc.CLONE_NEWPID)
+        pid = os.fork()
+        if pid == 0:
+            # low numbers for the two pipes, so that everything above can be closed in one go
+            os.dup2(status_w, 3)
+            os.dup2(go_r, 4)
+            os.closerange(5, 4096)
+            init.run(3, 4)
+        sc.setns(own, sc.CLONE_NEWPID)
+        for fd in (own, status_w, go_r):
+            os.close(fd)
+        self.pids[name] = pid
+        return status_r, go_w
+
+    def _expect(self, name: str, fd: int, word: bytes) -> None:
+        said = os.read(fd, 4096)
+        if said[:1] != word:
+            why = said[1:].decode(errors="replace") if said[:1] == b"e" else "its first process ended"
+            raise Unreachable(f"The lab host {name} did not come up: {why}.")
+
+    def _await_banners(self, hosts: list[LabHost]) -> None:
+        end = time.monotonic() + BOOT_PATIENCE_S
+        waiting = list(hosts)
+        while waiting:
+            waiting = [host for host in waiting if not _greets(host.address)]
+            if waiting and time.monotonic() > end:
+                names = ", ".join(host.name for host in waiting)
+                raise Unreachable(f"sshd did not answer within {BOOT_PATIENCE_S:g} s on {names}.")
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def _host(self, name: str, running: bool = True) -> LabHost:
+        if name not in self.hosts:
+            raise NotFound(f"The lab has no host {name}.", f"It has {', '.join(self.hosts)}.")
+        if running and name not in self.pids:
+            raise Conflict(f"The lab host {name} is not running.", f"`rmx lab boot {name}` starts it.")
+        return self.hosts[name]
+
+    def crash(self, name: str) -> None:
+        self._host(name)
+        # the link first: not one last packet may tell the others that the host ends
+        fabric.drop_port(name)
+        self._kill(name)
+
+    def _kill(self, name: str) -> None:
+        pid = self.pids.pop(name)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        self.frozen.discard(name)
+        if self.cgroup:
+            cgroups.remove(self.cgroup / name)
+
+    def boot(self, name: str) -> None:
+        self._host(name, running=False)
+        if name in self.pids:
+            raise Conflict(f"The lab host {name} is running already.", f"`rmx lab crash {name}` ends it.")
+        try:
+            self.boot_all([name])
+        except (RmError, fabric.FabricError):
+            if name in self.pids:
+                self.crash(name)
+            raise
+
+    def freeze(self, name: str) -> None:
+        self._host(name)
+        if self.cgroup:
+            cgroups.freeze(self.cgroup / name, True)
+        else:
+            self._signal_all(name, signal.SIGSTOP)
+        self.frozen.add(name)
+
+    def thaw(self, name: str) -> None:
+        self._host(name)
+        if self.cgroup:
+            cgroups.freeze(self.cgroup / name, False)
+        else:
+            self._signal_all(name, signal.SIGCONT)
+        self.frozen.discard(name)
+
+    def _signal_all(self, name: str, number: int) -> None:
+        """Signals each process of a host, again until no new one is found."""
+        done: set[int] = set()
+        while fresh := {pid for pid, _ in self._processes(name)} - done:
+            for pid in fresh:
+                _signal(pid, number)
+            done |= fresh
+
+    def _processes(self, name: str) -> list[tuple[int, str]]:
+        """(process, its program's name) of all that run in a host."""
+        space = os.readlink(f"/proc/{self.pids[name]}/ns/pid")
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    if os.readlink(f"/proc/{entry}/ns/pid") == space:
+                        found.append((int(entry), Path(f"/proc/{entry}/comm").read_text().strip()))
+                except OSError:  # it ended meanwhile
+                    continue
+        return found
+
+    def cut(self, name: str) -> None:
+        self._host(name, running=False)
+        if name not in self.is_cut:
+            fabric.nft(fabric.cut(name, True))
+            self.is_cut.add(name)
+
+    def heal(self, name: str) -> None:
+        self._host(name, running=False)
+        if name in self.is_cut:
+            fabric.nft(fabric.cut(name, False))
+            self.is_cut.discard(name)
+
+    def kill_sshd(self, name: str) -> None:
+        self._host(name)
+        for pid, comm in self._processes(name):
+            if comm.startswith("sshd"):
+                _signal(pid, signal.SIGKILL)
+
+    def start_sshd(self, name: str) -> None:
+        host = self._host(name)
+        end = time.monotonic() + BOOT_PATIENCE_S
+        while not _greets(host.address):
+            # again and again: PID 1 may not have noticed yet that the old one is gone
+            _signal(self.pids[name], signal.SIGUSR1)
+            if time.monotonic() > end:
+                raise Unreachable(
+                    f"sshd on the lab host {name} could not be started within {BOOT_PATIENCE_S:g} s."
+                )
+
+    def status(self) -> dict[str, Any]:
+        return {
+            "hosts": [
+                {
+                    "name": name,
+                    "state": "frozen" if name in self.frozen else "up" if name in self.pids else "down",
+                    "cut": name in self.is_cut,
+                    "boot_id": self.boots.get(name, ""),
+                    "init": self.pids.get(name, 0),
+                }
+                for name in self.hosts
+            ]
+        }
+
+    # --- the door ---------------------------------------------------------------------------------
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        operations = {
+            "crash": self.crash,
+            "boot": self.boot,
+            "freeze": self.freeze,
+            "thaw": self.thaw,
+            "cut": self.cut,
+            "heal": self.heal,
+            "kill_sshd": self.kill_sshd,
+            "start_sshd": self.start_sshd,
+        }
+        try:
+            if request["op"] != "status":
+                if request["op"] not in operations:
+                    raise UsageError(f"The lab knows no operation {request['op']}.")
+                operations[request["op"]](request["host"])
+            return {"ok": True, **self.status()}
+        except RmError as error:
+            return {"ok": False, "kind": type(error).__name__, "what": error.what, "hint": error.hint}
+        except (OSError, fabric.FabricError) as error:
+            return {"ok": False, "kind": "RmError", "what": f"{request.get('op')}: {error}.", "hint": ""}
+
+    def serve(self, door: socket.socket) -> None:
+        selector = selectors.DefaultSelector()
+        selector.register(door, selectors.EVENT_READ)
+        while True:
+            if selector.select(timeout=1.0):
+                connection, _ = door.accept()
+                with connection, connection.makefile("rwb") as stream:
+                    try:
+                        connection.settimeout(5.0)
+                        request = json.loads(stream.readline())
+                        stream.write(json.dumps(self.answer(request)).encode() + b"\n")
+                        stream.flush()
+                    except (OSError, ValueError, KeyError) as error:  # a caller that went away, or no request
+                        print(f"a request failed: {error!r}", file=sys.stderr, flush=True)
+            self._reap()
+
+    def _reap(self) -> None:
+        """A host's first process may end by itself (its root shut it down); orphans come here, too."""
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for name in [name for name, init in self.pids.items() if init == pid]:
+                del self.pids[name]
+                self.frozen.discard(name)
+                fabric.drop_port(name)
+                if self.cgroup:
+                    cgroups.remove(self.cgroup / name)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:  # it ended meanwhile, which is as good
+        return
+
+
+def _new_boot_id() -> str:
+    return Path("/proc/sys/kernel/random/uuid").read_text().strip()
+
+
+def _greets(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 22), timeout=1.0) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        time.sleep(0.003)
+        return False
+
+
+def _copy_readable(source: str, target: str) -> None:
+    """Copies what this user may read, so that every file of the copy belongs to a user who exists here."""
+    os.makedirs(target, exist_ok=True)
+    for entry in os.scandir(source):
+        copy = f"{target}/{entry.name}"
+        try:
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), copy)
+            elif entry.is_dir():
+                _copy_readable(entry.path, copy)
+            elif entry.is_file():
+                Path(copy).write_bytes(Path(entry.path).read_bytes())
+                os.chmod(copy, entry.stat().st_mode & 0o777)
+        except PermissionError:
+            continue
+
+
+def say(line: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    plan = json.loads(sys.stdin.readline())
+    try:
+        if plan["mode"] != "root":
+            id_map.enter(plan["mode"])
+        sc.unshare(sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWNET | sc.CLONE_NEWIPC)
+    except OSError as error:
+        say({"error": f"This system refuses the lab its namespaces: {error}.", "hint": id_map.advice()})
+        os._exit(1)
+    pid = os.fork()
+    if pid:
+        # the keeper's number as this machine sees it; its parent's work is done
+        say({"keeper": pid})
+        os._exit(0)
+    sc.set_process_name("lab-keeper")
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    try:
+        sc.mount("none", "/", "", sc.MS_REC | sc.MS_PRIVATE)
+        sc.mount("proc", "/proc", "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
+        if sys.stdin.readline() != "go\n":  # whoever wanted the lab has gone
+            os._exit(1)
+        keeper = Keeper(plan)
+        door = socket.socket(socket.AF_UNIX)
+        here = os.open(plan["directory"], os.O_PATH | os.O_DIRECTORY)
+        # by descriptor: a socket's path may have no more than 107 bytes
+        door.bind(f"/proc/self/fd/{here}/lab.sock")
+        door.listen(64)
+        keeper.build()
+        keeper.boot_all(list(keeper.hosts))
+    except (RmError, OSError, fabric.FabricError) as error:
+        say({"error": str(error), "hint": getattr(error, "hint", "")})
+        os._exit(1)
+    say({"ready": True})
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    keeper.serve(door)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,60 @@
+"""What the lab needs of this machine, and which Debian package brings it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+
+from rm.errors import UsageError
+from rm.lab import id_map
+
+# program → Debian package
+PROGRAMS = {
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "nft": "nftables",
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+    "nsenter": "util-linux",
+    "unshare": "util-linux",
+}
+SEARCH = os.pathsep.join(
+    (os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
+)
+
+
+def missing_packages() -> dict[str, str]:
+    """The programs that are not there: program → package."""
+    return {
+        program: package for program, package in PROGRAMS.items() if not shutil.which(program, path=SEARCH)
+    }
+
+
+def check() -> None:
+    """Raises with the exact command that installs what is missing."""
+    missing = missing_packages()
+    if missing:
+        packages = " ".join(sorted(set(missing.values())))
+        raise UsageError(
+            f"The lab needs {', '.join(sorted(missing))}, not installed on this machine.",
+            f"Install with: {'' if os.geteuid() == 0 else 'sudo '}apt-get install {packages}",
+        )
+    try:
+        pwd.getpwnam("sshd")
+    except KeyError:
+        raise UsageError(
+            "The user sshd, which OpenSSH's server needs, does not exist on this machine.",
+            "Install or repair the package openssh-server.",
+        ) from None
+
+
+def mode() -> str:
+    """How a lab can be made here: `root`; `users` (subordinate ids); `user` (the own id alone)."""
+    uid = os.geteuid()
+    if uid == 0:
+        return "root"
+    name = pwd.getpwuid(uid).pw_name
+    ranges = all(id_map.subordinate(file, name, uid) for file in ("/etc/subuid", "/etc/subgid"))
+    tools = all(shutil.which(tool, path=SEARCH) for tool in ("newuidmap", "newgidmap"))
+    return "users" if ranges and tools else "user"
