@@ -1,0 +1,314 @@
+"""The host agent: JSON request lines on standard input, replies and notifications on standard output.
+
+    python3 -S -E rm_agent.py --serve
+
+One thread, one loop. Jobs are run by supervisors (rm_task.py) that outlive this process; their states are in
+the spool (rm_spool.py), so that the next agent finds them. The operations of the sibling programs are
+answered here too: quick ones at once, slow ones in a forked child. See docs/agent-protocol.md.
+"""
+
+import contextlib
+import errno
+import gc
+import importlib
+import json
+import os
+import selectors
+import signal
+import sys
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import rm_facts
+from rm_attempts import Attempts
+from rm_become import PR_SET_PDEATHSIG, prctl
+from rm_cgroup import DEFAULT_STATE, Hierarchy
+from rm_spool import Spool, SpoolError, boot_id, sentence_of
+from rm_task import now_us
+
+VERSION = "0.1.0"
+PROTOCOL = 1
+LINE_BYTES = 8 << 20
+OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
+SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
+CHANGES = {"launch", "start", "stop", "signal", "discard", "schedule"}
+
+
+class Channel:
+    """The daemon's end: lines in, lines out, neither ever blocks the loop."""
+
+    def __init__(self, selector):
+        self.selector = selector
+        self.inbox, self.outbox = b"", bytearray()
+        self.waiting = False
+        for fd in (0, 1):
+            os.set_blocking(fd, False)
+
+    def read(self):
+        """Complete lines that have arrived; None at end of file."""
+        try:
+            data = os.read(0, 1 << 18)
+        except BlockingIOError:
+            return []
+        except OSError:
+            return None
+        if not data:
+            return None
+        *lines, self.inbox = (self.inbox + data).split(b"\n")
+        if len(self.inbox) > LINE_BYTES:
+            return None  # nobody who speaks the protocol does this
+        return [line for line in lines if line.strip()]
+
+    def send(self, message):
+        self.send_line(json.dumps(message, separators=(",", ":")).encode())
+
+    def send_line(self, line):
+        self.outbox += line
+        self.outbox += b"\n"
+
+    def flush(self):
+        """Write what the pipe takes; False when the daemon is gone."""
+        while self.outbox:
+            try:
+                del self.outbox[: os.write(1, self.outbox)]
+            except BlockingIOError:
+                break
+            except OSError:
+                return False
+        if bool(self.outbox) != self.waiting:
+            self.waiting = bool(self.outbox)
+            if self.waiting:
+                self.selector.register(1, selectors.EVENT_WRITE, ("flush", None))
+            else:
+                self.selector.unregister(1)
+        return len(self.outbox) <= OUTPUT_BYTES
+
+
+class Agent:
+    def __init__(self, state):
+        self.selector = selectors.PollSelector()
+        self.channel = Channel(self.selector)
+        self.hierarchy = Hierarchy(state)
+        self.attempts = Attempts(Spool(state), self.hierarchy, self.channel.send)
+        self.ops, self.slow_ops = {}, {"facts": lambda request: rm_facts.gather(self.attempts.spool.state)}
+        self.children = {}  # pipe -> (process id, request id, text read so far)
+        self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
+        self._load_siblings()
+
+    def _load_siblings(self):
+        here = os.path.dirname(os.path.abspath(__file__))
+        for name in SIBLINGS:
+            if not os.path.exists(os.path.join(here, name + ".py")):
+                continue
+            try:
+                module = importlib.import_module(name)
+                self.ops.update(module.OPS)
+                self.slow_ops.update(module.SLOW_OPS)
+                found = module.features() if hasattr(module, "features") else {}
+            except Exception:
+                # one broken sibling must not take the host away; its operations are then unknown
+                sys.stderr.write("%s cannot be used:\n%s" % (name, traceback.format_exc()))
+                found = {"missing": [name]}
+            self.features["missing"] += found.pop("missing", [])
+            self.features.update(found)
+
+    def hello(self):
+        self.features.update(cgroup=self.hierarchy.kind, freezer=self.hierarchy.freezer)
+        if not self.hierarchy.memory_root:
+            self.features["missing"].append("memory limits")
+        return {
+            "event": "hello", "version": VERSION, "protocol": PROTOCOL, "host": os.uname().nodename,
+            "boot_id": boot_id(), "pid": os.getpid(), "now_us": now_us(), "features": self.features,
+        }  # fmt: skip
+
+    def serve(self):
+        self.hierarchy.adopt_agent()
+        self.selector.register(0, selectors.EVENT_READ, ("requests", None))
+        self.selector.register(self.attempts.events, selectors.EVENT_READ, ("events", None))
+        self.attempts.find()
+        self.channel.send(self.hello())
+        gc.collect()
+        gc.freeze()  # forked supervisors then share these pages for good
+        while self.channel.flush():
+            for key, _ in self.selector.select(self.attempts.timeout_s()):
+                kind, data = key.data
+                if kind == "requests":
+                    lines = self.channel.read()
+                    if lines is None:
+                        self._end()
+                        return
+                    for line in lines:
+                        self._answer(line)
+                elif kind == "events":
+                    self.attempts.hear()
+                elif kind == "child":
+                    self._forward(data)
+            self.attempts.tick()
+        self._end()
+
+    def _end(self):
+        for pid, _, _ in self.children.values():
+            os.kill(pid, signal.SIGTERM)
+
+    # requests
+
+    def _answer(self, line):
+        number = None
+        try:
+            request = json.loads(line)
+            if not isinstance(request, dict):
+                raise SpoolError("bad-request", "A request is a JSON object.")
+            number, op = request.get("id"), request.get("op")
+            result = self._carry_out(number, op, request)
+        except Exception as error:
+            self.channel.send(refusal(number, error))
+            return
+        if result is not None:
+            self.channel.send({"id": number, "ok": True, "result": result})
+
+    def _carry_out(self, number, op, request):
+        """The result, or None when the reply comes later."""
+        if op == "ping":
+            return {"now_us": now_us()}
+        if op in CHANGES or "epoch" in request:
+            epoch = request.get("epoch")
+            if not isinstance(epoch, int):
+                raise SpoolError("bad-request", "The operation %s needs the leader's epoch." % op)
+            self.attempts.spool.check_epoch(epoch)
+        if op in CHANGES or op in ("tasks", "logs"):
+            return getattr(self.attempts, op)(request, self._later(number))
+        if op == "cancel":
+            return self._cancel(request)
+        if op in self.ops or op in self.slow_ops:
+            self._name_places(request)
+            if op in self.ops:
+                return self.ops[op](request)
+            self._fork(number, self.slow_ops[op], request)
+            return None
+        raise SpoolError(
+            "no-such-op", "The agent on %s does not know the operation %s." % (os.uname().nodename, op)
+        )
+
+    def _later(self, number):
+        def reply(result, error=None):
+            if error is not None:
+                self.channel.send(refusal(number, error))
+            else:
+                self.channel.send({"id": number, "ok": True, "result": result})
+
+        return reply
+
+    def _name_places(self, request):
+        """Siblings learn where the attempt's cgroup and folder are."""
+        job, attempt = request.get("job"), request.get("attempt")
+        if isinstance(job, int) and isinstance(attempt, int):
+            request.setdefault("cgroup", self.hierarchy.path(job, attempt))
+            request.setdefault("folder", self.attempts.spool.folder(job, attempt).path)
+
+    # slow operations
+
+    def _fork(self, number, function, request):
+        read_end, write_end = os.pipe()
+        agent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _become_child(write_end, agent)
+                out = os.fdopen(write_end, "wb", 0)
+
+                def say(message):
+                    out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+
+                request["notify"] = say
+                try:
+                    say({"id": number, "ok": True, "result": function(request)})
+                except Exception as error:
+                    say(refusal(number, error))
+            finally:
+                os._exit(0)
+        os.close(write_end)
+        os.set_blocking(read_end, False)
+        self.children[read_end] = (pid, number, b"")
+        self.selector.register(read_end, selectors.EVENT_READ, ("child", read_end))
+
+    def _forward(self, pipe):
+        pid, number, text = self.children[pipe]
+        data = os.read(pipe, 1 << 18)
+        if data:
+            *lines, rest = (text + data).split(b"\n")
+            for line in lines:
+                if line.startswith(b'{"id":'):
+                    number = ...  # answered
+                self.channel.send_line(line)
+            self.children[pipe] = (pid, number, rest)
+            return
+        self.selector.unregister(pipe)
+        os.close(pipe)
+        del self.children[pipe]
+        _, status = os.waitpid(pid, 0)
+        if number is not ...:
+            gone = SpoolError("died", "The operation ended without an answer (wait status %d)." % status)
+            self.channel.send(refusal(number, gone))
+
+    def _cancel(self, request):
+        """End a slow operation by the id of its request; it cleans up behind itself (SystemExit)."""
+        for pid, number, _ in self.children.values():
+            if number == request.get("request"):
+                os.kill(pid, signal.SIGTERM)
+        return {}
+
+
+def _become_child(keep, agent):
+    """A forked child of the loop: none of its descriptors, and an end with clean-up when it goes away."""
+
+    def leave(*_):
+        raise SystemExit
+
+    signal.signal(signal.SIGTERM, leave)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != agent:
+        raise SystemExit
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != keep:
+            with contextlib.suppress(OSError):
+                # the folder's own descriptor
+                os.close(int(name))
+
+
+def refusal(number, error):
+    """The error reply for an exception; only a defect writes a traceback, and only to standard error."""
+    code, sentence = getattr(error, "code", None), str(error)
+    if isinstance(error, OSError):
+        code, sentence = sentence_of(error)
+    elif isinstance(error, ValueError) and code is None:
+        code, sentence = "bad-request", "The request cannot be understood: %s." % error
+    elif not isinstance(code, str):
+        code = "defect"
+        sentence = "%s: %s" % (type(error).__name__, error)
+        sys.stderr.write(traceback.format_exc())
+    return {"id": number, "ok": False, "code": code, "error": sentence}
+
+
+def main(arguments):
+    if arguments != ["--serve"]:
+        sys.stderr.write("usage: rm_agent.py --serve\n")
+        return 2
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    state = os.environ.get("RM_AGENT_STATE") or DEFAULT_STATE
+    try:
+        agent = Agent(os.path.abspath(state))
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
+            raise
+        sys.stderr.write("The agent cannot use its state directory: %s\n" % sentence_of(error)[1])
+        return 1
+    agent.serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

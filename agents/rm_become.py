@@ -1,0 +1,131 @@
+"""From a forked child to the user's task: cgroup, user, directory, streams, and then exec.
+
+Runs between fork and exec in a process of its own. What it has to say (where it is, why it failed) goes to a
+pipe that exec closes: end of file without a failure means that the task runs.
+"""
+
+import ctypes
+import json
+import os
+import signal
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC
+MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processes
+prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+def become_task(folder, group, request, user, task, said):
+    """In the forked child: become the task. Never returns; says on `said` what went wrong, or where it is."""
+    try:
+        os.setsid()
+        group.enter()
+        environ = task_environment(folder, request, user, task)
+        spooled = {key: os.open(path, APPEND, 0o600) for key, path in spool_files(folder, task)}
+        if os.getuid() == 0:
+            os.initgroups(user.name, user.gid)
+            os.setgid(user.gid)
+            os.setuid(user.uid)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it
+        os.umask(0o022)
+        _enter_directory(request, user, said)
+        _open_streams(task, spooled)
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD,
+                       signal.SIGXFSZ):  # fmt: skip
+            signal.signal(number, signal.SIG_DFL)
+        script = folder.at("script")
+        try:
+            os.execve(script, [script, *request["args"]], environ)
+        except OSError as error:
+            raise _Refused(_exec_sentence(request["script"], error)) from None
+    except _Refused as refused:
+        _tell(said, {"failure": str(refused)})
+    except BaseException as error:
+        host = os.uname().nodename
+        _tell(said, {"failure": "The task could not be started as %s on %s: %s" % (user.name, host, error)})
+    finally:
+        os._exit(1)
+
+
+class _Refused(Exception):
+    pass
+
+
+def _tell(said, words):
+    os.write(said, json.dumps(words).encode() + b"\n")
+
+
+def task_environment(folder, request, user, task):
+    """The environment of one task: what the daemon gave, and what only this host knows."""
+    agents = os.path.dirname(os.path.abspath(__file__))
+    environ = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+    environ.update(request["env"])
+    environ.update(task["env"])
+    environ.update(HOME=user.home, USER=user.name, LOGNAME=user.name, SHELL=user.shell)
+    environ[MARK] = folder.at("schedule.json")
+    environ["RM_REPORTS"] = folder.at("reports", "%d.jsonl" % task["rank"])
+    environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))
+    environ["CUDA_VISIBLE_DEVICES"] = ",".join(task["gpus"])
+    return environ
+
+
+def _enter_directory(request, user, said):
+    wanted = request["chdir"] or user.home
+    try:
+        os.chdir(wanted)
+        _tell(said, {"chdir": wanted})
+        return
+    except OSError as error:
+        host, reason = os.uname().nodename, os.strerror(error.errno)
+    if request["chdir_required"]:
+        raise _Refused("The working directory %s cannot be entered on %s by %s: %s."
+                       % (wanted, host, user.name, reason))  # fmt: skip
+    for instead in (user.home, "/"):
+        try:
+            os.chdir(instead)
+        except OSError:
+            continue
+        note = "%s cannot be entered on %s (%s); the job runs in %s there." % (wanted, host, reason, instead)
+        _tell(said, {"chdir": instead, "note": note})
+        return
+
+
+def spool_files(folder, task):
+    """(stream, path) of the streams that go to the spool: opened before the process becomes the user's."""
+    own = folder.at(str(task["rank"]))
+    return [(key, task[key]) for key in ("out", "err") if task[key] == os.path.join(own, key)]
+
+
+def _open_streams(task, spooled):
+    """Open the task's output as the user; without a path of the user's it is the spool, open already."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    for number, key in ((1, "out"), (2, "err")):
+        path = task[key]
+        if number == 2 and path == task["out"]:
+            os.dup2(1, 2)
+        elif key in spooled:
+            os.dup2(spooled[key], number)
+        else:
+            try:
+                fd = os.open(path, APPEND | (os.O_TRUNC if task["truncate"] else 0), 0o666)
+            except OSError as error:
+                raise _Refused("The output file %s cannot be written on %s: %s; give another one by --output."
+                               % (os.path.abspath(path), os.uname().nodename,
+                                  os.strerror(error.errno))) from None  # fmt: skip
+            os.dup2(fd, number)
+
+
+def _exec_sentence(script, error):
+    first = script.split("\n", 1)[0]
+    host = os.uname().nodename
+    if isinstance(error, FileNotFoundError):
+        return "The interpreter that the script names in its first line (%s) is not on %s." % (
+            first[:200],
+            host,
+        )
+    if first[:2] != "#!":
+        return "The script has no interpreter line; begin it with one such as #!/bin/sh."
+    return "The script cannot be run on %s (%s): %s." % (host, first[:200], os.strerror(error.errno))

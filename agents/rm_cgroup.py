@@ -1,0 +1,215 @@
+"""Control groups and process trees: where a job's processes are, how to signal and to end them all.
+
+Knows pure cgroup v2 (/sys/fs/cgroup) and the hybrid layout (/sys/fs/cgroup/unified beside v1 controllers).
+Without a usable cgroup the same is done over /proc: the supervisor is a child subreaper, so everything a
+job ever started is among its descendants.
+"""
+
+import contextlib
+import errno
+import os
+import signal
+import zlib
+
+DEFAULT_STATE = "/var/lib/rm"
+MOUNT = "/sys/fs/cgroup"
+
+
+class Hierarchy:
+    """What this host's cgroups can do for us. `kind` is "v2", "hybrid" or "" (none usable)."""
+
+    def __init__(self, state, mount=MOUNT):
+        # hosts have one agent and the group "rm"; another state directory (tests) must not share it
+        self.parent = "rm" if state == DEFAULT_STATE else "rm-%08x" % zlib.crc32(state.encode())
+        self.kind, self.root, self.memory_root, self.freezer = "", "", "", False
+        for kind, root in (("v2", mount), ("hybrid", mount + "/unified")):
+            if not os.path.exists(root + "/cgroup.controllers"):
+                continue
+            try:
+                os.makedirs(os.path.join(root, self.parent), exist_ok=True)
+            except OSError:
+                continue
+            if not os.access(os.path.join(root, self.parent), os.W_OK):
+                continue
+            self.kind, self.root = kind, root
+            self.freezer = os.path.exists(os.path.join(root, self.parent, "cgroup.freeze"))
+            self.memory_root = self._memory(mount)
+            break
+
+    def _memory(self, mount):
+        """Folder below which memory limits can be set, "" when the controller is not to be had."""
+        if self.kind == "hybrid":
+            v1 = os.path.join(mount, "memory")
+            if os.path.exists(v1 + "/memory.limit_in_bytes"):
+                try:
+                    os.makedirs(os.path.join(v1, self.parent), exist_ok=True)
+                    return v1
+                except OSError:
+                    return ""
+        for folder in (self.root, os.path.join(self.root, self.parent)):
+            try:
+                if "memory" not in _read(folder + "/cgroup.subtree_control").split():
+                    _write(folder + "/cgroup.subtree_control", "+memory")
+            except OSError:
+                return ""
+        return self.root
+
+    def path(self, job, attempt):
+        """Absolute path of the attempt's cgroup, "" without cgroups."""
+        return os.path.join(self.root, self.parent, "job_%d_%d" % (job, attempt)) if self.kind else ""
+
+    def group(self, job, attempt):
+        path = self.path(job, attempt)
+        memory = ""
+        if path and self.memory_root:
+            memory = os.path.join(self.memory_root, self.parent, os.path.basename(path))
+        return Group(path, memory)
+
+    def adopt_agent(self):
+        """Leave the login session's group, which a session manager may clear when the session ends."""
+        if self.kind:
+            home = os.path.join(self.root, self.parent, "agent")
+            try:
+                os.makedirs(home, exist_ok=True)
+                _write(home + "/cgroup.procs", "0")
+            except OSError:
+                pass  # not ours to move; setsid and the double fork are what the supervisors rely on
+
+    def remove_parent(self):
+        """Remove our own empty parent groups (tests clean up behind themselves with it)."""
+        for root in {self.root, self.memory_root} - {""}:
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.join(root, self.parent))
+
+
+class Group:
+    """The cgroup of one attempt; every method is safe when there is none."""
+
+    def __init__(self, path, memory_path=""):
+        self.path = path
+        self.memory_path = memory_path
+        self._doors = []
+
+    def create(self, mem_bytes=0):
+        """Make it, limit its memory (0 = no limit). Whatever an earlier owner left there is killed."""
+        if not self.path:
+            return
+        paths = [self.path]
+        if mem_bytes and self.memory_path and self.memory_path != self.path:
+            paths.append(self.memory_path)
+        for path in paths:
+            try:
+                os.mkdir(path)
+            except FileExistsError:
+                self.kill()
+        if mem_bytes and self.memory_path:
+            v2 = self.memory_path == self.path
+            _write(self.memory_path + ("/memory.max" if v2 else "/memory.limit_in_bytes"), str(mem_bytes))
+        self._doors = [os.open(path + "/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC) for path in paths]
+
+    def enter(self):
+        """Move the calling process in (between fork and exec)."""
+        for door in self._doors:
+            os.write(door, b"0")
+
+    def pids(self):
+        found = []
+        for folder, _, _ in os.walk(self.path) if self.path else ():
+            with contextlib.suppress(OSError):
+                # removed meanwhile
+                found += [int(pid) for pid in _read(folder + "/cgroup.procs").split()]
+        return found
+
+    def thaw(self):
+        """A frozen process cannot act on SIGTERM."""
+        if self.path:
+            with contextlib.suppress(OSError):
+                _write(self.path + "/cgroup.freeze", "0")
+
+    def kill(self):
+        """SIGKILL to all processes in it, at once where the kernel can (5.14)."""
+        if not self.path:
+            return
+        try:
+            _write(self.path + "/cgroup.kill", "1")
+        except OSError:
+            send(self.pids(), signal.SIGKILL)
+            self.thaw()
+
+    def oom(self):
+        """Did the kernel kill one of its processes for lack of memory?"""
+        v2 = self.memory_path == self.path
+        try:
+            text = _read(self.memory_path + ("/memory.events" if v2 else "/memory.oom_control"))
+        except OSError:
+            return False
+        return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
+
+    def remove(self):
+        """Remove it; a group that is still populated stays (False)."""
+        for door in self._doors:
+            os.close(door)
+        self._doors = []
+        for path in {self.path, self.memory_path} - {""}:
+            for folder, _, _ in os.walk(path, topdown=False):
+                try:
+                    os.rmdir(folder)
+                except OSError as error:
+                    if error.errno == errno.EBUSY:
+                        return False
+        return True
+
+
+def descendants(ancestor):
+    """All processes below `ancestor`, by one walk over /proc."""
+    children = {}
+    for pid in _processes():
+        try:
+            with open("/proc/%d/stat" % pid, "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        children.setdefault(parent, []).append(pid)
+    found, todo = [], [ancestor]
+    while todo:
+        below = children.get(todo.pop(), [])
+        found += below
+        todo += below
+    return found
+
+
+def marked(variable, value):
+    """Processes whose environment has `variable=value`: the last resort when their supervisor is gone."""
+    mark = ("%s=%s" % (variable, value)).encode()
+    found = []
+    for pid in _processes():
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def send(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _processes():
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def _write(path, text):
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)

@@ -1,0 +1,89 @@
+"""Facts of a host: what it has, as measured now; nothing is assumed and nothing is made up."""
+
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import sys
+
+from rm_spool import boot_id
+
+SEARCH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+SIOCGIFADDR = 0x8915
+
+
+def program(name):
+    """Absolute path of a program, "" when the host has none (a login may lack the sbin directories)."""
+    for folder in SEARCH:
+        path = os.path.join(folder, name)
+        if os.access(path, os.X_OK):
+            return path
+    return ""
+
+
+def gpus():
+    """[{index, uuid, model, mem_bytes}] as nvidia-smi says; [] when there is none."""
+    tool = program("nvidia-smi")
+    if not tool:
+        return []
+    query = [tool, "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"]
+    try:
+        answer = subprocess.run(
+            query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []  # installed, but no driver or no device answers
+    found = []
+    for line in answer.stdout.decode(errors="replace").splitlines():
+        index, uuid, model, mebibytes = (field.strip() for field in line.split(",", 3))
+        memory = int(mebibytes) << 20 if mebibytes.isdigit() else 0
+        found.append({"index": int(index), "uuid": uuid, "model": model, "mem_bytes": memory})
+    return found
+
+
+def interfaces():
+    """[{name, address, speed_bps}]; speed 0 when the driver does not tell (virtual interfaces)."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        for _, name in socket.if_nameindex():
+            try:
+                raw = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+                address = socket.inet_ntoa(raw[20:24])
+            except OSError:
+                address = ""
+            try:
+                with open("/sys/class/net/%s/speed" % name) as file:
+                    speed = max(0, int(file.read())) * 1_000_000
+            except (OSError, ValueError):
+                speed = 0
+            found.append({"name": name, "address": address, "speed_bps": speed})
+    return found
+
+
+def gather(state):
+    """All facts; `state` names the file system whose free space counts."""
+    disk = os.statvfs(state)
+    return {
+        "cpus": len(os.sched_getaffinity(0)),
+        "mem_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": gpus(),
+        "interfaces": interfaces(),
+        "kernel": os.uname().release,
+        "python": "%d.%d.%d" % sys.version_info[:3],
+        "os": _os_release(),
+        "hostname": os.uname().nodename,
+        "boot_id": boot_id(),
+        "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+    }
+
+
+def _os_release():
+    try:
+        with open("/etc/os-release") as file:
+            for line in file:
+                if line.startswith("PRETTY_NAME="):
+                    return line.split("=", 1)[1].strip().strip('"')
+    except OSError:
+        pass
+    return "Linux"

@@ -1,0 +1,106 @@
+"""What the daemon asks for, checked: launch requests, users, log files read with the user's own rights."""
+
+import grp
+import os
+import pwd
+import stat
+
+from rm_spool import SpoolError
+
+
+class User:
+    def __init__(self, entry):
+        self.name, self.uid, self.gid = entry.pw_name, entry.pw_uid, entry.pw_gid
+        self.home, self.shell = entry.pw_dir or "/", entry.pw_shell or "/bin/sh"
+
+
+def name_of(request):
+    job, attempt = request.get("job"), request.get("attempt")
+    if not isinstance(job, int) or not isinstance(attempt, int) or min(job, attempt) < 0:
+        raise ValueError("job and attempt are numbers")
+    return job, attempt
+
+
+def checked_launch(request):
+    """A complete, well-typed launch request; ValueError says which field is wrong."""
+    result = {}
+    for key, kind, default in (
+        ("user", str, None), ("script", str, None), ("args", list, []), ("chdir", str, ""), ("env", dict, {}),
+        ("chdir_required", bool, False), ("output", str, ""), ("error", str, ""), ("tasks", list, None),
+        ("mem_bytes_per_task", int, 0), ("time_limit_us", int, 0), ("grace_us", int, 30_000_000),
+        ("hold", bool, False), ("allow_root", bool, False),
+    ):  # fmt: skip
+        value = request.get(key)
+        value = default if value is None else value
+        if not isinstance(value, kind):
+            raise ValueError("%s is missing or is not a %s" % (key, kind.__name__))
+        result[key] = value
+    if not result["tasks"]:
+        raise ValueError("there is no task")
+    tasks, ranks = [], set()
+    for task in result["tasks"]:
+        if not isinstance(task, dict) or not isinstance(task.get("rank"), int) or task["rank"] in ranks:
+            raise ValueError("every task has a rank of its own")
+        ranks.add(task["rank"])
+        tasks.append({
+            "rank": task["rank"], "env": task.get("env") or {},
+            "gpus": [str(gpu) for gpu in task.get("gpus") or []],
+            "output": task.get("output") or result["output"], "error": task.get("error") or result["error"],
+            # tasks that share a file must not wipe each other's lines: the first rank alone empties it
+            "truncate": "output" in task or task["rank"] == 0,
+        })  # fmt: skip
+    result["tasks"] = tasks
+    texts = [result["chdir"], *result["args"], *(task[key] for task in tasks for key in ("output", "error"))]
+    for env in [result["env"], *(task["env"] for task in tasks)]:
+        texts += [*env, *env.values()]
+    if not all(isinstance(text, str) and "\0" not in text for text in texts):
+        raise ValueError("arguments, environment and paths are strings without NUL bytes")
+    return result
+
+
+def user_of(request):
+    host = os.uname().nodename
+    try:
+        user = User(pwd.getpwnam(request["user"]))
+    except (KeyError, ValueError):
+        raise SpoolError("no-such-user", "There is no user %r on %s." % (request["user"], host)) from None
+    if os.getuid() != 0 and user.uid != os.getuid():
+        raise SpoolError("not-permitted", "The agent on %s runs as user id %d and cannot start tasks of %s."
+                         % (host, os.getuid(), user.name))  # fmt: skip
+    if user.uid == 0 and not request["allow_root"]:
+        raise SpoolError(
+            "root-refused", "Jobs of root are not run; submit as another user, or allow it in rm.toml."
+        )
+    return user
+
+
+def read_as(meta, folder, path, offset, limit):
+    """(bytes, size of the file). A file of the user's is opened as the user, whatever it is by now."""
+    own = path.startswith(folder.path + "/")
+    switch = not own and os.getuid() == 0 and meta.get("uid", 0) != 0
+    try:
+        if switch:
+            groups = [g.gr_gid for g in grp.getgrall() if meta["user"] in g.gr_mem]
+            os.setgroups([meta["gid"], *groups])
+            os.setegid(meta["gid"])
+            os.seteuid(meta["uid"])
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        finally:
+            if switch:
+                os.seteuid(0)
+                os.setegid(0)
+                os.setgroups([])
+    except FileNotFoundError:
+        return b"", 0
+    except OSError as error:
+        raise SpoolError(
+            "no-log", "The log %s cannot be read: %s." % (path, os.strerror(error.errno))
+        ) from None
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode):
+            return b"", 0  # a fifo or a device: what went there is gone
+        return os.pread(fd, limit, offset), about.st_size
+    finally:
+        os.close(fd)

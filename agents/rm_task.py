@@ -1,0 +1,332 @@
+"""The supervisor of one job attempt on one host.
+
+`spawn` forks it from the warm agent: no interpreter is started, so that a launch costs milliseconds. It
+detaches (double fork, setsid), becomes the reaper of everything the job leaves behind, holds the attempt's
+lock, starts one process per rank as the user, and outlives the agent, its SSH channel and the daemon. It
+listens to the fifo `control` in its folder, records each exit durably and then says it to the fifo `events`
+of whichever agent there is.
+"""
+
+import contextlib
+import gc
+import json
+import os
+import select
+import signal
+import time
+import traceback
+
+from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
+from rm_cgroup import descendants, send
+from rm_spool import boot_id, sentence_of, write_json
+
+
+def now_us():
+    return time.time_ns() // 1000
+
+
+def spawn(folder, group, request, user, lock, events_path):
+    """Fork the supervisor; it alone keeps `lock`. Returns when it is detached, before anything started."""
+    control = os.open(folder.at("control"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    middle = os.fork()
+    if middle:
+        os.close(control)
+        os.close(lock)
+        os.waitpid(middle, 0)
+        return
+    try:
+        gc.disable()  # a collection would copy the pages shared with the agent
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _detach({lock, control})
+        Supervisor(folder, group, request, user, control, events_path).run()
+    except BaseException:
+        with open(folder.at("supervisor.err"), "a") as file:
+            file.write(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def _detach(keep):
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(null, fd)
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd not in keep:
+            with contextlib.suppress(OSError):
+                # the folder's own descriptor
+                os.close(fd)
+    os.chdir("/")
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+
+
+class Rank:
+    """One task: its process, the pipe on which it says how its start went, and its end."""
+
+    def __init__(self, task):
+        self.task = task
+        self.rank = task["rank"]
+        self.pid = 0
+        self.pipe = None
+        self.said = b""
+        self.failure = ""
+        self.chdir = ""
+        self.started_us = None
+        self.end = None  # (code, signal, ended_us)
+        self.recorded = False
+
+
+class Supervisor:
+    def __init__(self, folder, group, request, user, control, events_path):
+        self.folder, self.group, self.request, self.user = folder, group, request, user
+        self.control, self.events_path = control, events_path
+        self.ranks = [Rank(task) for task in request["tasks"]]
+        self.why = ""
+        self.limit_at = self.kill_at = None  # monotonic seconds
+        self.finished = False
+        self.unrecorded = []  # exits that the disk refused
+        self.meta = {
+            "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
+            "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
+            "chdir": "", "tasks": {},
+        }  # fmt: skip
+
+    def run(self):
+        wake, wake_in = os.pipe()
+        os.set_blocking(wake_in, False)
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        try:
+            # the intent is durable before the first process exists
+            self._write_meta(sync=True)
+            memory = self.request["mem_bytes_per_task"] * len(self.ranks)
+            self.group.create(memory)
+        except OSError as error:
+            self.group.remove()
+            self.folder.remove()
+            code, sentence = sentence_of(error)
+            self._say({"event": "failed", "code": code, "error": sentence})
+            return
+        if self.request["hold"]:
+            self._say({"event": "launched"})
+        else:
+            self._start()
+        poll = select.poll()
+        poll.register(self.control, select.POLLIN)
+        poll.register(wake, select.POLLIN)
+        self.poll = poll
+        for rank in self.ranks:
+            if rank.pipe is not None:
+                poll.register(rank.pipe, select.POLLIN)
+        while not self.finished or self.unrecorded:
+            ready = {fd for fd, _ in poll.poll(self._timeout_ms())}
+            if wake in ready:
+                os.read(wake, 4096)
+            for rank in self.ranks:
+                if rank.pipe in ready:
+                    self._hear(rank)
+            if self.control in ready:
+                self._obey()
+            self._check_time()
+            self._reap()
+            self._record_again()
+
+    # starting
+
+    def _start(self):
+        self.meta["state"] = "running"
+        for rank in self.ranks:
+            rank.pipe, said = os.pipe()
+            os.set_blocking(rank.pipe, False)
+            rank.pid = os.fork()
+            if rank.pid == 0:
+                become_task(self.folder, self.group, self.request, self.user, rank.task, said)
+            os.close(said)
+        if self.request["time_limit_us"]:
+            self.limit_at = time.monotonic() + self.request["time_limit_us"] / 1e6
+
+    def _hear(self, rank):
+        """The task's own words until exec closes the pipe."""
+        data = os.read(rank.pipe, 65536)
+        rank.said += data
+        if data:
+            return
+        self.poll.unregister(rank.pipe)
+        os.close(rank.pipe)
+        rank.pipe = None
+        for line in rank.said.splitlines():
+            words = json.loads(line)
+            rank.failure = words.get("failure", rank.failure)
+            rank.chdir = words.get("chdir", rank.chdir)
+            self.meta["note"] = words.get("note", self.meta.get("note", ""))
+        if not rank.failure:
+            rank.started_us = now_us()
+        self.meta["chdir"] = self.meta["chdir"] or rank.chdir
+        if any(r.pipe is not None for r in self.ranks):
+            return
+        self.meta["tasks"] = {
+            str(r.rank): {"pid": r.pid, "started_us": r.started_us,
+                          "out": os.path.join(r.chdir, r.task["out"]),
+                          "err": os.path.join(r.chdir, r.task["err"])}
+            for r in self.ranks
+        }  # fmt: skip
+        try:
+            self._write_meta()
+        except OSError as error:
+            self.meta["note"] = sentence_of(error)[1]
+        for r in self.ranks:
+            if r.started_us:
+                self._say({"event": "started", "rank": r.rank, "pid": r.pid, "started_us": r.started_us})
+        self._say({"event": "launched"})
+
+    def _write_meta(self, sync=False):
+        write_json(self.folder.at("meta.json"), self.meta, sync)
+
+    # stopping
+
+    def _obey(self):
+        for line in os.read(self.control, 65536).splitlines():
+            words = json.loads(line)
+            op = words["op"]
+            if op == "start" and self.meta["state"] == "prepared":
+                self._start()
+                for rank in self.ranks:
+                    self.poll.register(rank.pipe, select.POLLIN)
+            elif op == "stop":
+                self._stop(words["why"], words["grace_us"])
+            elif op == "signal" and self.meta["state"] == "running":
+                send(self._processes(), words["signal"])
+
+    def _stop(self, why, grace_us):
+        self.why = self.why or why
+        if self.meta["state"] == "prepared":
+            for rank in self.ranks:
+                rank.end = (0, int(signal.SIGTERM), now_us())
+            self.meta["state"] = "stopped"
+            return
+        deadline = time.monotonic() + grace_us / 1e6
+        self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
+        self.limit_at = None
+        self.group.thaw()
+        processes = self._processes()
+        send(processes, signal.SIGTERM)
+        send(processes, signal.SIGCONT)
+
+    def _processes(self):
+        return self.group.pids() if self.group.path else descendants(os.getpid())
+
+    def _kill(self):
+        self.group.kill()
+        # also what could not be moved into the cgroup; a fork during the walk is met by the next round
+        if self.group.path:
+            send([r.pid for r in self.ranks if r.pid and r.end is None], signal.SIGKILL)
+        else:
+            send(descendants(os.getpid()), signal.SIGKILL)
+
+    def _check_time(self):
+        now = time.monotonic()
+        if self.limit_at is not None and now >= self.limit_at:
+            self._stop("timeout", self.request["grace_us"])
+        if self.kill_at is not None and now >= self.kill_at:
+            self._kill()
+            self.kill_at = now + 0.05  # again, until nobody is left
+
+    def _timeout_ms(self):
+        deadlines = [at for at in (self.limit_at, self.kill_at) if at is not None]
+        if self.unrecorded:
+            deadlines.append(time.monotonic() + 1)
+        if not deadlines:
+            return None
+        return max(0, min(deadlines) - time.monotonic()) * 1000 + 0.5
+
+    # ending
+
+    def _reap(self):
+        by_pid = {rank.pid: rank for rank in self.ranks if rank.pid and rank.end is None}
+        alone = False
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                alone = True
+                break
+            if pid == 0:
+                break
+            if pid in by_pid:
+                signalled = os.WIFSIGNALED(status)
+                code = 0 if signalled else os.WEXITSTATUS(status)
+                by_pid[pid].end = (code, os.WTERMSIG(status) if signalled else 0, now_us())
+        for rank in self.ranks:
+            while rank.end is not None and rank.pipe is not None:
+                self._hear(rank)  # its last words come before its end
+        ended = [rank for rank in self.ranks if rank.end is not None and rank.pipe is None]
+        if len(ended) == len(self.ranks) and not self.finished:
+            if not alone:
+                # the last rank ends for the outside only when nothing of the job is left here
+                if self.kill_at is None:
+                    self.group.thaw()
+                    self._kill()
+                    self.kill_at = time.monotonic() + 0.05
+                return
+            self.finished = True
+        for rank in ended:
+            if not rank.recorded and (self.finished or len(ended) < len(self.ranks)):
+                self._record(rank)
+
+    def _record(self, rank):
+        rank.recorded = True
+        code, number, ended_us = rank.end
+        why = self.why
+        if rank.failure:
+            code, number, why = 1, 0, rank.failure
+        oom = bool(code or number) and self.request["mem_bytes_per_task"] > 0 and self.group.oom()
+        record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
+                  "ended_us": ended_us, "oom": oom, "why": why}  # fmt: skip
+        if self.finished and all(r.recorded for r in self.ranks):
+            self.group.remove()
+        try:
+            self.folder.write_exit(rank.rank, record)
+        except OSError:
+            self.unrecorded.append(record)
+        self._say(dict(record, event="exit"))
+
+    def _record_again(self):
+        """A record that the disk refused: kept and tried each second, the lock held meanwhile."""
+        for record in list(self.unrecorded):
+            if not os.path.isdir(self.folder.path):
+                self.unrecorded.remove(record)  # discarded: nobody asks any more
+                continue
+            try:
+                self.folder.write_exit(record["rank"], record)
+                self.unrecorded.remove(record)
+            except OSError:
+                return
+
+    def _say(self, event):
+        event = dict(event, job=self.folder.job, attempt=self.folder.attempt)
+        for key in ("why", "error"):
+            if key in event:
+                event[key] = event[key][:600]  # six bytes each at most: the line stays below PIPE_BUF
+        line = json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
+        try:
+            fd = os.open(self.events_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return  # no agent: the next one finds it on disk
+        try:
+            os.write(fd, line)
+        except BlockingIOError:
+            # the agent is far behind; wait for it a little, after that it will look on disk by itself
+            waiting = select.poll()
+            waiting.register(fd, select.POLLOUT)
+            waiting.poll(2000)
+            with contextlib.suppress(OSError):
+                os.write(fd, line)
+        except OSError:
+            pass
+        finally:
+            os.close(fd)
