@@ -1,0 +1,260 @@
+"""The contract of every queue, placement and communication policy, found through the registry.
+
+A new policy file is checked here without any further line.
+"""
+
+import itertools
+from dataclasses import replace
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm.core import registry
+from rm.core.host import HostState
+from rm.core.snapshot import Free
+from tests.builders import GIB, full_mesh, host, job, linkstats, placed, profile, snapshot
+
+PLACEMENTS = registry.names("placement")
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+CANDIDATES = 12  # how many of the lazy candidates are looked at
+
+
+@st.composite
+def clusters(draw, uniform_links: bool = False):
+    """Up to five small hosts in up to two zones, some measured, some partly taken, maybe one down."""
+    count = draw(st.integers(1, 5))
+    names = [f"h{i}" for i in range(count)]
+    hosts, free = [], {}
+    for name in names:
+        gpus = draw(st.integers(0, 3))
+        one = host(
+            name,
+            draw(st.sampled_from(("near", "far"))),
+            cpus=draw(st.integers(1, 4)),
+            mem_gib=4,
+            gpus=gpus,
+            gpu_model=draw(st.sampled_from(("A100", "V100"))),
+            nic_mbps=1_000,
+            state=draw(st.sampled_from((HostState.UP,) * 5 + (HostState.DOWN,))),
+        )
+        hosts.append(one)
+        free[name] = Free(
+            draw(st.integers(0, one.cpus)),
+            draw(st.integers(0, 4)) * GIB,
+            tuple(i for i in range(gpus) if draw(st.booleans())),
+        )
+    net = {
+        (a, b): linkstats(
+            draw(st.sampled_from((0, 0, 5, 40))), draw(st.sampled_from((0.1, 0.3, 9))), 900, failures=0
+        )
+        for a, b in itertools.permutations(names, 2)
+        if not uniform_links and draw(st.integers(0, 3))
+    }
+    loud = profile(200, (0, 120, 900))
+    others = [
+        placed(900 + i, *draw(st.lists(st.sampled_from(names), min_size=2, max_size=3)), traffic=loud)
+        for i in range(draw(st.integers(0, 2)))
+    ]
+    return snapshot(*hosts, zones={"near": 1, "far": 20}, net=net, free=free, placed=others)
+
+
+TRAFFICS = (None, profile(200, (0, 40, 500)), profile(200, (0, 120, 900)))
+
+
+@st.composite
+def jobs(draw):
+    ntasks = draw(st.integers(1, 5))
+    hosts_min = draw(st.integers(0, 3))
+    return job(
+        1,
+        ntasks=ntasks,
+        cpus_per_task=draw(st.integers(1, 2)),
+        mem_gib=draw(st.integers(0, 2)),
+        gpus_per_task=draw(st.integers(0, 2)),
+        gpu_type=draw(st.sampled_from(("", "", "a100"))),
+        tasks_per_host=draw(st.integers(0, 2)),
+        hosts_min=hosts_min,
+        hosts_max=draw(st.sampled_from((0, max(hosts_min, 1), hosts_min + 1))),
+        exclusive=draw(st.integers(0, 5)) == 0,
+        low_comm=draw(st.integers(0, 4)) == 0,
+        traffic=draw(st.sampled_from(TRAFFICS)),
+        hosts_excluded=draw(st.sampled_from(((), ("h0",)))),
+    )
+
+
+def check_placement(one, snap, placement) -> None:
+    """Gang-complete, within what is free, and as the user asked."""
+    spec = one.spec
+    assert [t.rank for t in placement.tasks] == list(range(spec.ntasks))
+    assert not spec.hosts_max or len(placement.hosts) <= spec.hosts_max
+    assert len(placement.hosts) >= spec.hosts_min
+    for name in placement.hosts:
+        mine, here, free = placement.on(name), snap.hosts[name], snap.free[name]
+        gpus = [g for t in mine for g in t.gpus]
+        assert here.schedulable
+        assert name not in spec.hosts_excluded
+        assert not spec.tasks_per_host or len(mine) <= spec.tasks_per_host
+        assert len(mine) * spec.cpus_per_task <= free.cpus
+        assert len(mine) * spec.mem_bytes_per_task <= free.mem_bytes
+        assert all(len(t.gpus) == spec.gpus_per_task for t in mine)
+        assert len(set(gpus)) == len(gpus)
+        assert set(gpus) <= set(free.gpus)
+        models = {g.index: g.model.lower() for g in here.gpus}
+        assert all(spec.gpu_type in models[g] for g in gpus)
+        if spec.exclusive:
+            assert free.cpus == here.cpus
+            assert len(free.gpus) == len(here.gpus)
+
+
+def could_be_placed(one, snap) -> bool:
+    """By trying every number of tasks on every host."""
+    spec = one.spec
+
+    def takes(name: str, tasks: int) -> bool:
+        here, free = snap.hosts[name], snap.free[name]
+        if tasks == 0:
+            return True
+        if not here.schedulable or name in spec.hosts_excluded:
+            return False
+        untouched = free.cpus == here.cpus and free.mem_bytes == here.mem_bytes
+        if spec.exclusive and not (untouched and len(free.gpus) == len(here.gpus)):
+            return False
+        fitting = [g.index for g in here.gpus if spec.gpu_type in g.model.lower() and g.index in free.gpus]
+        return (
+            (not spec.tasks_per_host or tasks <= spec.tasks_per_host)
+            and tasks * spec.cpus_per_task <= free.cpus
+            and tasks * spec.mem_bytes_per_task <= free.mem_bytes
+            and tasks * spec.gpus_per_task <= len(fitting)
+        )
+
+    for counts in itertools.product(range(spec.ntasks + 1), repeat=len(snap.hosts)):
+        used = sum(1 for c in counts if c)
+        if sum(counts) != spec.ntasks or used < spec.hosts_min:
+            continue
+        if spec.hosts_max and used > spec.hosts_max:
+            continue
+        if all(takes(name, c) for name, c in zip(snap.hosts, counts, strict=True)):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+@SETTINGS
+@given(one=jobs(), snap=clusters())
+def test_placements_are_complete_and_exist_whenever_the_job_fits(name, one, snap):
+    proposal = registry.load("placement", name).candidates(one, snap)
+    found = list(islice(proposal.candidates, CANDIDATES))
+    for candidate in found:
+        check_placement(one, snap, candidate.placement)
+    assert len({c.placement for c in found}) == len(found), "the same placement twice"
+    assert bool(found) == could_be_placed(one, snap)
+    if not found:
+        assert proposal.reasons, "a job without a placement and without a reason"
+        assert all(r.message and r.numbers for r in proposal.reasons)
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+@SETTINGS
+@given(one=jobs(), snap=clusters(), other=clusters())
+def test_placements_are_a_function_of_their_arguments(name, one, snap, other):
+    """The same answer again, from an object with another past, and after an unrelated question."""
+    policy = registry.load("placement", name)
+    first = list(islice(policy.candidates(one, snap).candidates, CANDIDATES))
+    list(islice(policy.candidates(one, other).candidates, 2))
+    assert list(islice(policy.candidates(one, replace(snap)).candidates, CANDIDATES)) == first
+    fresh = registry.load("placement", name).candidates(one, snap, explain=True)
+    assert list(islice(fresh.candidates, CANDIDATES)) == first, "explaining changes the answer"
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+@SETTINGS
+@given(one=jobs(), snap=clusters())
+def test_explaining_judges_every_host(name, one, snap):
+    proposal = registry.load("placement", name).candidates(one, snap, explain=True)
+    best = next(proposal.candidates, None)
+    assert [v.host for v in proposal.verdicts] == list(snap.hosts)
+    for verdict in proposal.verdicts:
+        if verdict.refused is not None:
+            assert verdict.refused.message
+            assert verdict.refused.numbers
+            assert best is None or verdict.host not in best.placement.hosts
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+@SETTINGS
+@given(one=jobs(), snap=clusters(), data=st.data())
+def test_what_is_measured_first_does_not_matter(name, one, snap, data):
+    """Only the inventory has an order; measurements, zones and free resources have none."""
+    shuffled = replace(
+        snap,
+        network=replace(
+            snap.network,
+            pairs=dict(data.draw(st.permutations(list(snap.network.pairs.items())))),
+        ),
+        free=dict(data.draw(st.permutations(list(snap.free.items())))),
+        zones=dict(reversed(snap.zones.items())),
+    )
+    answers = [
+        list(islice(registry.load("placement", name).candidates(one, s).candidates, CANDIDATES))
+        for s in (snap, shuffled)
+    ]
+    assert [c.placement for c in answers[0]] == [c.placement for c in answers[1]]
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
+def test_an_empty_cluster_is_a_reason_too(name):
+    proposal = registry.load("placement", name).candidates(job(), snapshot(), explain=True)
+    assert list(proposal.candidates) == []
+    assert proposal.reasons
+
+
+@pytest.mark.parametrize("name", registry.names("queue"))
+@SETTINGS
+@given(
+    pending=st.lists(
+        st.builds(job, st.integers(1, 50), submitted_us=st.integers(0, 3), priority=st.integers(0, 2)),
+        unique_by=lambda j: j.id,
+        max_size=8,
+    ),
+    data=st.data(),
+)
+def test_queue_orders_every_job_once_whatever_the_input_order(name, pending, data):
+    policy = registry.load("queue", name)
+    ordered = list(policy.order(pending, snapshot()))
+    assert sorted(j.id for j in ordered) == sorted(j.id for j in pending)
+    shuffled = data.draw(st.permutations(pending))
+    assert list(policy.order(shuffled, snapshot())) == ordered
+    equals = [j for j in ordered if j.spec.priority == 0]
+    assert equals == sorted(equals, key=lambda j: (j.submitted_us, j.id)), "equals are not served in turn"
+
+
+@pytest.mark.parametrize("name", registry.names("comm"))
+@SETTINGS
+@given(data=st.data())
+def test_alignments_name_their_jobs_and_ignore_the_order_of_input(name, data):
+    hosts = [host(n) for n in ("a", "b", "c")]
+    running = [
+        placed(
+            i + 1,
+            *data.draw(st.permutations(("a", "b", "c")))[: data.draw(st.integers(1, 3))],
+            traffic=data.draw(st.sampled_from(TRAFFICS)),
+            priority=data.draw(st.sampled_from((0, 100))),
+            low_comm=data.draw(st.booleans()),
+        )
+        for i in range(data.draw(st.integers(0, 3)))
+    ]
+    snap = snapshot(*hosts, net=full_mesh("abc"), placed=running)
+    alignment = registry.load("comm", name).align(running, snap)
+    known = {p.job for p in running}
+    named = {s.job for s in alignment.schedules} | set(alignment.unmatched)
+    named |= {s.job for s in alignment.shaping} | {j for link in alignment.links for j in link.jobs}
+    assert named <= known
+    assert alignment.score <= 100
+    assert alignment.links or alignment.score == 100
+    again = registry.load("comm", name).align(data.draw(st.permutations(running)), snap)
+    assert again == alignment
+    for schedule in alignment.schedules:
+        assert 0 <= schedule.shift_us < schedule.period_us
+        assert not (schedule.reference and schedule.inject_us)
