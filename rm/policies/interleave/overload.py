@@ -17,7 +17,8 @@ from rm.policies.interleave.circle import Circle, Vector
 from rm.policies.interleave.feasible import OutOfSteps, Steps
 
 _BATCH_CELLS = 1 << 19  # bounds the memory of a batch
-_STEP_CELLS = 2048  # array cells that cost about one step of the bit-set search
+_STEP_CELLS = 1024  # array cells that cost about one step of the bit-set search
+_STEPS_PER_CURVE = 3  # what one call of an array routine costs, in such steps
 
 
 class LeastExcess:
@@ -63,7 +64,7 @@ class LeastExcess:
 
     def _branch(self, j: int, load: Vector, excess: int, prefix: list[int], steps: Steps) -> None:
         cells = sum(self.circle.n[i] for i in range(j, self.jobs)) * len(self.circle.links)
-        steps.take(1 + cells // _STEP_CELLS)
+        steps.take(_STEPS_PER_CURVE * (self.jobs - j) + cells // _STEP_CELLS)
         curves = [self._curve(i, load[None])[0] for i in range(j, self.jobs)]
         least = [int(c.min()) for c in curves]
         if excess + self._addition(load, j, least) >= self.value:
@@ -104,7 +105,7 @@ class LeastExcess:
             ks = ks[excess + curve[ks] < self.value]
             if not len(ks):
                 continue
-            steps.take(1 + len(ks) * load.size // _STEP_CELLS)
+            steps.take(2 * _STEPS_PER_CURVE + len(ks) * load.size // _STEP_CELLS)
             where = (slots[None, :] - ks[:, None]) % self.circle.slots
             loads = load[None] + self.base[j][:, where].swapaxes(0, 1)
             last = self._curve(self.jobs - 1, loads)

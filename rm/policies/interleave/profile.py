@@ -6,6 +6,7 @@ arithmetic is in integers (R1, R2, R13).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
@@ -44,7 +45,7 @@ def canonical_phases(period: int, phases: Iterable[tuple[int, int, int]]) -> Pha
     result: list[tuple[int, int, int]] = []
     level = 0
     marks = sorted(steps)
-    for left, right in zip(marks, marks[1:], strict=False):
+    for left, right in itertools.pairwise(marks):
         level += steps[left]
         if level == 0:
             continue
