@@ -1,4 +1,4 @@
-"""Run by Alembic. The URL comes from rm itself, or from `-x url=…` on Alembic's command line."""
+"""Run by Alembic. The URL comes from rm, from `-x url=…`, or from rm's own configuration."""
 
 from __future__ import annotations
 
@@ -7,16 +7,12 @@ from alembic import context
 from rm.adapters.migrate import VERSION_TABLE
 from rm.adapters.schema import metadata
 from rm.adapters.store_sql import migrating
-from rm.errors import UsageError
+from rm.config import load_config
 
 
 def _url() -> str:
     url = context.config.attributes.get("url") or context.get_x_argument(as_dictionary=True).get("url")
-    if not url:
-        raise UsageError(
-            "No database was named.", "Say which: alembic -c migrations/alembic.ini -x url=URL COMMAND."
-        )
-    return str(url)
+    return str(url or load_config().daemon.database)
 
 
 if context.is_offline_mode():

@@ -6,13 +6,14 @@ Revisions are numbered and their history is linear, so that "older" and "newer" 
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import threading
 from contextlib import closing
 from pathlib import Path
 
-from rm.errors import RmError
+from rm.errors import RmError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 VERSION_TABLE = "rm_schema"
@@ -25,8 +26,8 @@ def head(migrations: Path = MIGRATIONS) -> str:
     return max(p.name[1:5] for p in (migrations / "versions").glob("r[0-9][0-9][0-9][0-9]_*.py"))
 
 
-def upgrade(url: str, migrations: Path = MIGRATIONS) -> None:
-    """Runs every revision that the database at `url` lacks, in one transaction.
+def upgrade(url: str, migrations: Path = MIGRATIONS, revision: str = "head") -> None:
+    """Runs every revision up to `revision` that the database at `url` lacks, in one transaction.
 
     It makes no backup; `rm.adapters.store_sql.open_store` does before it calls this.
 
@@ -40,7 +41,18 @@ def upgrade(url: str, migrations: Path = MIGRATIONS) -> None:
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     config.attributes["url"] = url
     with _one_at_a_time:
-        command.upgrade(config, "head")
+        command.upgrade(config, revision)
+
+
+def create_privately(file: Path) -> None:
+    """Makes the SQLite file if need be: it holds all users' scripts, so nobody else may read it."""
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as e:
+        raise StoreError(
+            f"The database file {file} cannot be written: {e.strerror}.",
+            "Create its directory, or let the daemon's user write there.",
+        ) from e
 
 
 def back_up(file: Path, revision: str) -> Path:

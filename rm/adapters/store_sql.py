@@ -6,12 +6,12 @@ synchronous_commit=on, so a commit returns after its log record is on disk.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from rm.adapters import records, schema
-from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, head, upgrade
+from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.core.job import Job, JobState
 from rm.core.store import Batch, Entry, Loaded
 from rm.errors import ConfigError, StaleLeader, StoreError
@@ -246,7 +246,8 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
     engine = _engine(url)
     name = engine.url.render_as_string(hide_password=True)
     try:
-        _create_privately(engine.url)
+        if engine.dialect.name == "sqlite":
+            create_privately(Path(str(engine.url.database)))
         with _sentences(name, "open"), engine.connect() as c, c.begin():
             tables = set(sa.inspect(c).get_table_names())
             found = (
@@ -288,22 +289,11 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
     upgrade(url.render_as_string(hide_password=False), migrations)
 
 
-def _create_privately(url: URL) -> None:
-    """The file holds scripts and environments of all users: nobody else may read it."""
-    if url.get_backend_name() == "sqlite":
-        try:
-            os.close(os.open(str(url.database), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        except OSError as e:
-            raise StoreError(
-                f"The database file {url.database} cannot be written: {e.strerror}.",
-                "Create its directory, or let the daemon's user write there.",
-            ) from e
-
-
 @contextmanager
 def migrating(url: str) -> Iterator[Connection]:
-    """One writing transaction for `migrations/env.py`, closed to other migrators at once."""
-    engine = _engine(url)
+    """One writing transaction for `migrations/env.py`: all revisions or none, one migrator at once."""
+    # SQLite changes a table by making it anew: its keys are checked at the end instead
+    engine = _engine(url, foreign_keys=False)
     name = engine.url.render_as_string(hide_password=True)
     try:
         with _sentences(name, "upgrade"), engine.connect() as c:
@@ -312,18 +302,20 @@ def migrating(url: str) -> Iterator[Connection]:
                 if engine.dialect.name == "postgresql":
                     c.execute(sa.text("SELECT pg_advisory_xact_lock(7223471)"))
                 yield c
+                if engine.dialect.name == "sqlite" and (lost := c.exec_driver_sql(_KEY_CHECK).first()):
+                    raise StoreError(f"The upgrade of {name} would lose rows of {lost[2]}; it was undone.")
     finally:
         engine.dispose()
 
 
-def _engine(url: str) -> Engine:
+def _engine(url: str, foreign_keys: bool = True) -> Engine:
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
         if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
             parsed = parsed.set(drivername="sqlite+pysqlite")
             engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
-            sa.event.listen(engine, "connect", _prepare_sqlite)
+            sa.event.listen(engine, "connect", partial(_prepare_sqlite, foreign_keys))
             sa.event.listen(engine, "begin", _begin_sqlite)
             return engine
         if backend == "postgresql":
@@ -343,12 +335,13 @@ def _engine(url: str) -> Engine:
     )
 
 
+_KEY_CHECK = "PRAGMA foreign_key_check"
 _URL_HINT = "Write sqlite:////path/to/rm.db or postgresql://user@host/name."
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+def _prepare_sqlite(foreign_keys: bool, connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where _begin_sqlite says so
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"foreign_keys={int(foreign_keys)}"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 

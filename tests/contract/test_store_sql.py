@@ -1,0 +1,307 @@
+"""What concerns the databases themselves: upgrades, and what can go wrong with a database."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sqlite3
+import stat
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from rm.adapters import migrate, schema, store_sql
+from rm.adapters.store_sql import open_store
+from rm.core.job import JobState
+from rm.core.network import LinkStats
+from rm.core.store import Batch, Entry, Measured, StoredAction
+from rm.errors import ConfigError, StoreError
+from tests import builders
+
+# Rows as the first rm wrote them, with a field it no longer has and without those it got later.
+FIRST_DATA = """
+UPDATE cluster SET version = 41, epoch = 3, holder = 'h', next_job_id = 8, next_action_id = 5;
+INSERT INTO job_specs VALUES (6, '{"name":"train","user":"alice","script":"#!/bin/sh\\n","retired":1}');
+INSERT INTO job_specs VALUES (7, '{"name":"eval","user":"bob","script":"true","ntasks":4}');
+INSERT INTO jobs VALUES (6, 'RUNNING', 'alice', 'train', '', 0, 10, 20, NULL,
+  '{"id":6,"submitted_us":10,"state":"RUNNING","attempt":1,"tasks":[{"rank":0,"host":"h1"}],"started_us":20}');
+INSERT INTO jobs VALUES (7, 'COMPLETED', 'bob', 'eval', '', 0, 11, 21, 31,
+  '{"id":7,"submitted_us":11,"state":"COMPLETED","started_us":21,"ended_us":31,"exit_code":0}');
+INSERT INTO hosts (name, body) VALUES ('h1', '{"name":"h1","zone":"z","address":"10.0.0.1","state":"UP"}');
+INSERT INTO zones (name, body) VALUES ('z', '{"name":"z","delay_us":250}');
+INSERT INTO actions VALUES (4, 'launch', 6, 1, 'h1', '{"hold":false}');
+INSERT INTO measurements VALUES ('h1', 'h2', '{"loss_pct":0.5,"delay_us":90}');
+INSERT INTO documents VALUES ('alignment', '{"score":100.0}');
+INSERT INTO journal (at_us, kind, job, host, body) VALUES (10, 'Submitted', 6, NULL, '{"id":6}');
+"""
+
+# A revision such as one may come: it makes a table anew to which another one refers.
+LATER = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision = "{number}", "{previous}"
+def upgrade():
+    with op.batch_alter_table("job_specs") as table:
+        table.add_column(sa.Column("digest", sa.Text(), nullable=False, server_default=""))
+        table.alter_column("body", nullable=True)
+    {more}
+"""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/rm.sqlite3"
+    return str(request.getfixturevalue("empty_postgres")())
+
+
+def run_sql(url: str, script: str) -> None:
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as c:
+            c.executescript(script)
+    else:
+        name, _, host = url.removeprefix("postgresql://rm@/").partition("?host=")
+        with psycopg.connect(host=host, user="rm", dbname=name) as c:
+            c.execute(script)
+
+
+def with_later_revision(directory: Path, more: str = "") -> Path:
+    migrations = directory / "migrations"
+    shutil.copytree(migrate.MIGRATIONS, migrations, ignore=shutil.ignore_patterns("__pycache__"))
+    number = f"{int(migrate.head()) + 1:04}"
+    text = LATER.format(number=number, previous=migrate.head(), more=more)
+    (migrations / "versions" / f"r{number}_later.py").write_text(text)
+    return migrations
+
+
+def assert_first_data(store: Any) -> None:
+    loaded = store.load(ended_after_us=0)
+    assert (loaded.version, loaded.next_job_id, loaded.next_action_id) == (41, 8, 5)
+    train, done = loaded.jobs
+    assert (train.id, train.state, train.spec.user, train.attempt) == (6, JobState.RUNNING, "alice", 1)
+    assert train.placement.hosts == ("h1",)
+    assert (done.spec.ntasks, done.exit_code, done.ended_us) == (4, 0, 31)
+    assert [h.name for h in loaded.hosts] == ["h1"]
+    assert [(z.name, z.delay_us) for z in loaded.zones] == [("z", 250)]
+    assert loaded.actions == (StoredAction(4, "launch", 6, 1, "h1", {"hold": False}),)
+    assert loaded.measurements == (Measured("h1", "h2", LinkStats(0.5, 90)),)
+    assert loaded.documents == (("alignment", {"score": 100.0}),)
+    assert store.journal() == [(1, Entry(10, "Submitted", 6, None, {"id": 6}))]
+
+
+# ── upgrades ──
+
+
+def test_the_migrations_make_the_schema(empty_url: str) -> None:
+    open_store(empty_url).close()
+    with store_sql.migrating(empty_url) as c:
+        context = MigrationContext.configure(c, opts={"version_table": migrate.VERSION_TABLE})
+        assert compare_metadata(context, schema.metadata) == []
+
+
+def test_revisions_are_numbered_in_one_line() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(migrate.MIGRATIONS))
+    scripts = ScriptDirectory.from_config(config)
+    assert scripts.get_heads() == [migrate.head()]
+    numbers = [s.revision for s in reversed(list(scripts.walk_revisions()))]
+    assert numbers == [f"{n:04}" for n in range(1, len(numbers) + 1)]
+
+
+def test_data_of_the_first_revision_lives_on(empty_url: str, tmp_path: Path) -> None:
+    """From the first revision, through all there are, to one more that may come."""
+    migrate.upgrade(empty_url, revision="0001")
+    run_sql(empty_url, FIRST_DATA)
+    migrate.upgrade(empty_url)
+    store = open_store(empty_url)
+    assert_first_data(store)
+    store.close()
+
+    later = with_later_revision(tmp_path)
+    migrate.upgrade(empty_url, later)
+    store = open_store(empty_url, later)
+    assert_first_data(store)
+    assert store.acquire_lease("h", 0, 1) == 4
+    assert store.commit(Batch(jobs=(builders.job(8),)), 41) == 42
+    store.close()
+
+
+def test_an_upgrade_that_fails_changes_nothing(empty_url: str, tmp_path: Path) -> None:
+    migrate.upgrade(empty_url)
+    run_sql(empty_url, FIRST_DATA)
+    broken = with_later_revision(tmp_path, more='op.execute("SELECT nonsense")')
+    with pytest.raises(StoreError, match=r"failed to upgrade: .*nonsense"):
+        migrate.upgrade(empty_url, broken)
+    store = open_store(empty_url)
+    assert_first_data(store)
+    store.close()
+
+
+def test_an_upgrade_that_would_lose_rows_is_undone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/rm.sqlite3"
+    migrate.upgrade(url)
+    run_sql(url, FIRST_DATA)
+    broken = with_later_revision(tmp_path, more='op.execute("DELETE FROM job_specs WHERE id = 7")')
+    with pytest.raises(StoreError, match="would lose rows of job_specs"):
+        migrate.upgrade(url, broken)
+    store = open_store(url)
+    assert_first_data(store)
+    store.close()
+
+
+def test_opening_upgrades_a_sqlite_file_and_keeps_a_copy(tmp_path: Path) -> None:
+    url, now = f"sqlite:///{tmp_path}/rm.sqlite3", migrate.head()
+    migrate.upgrade(url)
+    run_sql(url, FIRST_DATA)
+    store = open_store(url, with_later_revision(tmp_path))
+    assert_first_data(store)
+    store.close()
+    copy = tmp_path / f"rm.sqlite3.{now}.backup"
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    store = open_store(f"sqlite:///{copy}")  # what an older rm goes back to
+    assert_first_data(store)
+    store.close()
+
+
+@pytest.mark.postgres
+def test_opening_tells_how_to_upgrade_postgres(empty_postgres: Callable[[], str], tmp_path: Path) -> None:
+    url = empty_postgres()
+    migrate.upgrade(url)
+    run_sql(url, FIRST_DATA)
+    with pytest.raises(StoreError, match=r"python.* -m rm.adapters.migrate 'postgresql"):
+        open_store(url, with_later_revision(tmp_path))
+    store = open_store(url)
+    assert_first_data(store)
+    store.close()
+
+
+def test_a_newer_database_is_refused(empty_url: str, tmp_path: Path) -> None:
+    migrate.upgrade(empty_url, with_later_revision(tmp_path))
+    with pytest.raises(StoreError, match="written by a newer rm"):
+        open_store(empty_url)
+
+
+def test_a_database_of_something_else_is_left_alone(empty_url: str) -> None:
+    run_sql(empty_url, "CREATE TABLE recipes (id INTEGER)")
+    with pytest.raises(StoreError, match=r"tables that are not rm's \(recipes"):
+        open_store(empty_url)
+
+
+# ── trouble ──
+
+
+def test_the_file_is_private(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path}/rm.sqlite3")
+    store.acquire_lease("a", 0, 1)
+    assert {stat.S_IMODE(f.stat().st_mode) for f in tmp_path.iterdir()} == {0o600}
+    store.close()
+
+
+@pytest.mark.parametrize("path", ["missing/rm.sqlite3", "."])
+def test_a_file_that_cannot_be_made(tmp_path: Path, path: str) -> None:
+    with pytest.raises(StoreError, match=r"cannot be written: .*\. .*the daemon's user write there"):
+        open_store(f"sqlite:///{tmp_path}/{path}")
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    file = tmp_path / "rm.sqlite3"
+    file.write_text("once upon a time\n" * 1000)
+    with pytest.raises(StoreError, match=r"not a database.*Restore"):
+        open_store(f"sqlite:///{file}")
+
+
+def test_a_damaged_file(tmp_path: Path) -> None:
+    file = tmp_path / "rm.sqlite3"
+    store = open_store(f"sqlite:///{file}")
+    store.acquire_lease("a", 0, 1)
+    store.commit(Batch(jobs=tuple(builders.job(i) for i in range(1, 300))), 0)
+    store.close()
+    with open(file, "r+b") as f:  # all but the first pages, as a bad disk would
+        f.seek(4096 * 4)
+        f.write(b"\xa5" * (file.stat().st_size - 4096 * 4))
+    with pytest.raises(StoreError, match="Restore"):
+        open_store(f"sqlite:///{file}").load()
+
+
+def test_a_damaged_row_names_the_job(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/rm.sqlite3"
+    migrate.upgrade(url)
+    run_sql(url, FIRST_DATA + "UPDATE jobs SET body = '{\"id\":6}' WHERE id = 6;")
+    store = open_store(url)
+    with pytest.raises(StoreError, match="Job 6 is damaged"):
+        store.load()
+    assert store.job(7) is not None
+    store.close()
+
+
+def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    file = tmp_path / "rm.sqlite3"
+    store = open_store(f"sqlite:///{file}")
+    store.acquire_lease("a", 0, 1)
+    assert store.commit(Batch(jobs=(builders.job(1),)), 0) == 1
+    large = Batch(jobs=(builders.job(2, script="x" * 5_000_000),))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
+    try:
+        with pytest.raises(StoreError, match="nothing that was acknowledged is lost"):
+            store.commit(large, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [j.id for j in store.load().jobs] == [1]
+    assert store.commit(large, 1) == 2  # and goes on when there is room again
+    store.close()
+
+
+def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_sql, "BUSY_TIMEOUT_MS", 1)
+    file = tmp_path / "rm.sqlite3"
+    store = open_store(f"sqlite:///{file}")
+    store.acquire_lease("a", 0, 1)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match=r"locked.*Another process"):
+            store.commit(Batch(), 0)
+    assert store.commit(Batch(), 0) == 1
+    store.close()
+
+
+@pytest.mark.postgres
+def test_a_lost_connection_is_made_again(empty_postgres: Callable[[], str]) -> None:
+    url = empty_postgres()
+    store = open_store(url)
+    store.acquire_lease("a", 0, 1)
+    assert store.commit(Batch(), 0) == 1
+    run_sql(url, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rm'")
+    assert store.commit(Batch(), 1) == 2
+    store.close()
+
+
+def test_what_cannot_be_stored_is_named(make_durable: Callable[[], Any]) -> None:
+    store = make_durable().open()
+    store.acquire_lease("a", 0, 1)
+    with pytest.raises(StoreError, match="The specification of job 1 cannot be stored"):
+        store.commit(Batch(jobs=(builders.job(1, script="\udcff"),)), 0)
+    with pytest.raises(StoreError, match="failed to commit a batch"):
+        store.commit(Batch(jobs=(builders.job(1, submitted_us=1 << 70),)), 0)
+    assert store.commit(Batch(jobs=(builders.job(1),)), 0) == 1
+    store.close()
+
+
+@pytest.mark.parametrize("url", ["", "rm.db", "mysql://x/y", "sqlite://", "sqlite:///:memory:"])
+def test_a_wrong_url(url: str) -> None:
+    with pytest.raises(ConfigError, match="sqlite:////path"):
+        open_store(url)
+
+
+def test_a_server_that_does_not_answer_and_no_password_in_sight(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="Is PostgreSQL running") as e:
+        open_store(f"postgresql://rm:hunter2@/rm?host={tmp_path}")
+    assert "hunter2" not in str(e.value)
