@@ -114,6 +114,9 @@ class _Builder:
             if name != "all" and name not in inner:
                 self.groups["all"].children.setdefault(name, 0)
         descend("all", ("all",))
+        for name in self.groups:
+            if name not in depth:  # reached from nowhere: only a loop can be so
+                descend(name, (name,))
         member: dict[str, set[str]] = {h: set() for h in self.hosts}
         for name, group in self.groups.items():
             for host in group.hosts:

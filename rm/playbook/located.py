@@ -14,8 +14,10 @@ from rm.errors import RmError, UsageError
 class Map(dict[str, Any]):
     """A mapping; `line` is where it starts, `lines[key]` where each key stands (from 1)."""
 
-    line: int = 0
-    lines: dict[str, int]
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.line = 0
+        self.lines: dict[str, int] = {}
 
     def line_of(self, key: str) -> int:
         return self.lines.get(key, self.line)
@@ -24,8 +26,10 @@ class Map(dict[str, Any]):
 class Seq(list[Any]):
     """A sequence; `lines[i]` is where item i starts."""
 
-    line: int = 0
-    lines: list[int]
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.line = 0
+        self.lines = [0] * len(self)
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

@@ -87,7 +87,7 @@ def test_variables_survive_the_core(value):
         ("a.ini", "a[3:1]\n", "a.ini:1:", "[first:last]"),
         ("a.ini", "x\na v='1\n", "a.ini:2:", "quotation"),
         ("a.ini", "a rm_mem=lots\n", "a.ini:1:", "16G"),
-        ("a.ini", "[a:children]\nb\n[b:children]\na\n[c:children]\na\n", "a.ini:", ""),
+        ("a.ini", "[a:children]\nb\n[b:children]\na\n", "a.ini:", ""),
     ],
 )
 def test_errors_name_file_and_line(name, text, place, hint):

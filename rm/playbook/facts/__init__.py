@@ -1,0 +1,27 @@
+"""Facts: what a host said about itself, as raw texts, to the names that playbooks use.
+
+One file each; every file defines `facts(raw) -> dict` of names without the `ansible_` prefix.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+
+@cache
+def _sources() -> tuple[ModuleType, ...]:
+    names = (info.name for info in pkgutil.iter_modules(__path__))
+    return tuple(importlib.import_module(f"{__name__}.{name}") for name in sorted(names))
+
+
+def gather(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """All facts of one host from the executor's raw answer (`setup` in agents/rm_steps.py)."""
+    found: dict[str, Any] = {}
+    for source in _sources():
+        found.update(source.facts(raw))
+    return found

@@ -1,0 +1,39 @@
+"""Facts from /etc/os-release: distribution, distribution_version, os_family, …"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+NAMES = {
+    "debian": "Debian", "ubuntu": "Ubuntu", "rhel": "RedHat", "centos": "CentOS", "rocky": "Rocky",
+    "almalinux": "AlmaLinux", "fedora": "Fedora", "sles": "SLES", "opensuse-leap": "openSUSE Leap",
+    "arch": "Archlinux", "alpine": "Alpine", "ol": "OracleLinux", "amzn": "Amazon",
+}  # fmt: skip
+FAMILIES = {
+    "debian": "Debian", "ubuntu": "Debian", "rhel": "RedHat", "fedora": "RedHat", "centos": "RedHat",
+    "suse": "Suse", "sles": "Suse", "arch": "Archlinux", "alpine": "Alpine",
+}  # fmt: skip
+MANAGERS = {"Debian": "apt", "RedHat": "dnf", "Suse": "zypper", "Archlinux": "pacman", "Alpine": "apk"}
+
+
+def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, str] = {}
+    for line in str(raw.get("os_release", "")).splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            words = shlex.split(value) if value.count('"') % 2 == 0 else [value]
+            fields[key.strip()] = words[0] if words else ""
+    identity = fields.get("ID", "")
+    version = fields.get("VERSION_ID", "")
+    relatives = [identity, *fields.get("ID_LIKE", "").split()]
+    family = next((FAMILIES[i] for i in relatives if i in FAMILIES), NAMES.get(identity, identity))
+    return {
+        "distribution": NAMES.get(identity, fields.get("NAME", "")),
+        "distribution_version": version,
+        "distribution_major_version": version.partition(".")[0],
+        "distribution_release": fields.get("VERSION_CODENAME", ""),
+        "os_family": family,
+        "pkg_mgr": MANAGERS.get(family, "unknown"),
+    }

@@ -1,0 +1,159 @@
+"""What a module is: the shape of its arguments and a pure function from them to a step's arguments.
+
+A module is one file in `rm/playbook/modules/`, found by its file name. It defines
+
+- `ARGS`: argument name -> `Arg`;
+- `compile(args, context)`: checked and typed arguments -> the executor's arguments, a JSON object;
+- optionally `FREE_FORM`: the argument that a bare string fills (`command: uptime`);
+- optionally `EXECUTOR`: the executor's operation, when it is not the file's name;
+- optionally `COMMAND = True`: arbitrary commands, which check mode can only say "might run" of;
+- optionally `ALIASES`: other names of the same module;
+- optionally `EXPRESSIONS`: arguments that are bare Jinja2 expressions, evaluated by the module itself;
+- optionally `ANY_ARGUMENT = True`: arguments beyond ARGS are welcome (`set_fact`).
+
+The executor's half is in `agents/rm_steps.py`, one function per operation.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import pkgutil
+import posixpath
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import ModuleType
+from typing import Any, Protocol
+
+from rm.playbook.filters import TRUE, to_bool
+from rm.playbook.template import Scope
+
+FALSE = ("no", "off", "false", "0", "n", "f", "")
+
+
+class BadArgument(Exception):
+    """An argument is missing or has an impossible value; the message is a clause without place."""
+
+
+class Files(Protocol):
+    """The control side's files, read on behalf of pure code."""
+
+    def read(self, path: str) -> bytes:
+        """Raises BadArgument when the file cannot be read."""
+        ...
+
+    def glob(self, pattern: str) -> list[str]:
+        """The files that match, sorted."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """`kind`: str, bool, int, float, list (of strings), mode (octal), raw (anything)."""
+
+    kind: str = "str"
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class CompileContext:
+    """What a module may know while compiling, besides its arguments."""
+
+    scope: Scope
+    files: Files
+    directory: str  # the playbook's
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+    def source(self, name: str, kind: str) -> str:
+        """The path of a local file, looked for in `<kind>/` beside the playbook, then beside it."""
+        if posixpath.isabs(name):
+            return name
+        beside = posixpath.join(self.directory, kind, name)
+        return beside if self.files.exists(beside) else posixpath.join(self.directory, name)
+
+
+@cache
+def registry() -> dict[str, ModuleType]:
+    """Every module by its names, `ansible.builtin.` forms included."""
+    import rm.playbook.modules as package
+
+    found: dict[str, ModuleType] = {}
+    for info in pkgutil.iter_modules(package.__path__):
+        module = importlib.import_module(f"{package.__name__}.{info.name}")
+        short = info.name.rstrip("_")  # assert_.py: a Python word
+        for name in (short, *getattr(module, "ALIASES", ())):
+            found[name] = found[f"ansible.builtin.{name}"] = module
+    return found
+
+
+def executor_of(module: ModuleType) -> str:
+    return str(getattr(module, "EXECUTOR", module.__name__.rpartition(".")[2].rstrip("_")))
+
+
+def typed(module: ModuleType, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by their first names, converted; raises BadArgument."""
+    specs: Mapping[str, Arg] = module.ARGS
+    by_name = {alias: name for name, arg in specs.items() for alias in (name, *arg.aliases)}
+    found = {name: arg.default for name, arg in specs.items()}
+    for written, value in given.items():
+        if written not in by_name and getattr(module, "ANY_ARGUMENT", False):
+            found[written] = value
+            continue
+        name = by_name[written]
+        found[name] = specs[name].default if value is None else _convert(name, specs[name], value)
+    for name, arg in specs.items():
+        if arg.required and found[name] is None:
+            raise BadArgument(f"the argument '{name}' is missing")
+    return found
+
+
+def _convert(name: str, arg: Arg, value: Any) -> Any:
+    if arg.kind == "bool":
+        text = str(value).strip().lower()
+        if text not in TRUE and text not in FALSE:
+            raise BadArgument(f"'{name}' must be true or false, not {value!r}")
+        return to_bool(value)
+    if arg.kind in ("int", "float"):
+        try:
+            return int(str(value)) if arg.kind == "int" else float(str(value))
+        except ValueError:
+            raise BadArgument(f"'{name}' must be a number, not {value!r}") from None
+    if arg.kind == "mode":
+        return _mode(name, value)
+    if arg.kind == "list":
+        if isinstance(value, str):
+            return [word.strip() for word in value.split(",") if word.strip()]
+        return [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+    if arg.kind == "raw":
+        return value
+    if isinstance(value, (dict, list)):
+        raise BadArgument(f"'{name}' must be text, not a {'mapping' if isinstance(value, dict) else 'list'}")
+    text = str(value)
+    if arg.choices and text not in arg.choices:
+        raise BadArgument(f"'{name}' must be one of {', '.join(arg.choices)}, not '{text}'")
+    return text
+
+
+def _mode(name: str, value: Any) -> int:
+    """Permission bits. YAML reads 0644 as octal but 644 as decimal: only the former can be meant."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value <= 0o7777 and value not in (644, 755, 600, 700, 640, 750, 664, 775):
+            return value
+    elif isinstance(value, str) and value and set(value) <= set("01234567") and len(value) <= 5:
+        return int(value, 8)
+    raise BadArgument(f"'{name}' must be quoted octal such as '0644', not {value!r}")
+
+
+def packed(data: bytes) -> str:
+    """File content for a step: zlib in base64, so that JSON lines stay short."""
+    return base64.b64encode(zlib.compress(data, 6)).decode()
+
+
+OWNERSHIP = {"mode": Arg("mode"), "owner": Arg(), "group": Arg()}

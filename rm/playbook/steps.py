@@ -1,0 +1,65 @@
+"""Steps: what travels to a host, and what a task came to. Plain data that turns into JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation for the executor. `task` numbers the tasks of the run: after a failed step the
+    executor still runs the other steps of the same task (loop items), then stops, unless
+    `ignore_errors`. `user` is the account to run as when it is not the executor's own.
+    `check` only says what would change. Environment values are text.
+    """
+
+    id: int
+    task: int
+    op: str
+    args: dict[str, Any]
+    user: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    ignore_errors: bool = False
+    check: bool = False
+
+    def wire(self) -> dict[str, Any]:
+        """The JSON object of docs/agent-protocol.md; defaults are left out."""
+        step: dict[str, Any] = {"id": self.id, "task": self.task, "op": self.op, "args": self.args}
+        step |= {"user": self.user} if self.user else {}
+        step |= {"environment": self.environment} if self.environment else {}
+        step |= {"ignore_errors": True} if self.ignore_errors else {}
+        step |= {"check": True} if self.check else {}
+        return step
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Steps to run in one go, all with the same need for root."""
+
+    steps: tuple[Step, ...]
+    become: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """What one task came to on one host.
+
+    `status`: ok, changed, failed, skipped or unreachable. `ignored` marks a failure that
+    `ignore_errors` allows. `might_run` marks a command in check mode. `diffs` are unified diffs.
+    `items` are (label, status, message) of a loop. `result` is what `register` keeps.
+    """
+
+    host: str
+    play: str
+    task: str
+    module: str
+    status: str
+    message: str = ""
+    ignored: bool = False
+    might_run: bool = False
+    handler: bool = False
+    diffs: tuple[str, ...] = ()
+    items: tuple[tuple[str, str, str], ...] = ()
+    result: dict[str, Any] = field(default_factory=dict)
+    line: int = 0
