@@ -1,0 +1,100 @@
+"""`rmx cancel`, `hold`, `release`, `requeue`: what a user does to jobs that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option, note
+from rm.errors import RmError, UsageError
+
+DONE = {"hold": "is held", "release": "is released", "requeue": "is put back into the queue"}
+
+
+def _each(
+    session: Session, ids: list[int], act: Callable[[int], dict[str, Any]], as_json: bool, done: str
+) -> int:
+    """Do it to every job; a failure does not keep the others from it, and is the exit code."""
+    changed, code = [], 0
+    for job_id in ids:
+        try:
+            job = act(job_id)["job"]
+        except RmError as error:
+            note(str(error))
+            code = error.exit_code
+            continue
+        changed.append(job)
+        if not as_json:
+            click.echo(f"Job {job_id} {done or 'is ' + job['state']}")
+    if as_json:
+        emit_json({"jobs": changed})
+    return code
+
+
+def _signal_number(text: str | None) -> int | None:
+    if text is None:
+        return None
+    import signal
+
+    name = text.upper().removeprefix("SIG")
+    try:
+        return int(signal.Signals(int(name)) if name.isdecimal() else signal.Signals[f"SIG{name}"])
+    except (ValueError, KeyError):
+        raise UsageError(
+            f"There is no signal '{text}'.", "Write a name or number, such as USR1 or 10."
+        ) from None
+
+
+@click.command()
+@jobs_operand
+@click.option("--signal", "-s", "signal_text", metavar="SIGNAL", help="Only send this signal to the tasks.")
+@click.option("--user", "-u", metavar="USER", help="All jobs of this user.")
+@click.option("--job-name", "-n", "name", metavar="NAME", help="All jobs of this name.")
+@click.option("--state", "-t", metavar="STATE", help="All jobs in this state.")
+@json_option
+@click.pass_obj
+def cancel(
+    session: Session,
+    /,
+    jobs: tuple[str, ...],
+    job_words: tuple[str, ...],
+    signal_text: str | None,
+    user: str | None,
+    name: str | None,
+    state: str | None,
+    as_json: bool,
+) -> int:
+    """Cancel JOBs: SIGTERM to all their processes, and SIGKILL after the grace time."""
+    number = _signal_number(signal_text)
+    words = (*jobs, *job_words)
+    if user or name or state:
+        listed = session.client.get("jobs", user=user, name=name, state=state)["jobs"]
+        wanted = set(job_ids(words)) if words else None
+        ids = [
+            job["id"] for job in listed if job["ended_us"] is None and (wanted is None or job["id"] in wanted)
+        ]
+        if not ids:
+            note("No unfinished job fits.")
+    else:
+        ids = job_ids(words)
+    done = f"got signal {number}" if number else ""
+    return _each(session, ids, lambda job: session.client.delete("jobs", job, signal=number), as_json, done)
+
+
+def _verb(name: str, text: str) -> click.Command:
+    @click.command(name, help=text)
+    @jobs_operand
+    @json_option
+    @click.pass_obj
+    def command(session: Session, /, jobs: tuple[str, ...], job_words: tuple[str, ...], as_json: bool) -> int:
+        ids = job_ids((*jobs, *job_words))
+        return _each(session, ids, lambda job: session.client.post("jobs", job, name), as_json, DONE[name])
+
+    return command
+
+
+hold = _verb("hold", "Keep pending JOBs from starting until they are released.")
+release = _verb("release", "Let held JOBs start.")
+requeue = _verb("requeue", "Stop running JOBs and put them back into the queue; they keep their ids.")

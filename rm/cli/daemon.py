@@ -1,0 +1,27 @@
+"""`rmx daemon`: run the daemon in the foreground."""
+
+from __future__ import annotations
+
+import click
+
+from rm.cli.session import Session
+
+
+@click.command()
+@click.option("--database", metavar="URL", help="Where the state is kept.")
+@click.option("--state-dir", metavar="DIR", help="Where the daemon's files are.")
+@click.option("--log-level", metavar="LEVEL", help="debug, info, warning or error.")
+@click.pass_obj
+def daemon(session: Session, /, database: str | None, state_dir: str | None, log_level: str | None) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C."""
+    from rm.bootstrap import run_daemon
+    from rm.config import load_config
+
+    flags = {
+        "daemon.socket": session.socket_flag,
+        "daemon.database": database,
+        "daemon.state_dir": state_dir,
+        "daemon.log_level": log_level,
+    }
+    given = {key: value for key, value in flags.items() if value is not None}
+    run_daemon(load_config(session.config_flag, flags=given))

@@ -1,0 +1,181 @@
+"""`rmx hosts` lists them; `rmx host …` administers them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rm.cli.session import Session, emit_json, host_operand, json_option, one_host, table
+from rm.errors import ConfigError, UsageError
+from rm.units import format_bandwidth, format_bytes, parse_bandwidth_bps, parse_memory_bytes
+
+COLUMNS = ("HOST", "ZONE", "STATE", "CPUS", "MEMORY", "GPUS", "LINK", "JOBS", "REASON")
+
+
+def _row(host: dict[str, Any]) -> tuple[Any, ...]:
+    free = host.get("free") or {"cpus": 0, "mem_bytes": 0, "gpus": []}
+    state = "DRAINED" if host["drained_by"] and not host.get("jobs") else host["state"]
+    return (
+        host["name"],
+        host["zone"],
+        "DRAINING" if host["drained_by"] and host.get("jobs") else state,
+        f"{free['cpus']}/{host['cpus']}",
+        f"{format_bytes(free['mem_bytes'])}/{format_bytes(host['mem_bytes'])}",
+        f"{len(free['gpus'])}/{len(host['gpus'])}",
+        format_bandwidth(host["nic_bps"]),
+        ",".join(map(str, host.get("jobs") or ())) or "-",
+        host["drained_by"] or host["reason"],
+    )
+
+
+@click.command()
+@click.option("--zone", metavar="ZONE", help="Only of this zone.")
+@json_option
+@click.pass_obj
+def hosts(session: Session, /, zone: str | None, as_json: bool) -> None:
+    """List hosts with what is free of what they have."""
+    found = [host for host in session.client.get("hosts")["hosts"] if zone in (None, host["zone"])]
+    if as_json:
+        emit_json({"hosts": found})
+    else:
+        table(COLUMNS, [_row(host) for host in found], right=("CPUS", "MEMORY", "GPUS", "LINK"))
+
+
+@click.group()
+def host() -> None:
+    """Add, drain, resume and remove hosts; accept their keys."""
+
+
+def _told(session: Session, answer: dict[str, Any], as_json: bool, sentence: str) -> None:
+    if as_json:
+        emit_json({key: value for key, value in answer.items() if key != "version"})
+    else:
+        click.echo(sentence)
+
+
+@host.command("add")
+@host_operand
+@click.option("--zone", default="default", show_default=True)
+@click.option("--address", metavar="ADDRESS", help="Where its sshd listens; else its name.")
+@click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
+@click.option("--login", default="root", show_default=True, metavar="USER", help="The SSH user.")
+@click.option("--cpus", type=click.IntRange(1), metavar="N", help="Else what its agent finds.")
+@click.option("--mem", metavar="SIZE", help="Else what its agent finds.")
+@click.option("--gpus", metavar="[MODEL:]N", help="Else what its agent finds.")
+@click.option("--bandwidth", metavar="RATE", help="Capacity of its link, such as 10Gbps.")
+@click.option("--interface", metavar="NAME", help="Its network interface for job traffic.")
+@click.option("--partition", multiple=True, metavar="NAME")
+@json_option
+@click.pass_obj
+def add(session: Session, /, host: str | None, host_word: str | None, as_json: bool, **given: Any) -> None:
+    """Add HOST, or change what is known of it."""
+    name = one_host(host, host_word)
+    fields: dict[str, Any] = {"name": name, "zone": given["zone"], "address": given["address"] or name}
+    fields |= {key: given[key] for key in ("port", "login", "cpus", "interface") if given[key]}
+    if given["mem"]:
+        fields["mem_bytes"] = parse_memory_bytes(given["mem"])
+    if given["bandwidth"]:
+        fields["nic_bps"] = parse_bandwidth_bps(given["bandwidth"])
+    if given["partition"]:
+        fields["partitions"] = list(given["partition"])
+    if given["gpus"]:
+        model, _, number = given["gpus"].rpartition(":")
+        if not number.isdecimal():
+            raise UsageError(f"--gpus is '{given['gpus']}'.", "Write a number, or MODEL:NUMBER.")
+        fields["gpus"] = [{"index": i, "model": model} for i in range(int(number))]
+    answer = session.client.post("hosts", body={"hosts": [fields]})
+    _told(session, answer, as_json, f"Host {name} is added.")
+
+
+@host.command("import")
+@click.argument("inventory", required=False, metavar="[FILE]")
+@click.option("--file", "file_option", metavar="FILE", help="The same as FILE.")
+@json_option
+@click.pass_obj
+def import_(session: Session, /, inventory: str | None, file_option: str | None, as_json: bool) -> None:
+    """Add all hosts of the inventory FILE (Ansible's YAML or INI)."""
+    file = inventory or file_option
+    if not file:
+        raise UsageError("No inventory is named.", "Write: rmx host import FILE")
+    from msgspec import to_builtins
+
+    from rm.playbook.inventory import parse, to_hosts
+
+    try:
+        with open(file, encoding="utf-8") as handle:
+            text = handle.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The inventory {file} cannot be read: {error}.") from None
+    observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us")
+    found = [
+        {key: value for key, value in to_builtins(host).items() if key not in observed}
+        for host in to_hosts(parse(text, file))
+    ]
+    if not found:
+        raise ConfigError(f"The inventory {file} holds no host.")
+    answer = session.client.post("hosts", body={"hosts": found})
+    _told(session, answer, as_json, f"{len(answer['hosts'])} hosts are added.")
+
+
+@host.command()
+@host_operand
+@click.option("--reason", default="", metavar="TEXT", help="Why; shown by `rmx hosts`.")
+@json_option
+@click.pass_obj
+def drain(session: Session, /, host: str | None, host_word: str | None, reason: str, as_json: bool) -> None:
+    """Let HOST finish its jobs and take no new ones."""
+    name = one_host(host, host_word)
+    answer = session.client.post("hosts", name, "drain", body={"reason": reason})
+    _told(session, answer, as_json, f"Host {name} takes no new jobs.")
+
+
+@host.command()
+@host_operand
+@json_option
+@click.pass_obj
+def resume(session: Session, /, host: str | None, host_word: str | None, as_json: bool) -> None:
+    """Let a drained HOST take jobs again."""
+    name = one_host(host, host_word)
+    answer = session.client.post("hosts", name, "resume")
+    _told(session, answer, as_json, f"Host {name} takes jobs again.")
+
+
+@host.command()
+@host_operand
+@json_option
+@click.pass_obj
+def remove(session: Session, /, host: str | None, host_word: str | None, as_json: bool) -> None:
+    """Forget HOST; it must hold no job."""
+    name = one_host(host, host_word)
+    answer = session.client.delete("hosts", name)
+    _told(session, answer, as_json, f"Host {name} is removed.")
+
+
+@host.command("show-key")
+@host_operand
+@json_option
+@click.pass_obj
+def show_key(session: Session, /, host: str | None, host_word: str | None, as_json: bool) -> None:
+    """Show the key that HOST presents now, and the one that is pinned."""
+    name = one_host(host, host_word)
+    answer = session.client.get("hosts", name, "key")
+    lines = []
+    for title in ("presented", "pinned"):
+        key = answer.get(title)
+        lines.append(f"{title + ':':<11}" + (f"{key['type']} {key['fingerprint']}" if key else "none"))
+    _told(session, answer, as_json, "\n".join(lines))
+
+
+@host.command("accept-key")
+@host_operand
+@click.option("--fingerprint", required=True, metavar="SHA256:…", help="The key's, as `show-key` prints it.")
+@json_option
+@click.pass_obj
+def accept_key(
+    session: Session, /, host: str | None, host_word: str | None, fingerprint: str, as_json: bool
+) -> None:
+    """Pin the key of HOST that has exactly this fingerprint. Compare it with the host's own first."""
+    name = one_host(host, host_word)
+    answer = session.client.post("hosts", name, "key", body={"fingerprint": fingerprint})
+    _told(session, answer, as_json, f"The key {fingerprint} of host {name} is pinned.")

@@ -1,0 +1,158 @@
+"""`rmx`: the entry point. Commands are loaded when they are called, so that none waits for another.
+
+Exit codes: docs/cli.md. No traceback reaches the user: an RmError is its sentence, and any other
+exception is told as a defect of rm (RM_DEBUG=1 shows where).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from rm.cli.session import Session, note
+from rm.errors import RmError, UsageError
+
+# verb -> (module, attribute, what it does); the verbs that `rm VERB` takes come first
+JOB_VERBS = {
+    "submit": ("rm.cli.submit", "submit", "Submit a batch job."),
+    "queue": ("rm.cli.queue", "queue", "List jobs."),
+    "show": ("rm.cli.show", "show", "Show one job's whole story."),
+    "why": ("rm.cli.why", "why", "Say why a job waits, or why it runs where it runs."),
+    "logs": ("rm.cli.logs", "logs", "Read or follow a task's output."),
+    "wait": ("rm.cli.wait", "wait", "Wait for jobs to end; exit with their code."),
+    "cancel": ("rm.cli.change", "cancel", "Cancel jobs, or send them a signal."),
+    "hold": ("rm.cli.change", "hold", "Keep pending jobs from starting."),
+    "release": ("rm.cli.change", "release", "Let held jobs start."),
+    "requeue": ("rm.cli.change", "requeue", "Stop jobs and put them back into the queue."),
+    "iterations": ("rm.cli.show", "iterations", "Show a job's measured iterations."),
+    "hosts": ("rm.cli.hosts", "hosts", "List hosts."),
+    "links": ("rm.cli.network", "links", "List links and how the jobs share them."),
+    "network": ("rm.cli.network", "network", "Show the measured network."),
+    "status": ("rm.cli.status", "status", "Show the daemon's state."),
+}
+OTHER_VERBS = {
+    "host": ("rm.cli.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
+    "daemon": ("rm.cli.daemon", "daemon", "Run the daemon."),
+    "config": ("rm.cli.config_show", "config", "Show the configuration and where it comes from."),
+    "playbook": ("rm.cli.playbook", "playbook", "Run a playbook on hosts."),
+    "lab": ("rm.cli.lab", "lab", "Make hosts on this machine to try rm on."),
+    "demo": ("rm.cli.demo", "demo", "See it all work, on this machine."),
+    "shell-init": ("rm.cli.shell_init", "shell_init", "Print the shell hook for `rm VERB`."),
+}
+VERBS = JOB_VERBS | OTHER_VERBS
+INTERRUPTED, BROKEN_PIPE, DEFECT = 130, 141, 70
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        from importlib import import_module
+
+        module, attribute, _ = VERBS[name]
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS, n=1)
+            hint = f"Did you mean `rmx {near[0]}`?" if near else "`rmx --help` lists the commands."
+            raise UsageError(f"There is no command '{args[0]}'.", hint)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in (("Jobs and what they see", JOB_VERBS), ("Administration", OTHER_VERBS)):
+            with formatter.section(title):
+                formatter.write_dl([(name, text) for name, (_, _, text) in verbs.items()])
+
+
+def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from rm import __version__
+
+        click.echo(f"rmx {__version__}")
+        ctx.exit()
+
+
+@click.command(cls=_Lazy)
+@click.option("--socket", metavar="PATH", help="The daemon's Unix socket.")
+@click.option("--config", metavar="FILE", help="The rm.toml to read.")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version."
+)
+@click.pass_context
+def rmx(ctx: click.Context, socket: str | None, config: str | None) -> None:
+    """rm, a network-aware batch resource manager for GPU hosts."""
+    ctx.obj = Session(socket, config)
+
+
+def refuse_what_rm_would_delete(words: Sequence[str]) -> None:
+    """`rm VERB` takes options with = only: handed to the real rm they delete nothing.
+
+    A bare word would be a file to delete wherever the hook is missing, and so would the value
+    of `--file train.sh` be under POSIXLY_CORRECT.
+    """
+    verb = words[0] if words else ""
+    if verb not in JOB_VERBS:
+        raise UsageError(f"`rm {verb}` is none of rm's verbs.", f"Write: rmx {verb}")
+    for word in words[1:]:
+        if not word.startswith("--") or word == "--":
+            operand = "file" if verb == "submit" else "job"
+            value = word if not word.startswith("-") and word else operand.upper()
+            raise UsageError(
+                f"`rm {verb} {word}` is refused: where the shell hook is missing, rm would delete '{word}'.",
+                f"Write: rm {verb} --{operand}={value}   or: rmx {verb} {word}",
+            )
+
+
+def run(words: Sequence[str]) -> int:
+    """One command line to its exit code; errors are told on standard error."""
+    try:
+        rest = list(words)
+        if rest[:1] == ["--as-rm"]:
+            refuse_what_rm_would_delete(rest[1:])
+            del rest[0]
+        code = rmx.main(rest, prog_name="rmx", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except RmError as error:
+        note(str(error))
+        return error.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 0
+    except click.ClickException as error:
+        note(_sentence(error))
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        note("Interrupted.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has gone: say nothing, also not when Python closes stdout
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as error:
+        if os.environ.get("RM_DEBUG"):
+            raise
+        note(f"This is a defect of rm: {type(error).__name__}: {error}. RM_DEBUG=1 shows where.")
+        return DEFECT
+
+
+def _sentence(error: click.ClickException) -> str:
+    text = error.format_message()
+    ctx = getattr(error, "ctx", None)
+    return f"{text} `{ctx.command_path} --help` shows the options." if ctx is not None else text
+
+
+def main() -> int:
+    return run(sys.argv[1:])

@@ -1,0 +1,93 @@
+"""The options of `rmx submit` and of directives: one table for both, as plain data.
+
+Names and letters are Slurm's; the network options are ours. None of these is an option of
+coreutils' rm (a test holds it), so that `rm submit --…` handed to the real rm deletes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+VALUE, FLAG, MAYBE = "value", "flag", "maybe"  # MAYBE: a flag that may carry =value
+IGNORED = "ignored"  # known to Slurm, without effect here: a warning
+REFUSED = "refused"  # known to Slurm, and without it the job would mean something else: an error
+
+
+class Option(NamedTuple):
+    """`key` is the name in the parsed result; `off` the long name that sets it to false."""
+
+    key: str
+    long: tuple[str, ...]
+    short: str = ""
+    takes: str = VALUE
+    help: str = ""
+    metavar: str = ""
+    support: str = ""
+    off: str = ""
+
+
+SUPPORTED = (
+    Option("name", ("job-name",), "J", help="Name of the job.", metavar="NAME"),
+    Option("output", ("output",), "o", help="File for standard output, with %j, %x, %t.", metavar="PATTERN"),
+    Option("error", ("error",), "e", help="File for standard error; else the output.", metavar="PATTERN"),
+    Option("nodes", ("nodes",), "N", help="Number of hosts, or a range of it.", metavar="MIN[-MAX]"),
+    Option("ntasks", ("ntasks",), "n", help="Number of tasks (ranks).", metavar="N"),
+    Option("ntasks_per_node", ("ntasks-per-node",), help="Tasks on one host, at most.", metavar="N"),
+    Option("cpus_per_task", ("cpus-per-task",), "c", help="Processors of one task.", metavar="N"),
+    Option("mem", ("mem",), help="Memory on each host, such as 16G.", metavar="SIZE"),
+    Option("mem_per_cpu", ("mem-per-cpu",), help="Memory for each processor.", metavar="SIZE"),
+    Option("mem_per_gpu", ("mem-per-gpu",), help="Memory for each GPU.", metavar="SIZE"),
+    Option("gpus", ("gpus",), "G", help="GPUs of the whole job.", metavar="[TYPE:]N"),
+    Option("gpus_per_node", ("gpus-per-node",), help="GPUs on each host.", metavar="[TYPE:]N"),
+    Option("gpus_per_task", ("gpus-per-task",), help="GPUs of one task.", metavar="[TYPE:]N"),
+    Option("gres", ("gres",), help="GPUs on each host, Slurm's way.", metavar="gpu[:TYPE]:N"),
+    Option("time", ("time",), "t", help="Time limit: M, H:M:S, D-H:M, 1h30m, UNLIMITED.", metavar="TIME"),
+    Option("export", ("export",), help="Environment: ALL, NONE, or NAME[=VALUE],…", metavar="LIST"),
+    Option("chdir", ("chdir",), "D", help="Working directory of the tasks.", metavar="DIR"),
+    Option("partition", ("partition",), "p", help="Partition of hosts.", metavar="NAME"),
+    Option("priority", ("priority",), help="high, low or an integer.", metavar="P"),
+    Option("begin", ("begin",), "b", help="Not before: now+1hour, 16:00, 2030-01-31T16:00.", metavar="TIME"),
+    Option("hold", ("hold",), "H", FLAG, "Submit in held state."),
+    Option("nodelist", ("nodelist", "hosts"), "w", help="Only on these hosts.", metavar="HOSTS"),
+    Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
+    Option("exclusive", ("exclusive",), takes=FLAG, help="Share the hosts with no other job."),
+    Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
+    Option("comment", ("comment",), help="Free text.", metavar="TEXT"),
+    Option("zone", ("zone",), help="Only in this zone.", metavar="ZONE"),
+    Option("period", ("period",), help="Iteration time, such as 200ms.", metavar="TIME"),
+    Option("duty_cycle", ("duty-cycle",), help="Part of it that communicates: 0.4 or 40%.", metavar="PART"),
+    Option("bandwidth", ("bandwidth",), help="Rate while it communicates, such as 10Gbps.", metavar="RATE"),
+    Option("traffic", ("traffic",), help="A traffic profile in TOML or JSON.", metavar="FILE"),
+    Option("low_comm", ("low-comm",), takes=FLAG, help="The job hardly communicates."),
+    Option("wait", ("wait",), "W", FLAG, "Wait for the end; exit with the job's code."),
+    Option("parsable", ("parsable",), takes=FLAG, help="Print the job id alone."),
+    Option("test_only", ("test-only", "dry-run"), takes=FLAG, help="Say where it would run; submit nothing."),
+)  # fmt: skip
+
+
+def _other(support: str, *spellings: str) -> tuple[Option, ...]:
+    """`name/L=`: long name, letter, and `=` when it takes a value (`?` when it may)."""
+    found = []
+    for spelling in spellings:
+        takes = VALUE if spelling.endswith("=") else MAYBE if spelling.endswith("?") else FLAG
+        name, _, letter = spelling.rstrip("=?").partition("/")
+        found.append(Option(name.replace("-", "_"), (name,), letter, takes, support=support))
+    return tuple(found)
+
+
+UNSUPPORTED = _other(
+    IGNORED,
+    "account/A=", "qos/q=", "mail-type=", "mail-user=", "nice?", "open-mode=", "profile=", "acctg-freq=",
+    "cpu-bind=", "mem-bind=", "gpu-bind=", "distribution/m=", "hint=", "get-user-env?", "quiet/Q", "wckey=",
+    "kill-on-invalid-dep=", "ntasks-per-core=", "ntasks-per-socket=", "ntasks-per-gpu=", "sockets-per-node=",
+    "cores-per-socket=", "threads-per-core=", "mincpus=", "tmp=", "contiguous", "switches=", "power=",
+    "deadline=", "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job", "overcommit/O", "oversubscribe/s",
+    "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
+) + _other(
+    REFUSED,
+    "array/a=", "dependency/d=", "constraint/C=", "licenses/L=", "signal=", "input=", "reservation=",
+    "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
+    "gpus-per-socket=", "cpus-per-gpu=", "core-spec/S=", "thread-spec=", "batch=", "network=", "prefer=",
+    "time-min=", "nodefile/F=", "mcs-label=",
+)  # fmt: skip
+ALL = SUPPORTED + UNSUPPORTED

@@ -1,0 +1,127 @@
+"""`rmx show`: one job's whole story. `rmx iterations`: what was measured of its iterations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+
+from rm.cli.queue import elapsed_us
+from rm.cli.session import Session, emit_json, job_operand, json_option, one_job, printable, table
+from rm.units import (
+    fold_hosts,
+    format_bandwidth,
+    format_bytes,
+    format_duration,
+    format_elapsed,
+    format_time_limit,
+)
+
+
+def moment(us: int | None) -> str:
+    """Local time with its offset, to the millisecond."""
+    if us is None:
+        return "-"
+    from datetime import datetime
+
+    return datetime.fromtimestamp(us / 1_000_000).astimezone().isoformat(" ", "milliseconds")
+
+
+def profile_text(profile: Mapping[str, Any] | None) -> str:
+    if profile is None:
+        return ""
+    phases = ", ".join(
+        f"{format_duration(phase['duration_us'])} at {format_bandwidth(phase['rate_bps'])}"
+        f" from {format_duration(phase['offset_us'])}"
+        for phase in profile["phases"]
+    )
+    return f"every {format_duration(profile['period_us'])}: {phases}"
+
+
+def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    spec = job["spec"]
+    yield "JobId", job["id"]
+    yield "JobName", spec["name"]
+    yield "User", spec["user"]
+    state = job["state"] + (" (held)" if job["held"] else "")
+    yield "State", state
+    if job.get("reason"):
+        numbers = "".join(f" {name}={value}" for name, value in job["reason"]["numbers"].items())
+        yield "Reason", f"({job['reason']['code']}) {job['reason']['message']}{numbers}"
+    if job["exit"] is not None:
+        yield "ExitCode", job["exit"]
+    yield "Priority", "high" if spec["priority"] >= 100 else spec["priority"] or "low"
+    yield "Partition", spec["partition"]
+    yield "Zone", spec["zone"]
+    yield "Tasks", spec["ntasks"]
+    yield "CpusPerTask", spec["cpus_per_task"]
+    if spec["mem_bytes_per_task"]:
+        yield "MemPerTask", format_bytes(spec["mem_bytes_per_task"])
+    if spec["gpus_per_task"]:
+        yield "GpusPerTask", f"{spec['gpu_type']}:{spec['gpus_per_task']}".lstrip(":")
+    yield "TimeLimit", format_time_limit(spec["time_limit_us"])
+    yield "Submitted", moment(job["submitted_us"])
+    if spec["begin_us"] is not None:
+        yield "Begin", moment(spec["begin_us"])
+    if job["started_us"] is not None:
+        yield "Started", moment(job["started_us"])
+        yield "Elapsed", format_elapsed(elapsed_us(job))
+    if job["ended_us"] is not None:
+        yield "Ended", moment(job["ended_us"])
+    if job["attempt"] > 1:
+        yield "Attempt", job["attempt"]
+    yield "Hosts", fold_hosts(job["hosts"])
+    yield "WorkDir", spec["chdir"]
+    yield "Output", spec["output"]
+    yield "Error", spec["error"]
+    yield "Traffic", "low" if spec["low_comm"] else profile_text(job["traffic"] or spec["traffic"])
+    if schedule := job.get("schedule"):
+        role = "reference" if schedule["reference"] else f"shifted by {format_duration(schedule['shift_us'])}"
+        idle = f", {format_duration(schedule['inject_us'])} idle added" if schedule["inject_us"] else ""
+        yield "Schedule", f"{role}, an iteration every {format_duration(schedule['period_us'])}{idle}"
+    yield "Comment", spec["comment"]
+
+
+@click.command()
+@job_operand
+@json_option
+@click.pass_obj
+def show(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
+    """Show JOB: what was asked for, where it runs, each task, and all that happened."""
+    found = session.client.get("jobs", one_job(job, job_word))["job"]
+    if as_json:
+        emit_json({"job": found})
+        return
+    for name, value in _lines(found):
+        if value not in ("", None):
+            click.echo(f"{name + ':':<13}{printable(value)}")
+    if found["tasks"]:
+        click.echo()
+        rows = []
+        for task in found["tasks"]:
+            ended = "-" if task["exit_code"] is None else f"{task['exit_code']}:{task['exit_signal'] or 0}"
+            gpus = ",".join(map(str, task["gpus"])) or "-"
+            rows.append((task["rank"], task["host"], gpus, moment(task["started_us"]), ended, task["note"]))
+        table(("TASK", "HOST", "GPUS", "STARTED", "EXIT", "NOTE"), rows, right=("TASK",))
+    if found["history"]:
+        click.echo()
+        for at_us, what in found["history"]:
+            click.echo(f"{moment(at_us)}  {printable(what)}")
+
+
+@click.command()
+@job_operand
+@json_option
+@click.pass_obj
+def iterations(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
+    """Show the measured iteration times of JOB beside what they are without contention."""
+    answer = session.client.get("jobs", one_job(job, job_word), "iterations")
+    if as_json:
+        emit_json({key: value for key, value in answer.items() if key != "version"})
+        return
+    for name, key in (("Baseline", "baseline_us"), ("Mean", "mean_us"), ("P90", "p90_us"), ("P99", "p99_us")):
+        value = answer.get(key)
+        click.echo(f"{name + ':':<13}{'-' if value is None else format_duration(round(value))}")
+    click.echo(f"{'Iterations:':<13}{answer['count']}")
+    click.echo(f"{'Pauses:':<13}{answer['pauses']}")

@@ -1,0 +1,25 @@
+"""`rmx status`: is the daemon well, and what does it hold?"""
+
+from __future__ import annotations
+
+import click
+
+from rm.cli.session import Session, emit_json, json_option, printable
+from rm.cli.show import moment
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def status(session: Session, /, as_json: bool) -> None:
+    """Show the daemon's version and age, and counts of jobs and hosts by state."""
+    answer = session.client.get("status")
+    if as_json:
+        emit_json({key: value for key, value in answer.items() if key != "version"})
+        return
+    daemon = answer["daemon"]
+    click.echo(f"daemon    {daemon['version']}, pid {daemon['pid']}, since {moment(daemon['started_us'])}")
+    click.echo(f"socket    {session.client.socket_path}")
+    for title in ("jobs", "hosts", "policies"):
+        pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
+        click.echo(f"{title:<10}{printable(pairs) or 'none'}")

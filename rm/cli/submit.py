@@ -1,0 +1,152 @@
+"""`rmx submit`: script, directives and flags to a job; the client path, so nothing heavy is imported."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import click
+
+from rm.cli import directives, options, specification
+from rm.cli.session import Session, emit_json, json_option, note
+from rm.errors import UsageError
+
+SCRIPT_MAX_BYTES = 4 << 20
+
+
+def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The table's options as click options; unsupported ones are hidden, so that they can be told."""
+    for option in reversed(options.ALL):
+        names = [f"--{name}" for name in option.long]
+        if option.short:
+            names.insert(0, f"-{option.short}")
+        hidden = bool(option.support)
+        if option.takes == options.FLAG:
+            if option.off:
+                names[-1] += f"/--{option.off}"
+            add = click.option(
+                option.key, *names, is_flag=True, default=None, help=option.help, hidden=hidden
+            )
+        elif option.takes == options.MAYBE:
+            add = click.option(option.key, *names, is_flag=False, flag_value="", default=None, hidden=hidden)
+        else:
+            add = click.option(option.key, *names, help=option.help, metavar=option.metavar, hidden=hidden)
+        command = add(command)
+    return command
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@_flags
+@click.option("--wrap", metavar="COMMAND", help="Submit this command instead of a script.")
+@click.option("--file", "file_option", metavar="SCRIPT", help="The same as SCRIPT.")
+@json_option
+@click.argument("script", required=False)
+@click.argument("script_args", nargs=-1, metavar="[ARG]...")
+@click.pass_obj
+def submit(
+    session: Session,
+    /,
+    wrap: str | None,
+    file_option: str | None,
+    as_json: bool,
+    script: str | None,
+    script_args: tuple[str, ...],
+    **flags: Any,
+) -> int:
+    """Submit SCRIPT with its arguments as a batch job.
+
+    Lines of SCRIPT that begin with #RM or #SBATCH hold options, too. Flags beat #RM, #RM beats
+    #SBATCH. Without SCRIPT the standard input is the script.
+    """
+    if file_option is not None and script is not None:
+        script_args = (script, *script_args)  # --file=SCRIPT ARG...
+    text, name, warnings, values = _source(wrap, file_option or script)
+    for option in options.UNSUPPORTED:
+        value = flags.pop(option.key, None)
+        if value is not None and value is not False and (warning := directives.unsupported(option, "a flag")):
+            warnings.append(warning)
+    values = directives.merge(values, {key: value for key, value in flags.items() if value is not None})
+    for warning in warnings:
+        note(f"Warning: {warning}")
+    spec = specification.build(values, os.environ, _cwd(), datetime.now())
+    spec = {"name": name, **spec, "script": text, "script_args": list(script_args)}
+    spec["submit_host"] = os.uname().nodename
+    if values.get("test_only"):
+        from rm.cli.why import show_plan
+
+        return show_plan(session.client.post("plan", body={"spec": spec}), as_json)
+    job = int(session.client.post("jobs", body={"spec": spec})["job"])
+    if as_json:
+        emit_json({"job": job})
+    else:
+        click.echo(str(job) if values.get("parsable") else f"Submitted batch job {job}")
+    if values.get("wait"):
+        from rm.cli.wait import wait_for
+
+        sys.stdout.flush()
+        return wait_for(session, [job])
+    return 0
+
+
+def _source(wrap: str | None, file: str | None) -> tuple[str, str, list[str], dict[str, Any]]:
+    """The script's text, the job's default name, warnings, and the directives' options."""
+    if wrap is not None:
+        if file is not None:
+            raise UsageError("--wrap and a script exclude each other.", "Keep one of them.")
+        return f"#!/bin/sh\n# made by --wrap\n{wrap}\n", "wrap", [], {}
+    if file is None or file == "-":
+        if file is None and sys.stdin.isatty():
+            raise UsageError(
+                "No script is named.", "Write: rmx submit SCRIPT, or rmx submit --wrap 'COMMAND'."
+            )
+        data, shown, name = sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), "the standard input", "stdin"
+    else:
+        shown, name = file, os.path.basename(file) or file
+        try:
+            with open(file, "rb") as handle:
+                data = handle.read(SCRIPT_MAX_BYTES + 1)
+        except OSError as error:
+            raise UsageError(f"The script {file} cannot be read: {error.strerror}.") from None
+    text = script_text(data, shown)
+    parsed = directives.parse(text, shown)
+    return text, name, parsed.warnings, parsed.values
+
+
+def script_text(data: bytes, shown: str) -> str:
+    """The bytes of a batch script as text; UsageError when no host could run it."""
+    if not data.strip():
+        raise UsageError(f"The script {shown} is empty.")
+    if len(data) > SCRIPT_MAX_BYTES:
+        raise UsageError(
+            f"The script {shown} is larger than {SCRIPT_MAX_BYTES >> 20} MiB.", "Read data from files."
+        )
+    try:
+        text = data.decode()
+        binary = "\0" in text
+    except UnicodeDecodeError:
+        text, binary = "", True
+    if binary:
+        raise UsageError(
+            f"{shown} is not a text script.", "To run a program, use: rmx submit --wrap './program'."
+        )
+    if "\r\n" in text:
+        raise UsageError(
+            f"The script {shown} has Windows line ends (CRLF).", f"Convert it with: sed -i 's/\\r$//' {shown}"
+        )
+    if not text.startswith("#!"):
+        raise UsageError(
+            f"The script {shown} does not say what runs it.", "Its first line must be such as #!/bin/sh."
+        )
+    return text
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError(
+            "The current directory no longer exists.", "Change to another one, or use --chdir."
+        ) from None

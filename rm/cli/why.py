@@ -1,0 +1,93 @@
+"""`rmx why`: why a job waits, or why it runs where it runs; and the answer of a dry run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from rm.cli.session import Session, emit_json, job_operand, json_option, one_job, printable, table
+from rm.units import fold_hosts, format_duration
+
+NO_ROOM = 3  # as ImpossibleRequest: it cannot run now
+
+
+def _numbers(reason: Mapping[str, Any]) -> str:
+    numbers = reason.get("numbers") or {}
+    pairs = numbers.items() if isinstance(numbers, Mapping) else numbers
+    return ", ".join(f"{name}={value}" for name, value in pairs)
+
+
+def _reasons(reasons: Sequence[Mapping[str, Any]]) -> None:
+    for reason in reasons:
+        numbers = _numbers(reason)
+        click.echo(f"  ({reason['code']}) {printable(reason['message'])}{f' [{numbers}]' if numbers else ''}")
+
+
+def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> None:
+    """One line a host: the filter that refused it, or its scores in the pipeline's order."""
+    if not verdicts:
+        return
+    names = list(dict.fromkeys(name for verdict in verdicts for name, _ in verdict["scores"]))
+    rows = []
+    for verdict in verdicts:
+        scores = dict(verdict["scores"])
+        refused = verdict["refused"]
+        told = "" if refused is None else f"({refused['code']}) {refused['message']}"
+        shown = [f"{scores[name]:.6g}" if name in scores else "-" for name in names]
+        rows.append((verdict["host"], *shown, told or "accepted"))
+    click.echo()
+    table(
+        ("HOST", *(name.upper() for name in names), "VERDICT"), rows, right=[name.upper() for name in names]
+    )
+
+
+def _alignment(alignment: Mapping[str, Any] | None) -> None:
+    if not alignment:
+        return
+    click.echo(f"\nCompatibility score: {alignment['score']:.6g} of 100")
+    for schedule in alignment.get("schedules", ()):
+        role = (
+            "is the reference"
+            if schedule["reference"]
+            else "starts " + format_duration(schedule["shift_us"]) + " later"
+        )
+        click.echo(
+            f"  job {schedule['job']} {role}, an iteration every {format_duration(schedule['period_us'])}"
+        )
+    if unmatched := alignment.get("unmatched"):
+        click.echo(f"  without a rotation: {', '.join(f'job {job}' for job in unmatched)}")
+
+
+@click.command()
+@job_operand
+@json_option
+@click.pass_obj
+def why(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
+    """Say why JOB waits: every blocker with its numbers; or, host by host, why it runs where it runs."""
+    answer = session.client.get("jobs", one_job(job, job_word), "why")
+    if as_json:
+        emit_json({key: value for key, value in answer.items() if key != "version"})
+        return
+    click.echo(f"Job {answer['job']} is {answer['state']}.")
+    _reasons(answer["reasons"])
+    _verdicts(answer["verdicts"])
+    _alignment(answer["alignment"])
+
+
+def show_plan(plan: Mapping[str, Any], as_json: bool) -> int:
+    """The dry run's answer; NO_ROOM when the job would not start now."""
+    placement = plan["placement"]
+    if as_json:
+        emit_json({key: value for key, value in plan.items() if key != "version"})
+    elif placement is None:
+        click.echo("The job would not start now:")
+        _reasons(plan["reasons"])
+        _verdicts(plan["verdicts"])
+    else:
+        hosts = list(dict.fromkeys(task["host"] for task in placement["tasks"]))
+        click.echo(f"The job would start now on {fold_hosts(hosts)}.")
+        _verdicts(plan["verdicts"])
+        _alignment(plan["alignment"])
+    return NO_ROOM if placement is None else 0
