@@ -1,0 +1,86 @@
+"""A kept-open conversation with `rm_steps.py` on a host where no agent is needed: one exec, JSON lines."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+from rm.adapters import ssh
+from rm.core.host import Host
+from rm.errors import RmError, Unreachable
+
+_LOADER = (
+    "import sys;f=sys.stdin.buffer;n=int(f.readline());"
+    "exec(compile(f.read(n),'rm_steps.py','exec'),{'__name__':'__main__'})"
+)
+
+
+class StepsChannel:
+    """Connects, starts the program, and answers `steps` requests one at a time.
+
+    Raises what `ssh.connect` raises, and Unreachable when the host is lost while steps run: their
+    outcome is unknown then, and running the playbook again finishes the work.
+    """
+
+    def __init__(self, host: Host, settings: ssh.SshSettings, program: bytes, become: bool) -> None:
+        self.host = host
+        self.connection = ssh.connect(host, settings)
+        argv = [*(["sudo", "-n"] if become else []), settings.python, "-S", "-E", "-c", _LOADER]
+        try:
+            self.channel = ssh.open_channel(self.connection, ssh.quote(argv))
+            self.lines = self.channel.makefile("rb")
+            self._write(b"%d\n%s" % (len(program), program))
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self.channel.sendall(data)
+        except (OSError, EOFError):
+            raise self._ended() from None
+
+    def steps(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The result of one `steps` request."""
+        self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
+        try:
+            line = self.lines.readline()
+        except (OSError, EOFError):
+            line = b""
+        if not line:
+            raise self._ended()
+        try:
+            reply = json.loads(line)
+        except ValueError:
+            said = bytes(line)[:200].decode(errors="replace").strip()
+            raise Unreachable(
+                f"Host {self.host.name} answers something else than step results: '{said}'.",
+                f"A login script may write to standard output for {self.host.login}.",
+            ) from None
+        if not reply["ok"]:
+            raise RmError(f"Host {self.host.name} refused the steps: {reply['error']}")
+        result: dict[str, Any] = reply["result"]
+        return result
+
+    def _ended(self) -> Unreachable:
+        """Why the program on the host is gone."""
+        code, said = -1, ""
+        with suppress(OSError, EOFError):
+            self.channel.settimeout(5)
+            said = self.channel.recv_stderr(1 << 16).decode(errors="replace").strip()
+            code = self.channel.recv_exit_status() if self.channel.exit_status_ready() or said else -1
+        last = said.splitlines()[-1] if said else ""
+        if code == 127 or "not found" in last:
+            return Unreachable(f"Host {self.host.name} has no python3.", "Install Python 3.8 or newer there.")
+        if code > 0:
+            return Unreachable(f"Steps cannot run on host {self.host.name}: {last or f'exit code {code}'}.")
+        return Unreachable(
+            f"The connection to host {self.host.name} was lost while steps ran; their outcome is unknown.",
+            "Run the playbook again when the host is back.",
+        )
+
+    def close(self) -> None:
+        with suppress(OSError, EOFError):
+            self.channel.close()
+            self.connection.close()

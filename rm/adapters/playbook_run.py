@@ -1,0 +1,354 @@
+"""Runs playbooks on hosts: one kept-open connection per host, steps in batches, hosts side by side.
+
+A host's steps travel to its agent when `ask` knows one; else the text of `agents/rm_steps.py` is fed to
+`python3` on the host once and then spoken to over that one channel. Hosts fail each for itself.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import rm
+from rm.adapters.playbook_channel import StepsChannel
+from rm.adapters.ssh import SshSettings
+from rm.core.host import Host
+from rm.errors import RmError, UsageError
+from rm.playbook.evaluate import HostPlay, HostState, Options
+from rm.playbook.inventory import decode
+from rm.playbook.module import BadArgument
+from rm.playbook.pattern import select
+from rm.playbook.schema import Play, Playbook, parse_playbook
+from rm.playbook.steps import TaskResult
+from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate
+
+# (host name, request of the operation `steps`) -> its result; None: this host has no agent's channel
+Ask = Callable[[str, dict[str, Any]], dict[str, Any] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the caller may show while it runs: kind `play` (text) or `task` (result)."""
+
+    kind: str
+    text: str = ""
+    result: TaskResult | None = None
+
+
+@dataclass(slots=True)
+class Recap:
+    """Ansible's counters of one host."""
+
+    ok: int = 0
+    changed: int = 0
+    unreachable: int = 0
+    failed: int = 0
+    skipped: int = 0
+    rescued: int = 0
+    ignored: int = 0
+
+
+@dataclass(slots=True)
+class Report:
+    """All results, per host in the order of the tasks. `not_reached`: hosts whose play was cut short."""
+
+    playbook: str
+    check: bool
+    results: dict[str, list[TaskResult]] = field(default_factory=dict)
+    not_reached: tuple[str, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """Nothing failed, nobody was unreachable, everything was reached."""
+        bad = (
+            r for results in self.results.values() for r in results if r.status in ("failed", "unreachable")
+        )
+        return not self.interrupted and not self.not_reached and all(r.ignored for r in bad)
+
+    @property
+    def changed(self) -> int:
+        return sum(recap.changed for recap in self.recap().values())
+
+    def recap(self) -> dict[str, Recap]:
+        recaps = {host: Recap() for host in self.results}
+        for host, results in self.results.items():
+            counts = recaps[host]
+            for result in results:
+                if result.status == "changed" or result.ignored:
+                    counts.ok += 1
+                    counts.ignored += result.ignored
+                    counts.changed += result.status == "changed"
+                else:
+                    setattr(counts, result.status, getattr(counts, result.status) + 1)
+        return recaps
+
+    def failures(self) -> list[str]:
+        """One sentence per failure, for logs and error messages."""
+        return [
+            f"{r.host}: {r.task}: {r.message or r.status}"
+            for results in self.results.values()
+            for r in results
+            if r.status in ("failed", "unreachable") and not r.ignored
+        ]
+
+
+class LocalFiles:
+    """The control machine's files, each read once per run."""
+
+    def __init__(self) -> None:
+        self.read = cache(self._read)
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return Path(path).read_bytes()
+        except OSError as problem:
+            raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
+
+    def glob(self, pattern: str) -> list[str]:
+        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+
+def shipped_directory(name: str) -> Path:
+    """`agents` or `playbooks`: beside rm in a checkout, inside it when installed from a wheel."""
+    package = Path(rm.__file__).parent
+    candidates = (package / "shipped" / name, package.parent / name)
+    for directory in candidates:
+        if directory.is_dir():
+            return directory
+    raise UsageError(
+        f"The {name} directory that belongs to rm is missing (looked in {', '.join(map(str, candidates))}).",
+        "Reinstall rm.",
+    )
+
+
+def read_playbook(path: str | Path) -> Playbook:
+    """Parse and check a playbook; raises UsageError with file, line and what to do."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        raise UsageError(
+            f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
+        ) from None
+    return parse_playbook(text, str(path))
+
+
+def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
+    """The inventory's groups, from the hosts' own `group_names`."""
+    groups: dict[str, list[str]] = {}
+    for host in hosts:
+        for group in decode(dict(host.variables).get("group_names", "[]")):
+            groups.setdefault(group, []).append(host.name)
+    return {name: tuple(members) for name, members in groups.items()}
+
+
+def run_playbook(
+    playbook: str | Path,
+    hosts: Sequence[Host],
+    settings: SshSettings,
+    *,
+    variables: Mapping[str, Any] | None = None,
+    check: bool = False,
+    diff: bool = False,
+    limit: str | None = None,
+    tags: Sequence[str] = (),
+    skip_tags: Sequence[str] = (),
+    forks: int = 16,
+    progress: Callable[[Progress], None] | None = None,
+    ask: Ask | None = None,
+) -> Report:
+    """Run every play of a playbook and say what became of it.
+
+    Raises UsageError before any host is touched when the playbook, a pattern or a local file is wrong;
+    whatever goes wrong on a host is in the report. Ctrl-C ends the run with `interrupted` set.
+    """
+    return _Runner(
+        read_playbook(playbook), hosts, settings, dict(variables or {}), check, diff, limit,
+        tuple(tags), tuple(skip_tags), forks, progress, ask,
+    ).run()  # fmt: skip
+
+
+class _Runner:
+    def __init__(
+        self,
+        playbook: Playbook,
+        hosts: Sequence[Host],
+        settings: SshSettings,
+        variables: dict[str, Any],
+        check: bool,
+        diff: bool,
+        limit: str | None,
+        tags: tuple[str, ...],
+        skip_tags: tuple[str, ...],
+        forks: int,
+        progress: Callable[[Progress], None] | None,
+        ask: Ask | None,
+    ) -> None:
+        self.playbook, self.settings, self.variables = playbook, settings, variables
+        self.check, self.diff, self.tags, self.skip_tags = check, diff, tags, skip_tags
+        self.forks, self.ask = max(1, forks), ask
+        self.tell = progress or (lambda event: None)
+        self.hosts = {host.name: host for host in hosts}
+        self.groups = groups_of(hosts)
+        self.wanted = (
+            select(limit, list(self.hosts), self.groups, "--limit: ") if limit else tuple(self.hosts)
+        )
+        if limit and not self.wanted:
+            raise UsageError(f"--limit {limit} leaves no host.", "See the names with --list-hosts.")
+        self.states = {name: HostState(name, _inventory(h), h.login) for name, h in self.hosts.items()}
+        self.files = LocalFiles()
+        self.lock = threading.Lock()
+        self.channels: dict[tuple[str, bool], StepsChannel] = {}
+        self.stopping = threading.Event()
+        self.unfinished: set[str] = set()
+        self.report = Report(playbook.filename, check)
+
+    def run(self) -> Report:
+        chosen = [(play, self.chosen(play)) for play in self.playbook.plays]  # complains before any host
+        with ThreadPoolExecutor(self.forks, thread_name_prefix="playbook") as pool:
+            try:
+                for play, names in chosen:
+                    self.run_play(play, names, pool)
+                    if self.stopping.is_set():
+                        break
+            except KeyboardInterrupt:
+                self.report.interrupted = True
+                self.stopping.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+            finally:
+                for channel in list(self.channels.values()):
+                    channel.close()
+        reached = {host for host, results in self.report.results.items() if results}
+        if self.report.interrupted:
+            self.unfinished |= {name for _, names in chosen for name in names} - reached
+        self.report.not_reached = tuple(name for name in self.hosts if name in self.unfinished)
+        return self.report
+
+    def chosen(self, play: Play) -> tuple[str, ...]:
+        where = f"{self.playbook.filename}:{play.line}: "
+        scope = Scope([Layer(self.variables, False), Layer(play.variables, True)])
+        try:
+            pattern = str(evaluate(play.hosts, scope))
+        except TemplateProblem as problem:
+            raise UsageError(f"{where}'hosts': {problem}.", "Set it with -e.") from None
+        names = select(pattern, list(self.hosts), self.groups, where)
+        return tuple(name for name in names if name in self.wanted)
+
+    def run_play(self, play: Play, names: tuple[str, ...], pool: ThreadPoolExecutor) -> None:
+        self.tell(Progress("play", play.name))
+        alive = [name for name in names if not self.states[name].failed]
+        for part in _serial(play.serial, alive):
+            options = self.options(names, part)
+            futures = [pool.submit(self.run_host, play, name, options) for name in part]
+            _wait(futures)
+            if part and all(self.states[name].failed for name in part):
+                self.unfinished |= {n for n in alive if not self.report.results.get(n)}
+                self.stopping.set() if len(part) < len(alive) else None
+            if self.stopping.is_set():
+                return
+
+    def options(self, names: Sequence[str], part: Sequence[str]) -> Options:
+        magic = {
+            "groups": {**self.groups, "all": list(self.hosts)},
+            "hostvars": {name: dict(state.inventory) for name, state in self.states.items()},
+            "ansible_play_hosts": list(names),
+            "ansible_play_hosts_all": list(names),
+            "ansible_play_batch": list(part),
+            "rm_agents_dir": str(shipped_directory("agents")),
+            "rm_version": rm.__version__,
+        }
+        directory = os.path.dirname(os.path.abspath(self.playbook.filename))
+        return Options(directory, self.variables, magic, self.check, self.tags, self.skip_tags)
+
+    def run_host(self, play: Play, name: str, options: Options) -> None:
+        """One play on one host, start to end; runs in a thread of the pool."""
+        state = self.states[name]
+        run = HostPlay(play, state, self.files, options)
+        planned: dict[str, Any] = {}
+        while not self.stopping.is_set():
+            batch = run.next_batch()
+            if batch is None:
+                return
+            answers: list[dict[str, Any]] = []
+            if batch.steps:
+                steps = [step.wire() for step in batch.steps]
+                request = {"steps": steps, "check": self.check, "diff": self.diff, "planned": planned}
+                try:
+                    result = self.send(name, batch.become, request)
+                except RmError as problem:
+                    if self.stopping.is_set():
+                        break
+                    self.settle([run.abandon(str(problem))])
+                    return
+                answers, planned = result["results"], result["planned"]
+            self.settle(run.record(answers))
+            if state.failed and play.any_errors_fatal:
+                self.stopping.set()
+        if not state.failed:
+            self.unfinished.add(name)
+
+    def send(self, name: str, become: bool, request: dict[str, Any]) -> dict[str, Any]:
+        if self.ask is not None and not become:
+            answer = self.ask(name, request)
+            if answer is not None:
+                return answer
+        key = (name, become)
+        channel = self.channels.get(key)
+        if channel is None:
+            program = shipped_directory("agents") / "rm_steps.py"
+            source = self.files.read(str(program))
+            channel = StepsChannel(self.hosts[name], self.settings, source, become)
+            self.channels[key] = channel
+        return channel.steps(request)
+
+    def settle(self, results: Sequence[TaskResult]) -> None:
+        with self.lock:
+            for result in results:
+                self.report.results.setdefault(result.host, []).append(result)
+                self.tell(Progress("task", result=result))
+
+
+def _inventory(host: Host) -> dict[str, Any]:
+    return {
+        **{name: decode(value) for name, value in host.variables},
+        "ansible_host": host.address,
+        "ansible_port": host.port,
+        "ansible_user": host.login,
+        "rm_zone": host.zone,
+        "rm_interface": host.interface,
+        "rm_nic_mbps": host.nic_bps // 1_000_000,
+        "rm_cpus": host.cpus,
+        "rm_partitions": list(host.partitions),
+    }
+
+
+def _serial(serial: tuple[int | str, ...], names: list[str]) -> list[list[str]]:
+    """Rolling batches: numbers or percentages; the last size repeats."""
+    if not serial or not names:
+        return [names]
+    parts, rest, sizes = [], names, list(serial)
+    while rest:
+        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
+        text = str(size)
+        count = len(names) * int(text[:-1]) // 100 if text.endswith("%") else int(text)
+        count = max(1, count) if text != "0" else len(names)
+        parts.append(rest[:count])
+        rest = rest[count:]
+    return parts
+
+
+def _wait(futures: Sequence[Future[None]]) -> None:
+    wait(futures)
+    for future in futures:
+        future.result()  # a defect of rm is raised, not swallowed

@@ -1,0 +1,54 @@
+"""Ansible's host patterns: `all`, names, groups, globs, `~regex`, `a,b`, `a:&b`, `a:!b`."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Mapping, Sequence
+
+from rm.errors import UsageError
+from rm.playbook.located import nearest
+
+
+def select(
+    pattern: str, names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str = ""
+) -> tuple[str, ...]:
+    """The hosts that a pattern means, in inventory order; raises UsageError for a word that means nothing.
+
+    `where` begins the complaint, such as "site.yml:3: ".
+    """
+    chosen: set[str] = set()
+    kept: set[str] | None = None
+    dropped: set[str] = set()
+    words = [word.strip() for word in re.split(r",|:(?![^\[]*\])", pattern) if word.strip()]
+    if words and all(word[0] in "!&" for word in words):
+        chosen = set(names)
+    for word in words:
+        found = _meaning(word.lstrip("!&"), names, groups, where)
+        if word[0] == "!":
+            dropped |= found
+        elif word[0] == "&":
+            kept = found if kept is None else kept & found
+        else:
+            chosen |= found
+    return tuple(n for n in names if n in chosen and (kept is None or n in kept) and n not in dropped)
+
+
+def _meaning(word: str, names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str) -> set[str]:
+    if word in ("all", "*"):
+        return set(names)
+    known = [*names, *groups]
+    if word.startswith("~"):
+        try:
+            hits = [name for name in known if re.match(word[1:], name)]
+        except re.error as problem:
+            raise UsageError(
+                f"{where}the host pattern '{word}' is not a regular expression: {problem}."
+            ) from None
+    else:
+        hits = [name for name in known if fnmatch.fnmatchcase(name, word)]
+    if not hits and word not in ("ungrouped",):
+        raise UsageError(
+            f"{where}no host and no group is called '{word}'.", nearest(word, known) if known else ""
+        )
+    return {host for hit in hits for host in groups.get(hit, (hit,))} & set(names)
