@@ -1,0 +1,247 @@
+"""The fleet: one kept-open channel of JSON lines to the agent of every host (docs/agent-protocol.md)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from rm.adapters.agent_channel import AgentChannel, AgentError, NotConnected
+from rm.adapters.ssh import SshSettings
+from rm.core.host import Host
+from rm.errors import HostKeyError, RmError, Unreachable
+
+__all__ = ["AgentError", "Fleet", "NotConnected"]
+log = logging.getLogger("rm.fleet")
+
+FIRST_RETRY_S = 0.5
+LAST_RETRY_S = 15.0
+KEY_RETRY_S = 60.0  # a refused key does not change by asking; `retry` is called when it was accepted
+CLOCK_EVERY_S = 30.0
+CLOCK_PINGS = 8
+
+OnEvent = Callable[[str, dict[str, Any]], None]
+OnState = Callable[[str, bool, str], None]
+
+
+class Fleet:
+    """Channels to many hosts, connected and reconnected in the background.
+
+    `on_event(host, notification)` and `on_state(host, up, sentence)` are called from the
+    host's own thread, in the order in which things happened: `on_state(h, True, "")` comes
+    before the first event of a connection, `on_state(h, False, why)` after its last. They
+    must be quick and may use `call`, but must not wait for its result.
+    """
+
+    def __init__(self, settings: SshSettings, on_event: OnEvent, on_state: OnState) -> None:
+        self._settings = settings
+        self._on_event = on_event
+        self._on_state = on_state
+        self._hosts: dict[str, _Member] = {}
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._clerk = threading.Thread(target=self._keep_time, name="fleet-clerk", daemon=True)
+        self._clerk.start()
+
+    def add(self, host: Host) -> None:
+        """Start to connect; a host of that name with another address or login is replaced."""
+        with self._lock:
+            known = self._hosts.get(host.name)
+            if known is not None and known.same_door(host):
+                return
+            member = _Member(host, self._settings, self._on_event, self._on_state)
+            self._hosts[host.name] = member
+        if known is not None:
+            known.close()
+        member.start()
+
+    def remove(self, name: str) -> None:
+        with self._lock:
+            member = self._hosts.pop(name, None)
+        if member is not None:
+            member.close()
+
+    def retry(self, name: str) -> None:
+        """Connect now instead of when the pause is over (say, after a key was accepted)."""
+        member = self._hosts.get(name)
+        if member is not None:
+            member.wake.set()
+
+    def call(self, name: str, op: str, timeout_s: float = 10, **args: Any) -> Future[dict[str, Any]]:
+        """Send one request; the future holds the agent's `result`.
+
+        It fails with AgentError when the agent refuses, with NotConnected when nothing was
+        sent, and with any other Unreachable when the outcome is unknown: the channel was lost
+        or no reply came within `timeout_s`.
+        """
+        member = self._hosts.get(name)
+        channel = member.channel if member is not None else None
+        if channel is None:
+            why = member.why if member is not None else f"Host {name} is not known to the daemon."
+            future: Future[dict[str, Any]] = Future()
+            future.set_exception(NotConnected(why or f"Host {name} is not connected yet."))
+            return future
+        return channel.call(op, timeout_s, args)
+
+    def connected(self, name: str) -> bool:
+        member = self._hosts.get(name)
+        return member is not None and member.channel is not None
+
+    def hello(self, name: str) -> dict[str, Any] | None:
+        """What the agent said of itself when it was connected: version, boot_id, features."""
+        member = self._hosts.get(name)
+        channel = member.channel if member is not None else None
+        return channel.hello if channel is not None else None
+
+    def clock_offset_us(self, name: str) -> int | None:
+        """The host's clock minus ours, by the ping with the shortest way; None before the first."""
+        member = self._hosts.get(name)
+        return member.clock.offset_us if member is not None else None
+
+    def close(self) -> None:
+        """Close every channel; tasks on the hosts go on."""
+        self._closed.set()
+        with self._lock:
+            members, self._hosts = list(self._hosts.values()), {}
+        for member in members:
+            member.close()
+        for member in members:
+            member.join(5)
+        self._clerk.join(5)
+
+    def _keep_time(self) -> None:
+        """Expire calls without a reply, and measure the clocks again."""
+        while not self._closed.wait(0.1):
+            now = time.monotonic()
+            for member in list(self._hosts.values()):
+                channel = member.channel
+                if channel is not None:
+                    channel.expire(now)
+                    if now >= member.clock.due_at:
+                        member.clock.measure(channel)
+
+
+class _Clock:
+    """The offset of one host's clock: half-way of the fastest of several pings (Cristian, 1989)."""
+
+    def __init__(self) -> None:
+        self.offset_us: int | None = None
+        self.due_at = 0.0
+
+    def measure(self, channel: AgentChannel) -> None:
+        self.due_at = time.monotonic() + CLOCK_EVERY_S
+        self._ping(channel, CLOCK_PINGS, None)
+
+    def _ping(self, channel: AgentChannel, left: int, best: tuple[int, int] | None) -> None:
+        sent_us = time.time_ns() // 1000
+        since = time.perf_counter_ns()
+
+        def heard(reply: Future[dict[str, Any]]) -> None:
+            if reply.exception() is not None:
+                return  # the loss is told elsewhere; the clock is measured again after the next hello
+            trip_us = (time.perf_counter_ns() - since) // 1000
+            measured = (trip_us, int(reply.result()["now_us"]) - (sent_us + trip_us // 2))
+            quickest = min(best, measured) if best is not None else measured
+            if left > 1:
+                self._ping(channel, left - 1, quickest)
+            else:
+                self.offset_us = quickest[1]
+
+        channel.call("ping", 10, {}).add_done_callback(heard)
+
+
+class _Member(threading.Thread):
+    """One host: connect, listen until the channel is lost, wait a little, again."""
+
+    def __init__(self, host: Host, settings: SshSettings, on_event: OnEvent, on_state: OnState) -> None:
+        super().__init__(name=f"fleet-{host.name}", daemon=True)
+        self.host = host
+        self.channel: AgentChannel | None = None
+        self.why = ""
+        self.clock = _Clock()
+        self.wake = threading.Event()
+        self._settings = settings
+        self._on_event = on_event
+        self._on_state = on_state
+        self._opening: AgentChannel | None = None
+        self._closed = threading.Event()
+        self._told: tuple[bool, str] | None = None
+
+    def same_door(self, host: Host) -> bool:
+        mine, its = self.host, host
+        return (mine.address, mine.port, mine.login, mine.variables) == (
+            its.address,
+            its.port,
+            its.login,
+            its.variables,
+        )
+
+    def close(self) -> None:
+        self._closed.set()
+        self.wake.set()
+        opening = self._opening
+        if opening is not None:
+            opening.close()
+
+    def run(self) -> None:
+        pause_s = FIRST_RETRY_S
+        while not self._closed.is_set():
+            self.wake.clear()
+            began = time.monotonic()
+            try:
+                self._converse()
+            except HostKeyError as error:
+                self._tell(False, str(error))
+                pause_s = KEY_RETRY_S
+            except RmError as error:
+                self._tell(False, str(error))
+            except Exception as error:  # a defect on one host must not silence it for ever
+                log.exception("the channel to %s failed", self.host.name)
+                self._tell(False, f"The channel to {self.host.name} failed by a defect of rm: {error!r}.")
+            if time.monotonic() - began > LAST_RETRY_S:
+                pause_s = FIRST_RETRY_S
+            if self.wake.wait(pause_s * random.uniform(0.7, 1.3)):
+                pause_s = FIRST_RETRY_S
+            else:
+                pause_s = min(LAST_RETRY_S, pause_s * 2)
+
+    def _converse(self) -> None:
+        self._opening = channel = AgentChannel(self.host, self._settings)
+        try:
+            if self._closed.is_set():
+                return
+            channel.open()
+            self.channel = channel
+            self.clock.due_at = 0.0
+            self._tell(True, "")
+            for notification in channel.notifications():
+                self._pass_on(notification)
+        except Unreachable:
+            if not self._closed.is_set():
+                raise
+        finally:
+            self.channel = self._opening = None
+            channel.close()
+
+    def _pass_on(self, notification: dict[str, Any]) -> None:
+        try:
+            self._on_event(self.host.name, notification)
+        except Exception:  # the listener's defect; the channel goes on
+            log.exception("an event of %s was not taken: %s", self.host.name, notification)
+
+    def _tell(self, up: bool, why: str) -> None:
+        """Say each change once: a host that stays away is not reported at every try."""
+        self.why = why
+        if self._closed.is_set() or self._told == (up, why):
+            return
+        self._told = (up, why)
+        if not up:
+            log.warning("%s: %s", self.host.name, why)
+        try:
+            self._on_state(self.host.name, up, why)
+        except Exception:
+            log.exception("the state of %s was not taken", self.host.name)

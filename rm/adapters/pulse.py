@@ -1,0 +1,106 @@
+"""A pulse for connections: a peer that is silent although it was asked is found, and cut off.
+
+Paramiko's own keepalive wants no reply, and TCP is acknowledged by the kernel even of a frozen host; only
+what the peer's program sends counts as life.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+PULSES_PER_DEADLINE = 6
+
+
+class WatchedSocket:
+    """A socket that remembers when it was last heard from, and lets no writer wait for ever.
+
+    Times are monotonic seconds. `dead_after_s` bounds the silence after a question.
+    """
+
+    def __init__(self, raw: socket.socket, dead_after_s: float) -> None:
+        self._raw = raw
+        self.dead_after_s = dead_after_s
+        self.heard_at = time.monotonic()
+        self.asked_at = 0.0
+
+    def recv(self, size: int) -> bytes:
+        data = self._raw.recv(size)
+        self.heard_at = time.monotonic()
+        return data
+
+    def send(self, data: bytes) -> int:
+        try:
+            return self._raw.send(data)
+        except TimeoutError:
+            if time.monotonic() - self.heard_at > self.dead_after_s:
+                self.cut()
+                raise ConnectionError("the peer takes no more data") from None
+            raise
+
+    @property
+    def interval_s(self) -> float:
+        return self.dead_after_s / PULSES_PER_DEADLINE
+
+    def silent(self, now: float) -> bool:
+        """Asked, not answered, and the time is over (less two pulses, which may just have begun)."""
+        patience = self.dead_after_s - 2 * self.interval_s
+        return self.asked_at > self.heard_at and now - self.asked_at > patience
+
+    def cut(self) -> None:
+        """End the connection here; the peer need not be there for it."""
+        with suppress(OSError):
+            self._raw.shutdown(socket.SHUT_RDWR)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._raw, name)
+
+
+class Pulse:
+    """One thread for all connections.
+
+    A connection is judged by a question that was really sent on it, so that a pulse which was
+    held up on one connection blames no other.
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[WatchedSocket, tuple[Callable[[], None], Callable[[], bool]]] = {}
+        self._lock = threading.Lock()
+        self._some = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, sock: WatchedSocket, ask: Callable[[], None], active: Callable[[], bool]) -> None:
+        """Call `ask` again and again, which makes the peer send something, until not `active()`."""
+        with self._lock:
+            self._watched[sock] = (ask, active)
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._beat, name="ssh-pulse", daemon=True)
+                self._thread.start()
+        self._some.set()
+
+    def _beat(self) -> None:
+        while True:
+            self._some.wait()
+            with self._lock:
+                watched = list(self._watched.items())
+                if not watched:
+                    self._some.clear()
+                    continue
+            for sock, (ask, active) in watched:
+                now = time.monotonic()
+                if not active():
+                    with self._lock:
+                        self._watched.pop(sock, None)
+                elif sock.silent(now):
+                    sock.cut()
+                elif sock.heard_at >= sock.asked_at and now - sock.asked_at >= sock.interval_s:
+                    sock.asked_at = now
+                    ask()
+            time.sleep(min(sock.interval_s for sock, _ in watched) / 2)
+
+
+pulse = Pulse()

@@ -1,0 +1,339 @@
+"""SSH to the hosts: pinned host keys, bounded waits, and a pulse that finds a silent peer.
+
+Stock Fabric accepts any host key, waits for minutes on a host that is cut off or frozen, reports a lost
+connection as exit code -1, and loses 40 ms per message to Nagle's algorithm. `connect` returns a Fabric
+connection without these.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import select
+import shlex
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fabric
+import paramiko
+from invoke.exceptions import CommandTimedOut, ThreadException
+
+from rm.adapters.pulse import WatchedSocket, pulse
+from rm.core.host import Host
+from rm.errors import ConfigError, HostKeyError, RmError, Unreachable
+
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it logs what it also raises
+
+
+@dataclass(frozen=True, slots=True)
+class SshSettings:
+    """How hosts are reached. Times in seconds.
+
+    A connection over which nothing came for `dead_after_s` although it was asked for is dead.
+    `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
+    by `python`. Without `identity_files` the user's own keys and SSH agent are used.
+    """
+
+    known_hosts: Path
+    identity_files: tuple[Path, ...] = ()
+    connect_timeout_s: float = 10.0
+    dead_after_s: float = 6.0
+    agent_command: str = ""
+    python: str = "python3"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a remote command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+def quote(argv: Sequence[str]) -> str:
+    """A command line on which every word is safe for a POSIX shell."""
+    return shlex.join(argv)
+
+
+class _Remote(fabric.runners.Remote):  # type: ignore[misc]
+    read_chunk_size = 32768
+    input_sleep = 0.001
+
+
+class _UnknownKey(Exception):
+    def __init__(self, key: paramiko.PKey) -> None:
+        self.key = key
+
+
+class _Refuse(paramiko.MissingHostKeyPolicy):
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise _UnknownKey(key)
+
+
+def connect(host: Host, settings: SshSettings) -> fabric.Connection:
+    """An open connection to `host`.
+
+    Raises:
+        HostKeyError: the host's key is unknown or not the accepted one; nothing was sent.
+        Unreachable: no answer, or the login was refused.
+        ConfigError: an identity file cannot be used.
+    """
+    connection = fabric.Connection(
+        host.address,
+        user=host.login,
+        port=host.port,
+        connect_timeout=settings.connect_timeout_s,
+        config=fabric.Config(
+            lazy=True,
+            overrides={"load_ssh_configs": False, "runners": {"remote": _Remote}},
+        ),
+    )
+    client: paramiko.SSHClient = connection.client
+    client.set_missing_host_key_policy(_Refuse())
+    if settings.known_hosts.exists():
+        client.load_host_keys(str(settings.known_hosts))
+    sock = WatchedSocket(_tcp(host, settings.connect_timeout_s), settings.dead_after_s)
+    connection.connect_kwargs = {
+        "sock": sock,
+        "banner_timeout": settings.connect_timeout_s,
+        "auth_timeout": settings.connect_timeout_s,
+        "channel_timeout": settings.connect_timeout_s,
+        **_identity(host, settings),
+    }
+    try:
+        connection.open()
+    except _UnknownKey as error:
+        raise HostKeyError(
+            f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that is "
+            f"not known: {error.key.fingerprint}.",
+            f"Compare it with the host's own, then run: rmx host accept-key {host.name}",
+        ) from None
+    except paramiko.BadHostKeyException as error:
+        raise HostKeyError(
+            f"The key of host {host.name} ({host.address}:{host.port}) has CHANGED: it presents "
+            f"{error.key.fingerprint}, accepted was {error.expected_key.fingerprint}.",
+            "Someone may be in between. If the host was reinstalled, run: rmx host accept-key " + host.name,
+        ) from None
+    except paramiko.AuthenticationException as error:
+        if any(word in str(error) for word in ("timeout", "EOF")):  # frozen or cut off in the middle of it
+            raise _unreachable(host, error) from None
+        raise Unreachable(
+            f"Host {host.name} refuses the login of {host.login}: {error}",
+            "Put the daemon's public key into the authorized_keys of that user.",
+        ) from None
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise _unreachable(host, error) from None
+    finally:
+        if not connection.is_connected:
+            sock.close()
+    transport = client.get_transport()
+    assert transport is not None
+    _watch(sock, transport)
+    return connection
+
+
+def _watch(sock: WatchedSocket, transport: paramiko.Transport) -> None:
+    message = paramiko.Message()
+    message.add_byte(paramiko.common.cMSG_GLOBAL_REQUEST)
+    message.add_string("keepalive@openssh.com")
+    message.add_boolean(True)  # want a reply: sshd answers that it does not know it
+
+    def ask() -> None:
+        with suppress(paramiko.SSHException, EOFError, OSError):
+            transport._send_user_message(message)  # type: ignore[attr-defined]
+
+    pulse.watch(sock, ask, transport.is_active)
+
+
+def _tcp(host: Host, timeout_s: float) -> socket.socket:
+    try:
+        raw = socket.create_connection((host.address, host.port), timeout_s)
+    except OSError as error:
+        raise _unreachable(host, error) from None
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return raw
+
+
+def _unreachable(host: Host, error: Exception) -> Unreachable:
+    what = str(error).strip() or type(error).__name__
+    return Unreachable(
+        f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH: {what}.",
+        "See whether it is up and its sshd runs.",
+    )
+
+
+def _identity(host: Host, settings: SshSettings) -> dict[str, Any]:
+    own = dict(host.variables).get("ansible_ssh_private_key_file")
+    files = [Path(own).expanduser()] if own else list(settings.identity_files)
+    if not files:
+        return {}
+    if len(files) > 1:
+        return {"key_filename": [str(f) for f in files], "look_for_keys": False, "allow_agent": False}
+    try:
+        key = paramiko.PKey.from_path(files[0])
+    except (OSError, paramiko.SSHException, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"The SSH identity {files[0]} of host {host.name} cannot be used: {error}.",
+            "Give an existing, unencrypted private key, or none to use your SSH agent.",
+        ) from None
+    return {"pkey": key, "look_for_keys": False, "allow_agent": False}
+
+
+# commands and files
+
+
+def run(connection: fabric.Connection, command: str, timeout_s: float) -> Result:
+    """Run one shell command line (see `quote`) and wait.
+
+    After `timeout_s` the command and its children are ended on the host.
+
+    Raises:
+        Unreachable: the connection was lost, or the time is over: the outcome is unknown.
+    """
+    lost = Unreachable(
+        f"The connection to {connection.host} was lost while a command ran; its outcome is unknown."
+    )
+    transport = connection.client.get_transport()
+    if transport is None or not transport.is_active():
+        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    bounded = quote(["timeout", "-k", "2", f"{timeout_s:g}", "sh", "-c", command])
+    try:
+        result = connection.run(bounded, hide=True, warn=True, in_stream=False, timeout=timeout_s + 5)
+    except (CommandTimedOut, ThreadException, paramiko.SSHException, OSError, EOFError):
+        raise lost from None
+    if result.exited == 124:
+        raise Unreachable(f"A command on {connection.host} did not end within {timeout_s:g} s.")
+    if result.exited < 0:
+        raise lost
+    return Result(result.exited, result.stdout, result.stderr)
+
+
+_PUT = """umask 077; aside="$1.$$"
+cat >"$aside" && chmod "$2" "$aside" && mv -f "$aside" "$1" || { rm -f "$aside"; exit 1; }"""
+
+
+def put(
+    connection: fabric.Connection, data: bytes, remote_path: str, mode: int, timeout_s: float = 60
+) -> None:
+    """Write a file on the host atomically: aside, then renamed."""
+    transport = connection.client.get_transport()
+    if transport is None or not transport.is_active():
+        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    code, err = -1, b""
+    with suppress(paramiko.SSHException, OSError, EOFError):
+        channel = transport.open_session(timeout=timeout_s)
+        try:
+            channel.settimeout(timeout_s)
+            channel.exec_command(quote(["sh", "-c", _PUT, "sh", remote_path, f"{mode:o}"]))
+            channel.sendall(data)
+            channel.shutdown_write()
+            err = channel.makefile_stderr("rb").read()
+            code = channel.recv_exit_status()
+        finally:
+            channel.close()
+    if code < 0:
+        raise Unreachable(f"The connection to {connection.host} was lost while {remote_path} was written.")
+    if code:
+        why = err.decode(errors="replace").strip().rpartition(": ")[2]
+        raise RmError(f"{remote_path} cannot be written on {connection.host}: {why}.")
+
+
+# host keys
+
+
+def present_key(address: str, port: int, timeout_s: float = 10.0) -> tuple[str, str, str]:
+    """(type, fingerprint, known_hosts line) of the key a host presents now; this does not trust it."""
+    nameless = Host(name=address, zone="", address=address, port=port)
+    raw = _tcp(nameless, timeout_s)
+    transport = paramiko.Transport(raw)
+    try:
+        transport.banner_timeout = timeout_s
+        transport.start_client(timeout=timeout_s)
+        key = transport.get_remote_server_key()
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise _unreachable(nameless, error) from None
+    finally:
+        transport.close()
+    line = f"{_known_name(address, port)} {key.get_name()} {key.get_base64()}"
+    return key.get_name(), key.fingerprint, line
+
+
+def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
+    """Pin the key with exactly this fingerprint, in place of any other of that host.
+
+    Raises:
+        HostKeyError: the host now presents another key; nothing was changed.
+    """
+    kind, presented, line = present_key(host.address, host.port, settings.connect_timeout_s)
+    if presented != fingerprint:
+        raise HostKeyError(
+            f"Host {host.name} presents the {kind} key {presented}, not {fingerprint}: nothing was accepted.",
+            "Look at the key again; something answers for this host in turns.",
+        )
+    with _locked(settings.known_hosts) as lines:
+        name = _known_name(host.address, host.port)
+        kept = [known for known in lines if known.split(" ", 1)[0] != name]
+        lines[:] = [*kept, line]
+
+
+def _known_name(address: str, port: int) -> str:
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+@contextmanager
+def _locked(known_hosts: Path) -> Iterator[list[str]]:
+    """The lines of the file, written back atomically; one writer at a time."""
+    known_hosts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(known_hosts.with_name(known_hosts.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = known_hosts.read_text().splitlines() if known_hosts.exists() else []
+        yield lines
+        aside = known_hosts.with_name(known_hosts.name + ".new")
+        aside.write_text("".join(line + "\n" for line in lines))
+        os.chmod(aside, 0o600)
+        aside.replace(known_hosts)
+
+
+# the agent's channel
+
+
+def agent_command(host: Host, settings: SshSettings) -> str:
+    """The command line that serves the agent's channel on `host`; by sudo when its inventory says so."""
+    command = settings.agent_command or quote([settings.python, "-S", "-E", AGENT_PATH, "--serve"])
+    become = dict(host.variables).get("ansible_become", "").lower() in ("true", "yes", "1")
+    return f"sudo -n {command}" if become else command
+
+
+AGENT_PATH = "/opt/rm/agents/rm_agent.py"
+
+
+def open_channel(connection: fabric.Connection, command: str) -> paramiko.Channel:
+    """A session running `command`, for a conversation over its standard input and output."""
+    transport = connection.client.get_transport()
+    if transport is None:
+        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    try:
+        channel: paramiko.Channel = transport.open_session(window_size=1 << 24)
+        channel.exec_command(command)
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise Unreachable(f"The agent on {connection.host} cannot be started: {error}.") from None
+    return channel
+
+
+def writable_now(connection: fabric.Connection, channel: paramiko.Channel) -> bool:
+    """Would a small write go through without waiting for the peer?"""
+    transport = connection.client.get_transport()
+    if transport is None or not channel.send_ready():
+        return False
+    poll = select.poll()
+    try:
+        poll.register(transport.sock.fileno(), select.POLLOUT)
+    except (ValueError, OSError):
+        return False
+    return bool(poll.poll(0))
