@@ -51,6 +51,7 @@ class Schedule:
     cushion_us: int = 0
     reference: bool = False
     high: bool = False
+    gate: bool = False  # slot gating: an early iteration waits; only where the scheme is perfect
 
 
 @dataclass(frozen=True, slots=True)

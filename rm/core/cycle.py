@@ -42,6 +42,8 @@ class Cycle:
     tuning: Tuning = field(default_factory=Tuning)
     blocked: Blocked = field(default_factory=Blocked)
     _seen_capacity: int = -1
+    _seen_pending: int = -1
+    _next_begin_us: int | None = None
     _seen_placed: int = -1
 
     def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
@@ -68,11 +70,8 @@ class Cycle:
             for host, since in self.state.silent_since.items()
             if host in self.state.hosts and self.state.hosts[host].state is not HostState.DOWN
         ]
-        for job_id in self.state.pending:
-            begin = self.state.jobs[job_id].spec.begin_us
-            reason = self.state.reasons.get(job_id)
-            if begin is not None and reason is not None and reason.code is ReasonCode.BEGIN_TIME:
-                due.append(begin)
+        if self._next_begin_us is not None:
+            due.append(self._next_begin_us)
         return min(due, default=None)
 
     def _record(self, event: ev.Event, now_us: int, out: Outcome) -> None:
@@ -92,15 +91,27 @@ class Cycle:
 
     def _decide(self, now_us: int, out: Outcome) -> None:
         state = self.state
+        begins = self._next_begin_us is not None and now_us >= self._next_begin_us
         if state.capacity_version != self._seen_capacity:
             self.blocked.reasons.clear()
-            self._seen_capacity = state.capacity_version
+        elif state.pending_version == self._seen_pending and not begins:
+            return  # nothing that could change any answer has happened
+        self._seen_capacity, self._seen_pending = state.capacity_version, state.pending_version
+        self._next_begin_us = None
         if not state.pending:
             return
         snapshot = state.snapshot(now_us)
         pending = [state.jobs[j] for j in state.pending]
         result = decide(pending, snapshot, self.policies, self.tuning, self.blocked)
         state.reasons = result.reasons
+        self._next_begin_us = min(
+            (
+                state.jobs[j].spec.begin_us or 0
+                for j, reason in result.reasons.items()
+                if reason.code is ReasonCode.BEGIN_TIME
+            ),
+            default=None,
+        )
         for decision in result.decisions:
             self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
 

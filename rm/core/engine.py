@@ -6,16 +6,17 @@ reserved, and the next job sees the cluster with it. Pure: the same snapshot giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.host import HostState
 from rm.core.job import Job, Placement
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import PlacedJob, Snapshot
-from rm.core.state import placed_view, take
+from rm.core.state import all_of, placed_view, take
 
 PERFECT = 100.0
 EPSILON = 1e-9
@@ -123,8 +124,15 @@ def not_yet(job: Job, now_us: int) -> Reason | None:
 def place(
     job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
 ) -> tuple[Decision | None, list[Reason]]:
-    """The best of the first `top_k` candidates by alignment score, or every reason for none."""
-    proposal = policies.placement.candidates(avoiding(job), snapshot)
+    """The best of the first `top_k` candidates by alignment score, or every reason for none.
+
+    Hosts that failed to launch the job are taken only when there is no other way.
+    """
+    if job.avoid:
+        elsewhere = place(avoiding(job), snapshot, policies, tuning, sequence)
+        if elsewhere[0] is not None:
+            return elsewhere
+    proposal = policies.placement.candidates(job, snapshot)
     best: Decision | None = None
     for candidate in islice(proposal.candidates, tuning.top_k):
         alignment = align_candidate(job, candidate, snapshot, policies.comm, sequence)
@@ -142,10 +150,8 @@ def place(
 
 def avoiding(job: Job) -> Job:
     """The job as the placement policy sees it: without the hosts that failed to launch it."""
-    if not job.avoid:
-        return job
     excluded = (*job.spec.hosts_excluded, *job.avoid)
-    return replace(job, spec=replace(job.spec, hosts_excluded=excluded))
+    return replace(job, avoid=(), spec=replace(job.spec, hosts_excluded=excluded))
 
 
 def align_candidate(
@@ -206,15 +212,29 @@ def explain(
 ) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
     """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`."""
     waits = not_yet(job, snapshot.now_us)
-    proposal = policies.placement.candidates(avoiding(job), snapshot, explain=True)
+    proposal = policies.placement.candidates(job, snapshot, explain=True)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0) + 1
     decision, reasons = place(job, snapshot, policies, tuning, sequence)
-    first = next(iter_candidates(proposal.candidates), None)
-    if first is None:
+    if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
     return decision, ([waits] if waits else []) + reasons, proposal.verdicts
 
 
-def iter_candidates(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
-    """The candidates; verdicts and reasons are complete once the first has been asked for."""
-    yield from candidates
+def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]:
+    """Why no state of this cluster could ever take the job; empty when one could.
+
+    Asks the placement policy on the same hosts, all of them up and idle. A host that was not
+    yet discovered could be anything, so nothing is impossible while there is one.
+    """
+    if not snapshot.hosts or any(h.cpus == 0 for h in snapshot.hosts.values()):
+        return []
+    idle = replace(
+        snapshot,
+        hosts={n: replace(h, state=HostState.UP, drained_by="") for n, h in snapshot.hosts.items()},
+        free={n: all_of(h) for n, h in snapshot.hosts.items()},
+        placed={},
+    )
+    proposal = policies.placement.candidates(job, idle)
+    if next(proposal.candidates, None) is not None:
+        return []
+    return list(proposal.reasons) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]

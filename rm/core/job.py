@@ -162,6 +162,7 @@ class Job:
     held: bool = False
     attempt: int = 0  # 0 before the first launch; grows with each requeue
     tasks: tuple[Task, ...] = ()
+    go: bool = False  # this attempt's hosts were told to start: some of it may run
     started_us: int | None = None
     ended_us: int | None = None
     exit_code: int | None = None

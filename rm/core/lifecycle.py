@@ -19,6 +19,8 @@ S = JobState
 
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
 JOB_FAULTS = frozenset({"no-such-user", "forbidden", "bad-chdir", "bad-output", "bad-script", "bad-request"})
+# Refusals that every other job would meet on that host too: it is drained until somebody looks.
+HOST_FAULTS = frozenset({"no-space", "io-error"})
 MAX_LAUNCH_FAILURES = 3
 
 
@@ -101,7 +103,7 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),
     )
     ctx.put(job)
-    ctx.state.pending[job.id] = None
+    ctx.state.enqueue(job.id)
     ctx.state.next_job = max(ctx.state.next_job, job.id + 1)
 
 
@@ -253,6 +255,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         state=S.CONFIGURING,
         attempt=job.attempt + 1,
         tasks=tuple(Task(t.rank, t.host, t.gpus) for t in e.placement.tasks),
+        go=len(hosts) == 1,
         reason=None,
         ending=None,
         started_us=None,
@@ -272,7 +275,7 @@ def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
     tasks = _update(job.tasks, e.host, None, prepared=True)
     job = ctx.put(replace(job, tasks=_with_notes(tasks, e.notes)))
     if all(t.prepared for t in job.tasks):
-        job = ctx.put(touch(job, ctx.now_us, "every host is ready"))
+        job = ctx.put(touch(job, ctx.now_us, "every host is ready", go=True))
         for host in _hosts(job.tasks):
             ctx.act(Start(job.id, job.attempt, host))
 
@@ -330,7 +333,10 @@ def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
 
 
 def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
-    failures = job.launch_failures + 1
+    host_fault = e.code in HOST_FAULTS
+    if host_fault and (host := ctx.state.hosts.get(e.host)) is not None and not host.drained_by:
+        _put_host(ctx, replace(host, drained_by=f"could not launch job {job.id}: {e.message}"))
+    failures = job.launch_failures + (0 if host_fault else 1)
     sentence = f"host {e.host} could not launch it: {e.message}"
     reason = Reason(ReasonCode.LAUNCH_FAILED, sentence, (("failures", failures),))
     ending = job.ending
@@ -398,10 +404,12 @@ def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
 
 def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
     ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True))
+    ctx.state.enqueue(job.id)  # its reason has changed
 
 
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
     ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False))
+    ctx.state.enqueue(job.id)
 
 
 def _profiled(ctx: Context, job: Job, e: ev.ProfileMeasured) -> None:
@@ -437,16 +445,12 @@ def _with_notes(tasks: tuple[Task, ...], notes: tuple[tuple[int, str], ...]) -> 
 def _stop_rest(ctx: Context, job: Job, why: str) -> Job:
     """Stop every task that has not ended; hosts that only hold a prepared gang just forget it."""
     job = replace(job, state=S.COMPLETING)
-    gang_waits = len(_hosts(job.tasks)) > 1 and not all(
-        t.prepared or t.ended_us is not None for t in job.tasks
-    )
-    started = any(t.started_us is not None for t in job.tasks)
     for host in _hosts(tuple(t for t in job.tasks if t.ended_us is None)):
-        if gang_waits and not started:
+        if job.go:
+            ctx.act(Stop(job.id, job.attempt, host, ctx.rules.grace_us, why))
+        else:
             ctx.act(Discard(job.id, job.attempt, host))
             job = replace(job, tasks=_update(job.tasks, host, None, ended_us=ctx.now_us))
-        else:
-            ctx.act(Stop(job.id, job.attempt, host, ctx.rules.grace_us, why))
     return ctx.put(job)
 
 
@@ -495,7 +499,7 @@ def _back_to_queue(ctx: Context, job: Job) -> None:
             exit_signal=None,
         )
     )
-    ctx.state.pending[job.id] = None
+    ctx.state.enqueue(job.id)
 
 
 CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {

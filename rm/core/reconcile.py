@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from rm.core import events as ev
+from rm.core.actions import Launch, Start
 from rm.core.state import ClusterState
 
 
@@ -31,6 +32,25 @@ class ReportedTask:
     why: str = ""
 
 
+def worth_repeating(
+    state: ClusterState, up: ev.HostUp, reported: Iterable[ReportedTask], action: Launch | Start
+) -> bool:
+    """Must an open launch or start be sent (again) to the host that has just said hello?
+
+    Not when the state has given the attempt up. Not after a reboot: one whose answer was lost
+    may have run before it, and an attempt never runs twice. And not when the host knows the
+    attempt already: then its report is the outcome, except that a prepared gang still waits
+    for its start.
+    """
+    known, job = state.hosts.get(up.host), state.jobs.get(action.job)
+    if known is None or (known.boot_id and known.boot_id != up.boot_id):
+        return False
+    if job is None or job.attempt != action.attempt or not job.occupies:
+        return False
+    states = {t.state for t in reported if (t.job, t.attempt) == (action.job, action.attempt)}
+    return not states if isinstance(action, Launch) else states == {"prepared"}
+
+
 def reconcile(
     state: ClusterState,
     host: str,
@@ -40,9 +60,9 @@ def reconcile(
 ) -> list[ev.Event]:
     """Events that bring the state in line with the host.
 
-    `open_launches` names the (job, attempt) whose launch is still to be repeated there: their
-    tasks are not missed. A host that still runs an attempt that the state has given up gets
-    it stopped; one that forgot a task it should run has lost it.
+    `open_launches` names the (job, attempt) whose launch will be sent there (see
+    `worth_repeating`): their tasks are not missed. A host that still runs an attempt that the
+    state has given up gets it stopped; one that forgot a task it should run has lost it.
     """
     found: list[ev.Event] = []
     seen: set[tuple[int, int, int]] = set()

@@ -55,7 +55,7 @@ def _package(kind: str) -> str:
 
 
 def _filled(form: Any, chosen: Mapping[str, object], whose: str) -> Any:
-    if not is_dataclass(form):
+    if not isinstance(form, type) or not is_dataclass(form):
         raise ConfigError(f"OPTIONS of the {whose} is not a dataclass.", "Make it one.")
     known = {f.name: f for f in fields(form)}
     values: dict[str, object] = {}
@@ -78,6 +78,6 @@ def _fitting(field: Field[Any], value: object, whose: str) -> object:
     if isinstance(value, type(default)) and isinstance(value, bool) == isinstance(default, bool):
         return value
     raise ConfigError(
-        f"Option {field.name!r} of the {whose} is {value!r}, but must be of the kind {type(default).__name__}.",
+        f"Option {field.name!r} of the {whose} is {value!r}, but must be {type(default).__name__}.",
         f"Its default is {default!r}.",
     )

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,12 +37,12 @@ class Hosts(Protocol):
     def clock_offset_us(self, name: str) -> int: ...
 
 
+@dataclass(frozen=True, slots=True)
 class HostReport:
-    """Not an event: a host's own list of tasks, which the leader reconciles with its state."""
+    """Not an event: what a host says after hello, which the leader reconciles with its state."""
 
-    def __init__(self, host: str, tasks: list[ReportedTask]) -> None:
-        self.host = host
-        self.tasks = tasks
+    up: ev.HostUp
+    tasks: list[ReportedTask]
 
 
 Post = Callable[[ev.Event | HostReport], None]
@@ -104,26 +105,23 @@ class Executor:
             if connected:
                 self._send(intent, arguments)
 
-    def open_launches(self, host: str) -> set[tuple[int, int]]:
-        """(job, attempt) of the launches that will be repeated on the host."""
+    def open_starts(self, host: str) -> list[Intent]:
+        """The launches and starts whose outcome on the host is not known."""
         with self._lock:
-            actions = [intent.action for intent, _ in self._open.get(host, {}).values()]
-        return {(a.job, a.attempt) for a in actions if isinstance(a, Launch | Start)}
+            intents = [intent for intent, _ in self._open.get(host, {}).values()]
+        return [i for i in intents if isinstance(i.action, Launch | Start)]
 
-    def drop(self, host: str, job: int, attempt: int) -> None:
-        """Forget launches and starts of an attempt that the state has given up."""
+    def repeat_open(self, host: str) -> None:
+        """Send everything that is open for the host, in order; from now on it is connected."""
         with self._lock:
-            mine = self._open.get(host, {})
-            gone = [
-                i
-                for i, (intent, _) in mine.items()
-                if isinstance(intent.action, Launch | Start)
-                and (intent.action.job, intent.action.attempt) == (job, attempt)
-            ]
-            for i in gone:
-                del mine[i]
-        for i in gone:
-            self._post(ev.ActionSettled(i))
+            self._up.add(host)
+            again = [self._open[host][i] for i in sorted(self._open.get(host, {}))]
+        for intent, arguments in again:
+            self._send(intent, arguments)
+
+    def drop(self, intent: Intent) -> None:
+        """Do not repeat it: its outcome came another way, or the state has given it up."""
+        self._settle(intent)
 
     # -- the fleet's side ----------------------------------------------------------------------
 
@@ -158,20 +156,15 @@ class Executor:
     # -- within --------------------------------------------------------------------------------
 
     def _welcome(self, host: str) -> None:
-        """A host says hello: learn what it is and what it runs, then repeat what is open."""
+        """A host says hello: learn what it is and what it runs; the leader does the rest."""
         try:
             facts = self._hosts.call(host, "facts").result(CALL_TIMEOUT_S)
             tasks = self._hosts.call(host, "tasks").result(CALL_TIMEOUT_S)["tasks"]
         except (RmError, TimeoutError) as error:
             log.warning("host %s said hello and fell silent: %s", host, error)
             return
-        self._post(self._up_event(host, facts))
-        self._post(HostReport(host, [self._reported(host, t) for t in tasks]))
-        with self._lock:
-            self._up.add(host)
-            again = [self._open[host][i] for i in sorted(self._open.get(host, {}))]
-        for intent, arguments in again:
-            self._send(intent, arguments)
+        up = self._up_event(host, facts)
+        self._post(HostReport(up, [self._reported(host, t) for t in tasks]))
 
     def _up_event(self, host: str, facts: dict[str, Any]) -> ev.HostUp:
         interfaces = facts.get("interfaces", [])

@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from rm.core import events as ev
-from rm.core.actions import ACTIONS, Action, Intent
+from rm.core.actions import ACTIONS, Action, Intent, Launch, Start
 from rm.core.alignment import Alignment
 from rm.core.cycle import Cycle, Outcome
 from rm.core.job import Job
 from rm.core.ports import Clock
-from rm.core.reconcile import reconcile
+from rm.core.reconcile import reconcile, worth_repeating
 from rm.core.state import ClusterState
 from rm.core.store import Batch, Entry, Measured, Store, StoredAction
 from rm.daemon.executor import Executor, HostReport
@@ -150,6 +150,16 @@ class Leader:
                 events += self._reconcile(item, now_us)
             else:
                 events.append(item)
+        due_us = self.cycle.next_due_us()
+        if events or due_us is None or due_us <= now_us:
+            self._step(events, requests, now_us)
+        for question in questions:
+            try:
+                question.done.set_result(question.ask(self.cycle, now_us))
+            except Exception as error:  # the asker gets it, whatever it is
+                question.done.set_exception(error)
+
+    def _step(self, events: list[ev.Event], requests: list[tuple[Request, int, int]], now_us: int) -> None:
         outcome = self.cycle.step(events, now_us)
         for index, refusal in outcome.refused.items():
             if not any(a <= index < b for _, a, b in requests):
@@ -168,24 +178,23 @@ class Leader:
             self.on_jobs([self.cycle.state.jobs[j] for j in outcome.changes.jobs])
         if outcome.realigned or outcome.changes.jobs:
             self.on_alignment(self.cycle.state.alignment, self.cycle.state)
-        for question in questions:
-            try:
-                question.done.set_result(question.ask(self.cycle, now_us))
-            except RmError as refusal:
-                question.done.set_exception(refusal)
         self._forget_old(now_us)
 
     def _reconcile(self, report: HostReport, now_us: int) -> list[ev.Event]:
         assert self.executor is not None
-        state, host = self.cycle.state, report.host
+        state, host = self.cycle.state, report.up.host
         if host not in state.hosts:
             return []
-        for job, attempt in self.executor.open_launches(host):
-            current = state.jobs.get(job)
-            if current is None or current.attempt != attempt or not current.occupies:
-                self.executor.drop(host, job, attempt)
-        launches = self.executor.open_launches(host)
-        return reconcile(state, host, report.tasks, launches, now_us)
+        launches: set[tuple[int, int]] = set()
+        for intent in self.executor.open_starts(host):
+            action = intent.action
+            assert isinstance(action, Launch | Start)
+            if not worth_repeating(state, report.up, report.tasks, action):
+                self.executor.drop(intent)
+            elif isinstance(action, Launch):
+                launches.add((action.job, action.attempt))
+        self.executor.repeat_open(host)
+        return [report.up, *reconcile(state, host, report.tasks, launches, now_us)]
 
     def _commit(self, outcome: Outcome, now_us: int) -> None:
         changes, state = outcome.changes, self.cycle.state

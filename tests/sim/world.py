@@ -1,0 +1,322 @@
+"""A modelled world around the real core: hosts that crash and are cut off, messages that come
+twice or late, a daemon that dies between any two actions. One seed, one run, exactly."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.core import events as ev
+from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.job import Job, JobSpec
+from rm.core.lifecycle import Rules
+from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.registry import load
+from rm.core.state import rebuild
+from rm.core.store import Batch, StoredAction
+from tests import builders
+
+S = 1_000_000
+RULES = Rules(grace_us=2 * S, down_after_us=20 * S)
+
+
+@dataclass
+class Attempt:
+    ranks: tuple[int, ...]
+    state: str  # prepared, running, exited
+    ends_us: int = 0
+    code: int = 0
+    why: str = ""
+
+
+@dataclass
+class ModelHost:
+    """An idempotent agent on a host that may crash (all is lost) or be cut off (all goes on)."""
+
+    name: str
+    attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
+    cut: bool = False
+    hello_due: bool = True
+    epoch: int = 0
+    boots: int = 1
+
+
+class World:
+    """`run` plays one seed; the checks are the test's."""
+
+    def __init__(self, seed: int, hosts: int = 4, jobs: int = 12, faults: float = 1.0) -> None:
+        self.random = random.Random(seed)
+        self.faults = faults
+        self.now_us = S
+        self.db = MemoryDatabase()
+        self.hosts = {f"h{i}": ModelHost(f"h{i}") for i in range(hosts)}
+        self.acknowledged: list[int] = []
+        self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
+        self.cancelled: set[int] = set()
+        self.to_submit = jobs
+        self.inbox: list[Any] = []
+        self.daemons = 0
+        self.boot()
+        while not self.turn([ev.HostAdded(builders.host(n, cpus=4)) for n in self.hosts]):
+            pass
+
+    # -- the daemon ----------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """A new daemon: everything it knows, it reads from the store."""
+        self.daemons += 1
+        self.store = MemoryStore(self.db)
+        epoch = self.store.acquire_lease("daemon", self.now_us, 60 * S)
+        assert epoch is not None
+        self.epoch = epoch
+        loaded = self.store.load()
+        self.version = loaded.version
+        state = rebuild(
+            loaded.jobs,
+            loaded.hosts,
+            loaded.zones,
+            {},
+            loaded.next_job_id,
+            loaded.next_action_id,
+            self.now_us,
+        )
+        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+        self.cycle = Cycle(state, policies, RULES)
+        self.open = {a.id: Intent(a.id, msgspec.convert(a.body, ACTIONS[a.kind])) for a in loaded.actions}
+        self.inbox = []
+        self.greeted: set[str] = set()
+        for host in self.hosts.values():
+            host.hello_due = True
+
+    def crash_or(self, chance: float) -> bool:
+        """Does the daemon die here?"""
+        if self.random.random() >= chance * self.faults:
+            return False
+        self.boot()
+        return True
+
+    def turn(self, events: list[ev.Event]) -> bool:
+        """One turn of the leader's loop; False when the daemon died in it."""
+        outcome = self.cycle.step(events, self.now_us)
+        if self.crash_or(0.01):
+            return False  # before the commit: as if nothing had been said
+        state, changes = self.cycle.state, outcome.changes
+        self.version = self.store.commit(
+            Batch(
+                jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
+                hosts=tuple(state.hosts[h] for h in sorted(changes.hosts)),
+                actions=tuple(
+                    StoredAction(
+                        i.id,
+                        i.action.kind,
+                        i.action.job,
+                        i.action.attempt,
+                        i.action.host,
+                        msgspec.to_builtins(i.action),
+                    )
+                    for i in outcome.intents
+                ),
+                finished_actions=tuple(changes.settled),
+            ),
+            self.version,
+        )
+        for intent in outcome.intents:
+            self.open[intent.id] = intent
+        for intent in outcome.intents:
+            if self.crash_or(0.01):
+                return True
+            self.send(intent)
+        return True
+
+    def send(self, intent: Intent) -> None:
+        host = self.hosts[intent.action.host]
+        if host.name not in self.greeted or host.cut:
+            return  # stays open until the next hello
+        if self.random.random() < 0.02 * self.faults:
+            self.lose_channel(host)  # the request is lost
+            return
+        key = (intent.action.job, intent.action.attempt)
+        held = host.attempts.get(key)
+        if isinstance(intent.action, Collect) and held is not None and held.state == "running":
+            return  # stays open: the exit brings us back
+        news = self.carry_out(host, intent.action)
+        if self.random.random() < 0.02 * self.faults:
+            self.lose_channel(host)  # it was carried out, and the answer is lost
+            return
+        self.inbox += news
+        self.inbox.append(ev.ActionSettled(intent.id))
+        self.open.pop(intent.id, None)
+
+    def lose_channel(self, host: ModelHost) -> None:
+        self.greeted.discard(host.name)
+        host.hello_due = True
+        self.inbox.append(ev.HostSilent(host.name, "the connection broke"))
+
+    # -- a host --------------------------------------------------------------------------------
+
+    def carry_out(self, host: ModelHost, action: Action) -> list[ev.Event]:
+        assert self.epoch >= host.epoch, "a deposed leader reached a host"
+        host.epoch = self.epoch
+        key = (action.job, action.attempt)
+        attempt = host.attempts.get(key)
+        match action:
+            case Launch():
+                if attempt is None:
+                    if self.random.random() < 0.03 * self.faults:
+                        return [
+                            ev.LaunchFailed(
+                                action.job,
+                                action.attempt,
+                                host.name,
+                                self.random.choice(["no-space", "internal"]),
+                                "disk full",
+                            )
+                        ]
+                    attempt = Attempt(tuple(t.rank for t in action.tasks), "prepared")
+                    host.attempts[key] = attempt
+                    if not action.hold:
+                        self.begin(key, attempt)
+                if action.hold:
+                    return [ev.TasksPrepared(action.job, action.attempt, host.name)]
+                return [self.started(host, key, attempt)]
+            case Start():
+                if attempt is None:
+                    return [ev.LaunchFailed(action.job, action.attempt, host.name, "no-such-attempt", "gone")]
+                if attempt.state == "prepared":
+                    self.begin(key, attempt)
+                return [self.started(host, key, attempt)]
+            case Stop():
+                if attempt is not None and attempt.state == "running":
+                    attempt.ends_us = min(attempt.ends_us, self.now_us + S)
+                    attempt.code, attempt.why = 143, action.why
+            case Collect() | Discard():
+                if attempt is None or attempt.state != "running":
+                    host.attempts.pop(key, None)
+        return []
+
+    def begin(self, key: tuple[int, int], attempt: Attempt) -> None:
+        attempt.state = "running"
+        attempt.ends_us = self.now_us + self.random.randint(1, 30) * S
+        attempt.code = 3 if self.random.random() < 0.1 else 0
+        self.starts += [(*key, rank) for rank in attempt.ranks]
+
+    def started(self, host: ModelHost, key: tuple[int, int], attempt: Attempt) -> ev.Event:
+        return ev.TasksStarted(*key, host.name, self.now_us, attempt.ranks)
+
+    def exits(self, host: ModelHost) -> list[ev.Event]:
+        found: list[ev.Event] = []
+        for (job, number), attempt in host.attempts.items():
+            if attempt.state == "running" and attempt.ends_us <= self.now_us:
+                attempt.state = "exited"
+                found += [
+                    ev.TaskExited(
+                        job, number, host.name, rank, attempt.code, 0, None, self.now_us, False, attempt.why
+                    )
+                    for rank in attempt.ranks
+                ]
+        return found
+
+    def hello(self, host: ModelHost) -> None:
+        host.hello_due = False
+        reported = [
+            ReportedTask(job, number, rank, a.state, self.now_us, self.now_us, a.code, 0, False, a.why)
+            for (job, number), a in host.attempts.items()
+            for rank in a.ranks
+        ]
+        state = self.cycle.state
+        up = ev.HostUp(host.name, f"boot {host.boots}", "1")
+        mine = [i for i in self.open.values() if i.action.host == host.name]
+        launches = set()
+        for intent in mine:
+            action = intent.action
+            if not isinstance(action, Launch | Start):
+                continue
+            if not worth_repeating(state, up, reported, action):
+                self.open.pop(intent.id)
+                self.inbox.append(ev.ActionSettled(intent.id))
+            elif isinstance(action, Launch):
+                launches.add((action.job, action.attempt))
+        events = [up, *reconcile(state, host.name, reported, launches, self.now_us)]
+        self.greeted.add(host.name)
+        if not self.turn(events):
+            return
+        for intent in sorted(mine, key=lambda i: i.id):
+            if intent.id in self.open:
+                self.send(intent)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        self.now_us += S // 2
+        chance = self.random.random
+        if self.to_submit and chance() < 0.5:
+            self.submit()
+        for host in self.hosts.values():
+            known = self.cycle.state.hosts.get(host.name)
+            if known is not None and known.drained_by and chance() < 0.05:  # somebody made room
+                self.inbox.append(ev.HostResumed(host.name, "root"))
+            if chance() < 0.004 * self.faults:  # power off and on again
+                host.attempts.clear()
+                host.boots += 1
+                host.cut = False
+                self.lose_channel(host)
+            if chance() < 0.01 * self.faults and not host.cut:
+                host.cut = True
+                self.lose_channel(host)
+            elif host.cut and chance() < 0.05:
+                host.cut = False
+            exits = self.exits(host)
+            if host.name in self.greeted and not host.cut:
+                self.inbox += exits
+                ended = {(e.job, e.attempt) for e in exits if isinstance(e, ev.TaskExited)}
+                for intent in [i for i in self.open.values() if i.action.host == host.name]:
+                    if (intent.action.job, intent.action.attempt) in ended:
+                        self.send(intent)
+                if exits and chance() < 0.1 * self.faults:
+                    self.inbox += exits  # said twice
+            if host.hello_due and not host.cut and chance() < 0.5:
+                self.hello(host)
+        if self.acknowledged and chance() < 0.01 * self.faults:
+            self.cancel(self.random.choice(self.acknowledged))
+        events, self.inbox = self.inbox, []
+        if chance() < 0.1 * self.faults:
+            self.random.shuffle(events)
+        self.turn(events)
+        if self.crash_or(0.005):
+            return
+
+    def submit(self) -> None:
+        tasks = self.random.choice([1, 1, 2, 4, 6])
+        spec: JobSpec = builders.spec(
+            ntasks=tasks, cpus_per_task=self.random.choice([1, 2]), requeue=self.random.random() < 0.5
+        )
+        job_id = self.cycle.state.next_job
+        if self.turn([ev.JobSubmitted(job_id, spec)]):
+            self.acknowledged.append(job_id)  # only after the commit
+            self.to_submit -= 1
+
+    def cancel(self, job_id: int) -> None:
+        job = self.cycle.state.jobs.get(job_id)
+        if job is not None and not job.state.final and self.turn([ev.CancelRequested(job_id, "alice")]):
+            self.cancelled.add(job_id)
+
+    def run(self, max_steps: int = 4_000) -> dict[int, Job]:
+        """Play until every acknowledged job has ended and nothing is open; the jobs by id."""
+        for step in range(max_steps):
+            if step == max_steps // 2:
+                self.faults = 0.0  # the weather clears: everything must come to rest
+                for host in self.hosts.values():
+                    host.cut = False
+            self.step()
+            jobs = self.db.jobs
+            busy = any(a.state == "running" for h in self.hosts.values() for a in h.attempts.values())
+            quiet = not self.to_submit and not busy and not self.inbox and not self.db.actions
+            if quiet and all(jobs[j].state.final for j in self.acknowledged):
+                break
+        return dict(self.db.jobs)
