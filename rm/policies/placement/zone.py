@@ -13,20 +13,18 @@ Source: zone-first, Sec. 3.2, Fig. 8; R30-R35. Settled here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rm.core.job import Job, Placement
+from rm.core.job import Job
 from rm.core.ports import Candidate, Proposal
-from rm.core.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.reasons import HostVerdict
 from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, LatestCapacities
-from rm.policies.placement.steps.filters import Shape, refusal, shape_of
+from rm.policies.placement.steps.filters import Shape, shape_of
 from rm.policies.placement.steps.gang import Gang, Ints, place
 from rm.policies.placement.steps.network_score import (
     DECIMALS,
@@ -36,30 +34,12 @@ from rm.policies.placement.steps.network_score import (
     medoid_means,
     select,
 )
-from rm.policies.placement.steps.network_table import LatestNetworkTable, NetworkTable
-from rm.policies.placement.steps.zones import fitting_zones, spill_zones
+from rm.policies.placement.steps.network_table import LatestNetworkTable
+from rm.policies.placement.steps.pools import Pool, pools_for
+from rm.policies.placement.steps.verdicts import explain_hosts
 
 OPTIONS = NetworkWeights
 NEAREST_FIRST = 3  # candidates of the nearest zone before other zones have their turn
-
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """Hosts among which a job may be placed: one zone, or zones joined because none fits alone.
-
-    `numbers` are the hosts in inventory numbers, `caps` the tasks each takes (0 = not usable),
-    `near` the rank of each host's zone, 0 for the nearest.
-    """
-
-    zones: tuple[str, ...]
-    numbers: NDArray[np.int64]
-    caps: Ints
-    near: Ints
-    without_bad: bool
-
-    @property
-    def where(self) -> str:
-        return f"zone {self.zones[0]}" if len(self.zones) == 1 else f"zones {', '.join(self.zones)}"
 
 
 class ZonePolicy:
@@ -75,20 +55,30 @@ class ZonePolicy:
     def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
         capacities = self._capacities.under(snapshot)
         shape, gang = shape_of(job.spec), Gang.of(job.spec)
-        pools = pools_for(capacities, shape, gang, lambda: self._tables.under(snapshot))
-        if pools is None:
+        caps = capacities.of(shape)
+        if not gang.fits(caps):
             reasons = [headline(job, capacities)]
             verdicts: list[HostVerdict] = []
             if explain:
                 reasons += by_kind(shape, capacities)
-                verdicts = explain_hosts(capacities, shape, None, None)
+                verdicts = explain_hosts(capacities, shape, caps)
             return Proposal(iter(()), reasons, verdicts)
-        found = self._search(pools, capacities, shape, gang, snapshot)
+
+        def pools() -> Iterator[Pool]:
+            return pools_for(
+                capacities,
+                caps,
+                gang,
+                lambda: self._tables.under(snapshot),
+                lambda some: gang.host_count(some) > 1,  # one host needs no network
+            )
+
+        found = self._search(pools(), capacities, shape, gang, snapshot)
         if not explain:
             return Proposal(found)
         first = next(found)
-        pool = next(pools_for(capacities, shape, gang, lambda: self._tables.under(snapshot)) or iter(()))
-        verdicts = explain_hosts(capacities, shape, pool, self._tables.under(snapshot), gang, first.placement)
+        table = self._tables.under(snapshot) if len(first.placement.hosts) > 1 else None
+        verdicts = explain_hosts(capacities, shape, caps, next(pools()), table, first.placement)
         return Proposal(chain([first], found), [], verdicts)
 
     def _search(
@@ -123,60 +113,6 @@ class ZonePolicy:
 
 
 POLICY = ZonePolicy
-
-
-def pools_for(
-    capacities: Capacities, shape: Shape, gang: Gang, table: Callable[[], NetworkTable]
-) -> Iterator[Pool] | None:
-    """The pools in which the whole gang fits, best first; None when it fits nowhere."""
-    caps = capacities.of(shape)
-    if not gang.fits(caps):
-        return None
-    return _pools(capacities, caps, gang, table)
-
-
-def _pools(
-    capacities: Capacities, caps: Ints, gang: Gang, table: Callable[[], NetworkTable]
-) -> Iterator[Pool]:
-    ranks = {z: i for i, z in enumerate(capacities.zones)}
-    local = [caps[members] for members in capacities.members]
-    room = {z: int(local[i].sum()) for z, i in ranks.items()}
-    delays = {z: float(capacities.user_delay_us(z)) for z in room}
-    alone = fitting_zones(room, delays, lambda zones: gang.fits(local[ranks[zones[0]]]))
-    crowded: list[str] = []
-    for zone in alone:
-        mine = local[ranks[zone]]
-        if gang.host_count(mine) > 1:  # one host needs no network
-            good = np.where(table().bad(zone), 0, mine)
-            if not gang.fits(good):
-                crowded.append(zone)
-                continue
-            yield _pool((zone,), capacities, good, True)
-        else:
-            yield _pool((zone,), capacities, mine.copy(), False)
-    for zone in crowded:
-        yield _pool((zone,), capacities, local[ranks[zone]].copy(), False)
-    if alone:
-        return
-    clean = {z: np.where(table().bad(z), 0, local[i]) for z, i in ranks.items()}
-    everyone = {z: local[i] for z, i in ranks.items()}
-    for usable, without_bad in ((clean, True), (everyone, False)):
-        zones = spill_zones(
-            {z: int(c.sum()) for z, c in usable.items()},
-            delays,
-            table().zone_delay_us,
-            lambda some, usable=usable: gang.fits(np.concatenate([usable[z] for z in some] or [np.zeros(0)])),  # type: ignore[misc]
-        )
-        if zones:
-            yield _pool(tuple(zones), capacities, np.concatenate([usable[z] for z in zones]), without_bad)
-            return
-
-
-def _pool(zones: tuple[str, ...], capacities: Capacities, caps: Ints, without_bad: bool) -> Pool:
-    ranks = [capacities.zones.index(z) for z in zones]
-    numbers = np.concatenate([capacities.members[r] for r in ranks])
-    near = np.repeat(np.arange(len(ranks)), [len(capacities.members[r]) for r in ranks])
-    return Pool(zones, numbers, caps, near, without_bad)
 
 
 def tightest_first(caps: Ints, gang: Gang) -> Iterator[int]:
@@ -237,45 +173,3 @@ def mean_pair_score(pair: Floats, chosen: Sequence[int]) -> float:
     among = pair[np.ix_(chosen, chosen)]
     n = len(chosen)
     return float(among.sum() / (n * (n - 1)))
-
-
-def explain_hosts(
-    capacities: Capacities,
-    shape: Shape,
-    pool: Pool | None,
-    table: NetworkTable | None,
-    gang: Gang | None = None,
-    placement: Placement | None = None,
-) -> list[HostVerdict]:
-    """A verdict for every host: what refused it, or its scores in pipeline order."""
-    caps = capacities.of(shape)
-    in_pool = {int(n): int(c) for n, c in zip(pool.numbers, pool.caps, strict=True)} if pool else {}
-    several = pool is not None and gang is not None and gang.host_count(pool.caps) > 1
-    quality = table.quality() if table is not None else None
-    verdicts: list[HostVerdict] = []
-    for i, host in enumerate(capacities.hosts):
-        why = refusal(host, capacities.snapshot.free.get(host.name), shape)
-        scores: list[tuple[str, float]] = []
-        if why is None:
-            scores.append(("room_tasks", float(min(caps[i], gang.tasks if gang else caps[i]))))
-            if (zone := capacities.snapshot.zones.get(host.zone)) is not None:
-                scores.append(("zone_delay_ms", zone.delay_us / 1_000))
-            if quality is not None and not np.isnan(quality[i]):
-                scores.append(("network", round(float(quality[i]), 3)))
-            if placement is not None:
-                scores.append(("tasks", float(len(placement.on(host.name)))))
-            if pool is not None and i not in in_pool:
-                why = _other_zone(host.zone, pool, capacities)
-            elif pool is not None and table is not None and several and in_pool[i] == 0:
-                why = table.bad_reason(i)
-        verdicts.append(HostVerdict(host.name, why, tuple(scores)))
-    return verdicts
-
-
-def _other_zone(zone: str, pool: Pool, capacities: Capacities) -> Reason:
-    mine, theirs = (capacities.user_delay_us(z) / 1_000 for z in (zone, pool.zones[0]))
-    return Reason(
-        ReasonCode.ZONE,
-        f"zone {zone} is not needed: {pool.where} has room and comes first",
-        (("zone_delay_ms", mine), ("chosen_zone_delay_ms", theirs)),
-    )

@@ -1,0 +1,92 @@
+"""Pools: the hosts among which a job may be placed, nearest zone first (R35)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rm.policies.placement.steps.capacity import Capacities
+from rm.policies.placement.steps.gang import Gang, Ints
+from rm.policies.placement.steps.network_table import NetworkTable
+from rm.policies.placement.steps.zones import fitting_zones, spill_zones
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Hosts among which a job may be placed: one zone, or zones joined because none fits alone.
+
+    `numbers` are the hosts in inventory numbers, `caps` the tasks each takes (0 = not usable),
+    `near` the rank of each host's zone, 0 for the nearest.
+    """
+
+    zones: tuple[str, ...]
+    numbers: NDArray[np.int64]
+    caps: Ints
+    near: Ints
+    without_bad: bool
+
+    @property
+    def where(self) -> str:
+        return f"zone {self.zones[0]}" if len(self.zones) == 1 else f"zones {', '.join(self.zones)}"
+
+
+def pools_for(
+    capacities: Capacities,
+    caps: Ints,
+    gang: Gang,
+    table: Callable[[], NetworkTable],
+    needs_network: Callable[[Ints], bool],
+) -> Iterator[Pool]:
+    """The pools in which the whole gang fits, best first; none only when it fits nowhere.
+
+    First the zones that hold it alone, without their badly connected hosts where the job
+    `needs_network` on hosts of these capacities; then those that hold it only with them; when
+    no zone holds it alone, the fewest zones that do together.
+
+    Args:
+        caps: tasks that each host of the inventory takes, 0 where a filter refuses it.
+    """
+    ranks = {z: i for i, z in enumerate(capacities.zones)}
+    local = [caps[members] for members in capacities.members]
+    room = {z: int(local[i].sum()) for z, i in ranks.items()}
+    delays = {z: float(capacities.user_delay_us(z)) for z in room}
+    alone = fitting_zones(room, delays, lambda zones: gang.fits(local[ranks[zones[0]]]))
+    crowded: list[str] = []
+    for zone in alone:
+        mine = local[ranks[zone]]
+        if needs_network(mine):
+            good = np.where(table().bad(zone), 0, mine)
+            if not gang.fits(good):
+                crowded.append(zone)
+                continue
+            yield _pool((zone,), capacities, good, True)
+        else:
+            yield _pool((zone,), capacities, mine.copy(), False)
+    for zone in crowded:
+        yield _pool((zone,), capacities, local[ranks[zone]].copy(), False)
+    if alone:
+        return
+    clean = {z: np.where(table().bad(z), 0, local[i]) for z, i in ranks.items()}
+    everyone = {z: local[i] for z, i in ranks.items()}
+    for usable, without_bad in ((clean, needs_network(caps)), (everyone, False)):
+        if usable is clean and not without_bad:
+            continue
+        zones = spill_zones(
+            {z: int(c.sum()) for z, c in usable.items()},
+            delays,
+            table().zone_delay_us,
+            lambda some, usable=usable: gang.fits(np.concatenate([usable[z] for z in some] or [np.zeros(0)])),  # type: ignore[misc]
+        )
+        if zones:
+            yield _pool(tuple(zones), capacities, np.concatenate([usable[z] for z in zones]), without_bad)
+            return
+
+
+def _pool(zones: tuple[str, ...], capacities: Capacities, caps: Ints, without_bad: bool) -> Pool:
+    ranks = [capacities.zones.index(z) for z in zones]
+    numbers = np.concatenate([capacities.members[r] for r in ranks])
+    near = np.repeat(np.arange(len(ranks)), [len(capacities.members[r]) for r in ranks])
+    return Pool(zones, numbers, caps, near, without_bad)
