@@ -1,0 +1,269 @@
+"""Metronome's communication policy: rotations, global time-shifts, idle time, shaping.
+
+Sources: Metronome Sec. II and III; CASSINI Sec. 4. Two modes: "paper" is the literal text;
+"default" differs where the literal text loses: (a) residual idle time removes the drift of
+averaged periods, (b) idle time is injected only where it costs less than the contention it
+removes, and never into a high job beside low ones, (c) stage 3 maximises the gap between phases,
+not the distance of their middles, (d) early iterations wait for their slot (slot gating).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from rm.core.alignment import Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
+from rm.core.snapshot import PlacedJob, Snapshot
+from rm.errors import ConfigError
+from rm.policies.interleave.affinity import bfs_shifts, blocks, components, contended, violations
+from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.profile import DEMAND_MODELS, Phases, job_demands, phases_of
+from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unmatched_link_score
+from rm.policies.interleave.unify import Demand, rank_key
+
+LEAST_SHARE = 100  # each HTB class is guaranteed one part in so many: priority decides the rest
+LOWEST_HTB_PRIORITY = 7
+
+
+@dataclass(frozen=True, slots=True)
+class MetronomeOptions:
+    """Thresholds of Metronome Sec. III and IV, and switches for ablations.
+
+    `g_t_us` G_T, `e_t` E_T as a share of the period, `slots` Di-Pre; `demand` one of
+    ring, sum, alltoall, literal.
+    """
+
+    slots: int = 72
+    g_t_us: int = 5000
+    e_t: float = 0.10
+    mul_max: int = 24
+    min_slots: int = 12
+    d_max: int = 3600
+    mode: str = "default"
+    demand: str = "ring"
+    shaping: bool = True
+    rotation: bool = True
+    gating: bool = True
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("default", "paper"):
+            raise ConfigError(f"The mode of metronome is {self.mode!r}.", 'Use "default" or "paper".')
+        if self.demand not in DEMAND_MODELS:
+            raise ConfigError(
+                f"The demand model of metronome is {self.demand!r}.",
+                f"Known are: {', '.join(DEMAND_MODELS)}.",
+            )
+        for name in ("slots", "mul_max", "min_slots", "d_max"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"Metronome's option {name} is {getattr(self, name)}.", "Use 1 or more.")
+        if self.g_t_us < 0 or self.e_t < 0:
+            raise ConfigError("Metronome's thresholds g_t_us and e_t must not be negative.")
+
+    @property
+    def paper(self) -> bool:
+        return self.mode == "paper"
+
+    @property
+    def thresholds(self) -> Thresholds:
+        return Thresholds(
+            self.g_t_us, self.e_t, self.mul_max, self.slots, self.min_slots, self.d_max, self.paper
+        )
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What has been decided so far, over all components."""
+
+    effective: dict[int, Fraction] = field(default_factory=dict)  # iteration times already in use
+    solved: dict[int, list[Solution]] = field(default_factory=dict)  # job -> its blocks
+    rotations: dict[str, dict[int, Fraction]] = field(default_factory=dict)
+    links: dict[str, LinkAlignment] = field(default_factory=dict)
+    gaps: dict[int, list[Fraction]] = field(default_factory=dict)
+    improvable: bool = False
+
+
+class Metronome:
+    name = "metronome"
+
+    def __init__(self, options: MetronomeOptions | None = None) -> None:
+        self.options = options or MetronomeOptions()
+
+    def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
+        """Align all jobs that share contended host links; independent of the order of `placed`."""
+        jobs = {p.job: p for p in placed}
+        demands, links = link_loads(placed, snapshot, self.options.demand)
+        crowded = contended(links)
+        shaping = self._shaping(crowded, jobs) if self.options.shaping else ()
+        answer = _Answer()
+        members = {name: sorted(load.phases) for name, load in crowded.items()}
+        if self.options.rotation:
+            for names, group in components(members):
+                self._component({n: crowded[n] for n in names}, group, demands, jobs, answer, offline)
+        schedules = self._schedules(answer, demands, jobs)
+        for name, load in crowded.items():
+            if name not in answer.links:
+                value = unmatched_link_score([demands[j] for j in load.phases], load)
+                answer.links[name] = LinkAlignment(name, value, 0, tuple(members[name]))
+        controlled = {s.job for s in schedules}
+        return Alignment(
+            score=min((a.score for a in answer.links.values()), default=100.0),
+            links=tuple(answer.links[name] for name in sorted(answer.links)),
+            schedules=schedules,
+            shaping=shaping,
+            unmatched=tuple(sorted({j for m in members.values() for j in m} - controlled)),
+            recompute=answer.improvable,
+        )
+
+    def _component(
+        self,
+        links: Mapping[str, LinkLoad],
+        group: Sequence[int],
+        demands: Mapping[int, Demand],
+        jobs: Mapping[int, PlacedJob],
+        answer: _Answer,
+        offline: bool,
+    ) -> None:
+        """Solve the blocks of one component, outwards from its best ranked job."""
+        mixed = not all(jobs[j].high for j in group)
+        waiting = blocks(links)
+        while waiting:
+            names = min(waiting, key=lambda b: _nearness(b, links, demands, answer))
+            waiting.remove(names)
+            block = [links[n] for n in names]
+            inside = sorted({j for load in block for j in load.phases})
+            mine = [self._pinned(demands[j], jobs[j], mixed, answer) for j in inside]
+            solution = solve_block(mine, block, self.options.thresholds, offline)
+            if solution is None:
+                continue
+            answer.improvable |= solution.improvable
+            for job in inside:
+                answer.effective.setdefault(job, solution.plan.period(job))
+                answer.solved.setdefault(job, []).append(solution)
+            for name in names:
+                there = links[name].phases
+                answer.rotations[name] = {j: solution.scheme.shift(j) for j in there}
+            for name, load in links.items():  # the dominated links follow from this block
+                if name in names or (name not in answer.links and set(load.phases) <= set(inside)):
+                    answer.links[name] = _link_alignment(name, load, solution)
+                    for job in load.phases:
+                        gap = solution.gap(load, job)
+                        if gap is not None:
+                            answer.gaps.setdefault(job, []).append(gap)
+
+    def _pinned(self, demand: Demand, job: PlacedJob, mixed: bool, answer: _Answer) -> Demand:
+        """The demand with the iteration time it has by now; who may not be lengthened is pinned."""
+        used = answer.effective.get(demand.job)
+        if used is not None:
+            return replace(demand, period=round(used), pinned=True)
+        return replace(demand, pinned=job.high and mixed and not self.options.paper)
+
+    def _schedules(
+        self, answer: _Answer, demands: Mapping[int, Demand], jobs: Mapping[int, PlacedJob]
+    ) -> tuple[Schedule, ...]:
+        period = answer.effective
+        rank = {j: demands[j].rank for j in period}
+        shifts, references = bfs_shifts(answer.rotations, period, rank)
+        for link, _, _ in violations(answer.rotations, period, shifts):
+            answer.links.pop(link, None)  # periods drift across links: promise nothing there
+        result = []
+        for _, group in components({n: sorted(r) for n, r in answer.rotations.items()}):
+            perfect = all(s.scheme.perfect for j in group for s in answer.solved[j])
+            gating = perfect and self.options.gating and not self.options.paper
+            mixed = not all(jobs[j].high for j in group)
+            for job in group:
+                demand, first = demands[job], answer.solved[job][0]
+                at = first.plan.index(job)
+                reference = job in references
+                result.append(
+                    Schedule(
+                        job=job,
+                        component=group[0],
+                        shift_us=round(shifts[job]),
+                        period_us=round(period[job]),
+                        base_period_us=demand.period,
+                        inject_us=first.plan.inject[at] // first.plan.mul[at],
+                        mul=max(s.plan.mul[s.plan.index(job)] for s in answer.solved[job]),
+                        cushion_us=max(0, int(min(answer.gaps.get(job, [Fraction(0)])))),
+                        reference=reference,
+                        high=jobs[job].high,
+                        gate=gating and not reference and not (jobs[job].high and mixed),
+                    )
+                )
+        return tuple(sorted(result, key=lambda s: s.job))
+
+    def _shaping(
+        self, crowded: Mapping[str, LinkLoad], jobs: Mapping[int, PlacedJob]
+    ) -> tuple[ShapingRule, ...]:
+        """Strict priorities on contended links: all high jobs first, then the low ones by rank."""
+        rules = []
+        for host in sorted(crowded):
+            capacity, low = crowded[host].capacity, 0
+            for job in sorted((jobs[j] for j in crowded[host].phases), key=_rank):
+                low += 0 if job.high else 1
+                priority = 0 if job.high else min(low, LOWEST_HTB_PRIORITY)
+                rate = max(1, capacity // LEAST_SHARE)
+                rules.append(ShapingRule(job.job, host, priority, rate, capacity))
+        return tuple(rules)
+
+
+def link_loads(
+    placed: Iterable[PlacedJob], snapshot: Snapshot, model: str = "ring"
+) -> tuple[dict[int, Demand], dict[str, LinkLoad]]:
+    """Each job's demand (period as self-limited by its links) and each host link's load.
+
+    LowComm jobs, jobs without a profile, and hosts without a link in the snapshot put no load.
+    """
+    demands: dict[int, Demand] = {}
+    loads: dict[str, dict[int, Phases]] = {}
+    for job in placed:
+        if job.traffic is None or job.low_comm:
+            continue
+        tasks = {h: len(job.placement.on(h)) for h in job.placement.hosts}
+        capacity = {h: snapshot.links[h].capacity_bps for h in tasks if h in snapshot.links}
+        for host in tasks.keys() - capacity.keys():
+            capacity[host] = snapshot.hosts[host].nic_bps
+        profiles = job_demands(job.traffic, tasks, capacity, model)
+        for host, profile in profiles.items():
+            phases = phases_of(profile)
+            if phases:
+                loads.setdefault(host, {})[job.job] = phases
+                demands[job.job] = Demand(job.job, profile.period_us, phases, _rank(job))
+    links = {
+        host: LinkLoad(
+            snapshot.links[host].capacity_bps if host in snapshot.links else snapshot.hosts[host].nic_bps,
+            loads[host],
+        )
+        for host in sorted(loads)
+    }
+    return demands, links
+
+
+def _rank(job: PlacedJob) -> tuple[int, int, str]:
+    return rank_key(job.priority, job.sequence, job.name)
+
+
+def _nearness(
+    names: Sequence[str], links: Mapping[str, LinkLoad], demands: Mapping[int, Demand], answer: _Answer
+) -> tuple[bool, tuple[int, int, str], list[str]]:
+    """Blocks that touch a settled job come first, then the best ranked job's."""
+    inside = {j for n in names for j in links[n].phases}
+    return (not inside & answer.effective.keys(), min(demands[j].rank for j in inside), list(names))
+
+
+def _link_alignment(name: str, load: LinkLoad, solution: Solution) -> LinkAlignment:
+    gap = solution.gap(load)
+    return LinkAlignment(
+        link=name,
+        score=solution.link_score(load),
+        perimeter_us=solution.plan.perimeter,
+        jobs=tuple(sorted(load.phases)),
+        rotations=tuple(
+            Rotation(name, j, solution.scheme.rotation(j), solution.scheme.slots) for j in sorted(load.phases)
+        ),
+        gap_us=None if gap is None else int(gap),
+    )
+
+
+OPTIONS = MetronomeOptions
+POLICY = Metronome

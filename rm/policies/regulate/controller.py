@@ -1,0 +1,346 @@
+"""The stop-and-wait controller: keeps jobs in their time slots by pausing the low ones.
+
+Source: Metronome Sec. III-D, resolved as R25 to R28. A state machine over reports: time enters
+only as an argument, and the outcome is a list of commands. Times are integer ticks of the
+caller's (the product uses microseconds on the daemon's clock).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+from statistics import median
+
+from rm.core.alignment import Schedule
+
+
+class Phase(StrEnum):
+    MONITOR = "MONITOR"
+    INSPECT = "INSPECT"  # waits for new profiles and a new plan; commands nothing
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerOptions:
+    """Thresholds: `slow` is A_T, `overs` O_T; counts in reports, shares of the effective period."""
+
+    window: int = 10
+    slow: float = 1.10
+    overs: int = 5
+    cooldown: int = 10
+    dead_band: float = 0.05
+    fast: float = 0.90
+    compute: float = 0.10
+    frequent: int = 3
+    frequent_window: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One controlled job. `shift` and `period` as in its schedule; `rank` sorts, least first.
+
+    `compute` is the profile's compute time per iteration, None when unknown; `cushion` the
+    least distance to a contending phase, None when unknown.
+    """
+
+    job: int
+    rank: tuple[int, ...]
+    high: bool
+    shift: int
+    period: int
+    mul: int = 1
+    compute: int | None = None
+    cushion: int | None = None
+    inject: int = 0
+    gate: bool = False
+    reference: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One finished iteration: from its origin to the next, `paused` of it spent waiting."""
+
+    job: int
+    start: int
+    duration: int
+    paused: int = 0
+    comm: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Make `job` wait `length` once, at its iteration boundary expected at `at`.
+
+    The agent recomputes the wait at the real boundary from epoch, shift and period.
+    """
+
+    job: int
+    at: int
+    length: int
+    epoch: int
+    shift: int
+    period: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retime:
+    """Iterations of `job` start at epoch + shift + n*period from now on."""
+
+    job: int
+    epoch: int
+    shift: int
+    period: int
+    inject: int
+    tolerance: int
+    gate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Inspect:
+    """Profile these jobs anew, one by one, then solve and install the component again."""
+
+    component: int
+    jobs: tuple[int, ...]
+    why: str  # faster, compute, frequent, aligned-but-slow
+
+
+@dataclass(frozen=True, slots=True)
+class Recalculate:
+    component: int
+
+
+Command = Pause | Retime | Inspect | Recalculate
+
+
+@dataclass(slots=True)
+class _Sample:
+    slow: bool
+    fast: bool
+    compute: int | None
+
+
+@dataclass(slots=True)
+class _Track:
+    """What is remembered of one job."""
+
+    member: Member
+    samples: deque[_Sample]
+    end: int | None = None
+    cool: int = 0
+    retimed: int | None = None  # the epoch that its agent was last told
+
+
+@dataclass(slots=True)
+class _Component:
+    name: int
+    tracks: dict[int, _Track]  # in rank order
+    links: tuple[frozenset[int], ...]
+    phase: Phase = Phase.MONITOR
+    epoch: int | None = None
+    seen: int = 0  # reports of the reference
+    readjusted: list[int] = field(default_factory=list)  # `seen` at each readjustment
+
+    @property
+    def reference(self) -> Member:
+        return next(iter(self.tracks.values())).member
+
+
+class Controller:
+    """Regulates any number of components; each is the unit of one plan and one epoch."""
+
+    def __init__(self, options: ControllerOptions | None = None) -> None:
+        self.options = options or ControllerOptions()
+        self._slow = Fraction(str(self.options.slow))
+        self._fast = Fraction(str(self.options.fast))
+        self._compute = Fraction(str(self.options.compute))
+        self._dead_band = Fraction(str(self.options.dead_band))
+        self._components: dict[int, _Component] = {}
+        self._of: dict[int, _Component] = {}
+
+    def install(
+        self,
+        component: int,
+        members: Iterable[Member],
+        links: Iterable[Iterable[int]],
+        next_start: Mapping[int, int] | None = None,
+    ) -> list[Command]:
+        """Start from a new plan: forget all windows, and rotate every job to its slot once.
+
+        Args:
+            links: the jobs of each contended link of the component.
+            next_start: when each job's next iteration is expected; without the reference's the
+                epoch is its first report, and nothing is paused before.
+        """
+        self.remove(component)
+        ranked = sorted(members, key=lambda m: (not m.reference, m.rank, m.job))
+        made = _Component(
+            component,
+            {m.job: _Track(m, deque(maxlen=self.options.window)) for m in ranked},
+            tuple(frozenset(jobs) for jobs in links),
+        )
+        self._components[component] = made
+        for member in ranked:
+            self._of[member.job] = made
+        starts = next_start or {}
+        made.epoch = starts.get(made.reference.job)
+        if made.epoch is None:
+            return []
+        commands = self._retime(made)
+        for track in list(made.tracks.values())[1:]:
+            at = starts.get(track.member.job)
+            if at is not None:
+                commands += self._pause(made, track, at)
+        return commands
+
+    def remove(self, component: int) -> None:
+        """Forget a component; unknown ones are no error."""
+        gone = self._components.pop(component, None)
+        for job in gone.tracks if gone else ():
+            if self._of.get(job) is gone:
+                del self._of[job]
+
+    @property
+    def components(self) -> tuple[int, ...]:
+        return tuple(sorted(self._components))
+
+    def phase(self, component: int) -> Phase:
+        return self._components[component].phase
+
+    def epoch(self, component: int) -> int | None:
+        return self._components[component].epoch
+
+    def report(self, report: Report) -> list[Command]:
+        """Take one iteration report; jobs that are not controlled are ignored."""
+        part = self._of.get(report.job)
+        if part is None:
+            return []
+        track = part.tracks[report.job]
+        commands: list[Command] = []
+        if track.member is part.reference:
+            if part.seen % track.member.mul == 0:
+                part.epoch = report.start
+            part.seen += 1
+        track.end = report.start + report.duration
+        if part.phase is Phase.INSPECT:
+            return []
+        if track.member is part.reference:
+            commands = self._retime(part)
+        if track.cool > 0:
+            track.cool -= 1
+            return commands
+        net, period = report.duration - report.paused, track.member.period
+        computed = None if report.comm is None else net - report.comm
+        track.samples.append(_Sample(net > self._slow * period, net < self._fast * period, computed))
+        return commands + self._judge(part, track)
+
+    def _judge(self, part: _Component, track: _Track) -> list[Command]:
+        limit = self.options.overs
+        if part.epoch is None:
+            return []
+        if sum(s.fast for s in track.samples) > limit:
+            return self._inspect(part, [track.member.job], "faster")
+        if sum(s.slow for s in track.samples) <= limit:
+            return []
+        if self._computes_differently(track):
+            return self._inspect(part, [track.member.job], "compute")
+        reference = part.reference
+        sharing = {j for link in part.links if track.member.job in link for j in link}
+        near = [
+            t
+            for t in part.tracks.values()
+            if (t.member.job in sharing or t is track) and t.member is not reference
+        ]
+        everyone = [reference.job, *(t.member.job for t in near)]
+        recent = [at for at in part.readjusted if part.seen - at < self.options.frequent_window]
+        if len(recent) + 1 >= self.options.frequent:
+            return self._inspect(part, everyone, "frequent")
+        commands: list[Command] = []
+        for y in [t for t in near if not t.member.high] or near:
+            if y.end is not None and track.end is not None:
+                behind = -(-max(0, track.end - y.end) // y.member.period)
+                commands += self._pause(part, y, y.end + behind * y.member.period)
+        if not commands:
+            return self._inspect(part, everyone, "aligned-but-slow")
+        part.readjusted = [*recent, part.seen]
+        for t in part.tracks.values():
+            t.samples.clear()
+            t.cool = self.options.cooldown
+        return commands
+
+    def _computes_differently(self, track: _Track) -> bool:
+        usual = track.member.compute
+        measured = [s.compute for s in track.samples if s.compute is not None]
+        if not usual or not measured:
+            return False
+        return abs(Fraction(median(measured)) - usual) > self._compute * usual
+
+    def _pause(self, part: _Component, track: _Track, at: int) -> list[Command]:
+        member = track.member
+        if part.epoch is None:
+            return []
+        length = (part.epoch + member.shift - at) % member.period
+        tolerance = self._tolerance(member)
+        if length <= tolerance or length >= member.period - tolerance:
+            return []
+        return [Pause(member.job, at, length, part.epoch, member.shift, member.period)]
+
+    def _tolerance(self, member: Member) -> Fraction:
+        band = self._dead_band * member.period
+        return band if member.cushion is None else min(band, Fraction(member.cushion, 2))
+
+    def _retime(self, part: _Component) -> list[Command]:
+        """Tell the agents the epoch when the reference has moved by half of their tolerance."""
+        commands: list[Command] = []
+        for track in list(part.tracks.values())[1:]:
+            member = track.member
+            if part.epoch is None or not (member.gate or member.inject):
+                continue
+            tolerance = self._tolerance(member)
+            if track.retimed is not None:
+                moved = (part.epoch - track.retimed) % member.period
+                if min(moved, member.period - moved) <= tolerance / 2:
+                    continue
+            track.retimed = part.epoch
+            commands.append(
+                Retime(
+                    member.job,
+                    part.epoch,
+                    member.shift,
+                    member.period,
+                    member.inject,
+                    int(tolerance),
+                    member.gate,
+                )
+            )
+        return commands
+
+    def _inspect(self, part: _Component, jobs: Sequence[int], why: str) -> list[Command]:
+        part.phase = Phase.INSPECT
+        for track in part.tracks.values():
+            track.samples.clear()
+        order = tuple(job for job in part.tracks if job in jobs)
+        return [Inspect(part.name, order, why), Recalculate(part.name)]
+
+
+def member_of(schedule: Schedule, rank: tuple[int, ...], compute_us: int | None = None) -> Member:
+    """A controlled job from its schedule, in microseconds.
+
+    The dead band is kept at 2 % of the period or more: a job that is late can only wait for its
+    next slot, so a band below the noise of start times would cost it whole periods.
+    """
+    cushion = max(schedule.cushion_us, schedule.period_us // 25) if schedule.cushion_us else None
+    return Member(
+        job=schedule.job,
+        rank=rank,
+        high=schedule.high,
+        shift=schedule.shift_us,
+        period=schedule.period_us,
+        mul=schedule.mul,
+        compute=compute_us,
+        cushion=cushion,
+        inject=schedule.inject_us,
+        gate=schedule.gate,
+        reference=schedule.reference,
+    )
