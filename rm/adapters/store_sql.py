@@ -35,7 +35,7 @@ class SqlStore:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._name = engine.url.render_as_string(hide_password=True)
+        self.name = engine.url.render_as_string(hide_password=True)
         self._writing = threading.RLock()
         self._epoch: int | None = None
         self._upsert = schema.upserts(engine.dialect.name)
@@ -203,7 +203,7 @@ class SqlStore:
 
     @contextmanager
     def _transaction(self, purpose: str) -> Iterator[Connection]:
-        with _sentences(self._name, purpose), self._engine.connect() as c:
+        with _sentences(self.name, purpose), self._engine.connect() as c:
             c = c.execution_options(rm_writes=True)
             with c.begin():
                 yield c
@@ -211,7 +211,7 @@ class SqlStore:
     @contextmanager
     def _reading(self, purpose: str) -> Iterator[Connection]:
         """A connection that sees one consistent state, however many statements it runs."""
-        with _sentences(self._name, purpose), self._engine.connect() as c:
+        with _sentences(self.name, purpose), self._engine.connect() as c:
             if self._engine.dialect.name == "postgresql":
                 c = c.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with c.begin():
