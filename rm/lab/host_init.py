@@ -109,10 +109,21 @@ class Host:
         home = Path("/root/.ssh")
         home.mkdir(mode=0o700, exist_ok=True)
         _write(home / "authorized_keys", keys["client.pub"], 0o600)
-        if self.sshd_as != "root":  # no group but its own can be given to a terminal
-            groups = [g for g in Path("/etc/group").read_text().splitlines() if not g.startswith("tty:")]
-            _write(Path("/etc/group"), ("\n".join(groups) + "\n").encode(), 0o644)
+        if self.sshd_as != "root":
+            self._provision_one_id()
         (ssh / ".rm-lab").touch()
+
+    def _provision_one_id(self) -> None:
+        """Where only one id exists, sshd runs as it in a namespace of its own and can log in only that user.
+
+        So that user is called root; and no other group than its own can be given to a terminal.
+        """
+        passwd, group = Path("/etc/passwd"), Path("/etc/group")
+        others = [line for line in passwd.read_text().splitlines() if not line.startswith("root:")]
+        roots = [f"root:x:{self.sshd_as}:root:/root:/bin/sh", "superuser:x:0:0:root:/root:/bin/sh"]
+        _write(passwd, ("\n".join([*roots, *others]) + "\n").encode(), 0o644)
+        groups = [line for line in group.read_text().splitlines() if not line.startswith("tty:")]
+        _write(group, ("\n".join(groups) + "\n").encode(), 0o644)
 
     def start_sshd(self) -> None:
         sshd = "/usr/sbin/sshd"

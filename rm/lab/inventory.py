@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pwd
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,7 @@ FILES = (
 )
 
 
-def login(mode: str) -> str:
-    """The user that a host's sshd lets in: root, unless only the caller's own id exists there."""
-    return pwd.getpwuid(os.getuid()).pw_name if mode == "user" else "root"
-
-
-def write(directory: Path, spec: LabSpec, hosts: list[LabHost], user: str) -> None:
+def write(directory: Path, spec: LabSpec, hosts: list[LabHost]) -> None:
     """`inventory.yml` (one group per zone) and `known_hosts` (the key of each host's first boot)."""
     import yaml
 
@@ -43,7 +37,7 @@ def write(directory: Path, spec: LabSpec, hosts: list[LabHost], user: str) -> No
         "all": {
             "vars": {
                 "ansible_port": 22,
-                "ansible_user": user,
+                "ansible_user": "root",
                 "ansible_ssh_private_key_file": str(directory / "id_ed25519"),
                 "rm_cpus": spec.cpus,
                 "rm_mem": spec.mem,

@@ -67,11 +67,6 @@ class Lab:
         """The private key that every host's root accepts."""
         return self.directory / "id_ed25519"
 
-    @property
-    def login(self) -> str:
-        """The user to log in as."""
-        return inventory.login(self.mode)
-
     def host(self, name: str) -> LabHost:
         for host in self.hosts:
             if host.name == name:
@@ -184,7 +179,7 @@ class Lab:
             "LogLevel": "ERROR",
         }
         flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
-        return self.enter_command(["ssh", "-F", "none", *flags, f"{self.login}@{found.address}", *argv])
+        return self.enter_command(["ssh", "-F", "none", *flags, f"root@{found.address}", *argv])
 
     # --- state ------------------------------------------------------------------------------------
 

@@ -41,9 +41,11 @@ def up(spec: LabSpec, directory: str | os.PathLike[str], progress: Progress = la
             progress(f"making keys for {len(hosts)} hosts")
             _keys(path, hosts)
             (path / "mnt").mkdir()
-            inventory.write(path, spec, hosts, inventory.login(mode))
+            inventory.write(path, spec, hosts)
             state = _state(spec, slot, path, mode)
             inventory.save_state(path, state)
+            if mode == "user":
+                progress(requirements.ONE_ID)
             progress(f"starting {len(hosts)} hosts in {spec.zones} zones ({_how(mode)})")
             log = os.open(path / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             keeper = subprocess.Popen(

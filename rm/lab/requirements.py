@@ -19,6 +19,10 @@ PROGRAMS = {
     "nsenter": "util-linux",
     "unshare": "util-linux",
 }
+ONE_ID = (
+    "this user has no subordinate ids (package uidmap, lines in /etc/subuid and /etc/subgid), so the hosts"
+    " know one user only: what SSH runs there can write files but not shape traffic or change users"
+)
 SEARCH = os.pathsep.join(
     (os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
 )
