@@ -135,9 +135,15 @@ class SqlStore:
             return bool(changed.rowcount)
 
     def release_lease(self) -> None:
-        with self._writing, self._transaction("release the lease") as c:
-            c.execute(schema.UPDATE_LEASE, {"b_epoch": self._epoch or 0, "holder": "", "lease_expires_us": 0})
+        self._change_lease("release the lease", holder="", lease_expires_us=0)
         self._epoch = None
+
+    def _change_lease(self, purpose: str, **values: str | int) -> bool:
+        """False when the lease is not (any more) this store's."""
+        if self._epoch is None:
+            return False
+        with self._writing, self._transaction(purpose) as c:
+            return bool(c.execute(schema.UPDATE_LEASE, {"b_epoch": self._epoch, **values}).rowcount)
 
     # ── everybody's side ──
 
@@ -268,7 +274,7 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
     wanted = head(migrations)
     if found == wanted:
         return
-    if found is None and tables:
+    if found is None and (tables := tables - {VERSION_TABLE}):
         raise StoreError(
             f"The database {name} holds tables that are not rm's ({', '.join(sorted(tables)[:3])}).",
             "Name another database, or an empty one.",

@@ -202,6 +202,7 @@ def test_a_refused_batch_leaves_no_trace(database: Any, store: Any, bad: Batch) 
 
 def test_only_the_holder_of_the_lease_commits(database: Any) -> None:
     one, two = database.open(), database.open()
+    assert not one.renew_lease(now_us=0, ttl_us=100)
     with pytest.raises(StaleLeader):
         one.commit(Batch(), 0)
     assert one.acquire_lease("one", now_us=0, ttl_us=100) == 1
