@@ -166,6 +166,7 @@ class Supervisor:
             self.meta["note"] = words.get("note", self.meta.get("note", ""))
         if not rank.failure:
             rank.started_us = now_us()
+            self._say({"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us})
         self.meta["chdir"] = self.meta["chdir"] or rank.chdir
         if any(r.pipe is not None for r in self.ranks):
             return
@@ -179,9 +180,6 @@ class Supervisor:
             self._write_meta()
         except OSError as error:
             self.meta["note"] = sentence_of(error)[1]
-        for r in self.ranks:
-            if r.started_us:
-                self._say({"event": "started", "rank": r.rank, "pid": r.pid, "started_us": r.started_us})
         self._say({"event": "launched"})
 
     def _write_meta(self, sync=False):

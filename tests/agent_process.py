@@ -1,0 +1,174 @@
+"""A real agent as a local process, spoken to over pipes, with a state directory of its own."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import pwd
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+AGENTS = Path(__file__).parents[1] / "agents"
+WAIT_S = 30  # of patience before a test fails; nothing is timed by it
+ME = pwd.getpwuid(os.getuid()).pw_name
+# root may start tasks of others; without root the agent can only be its own user
+USER = "nobody" if os.getuid() == 0 else ME
+
+
+def until(true: Callable[[], Any], what: str) -> Any:
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        value = true()
+        if value:
+            return value
+        time.sleep(0.01)
+    raise AssertionError(f"did not happen: {what}")
+
+
+class Agent:
+    def __init__(self, state: Path, cgroups: bool = True) -> None:
+        self.state = state
+        command = [sys.executable, "-S", "-E", str(AGENTS / "rm_agent.py"), "--serve"]
+        if not cgroups:
+            # a host without cgroups: the mount is hidden in a namespace of the agent's own
+            hide = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", hide, "sh", *command]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={"RM_AGENT_STATE": str(state), "PATH": os.environ["PATH"]},
+        )
+        self.events: list[dict[str, Any]] = []
+        self._news: queue.Queue[dict[str, Any]] = queue.Queue()
+        self._number = 0
+        threading.Thread(target=self._read, daemon=True).start()
+        self.hello = self.event("hello")
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._news.put(json.loads(line))
+
+    def _next(self, seen: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        for old in self.events:
+            if seen(old):
+                return old
+        while True:
+            message = self._news.get(timeout=WAIT_S)
+            if "event" in message:
+                self.events.append(message)
+            if seen(message):
+                return message
+
+    def event(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """The first notification of that kind with these fields, also one that came before."""
+        return self._next(lambda m: m.get("event") == kind and all(m.get(k) == v for k, v in fields.items()))
+
+    def send(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def ask(self, op: str, **args: Any) -> dict[str, Any]:
+        """The whole reply."""
+        self._number += 1
+        number = self._number
+        self.send(json.dumps({"id": number, "op": op, "epoch": 1, **args}).encode())
+        return self._next(lambda m: m.get("id") == number and "ok" in m)
+
+    def call(self, op: str, **args: Any) -> dict[str, Any]:
+        """The result of an operation that must succeed."""
+        reply = self.ask(op, **args)
+        assert reply["ok"], reply
+        return dict(reply["result"])
+
+    def launch(self, script: str, job: int = 1, ranks: int = 1, **args: Any) -> dict[str, Any]:
+        return self.ask("launch", **launch_request(script, job, ranks, **args))
+
+    def log(self, job: int = 1, rank: int = 0, stream: str = "out") -> str:
+        reply = self.call("logs", job=job, attempt=1, rank=rank, stream=stream, offset=0, limit=1 << 20)
+        return base64.b64decode(reply["data"]).decode()
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return list(self.call("tasks")["tasks"])
+
+    def end(self) -> int:
+        assert self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        return self.process.wait(WAIT_S)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(WAIT_S)
+
+
+def launch_request(script: str, job: int = 1, ranks: int = 1, **args: Any) -> dict[str, Any]:
+    tasks = [{"rank": r, "local_id": r, "host_index": 0, "gpus": [], "env": {}} for r in range(ranks)]
+    request: dict[str, Any] = {
+        "job": job, "attempt": 1, "user": USER, "script": script, "args": [], "chdir": "/", "output": "",
+        "chdir_required": False, "error": "", "env": {}, "tasks": tasks, "cpus_per_task": 1,
+        "mem_bytes_per_task": 0, "time_limit_us": None, "grace_us": 300_000, "hold": False,
+        "allow_root": ME == "root" and USER == "root",
+    }  # fmt: skip
+    return {**request, **args}
+
+
+@contextmanager
+def agents() -> Iterator[Callable[..., Agent]]:
+    """`start(cgroups=True)` starts one more agent on the same state; at the end nothing is left."""
+    # not below pytest's own folder, into which other users may not look
+    state = Path(tempfile.mkdtemp(prefix="rm-agent-"))
+    state.chmod(0o711)
+    started: list[Agent] = []
+
+    def start(cgroups: bool = True) -> Agent:
+        started.append(Agent(state, cgroups))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for agent in started:
+            if agent.process.poll() is None:
+                agent.end()
+        _clean(state)
+
+
+def _clean(state: Path) -> None:
+    sys.path.insert(0, str(AGENTS))
+    try:
+        import rm_cgroup
+    finally:
+        sys.path.remove(str(AGENTS))
+    hierarchy = rm_cgroup.Hierarchy(str(state))
+    folders = [f for f in (state / "jobs").iterdir() if f.is_dir()] if (state / "jobs").exists() else []
+    for folder in folders:
+        job, attempt = map(int, folder.name.split("."))
+        with suppress(Exception):
+            os.kill(json.loads((folder / "meta.json").read_text())["supervisor"], signal.SIGKILL)
+        for pid in rm_cgroup.marked("RM_SCHEDULE", str(folder / "schedule.json")):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        group = hierarchy.group(job, attempt)
+        group.kill()
+        until(group.remove, f"{group.path} is empty")
+    if hierarchy.kind:
+        until(
+            lambda: rm_cgroup.Group(f"{hierarchy.root}/{hierarchy.parent}/agent").remove(),
+            "the agent's group is empty",
+        )
+    hierarchy.remove_parent()
+    shutil.rmtree(state)

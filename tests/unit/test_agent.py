@@ -1,0 +1,331 @@
+"""The host agent over its own protocol: launching, ends, stopping, adoption, refusals."""
+
+from __future__ import annotations
+
+import ast
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from tests.agent_process import AGENTS, USER, Agent, agents, until
+
+Start = Callable[..., Agent]
+root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+SH = "#!/bin/sh\n"
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with agents() as starter:
+        yield starter
+
+
+@pytest.fixture
+def agent(start: Start) -> Agent:
+    return start()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_task_runs_as_its_user_with_its_environment_and_its_output_is_kept(agent: Agent) -> None:
+    script = (
+        SH + 'id -un; echo "$GREETING $1" "$RM_RANK" "$CUDA_VISIBLE_DEVICES"; pwd; echo oops >&2; exit 7\n'
+    )
+    task = {"rank": 3, "gpus": ["GPU-a", "GPU-b"], "env": {"RM_RANK": "3"}}
+    reply = agent.launch(script, args=["a b'$x"], env={"GREETING": "hi"}, tasks=[task], chdir="/usr")
+    assert reply["result"]["tasks"][0]["state"] == "running"
+    assert reply["result"]["chdir"] == "/usr"
+    end = agent.event("exit", job=1, rank=3)
+    assert (end["code"], end["signal"], end["why"]) == (7, 0, "")
+    assert end["started_us"] <= end["ended_us"]
+    assert agent.log(rank=3).splitlines() == [USER, "hi a b'$x 3 GPU-a,GPU-b", "/usr", "oops"]
+
+
+def test_a_task_can_import_the_iteration_client_and_its_reports_are_told(agent: Agent) -> None:
+    script = (
+        "#!/usr/bin/env python3\nfrom rm_iteration import iteration\n"
+        "for _ in range(3):\n    with iteration(): pass\n"
+    )
+    agent.launch(script, tasks=[{"rank": 2, "gpus": [], "env": {"RM_RANK": "2", "PATH": os.environ["PATH"]}}])
+    assert agent.event("exit", job=1)["code"] == 0, agent.log(rank=2)
+    items = [item for e in agent.events if e["event"] == "iterations" for item in e["items"]]
+    assert [(rank, n) for rank, n, *_ in items] == [(2, 0), (2, 1), (2, 2)]
+    assert agent.tasks()[0]["cooperative"]
+
+
+def test_the_schedule_is_where_the_task_looks_for_it(agent: Agent) -> None:
+    agent.launch(SH + 'until [ -s "$RM_SCHEDULE" ]; do sleep 0.02; done; cat "$RM_SCHEDULE"')
+    agent.call("schedule", job=1, attempt=1, schedule={"seq": 1, "period_us": 5})
+    agent.event("exit", job=1, code=0)
+    assert agent.log() == '{"seq": 1, "period_us": 5}'
+
+
+def test_output_and_error_go_to_the_users_files_and_are_read_back(agent: Agent, start: Start) -> None:
+    home = agent.state / "home"
+    home.mkdir()
+    if os.getuid() == 0:
+        os.chown(home, *(int(n) for n in os.popen(f"id -u {USER}; id -g {USER}").read().split()))
+    (home / "out.log").write_text("from an earlier run\n")
+    (home / "out.log").chmod(0o666)
+    agent.launch(SH + "echo one; echo two >&2", chdir=str(home), output="out.log", error=str(home / "err"))
+    agent.event("exit", job=1, code=0)
+    assert (home / "out.log").read_text() == "one\n"
+    assert (agent.log(), agent.log(stream="err")) == ("one\n", "two\n")
+    if os.getuid() == 0:
+        # the user may put anything there afterwards; the agent still reads with the user's rights
+        (home / "err").unlink()
+        (home / "err").symlink_to("/etc/shadow")
+        reply = agent.ask("logs", job=1, attempt=1, rank=0, stream="err", offset=0, limit=100)
+        assert (reply["ok"], reply.get("code")) == (False, "no-log")
+
+
+def test_a_log_is_followed_while_the_task_runs(agent: Agent) -> None:
+    agent.launch(SH + "echo first; until [ -e go ]; do sleep 0.02; done; echo second", chdir=str(agent.state))
+    until(lambda: agent.log() == "first\n", "the first line")
+    first = agent.call("logs", job=1, attempt=1, rank=0, stream="out", offset=0, limit=100)
+    assert (first["offset"], first["done"]) == (6, False)
+    (agent.state / "go").touch()
+    agent.event("exit", job=1, code=0)
+    rest = agent.call("logs", job=1, attempt=1, rank=0, stream="out", offset=6, limit=100)
+    assert (rest["data"], rest["offset"], rest["done"]) == ("c2Vjb25kCg==", 13, True)
+
+
+def test_a_gang_is_prepared_first_and_started_later(agent: Agent) -> None:
+    prepared = agent.launch(SH + "exit 0", ranks=3, hold=True)["result"]
+    assert [t["state"] for t in prepared["tasks"]] == ["prepared"] * 3
+    assert {t["state"] for t in agent.tasks()} == {"prepared"}
+    started = agent.call("start", job=1, attempt=1)
+    assert all(t["pid"] > 0 and t["started_us"] for t in started["tasks"]), agent.tasks()
+    assert {agent.event("exit", job=1, rank=r)["rank"] for r in range(3)} == {0, 1, 2}
+    again = agent.call("start", job=1, attempt=1)
+    assert [t["pid"] for t in again["tasks"]] == [t["pid"] for t in started["tasks"]]
+
+
+def test_a_prepared_attempt_can_be_discarded_and_is_never_launched_again(agent: Agent) -> None:
+    agent.launch(SH + "echo", hold=True)
+    agent.call("discard", job=1, attempt=1)
+    assert agent.tasks() == []
+    assert agent.launch(SH + "echo")["code"] == "discarded"
+    assert not (agent.state / "jobs" / "1.1").exists()
+    agent.call("discard", job=2, attempt=1)  # never heard of: its launch may still be on the way
+    assert agent.launch(SH + "echo", job=2)["code"] == "discarded"
+
+
+def test_launching_twice_starts_once(agent: Agent, start: Start) -> None:
+    counter = agent.state / "counter"
+    counter.touch()
+    counter.chmod(0o666)
+    script = SH + f"echo x >>{counter}; exec sleep 60"
+    first = agent.launch(script)["result"]
+    assert agent.launch(script)["result"] == first
+    other = start()  # a second agent on the same host, as after a half-dead connection
+    assert other.launch(script)["result"]["tasks"] == first["tasks"]
+    until(lambda: counter.read_text(), "the task ran")
+    agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+    other.event("exit", job=1)
+    assert counter.read_text() == "x\n"
+
+
+def test_an_older_leader_is_refused_also_by_the_next_agent(agent: Agent, start: Start) -> None:
+    agent.call("discard", job=9, attempt=1, epoch=5)
+    reply = agent.launch(SH, epoch=4)
+    assert (reply["ok"], reply["code"]) == (False, "stale-epoch")
+    agent.end()
+    assert start().launch(SH, epoch=4)["code"] == "stale-epoch"
+
+
+@pytest.mark.parametrize("cgroups", [True, pytest.param(False, marks=root)])
+def test_stopping_ends_the_whole_tree_gently_first(start: Start, cgroups: bool) -> None:
+    agent = start(cgroups)
+    pids = agent.state / "pids"
+    pids.mkdir(mode=0o777)
+    pids.chmod(0o777)
+    agent.launch(
+        SH + f"cd {pids}; trap 'echo told; exit 3' TERM\n"
+        # a daemon of its own session, own parent, deaf to SIGTERM and without our environment
+        f"setsid env -i sh -c 'trap \"\" TERM; echo $$ >deaf; while :; do sleep 0.05; done' &\n"
+        "sleep 600 & echo $! >child; echo $$ >self; wait\n",
+        grace_us=200_000,
+    )
+    found = [
+        int(until((pids / n).read_text, n)) for n in ("self", "child", "deaf") if until((pids / n).exists, n)
+    ]
+    agent.call("stop", job=1, attempt=1, grace_us=200_000, why="cancel")
+    end = agent.event("exit", job=1)
+    assert (end["code"], end["signal"], end["why"]) == (3, 0, "cancel")
+    assert not any(alive(pid) for pid in found)  # the end is told when nothing is left, not before
+    assert agent.log() == "told\n"
+
+
+def test_what_a_finished_task_leaves_running_is_ended(agent: Agent) -> None:
+    agent.launch(SH + "setsid sleep 600 & echo $!")
+    assert agent.event("exit", job=1)["code"] == 0
+    assert not alive(int(agent.log()))
+
+
+def test_the_time_limit_ends_a_job_even_without_an_agent(agent: Agent, start: Start) -> None:
+    pid = agent.launch(SH + "exec sleep 600", time_limit_us=400_000)["result"]["tasks"][0]["pid"]
+    agent.kill()
+    until(lambda: not alive(pid), "the time limit was kept")
+    task = until(lambda: [t for t in agent_tasks(start) if t["state"] == "exited"], "its end was found")[0]
+    assert (task["signal"], task["why"]) == (signal.SIGTERM, "timeout")
+
+
+def agent_tasks(start: Start) -> list[dict[str, object]]:
+    another = start()
+    try:
+        return another.tasks()
+    finally:
+        another.end()
+
+
+def test_a_signal_reaches_the_tasks(agent: Agent) -> None:
+    agent.launch(SH + "trap 'echo usr1; exit 0' USR1; echo ready; while :; do sleep 0.02; done")
+    until(lambda: agent.log() == "ready\n", "the trap is set")
+    agent.call("signal", job=1, attempt=1, signal="USR1")
+    # the shell's child, told too, may end first and make the shell say so
+    assert agent.event("exit", job=1)["code"] == 0
+    assert "usr1\n" in agent.log()
+
+
+def test_a_new_agent_finds_the_running_task_and_tells_its_end(agent: Agent, start: Start) -> None:
+    agent.launch(
+        SH + "echo before; until [ -e go ]; do sleep 0.02; done; echo after; exit 5", chdir=str(agent.state)
+    )
+    running = agent.event("started", job=1)
+    agent.process.kill()
+    agent.process.wait()
+    second = start()
+    (task,) = second.tasks()
+    assert (task["state"], task["pid"]) == ("running", running["pid"])
+    (second.state / "go").touch()
+    assert second.event("exit", job=1)["code"] == 5
+    assert second.log() == "before\nafter\n"
+    second.end()
+    (task,) = start().tasks()  # and an end that nobody was there to hear is kept
+    assert (task["state"], task["code"]) == ("exited", 5)
+
+
+def test_a_task_without_its_supervisor_is_ended_and_told_lost(agent: Agent) -> None:
+    pid = agent.launch(SH + "sleep 600 & sleep 600")["result"]["tasks"][0]["pid"]
+    os.kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+    end = agent.event("exit", job=1)
+    assert (end["code"], end["signal"]) == (None, None)
+    assert "supervisor" in end["why"]
+    assert agent.tasks()[0]["state"] == "lost"
+    until(lambda: not alive(pid), "nothing runs unwatched")
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"output": "/nonexistent/out"}, ["/nonexistent/out", "No such file"]),
+        pytest.param({"output": "/etc/rm-test"}, ["/etc/rm-test", "Permission denied"], marks=root),
+        ({"chdir": "/nonexistent", "chdir_required": True}, ["/nonexistent", "working directory"]),
+        ({"script": "#!/no/such/shell\n"}, ["/no/such/shell"]),
+        ({"script": "echo\n"}, ["interpreter line"]),
+    ],
+)
+def test_a_start_that_fails_says_why(agent: Agent, args: dict[str, str], words: list[str]) -> None:
+    agent.launch(**{"script": SH, **args})
+    end = agent.event("exit", job=1)
+    assert (end["code"], end["started_us"]) == (1, None)
+    assert all(word in end["why"] for word in words), end["why"]
+
+
+def test_a_missing_directory_is_replaced_and_that_is_said(agent: Agent) -> None:
+    result = agent.launch(SH + "pwd", chdir="/nonexistent")["result"]
+    agent.event("exit", job=1, code=0)
+    assert agent.log().strip() == result["chdir"]
+    assert "/nonexistent" in result["note"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        ({"user": "no-such-user-here"}, "no-such-user"),
+        pytest.param({"user": "root", "allow_root": False}, "root-refused", marks=root),
+        ({"tasks": []}, "bad-request"),
+        ({"env": {"A": "b\0c"}}, "bad-request"),
+        ({"job": "1"}, "bad-request"),
+    ],
+)
+def test_a_refused_launch_leaves_nothing(agent: Agent, args: dict[str, object], code: str) -> None:
+    reply = agent.launch(SH, **args)
+    assert (reply["ok"], reply["code"]) == (False, code)
+    assert list((agent.state / "jobs").iterdir()) == []
+
+
+def test_bad_lines_are_answered_and_do_no_harm(agent: Agent) -> None:
+    for line in (b"{", b"[1]", b"\xff\xfe", b'{"id": 91, "op": "no-such-op"}', b'{"id": 92, "op": "stop"}'):
+        agent.send(line)
+    assert agent.ask("stop", job=77, attempt=1, why="cancel", grace_us=0)["code"] == "no-such-attempt"
+    assert agent.call("ping")["now_us"] > 0
+    assert agent.end() == 0
+
+
+def test_facts_are_the_hosts_own(agent: Agent) -> None:
+    facts = agent.call("facts")
+    assert facts["cpus"] == len(os.sched_getaffinity(0))
+    assert facts["boot_id"] == agent.hello["boot_id"]
+    assert facts["mem_bytes"] > 0
+    assert "lo" in {interface["name"] for interface in facts["interfaces"]}
+
+
+@root
+def test_a_job_over_its_memory_is_told_out_of_memory(agent: Agent) -> None:
+    if "memory limits" in agent.hello["features"]["missing"]:
+        pytest.skip("this host offers no memory controller")
+    agent.launch(
+        SH + "exec python3 -c 'bytearray(300 << 20)'",
+        mem_bytes_per_task=64 << 20,
+        env={"PATH": os.environ["PATH"]},
+    )
+    end = agent.event("exit", job=1)
+    assert (end["signal"], end["oom"]) == (signal.SIGKILL, True)
+
+
+@root
+def test_a_full_disk_refuses_a_launch_and_still_keeps_an_exit(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        agent.launch(SH + "exec sleep 600")
+        filler = state / "filler"
+        fill_up(filler)
+        reply = agent.launch(SH + "x" * 5000, job=2)
+        assert (reply["ok"], reply["code"]) == (False, "no-space")
+        assert [path.name for path in (state / "jobs").iterdir()] == ["1.1"]
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+        agent.event("exit", job=1, why="cancel")
+        agent.end()
+        (task,) = start().tasks()
+        assert (task["state"], task["why"]) == ("exited", "cancel")
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+def fill_up(path: Path) -> None:
+    with open(path, "wb", 0) as file, pytest.raises(OSError, match="No space"):
+        fill(file)
+
+
+def fill(file: BinaryIO) -> None:
+    while True:
+        file.write(bytes(1024))
+
+
+@pytest.mark.parametrize("path", sorted(AGENTS.glob("*.py")), ids=lambda path: path.name)
+def test_agents_keep_to_the_grammar_of_python_3_8(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 8))
