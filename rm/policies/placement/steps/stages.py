@@ -1,0 +1,169 @@
+"""Metronome's stages for one task after the other, and the gang around them.
+
+Source: Metronome, Algorithm 1 lines 15-29 and Sec. III-B "Normalize Score"; R19, R20, R22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rm.core.host import Host
+from rm.core.reasons import Reason
+from rm.policies.placement.steps.gang import Gang, Ints
+from rm.policies.placement.steps.latency import normalized, raw_latency
+from rm.policies.placement.steps.link_score import EARLY, PERFECT, LinkScore, LinkScores
+from rm.policies.placement.steps.network_score import DECIMALS, Floats, Mask, medoid_means
+from rm.policies.placement.steps.pools import Pool
+
+EQUAL = 1e-9
+RESTARTS_MAX = 64  # of a gang with another first host; only a loop makes any necessary
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The host of one task, and what the stages said of every host of the pool.
+
+    `candidates` passed stage 1; `final` is stage 2's score (0-100); arrays run parallel to the
+    pool.
+    """
+
+    host: int
+    candidates: Mask
+    scores: Floats
+    raw_latency_us: Floats
+    final: Ints
+    link: LinkScore
+
+
+@dataclass(slots=True)
+class Stages:
+    """The stages over one pool for one job.
+
+    `links` is None for jobs without known demand; `low_comm` reverses stage 2.
+    """
+
+    pool: Pool
+    hosts: Sequence[Host]
+    gang: Gang
+    delays_us: Floats
+    mean_us: Floats
+    pair: Floats
+    links: LinkScores | None
+    low_comm: bool
+    loops: dict[str, Reason] = field(default_factory=dict)  # refusals met on the way, by host
+    _alone: Floats | None = None  # bandwidth scores of hosts that have no task of the job yet
+
+    def choose(self, assigned: Sequence[int], banned: frozenset[int] = frozenset()) -> Choice | None:
+        """The best host for the next task, given those of the tasks before; None = no host left."""
+        counts = np.bincount(np.asarray(assigned, dtype=np.int64), minlength=len(self.pool.caps))
+        may = self._allowed(counts, len(assigned))
+        may[list(banned)] = False
+        scores = self._bandwidth(counts)
+        dependents = [] if self.low_comm else [int(self.pool.numbers[n]) for n in assigned]
+        everywhere = raw_latency(self.delays_us, dependents) if dependents else self.mean_us
+        raw = everywhere[self.pool.numbers]
+        eq19 = normalized(raw, float(everywhere.min()), float(everywhere.max()))
+        final = 100 - eq19 if self.low_comm else eq19
+        network = self.pair[list(assigned)].sum(axis=0) if assigned else medoid_means(self.pair, may)
+        while may.any():
+            candidates = may & (scores >= scores[may].max() - EQUAL)
+            host = self._first(candidates, final, raw, np.round(network, DECIMALS))
+            loop = self._loop(counts, host)
+            if loop is None:
+                link = self._link(host, int(counts[host]) + 1)
+                return Choice(host, candidates, scores, raw, final, link)
+            self.loops[self._name(host)] = loop
+            may[host] = False
+        return None
+
+    def place(self, banned: frozenset[int] = frozenset()) -> list[int]:
+        """Hosts of the tasks in order; fewer than the gang has when some task found none."""
+        assigned: list[int] = []
+        while len(assigned) < self.gang.tasks:
+            choice = self.choose(assigned, banned if not assigned else frozenset())
+            if choice is None:
+                break
+            assigned.append(choice.host)
+        return assigned
+
+    def gangs(self) -> Iterator[list[int]]:
+        """Complete placements; each begins with a host that none before began with (R22)."""
+        banned: frozenset[int] = frozenset()
+        for _ in range(RESTARTS_MAX):
+            assigned = self.place(banned)
+            if not assigned:
+                return
+            if len(assigned) == self.gang.tasks:
+                yield assigned
+            banned |= {assigned[0]}
+
+    def score(self, assigned: Sequence[int]) -> float:
+        """The worst link of the whole gang, now that it is known which tasks are where."""
+        hosts, counts = np.unique(np.asarray(assigned), return_counts=True)
+        return min(self._link(int(h), int(k)).score for h, k in zip(hosts, counts, strict=True))
+
+    def _name(self, host: int) -> str:
+        return self.hosts[int(self.pool.numbers[host])].name
+
+    def _link(self, host: int, tasks: int) -> LinkScore:
+        return EARLY if self.links is None else self.links.at(self._name(host), tasks)
+
+    def _bandwidth(self, counts: Ints) -> Floats:
+        if self._alone is None:
+            self._alone = np.full(len(counts), PERFECT)
+            if self.links is not None:
+                for host in np.flatnonzero(self.pool.caps):
+                    if self._name(int(host)) in self.links.loaded:
+                        self._alone[host] = self._link(int(host), 1).score
+        scores = self._alone.copy()
+        for host in np.flatnonzero(counts):
+            scores[host] = self._link(int(host), int(counts[host]) + 1).score
+        return scores
+
+    def _first(self, candidates: Mask, final: Ints, raw: Floats, network: Floats) -> int:
+        """Latency, then raw latency, then the network score, then list order; LowComm reversed."""
+        chosen = np.flatnonzero(candidates)
+        if len(chosen) == 1:
+            return int(chosen[0])
+        sign = -1 if self.low_comm else 1
+        keys = (chosen, -sign * network[chosen], sign * raw[chosen], -final[chosen])
+        return int(chosen[np.lexsort(keys)[0]])
+
+    def _loop(self, counts: Ints, host: int) -> Reason | None:
+        if self.links is None:
+            return None
+        tasks_on = {self._name(int(h)): int(counts[h]) for h in np.flatnonzero(counts)}
+        name = self._name(host)
+        tasks_on[name] = tasks_on.get(name, 0) + 1
+        return self.links.loop(tasks_on)
+
+    def _allowed(self, counts: Ints, done: int) -> Mask:
+        """Hosts that can take the next task so that the rest of the gang still fits."""
+        gang, caps = self.gang, self.pool.caps
+        used = counts > 0
+        left = gang.tasks - done - 1
+        rest = np.where(used, caps - counts, 0)
+        fresh = np.where(used, 0, caps)
+        slots = gang.most_hosts - int(used.sum())
+        owed = max(gang.hosts_min - int(used.sum()), 0)
+        may: Mask = np.zeros(len(caps), dtype=bool)
+        room = int(rest.sum())
+        if owed <= left and room - 1 + _best(fresh, slots) >= left:
+            may |= rest > 0
+        if slots > 0 and owed - 1 <= left:
+            # one more host; the best slots - 1 others beside it must hold what is left
+            least = max(left + 1 - room - _best(fresh, slots - 1), 1)
+            may |= fresh >= least
+        return may
+
+
+def _best(caps: Ints, hosts: int) -> int:
+    """Capacity of the roomiest `hosts` hosts."""
+    if hosts <= 0:
+        return 0
+    if hosts >= len(caps):
+        return int(caps.sum())
+    return int(np.partition(caps, len(caps) - hosts)[-hosts:].sum())
