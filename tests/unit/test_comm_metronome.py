@@ -1,0 +1,163 @@
+"""Metronome's alignment of placed jobs (milliseconds and Mbit/s)."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.snapshot import PlacedJob
+from rm.core.traffic import TrafficProfile
+from rm.policies.comm.metronome import Metronome, MetronomeOptions
+from tests.builders import MBPS, host, placed, profile, snapshot
+
+CLUSTER = snapshot(*(host(f"h{i}", nic_mbps=100) for i in range(5)))
+
+
+def onoff(period: float, comm: float, mbps: float = 100) -> TrafficProfile:
+    return profile(period, (0, comm, mbps))
+
+
+def pair(high: TrafficProfile, low: TrafficProfile) -> list[PlacedJob]:
+    return [
+        placed(1, "h0", "h1", traffic=high, priority=100),
+        placed(2, "h0", "h1", traffic=low),
+    ]
+
+
+def align(jobs: Sequence[PlacedJob], offline: bool = False, **options: object) -> Alignment:
+    return Metronome(MetronomeOptions(**options)).align(jobs, CLUSTER, offline)  # type: ignore[arg-type]
+
+
+def test_jobs_on_hosts_of_their_own_need_no_alignment() -> None:
+    jobs = [placed(1, "h0", "h1", traffic=onoff(196, 75)), placed(2, "h2", "h3", traffic=onoff(191, 75))]
+    assert align(jobs) == NOTHING_TO_ALIGN
+    assert align([placed(1, "h0", "h0", traffic=onoff(196, 75)), jobs[0]]) == NOTHING_TO_ALIGN
+
+
+def test_unequal_periods_are_made_equal_by_idle_time_of_the_low_job() -> None:
+    answer = align(pair(onoff(196, 75), onoff(191, 75)))
+    assert answer.score == 100
+    assert answer.unmatched == ()
+    high, low = answer.schedules
+    assert (high.reference, high.inject_us, high.shift_us, high.gate) == (True, 0, 0, False)
+    assert (low.period_us, low.base_period_us, low.inject_us) == (196_000, 191_000, 5_000)
+    assert low.shift_us == 98_000
+    assert low.gate
+    assert low.cushion_us == 23_000  # 98 ms from start to start, 75 of them busy
+    assert {low.component, high.component} == {1}
+    assert [link.link for link in answer.links] == ["h0", "h1"]
+    assert [link.gap_us for link in answer.links] == [23_000, 23_000]
+
+
+def test_the_paper_mode_averages_periods_and_gates_nothing() -> None:
+    answer = align(pair(onoff(196, 75), onoff(191, 75)), mode="paper")
+    assert answer.score == 100
+    assert {s.period_us for s in answer.schedules} == {193_500}
+    assert not any(s.inject_us or s.gate for s in answer.schedules)
+
+
+def test_a_pair_that_cannot_be_kept_apart_scores_below_100_and_is_not_gated() -> None:
+    answer = align(pair(onoff(199, 119), onoff(199, 119)))
+    assert answer.score == pytest.approx(100 * (1 - (2 * 119 / 199 - 1)), abs=3)
+    assert not any(s.gate or s.inject_us for s in answer.schedules)
+
+
+def test_idle_time_is_not_injected_where_it_costs_more_than_contention() -> None:
+    jobs = pair(onoff(193, 60), onoff(352, 95))  # 34 of 352 ms idle against 8.4 % contention
+    answer = align(jobs)
+    assert answer.unmatched == (1, 2)
+    assert answer.schedules == ()
+    assert answer.score == pytest.approx(100 * (1 - 60 / 193 * 95 / 352))
+    literal = align(jobs, mode="paper")
+    assert literal.score == 100
+    assert [s.inject_us for s in literal.schedules] == [0, 34_000]
+
+
+def test_periods_that_do_not_match_leave_both_jobs_uncontrolled() -> None:
+    answer = align(pair(onoff(1000, 300), onoff(17, 5)))
+    assert answer.unmatched == (1, 2)
+    assert answer.schedules == ()
+    assert 0 < answer.score < 100
+    assert {rule.job for rule in answer.shaping} == {1, 2}
+
+
+def test_high_jobs_beside_low_ones_are_neither_lengthened_nor_gated() -> None:
+    jobs = [
+        placed(1, "h0", "h1", traffic=onoff(200, 40), priority=100),
+        placed(2, "h0", "h1", traffic=onoff(198, 40), priority=100),
+        placed(3, "h0", "h1", traffic=onoff(197, 40)),
+    ]
+    answer = align(jobs)
+    assert [s.inject_us for s in answer.schedules] == [0, 0, 3_000]
+    assert [s.gate for s in answer.schedules] == [False, False, True]
+    alone = align(jobs[:2])
+    assert [s.inject_us for s in alone.schedules] == [0, 2_000]
+
+
+def test_a_loop_of_three_links_is_solved_jointly() -> None:
+    jobs = [
+        placed(1, "h0", "h1", traffic=onoff(195, 47), priority=100),
+        placed(2, "h1", "h2", traffic=onoff(195, 47)),
+        placed(3, "h2", "h0", traffic=onoff(193, 47)),
+        placed(4, "h2", "h3", traffic=onoff(390, 47)),
+    ]
+    quick, wide = align(jobs), align(jobs, offline=True)
+    assert quick.score == wide.score == 100
+    assert quick.recompute
+    assert not wide.recompute
+    assert min(s.cushion_us for s in wide.schedules) > min(s.cushion_us for s in quick.schedules)
+    for answer in (quick, wide):
+        at = {s.job: s for s in answer.schedules}
+        for link in answer.links:  # in real time: no two phases on one link overlap
+            for a in link.jobs:
+                for b in (j for j in link.jobs if j > a):
+                    common = min(at[a].period_us, at[b].period_us)
+                    apart = (at[b].shift_us - at[a].shift_us) % common
+                    assert 47_000 <= apart <= common - 47_000, (link.link, a, b)
+
+
+def test_a_chain_keeps_one_iteration_time_per_job() -> None:
+    jobs = [
+        placed(1, "h0", "h1", traffic=onoff(200, 60), priority=100),
+        placed(2, "h1", "h2", traffic=onoff(196, 60)),
+        placed(3, "h2", "h3", traffic=onoff(190, 60)),
+    ]
+    answer = align(jobs)
+    assert answer.score == 100
+    assert [s.period_us for s in answer.schedules] == [200_000] * 3
+    assert [s.inject_us for s in answer.schedules] == [0, 4_000, 10_000]
+    assert [s.reference for s in answer.schedules] == [True, False, False]
+
+
+def test_the_order_of_the_jobs_does_not_matter() -> None:
+    jobs = [placed(i, "h0", "h1", traffic=onoff(200, 30), priority=i % 2 * 100) for i in range(1, 5)]
+    assert align(jobs) == align(jobs[::-1])
+
+
+def test_low_communication_jobs_are_left_alone() -> None:
+    jobs = [*pair(onoff(196, 75), onoff(191, 75)), placed(3, "h0", "h1", low_comm=True)]
+    assert align(jobs) == align(jobs[:2])
+
+
+def test_a_demand_wider_than_the_link_is_limited_by_it() -> None:
+    answer = align(pair(onoff(196, 75), profile(158.5, (0, 37.5, 200))))  # 37.5 ms at 200 = 75 at 100
+    assert answer.score == 100
+    assert answer.schedules[1].base_period_us == 196_000
+
+
+def test_shaping_puts_high_jobs_first_and_low_ones_by_rank() -> None:
+    jobs = [placed(i, "h0", "h1", traffic=onoff(200, 30), priority=100 if i < 3 else 0) for i in range(1, 5)]
+    rules = [r for r in align(jobs).shaping if r.host == "h0"]
+    assert [(r.job, r.priority) for r in rules] == [(1, 0), (2, 0), (3, 1), (4, 2)]
+    assert all(r.ceil_bps == 100 * MBPS for r in rules)
+    assert sum(r.rate_bps for r in rules) <= 100 * MBPS
+
+
+def test_parts_can_be_switched_off() -> None:
+    jobs = pair(onoff(196, 75), onoff(191, 75))
+    assert align(jobs, shaping=False).shaping == ()
+    shaped = align(jobs, rotation=False)
+    assert shaped.schedules == ()
+    assert shaped.unmatched == (1, 2)
+    assert len(shaped.shaping) == 4
+    assert not any(s.gate for s in align(jobs, gating=False).schedules)

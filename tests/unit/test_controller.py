@@ -1,0 +1,158 @@
+"""The stop-and-wait controller: worked examples, and what must hold for any reports."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm.core.alignment import Schedule
+from rm.policies.regulate.controller import (
+    Command,
+    Controller,
+    Inspect,
+    Member,
+    Pause,
+    Phase,
+    Recalculate,
+    Report,
+    Retime,
+    member_of,
+)
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+CASES = json.loads((GOLDEN / "controller.json").read_text())
+
+
+def plain(command: Command) -> list[Any]:
+    if isinstance(command, Pause):
+        return ["pause", command.job, command.at, command.length]
+    if isinstance(command, Inspect):
+        return ["inspect", list(command.jobs), command.why]
+    assert isinstance(command, Recalculate)
+    return ["recalculate"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
+def test_worked_example(case: dict[str, Any]) -> None:
+    given_, wanted = case["given"], case["wanted"]
+    controller = Controller()
+    members = [Member(**{**m, "rank": tuple(m["rank"])}) for m in given_["members"]]
+    starts = {int(job): at for job, at in (given_["next_start"] or {}).items()}
+    initial = controller.install(7, members, given_["links"], starts)
+    assert [plain(c) for c in initial] == wanted["initial"]
+    commands = [
+        [i, *plain(command)]
+        for i, report in enumerate(given_["reports"])
+        for command in controller.report(Report(*report))
+    ]
+    assert commands == wanted["commands"]
+    assert controller.phase(7) == wanted["phase"]
+
+
+def slow(job: int, start: int, times: int = 6, duration: int = 230) -> list[Report]:
+    return [Report(job, start + i * duration, duration) for i in range(times)]
+
+
+PAIR = [Member(1, (0,), True, 0, 200), Member(2, (1,), False, 100, 200)]
+
+
+def test_nothing_happens_before_the_reference_was_seen() -> None:
+    controller = Controller()
+    assert controller.install(1, PAIR, [[1, 2]]) == []
+    assert [c for r in slow(2, 130) for c in controller.report(r)] == []
+
+
+def test_three_readjustments_within_a_hundred_iterations_call_for_inspection() -> None:
+    controller = Controller()
+    controller.install(1, PAIR, [[1, 2]])
+    controller.report(Report(1, 0, 200))
+    commands = [c for r in slow(2, 150, 60, 231) for c in controller.report(r)]
+    assert [type(c) for c in commands] == [Pause, Pause, Inspect, Recalculate]
+    assert plain(commands[2]) == ["inspect", [1, 2], "frequent"]
+    assert controller.phase(1) is Phase.INSPECT
+    assert controller.report(Report(2, 50_000, 900)) == []
+    controller.install(1, PAIR, [[1, 2]], {1: 60_000, 2: 60_100})
+    assert controller.phase(1) is Phase.MONITOR
+
+
+def test_readjustments_long_ago_are_forgotten() -> None:
+    controller = Controller()
+    controller.install(1, PAIR, [[1, 2]])
+    controller.report(Report(1, 0, 200))
+    at = 150
+    kinds = []
+    for _ in range(4):
+        for report in slow(2, at, 16, 231):
+            kinds += [type(c) for c in controller.report(report)]
+        at += 16 * 231
+        for i in range(60):
+            controller.report(Report(1, i * 200, 200))
+    assert kinds == [Pause] * 4
+
+
+def test_the_epoch_follows_the_first_iteration_of_each_hyper_period() -> None:
+    controller = Controller()
+    members = [Member(1, (0,), True, 0, 100, mul=2), Member(2, (1,), False, 50, 200)]
+    controller.install(1, members, [[1, 2]])
+    for start, epoch in ((10, 10), (110, 10), (210, 210), (310, 210)):
+        controller.report(Report(1, start, 100))
+        assert controller.epoch(1) == epoch
+
+
+def test_gated_jobs_are_told_when_the_reference_drifts() -> None:
+    controller = Controller()
+    low = Member(2, (1,), False, 98, 196, cushion=24, inject=5, gate=True)
+    members = [Member(1, (0,), True, 0, 196, reference=True), low]
+    installed = controller.install(1, members, [[1, 2]], {1: 1000, 2: 1098})
+    assert installed == [Retime(2, 1000, 98, 196, 5, 9, True)]
+    told = [controller.report(Report(1, 1000 + i * 197, 197)) for i in range(12)]
+    assert [i for i, commands in enumerate(told) if commands] == [5, 10]
+    assert told[5] == [Retime(2, 1985, 98, 196, 5, 9, True)]
+
+
+def test_a_removed_component_is_forgotten() -> None:
+    controller = Controller()
+    controller.install(1, PAIR, [[1, 2]])
+    controller.remove(1)
+    assert controller.components == ()
+    assert controller.report(Report(1, 0, 200)) == []
+
+
+def test_a_schedule_becomes_a_member_with_a_dead_band_above_noise() -> None:
+    schedule = Schedule(5, 5, 98_000, 196_000, 191_000, 5_000, cushion_us=1_000, gate=True)
+    member = member_of(schedule, (0, 5))
+    assert (member.period, member.inject, member.gate) == (196_000, 5_000, True)
+    controller = Controller()
+    reference = Member(1, (0,), True, 0, 196_000, reference=True)
+    starts = {1: 0, 5: 98_000 + 3_000}  # 3 ms late: within 2 % of the period
+    assert not [c for c in controller.install(1, [reference, member], [[1, 5]], starts) if type(c) is Pause]
+
+
+@settings(derandomize=True, deadline=None, max_examples=60, database=None)
+@given(st.data())
+def test_no_high_job_is_paused_beside_a_low_one(data: st.DataObject) -> None:
+    count = data.draw(st.integers(2, 4))
+    members = [
+        Member(j, (j,), data.draw(st.booleans()), data.draw(st.integers(0, 199)), 200) for j in range(count)
+    ]
+    links = [sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=2))) for _ in range(2)]
+    controller = Controller()
+    controller.install(0, members, links)
+    clock = {j: data.draw(st.integers(0, 400)) for j in range(count)}
+    high = {m.job for m in members if m.high}
+    for _ in range(60):
+        job = data.draw(st.integers(0, count - 1))
+        duration = data.draw(st.sampled_from([200, 225, 240, 300]))
+        commands = controller.report(Report(job, clock[job], duration))
+        clock[job] += duration
+        near = {j for link in links if job in link for j in link} | {job}
+        for command in commands:
+            if isinstance(command, Pause):
+                assert command.job != 0  # the reference
+                assert command.job in near
+                assert 0 < command.length < 200
+                if near - high - {0}:
+                    assert command.job not in high
