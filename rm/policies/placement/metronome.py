@@ -142,6 +142,13 @@ class MetronomePolicy:
             proposal.verdicts = self._explain(ask, narrow, first)
         return proposal
 
+    def stages(self, job: Job, snapshot: Snapshot) -> Stages | None:
+        """The stages over the nearest pool, to be asked task by task; None when nothing fits."""
+        ask, _ = self._ask(job, snapshot)
+        if not ask.gang.fits(ask.caps):
+            return None
+        return self._stages(next(self._pools(ask)), ask, ask.gang)
+
     def _ask(self, job: Job, snapshot: Snapshot) -> tuple[_Ask, dict[int, Reason]]:
         """The question, and the hosts whose link is too narrow for it."""
         capacities = self._capacities.under(snapshot)
