@@ -146,7 +146,8 @@ def inside(host: LabHost, spec: LabSpec) -> list[str]:
 
 
 def _chance(percent: float) -> str:
-    return f"numgen random mod 100000 < {round(percent * 1000)}"
+    # ARP is spared: one lost request would stall a host for a second, which no loss rate tells
+    return f"meta protocol ip numgen random mod 100000 < {round(percent * 1000)}"
 
 
 def rules(spec: LabSpec, hosts: Sequence[LabHost]) -> list[str]:

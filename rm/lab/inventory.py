@@ -70,12 +70,14 @@ def load_state(directory: Path) -> dict[str, Any] | None:
 
 
 def started(pid: int) -> int:
-    """When a process started, in clock ticks since this machine's boot; 0 when there is none."""
+    """When a process started, in clock ticks since this machine's boot; 0 when it is none or has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return 0
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat.rpartition(")")[2].split()
+    # a process that has ended stays listed until its parent asks, which may be late
+    return 0 if fields[0] in "ZX" else int(fields[19])
 
 
 def alive(state: dict[str, Any]) -> bool:

@@ -60,16 +60,7 @@ class Keeper:
             disk.mkdir(parents=True)
             (mounts / host.name / "root").mkdir()
             sc.mount("rm-disk", str(disk), "tmpfs", 0, f"mode=0755,size={self.spec.disk_mb}m")
-        for setting in (
-            "ip_forward=1",
-            "conf/all/rp_filter=0",
-            "conf/default/rp_filter=0",
-            "conf/all/send_redirects=0",
-        ):
-            name, value = setting.split("=")
-            Path("/proc/sys/net/ipv4", name).write_text(value)
-        if Path("/proc/sys/net/ipv6").is_dir():
-            Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
+        _network_settings()
         hosts = list(self.hosts.values())
         fabric.ip(fabric.backbone(self.spec, self.slot, hosts, control=self.mode == "root"))
         fabric.nft(fabric.rules(self.spec, hosts))
@@ -80,6 +71,7 @@ class Keeper:
     def _become_delay(self, wires: list[tuple[str, str, float]]) -> None:
         try:
             sc.set_process_name("lab-delay")
+            _hush()
             os.closerange(3, 1024)
             delay.carry(wires)
         except BaseException as error:
@@ -143,6 +135,7 @@ class Keeper:
             os.dup2(status_w, 3)
             os.dup2(go_r, 4)
             os.closerange(5, 4096)
+            _hush()
             init.run(3, 4)
         sc.setns(own, sc.CLONE_NEWPID)
         for fd in (own, status_w, go_r):
@@ -336,6 +329,21 @@ class Keeper:
                     cgroups.remove(self.cgroup / name)
 
 
+def _network_settings() -> None:
+    net = Path("/proc/sys/net")
+    for name, value in (
+        ("ipv4/ip_forward", "1"),
+        ("ipv4/conf/all/rp_filter", "0"),
+        ("ipv4/conf/default/rp_filter", "0"),
+        ("ipv4/conf/all/send_redirects", "0"),
+        ("ipv6/conf/all/disable_ipv6", "1"),
+        # or what a zone's bridge carries would pass the rules for what is routed between zones, too
+        ("bridge/bridge-nf-call-iptables", "0"),
+    ):
+        if (net / name).exists():
+            (net / name).write_text(value)
+
+
 def _signal(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
@@ -371,6 +379,14 @@ def _copy_readable(source: str, target: str) -> None:
                 os.chmod(copy, entry.stat().st_mode & 0o777)
         except PermissionError:
             continue
+
+
+def _hush() -> None:
+    """Lets go of the pipes of whoever started the lab."""
+    null = os.open("/dev/null", os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def say(line: dict[str, Any]) -> None:
@@ -412,9 +428,7 @@ def main() -> None:
         say({"error": str(error), "hint": getattr(error, "hint", "")})
         os._exit(1)
     say({"ready": True})
-    null = os.open("/dev/null", os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
+    _hush()
     keeper.serve(door)
 
 

@@ -62,12 +62,22 @@ def up(spec: LabSpec, directory: str | os.PathLike[str], progress: Progress = la
             _follow(keeper, state, path)
     except BaseException:
         if keeper is not None:
-            keeper.kill()
-            keeper.wait()
+            _await_end(keeper)
         discard(path, remove_directory=created)
         raise
     progress(f"{len(hosts)} hosts answer; inventory: {path / 'inventory.yml'}")
     return Lab.load(path)
+
+
+def _await_end(keeper: subprocess.Popen[str]) -> None:
+    """Returns when nothing is left of a keeper that was told to end or whose number was not yet known."""
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+    with contextlib.suppress(BrokenPipeError):
+        keeper.stdin.close()  # one that still waits for its `go` ends by this
+    keeper.kill()
+    keeper.wait()
+    keeper.stdout.read()  # whatever was forked from it held the other end
 
 
 def _how(mode: str) -> str:
@@ -147,17 +157,18 @@ def _keys(path: Path, hosts: list[LabHost]) -> None:
 
 def _state(spec: LabSpec, slot: int, path: Path, mode: str) -> dict[str, Any]:
     group = cgroups.mount_point() if mode == "root" else None
+    # not the slot: what a dead lab left must not be taken for its successor's
+    name = f"rmlab-{secrets.token_hex(4)}"
     return {
         "version": 1,
-        "id": secrets.token_hex(4),
         "slot": slot,
         "directory": str(path),
         "mode": mode,
         "spec": spec.to_json(),
         "keeper": 0,
         "keeper_started": 0,
-        "control": f"rmlab{slot}" if mode == "root" else "",
-        "cgroup": str(group / f"rmlab{slot}") if group else "",
+        "control": name if mode == "root" else "",
+        "cgroup": str(group / name) if group else "",
         "cgroup_at": str(group) if group else "",
         "sshd_as": f"{os.getuid()}:{os.getgid()}" if mode == "user" else "root",
         "python": sys.executable,
@@ -181,6 +192,8 @@ def _follow(keeper: subprocess.Popen[str], state: dict[str, Any], path: Path) ->
             keeper.stdin.write("go\n")
             keeper.stdin.flush()
         _answer(keeper, path)
+        assert keeper.stdout is not None
+        keeper.stdout.close()
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

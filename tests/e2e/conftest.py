@@ -1,0 +1,64 @@
+"""Lab hosts for the end-to-end tests: `make_lab(...)` for a lab of one's own, `lab` for a shared one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.errors import RmError
+from rm.lab import Lab, LabSpec, up
+from rm.lab.requirements import check
+
+MakeLab = Callable[..., Lab]
+
+
+def _unavailable() -> str:
+    if os.geteuid() != 0:
+        return "needs root: the tests themselves must reach the lab's hosts"
+    try:
+        check()
+    except RmError as error:
+        return str(error)
+    return ""
+
+
+def _factory(root: Path, made: list[Lab]) -> MakeLab:
+    def make(**spec: Any) -> Lab:
+        lab = up(LabSpec(**spec), root / f"lab{len(made)}")
+        made.append(lab)
+        return lab
+
+    return make
+
+
+def _labs(root: Path) -> Iterator[MakeLab]:
+    if reason := _unavailable():
+        pytest.skip(reason)
+    made: list[Lab] = []
+    try:
+        yield _factory(root, made)
+    finally:
+        for lab in made:
+            lab.down()
+
+
+@pytest.fixture
+def make_lab(tmp_path: Path) -> Iterator[MakeLab]:
+    """`make_lab(zones=1, hosts=2, …)` brings a lab up (the arguments are LabSpec's); gone after the test."""
+    yield from _labs(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def make_module_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeLab]:
+    """The same for labs that all tests of a module share."""
+    yield from _labs(tmp_path_factory.mktemp("labs"))
+
+
+@pytest.fixture(scope="module")
+def lab(make_module_lab: MakeLab) -> Lab:
+    """Two zones with two hosts each, shared by a module's tests: mend what you break."""
+    return make_module_lab(zones=2, hosts=4)

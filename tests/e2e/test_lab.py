@@ -1,0 +1,512 @@
+"""The lab: real SSH to its hosts, links as asked for, faults that happen, and nothing stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rm.errors import Conflict, NotFound, RmError, UsageError
+from rm.lab import Degrade, Lab, LabSpec, load, up
+
+pytestmark = pytest.mark.lab
+MakeLab = Callable[..., Lab]
+ROOT = Path(__file__).parents[2]
+
+SINK = """
+import socket, sys, time
+server = socket.create_server(("", 7001))
+print("ready", flush=True)
+link, _ = server.accept()
+total, begin = 0, time.monotonic()
+while block := link.recv(1 << 16):
+    total += len(block)
+print(total * 8 / (time.monotonic() - begin) / 1e6)
+"""
+SOURCE = """
+import socket, sys, time
+link = socket.create_connection((sys.argv[1], 7001))
+print(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode())
+link.sendall(bytes(int(sys.argv[2])))
+"""
+RECEIVE = """
+import socket
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.bind(("", 7002))
+print("ready", flush=True)
+seen = 0
+while end.recv(2000) != b"end":
+    seen += 1
+print(seen)
+"""
+SEND = """
+import socket, sys, time
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+to = (sys.argv[1], 7002)
+for n in range(int(sys.argv[2])):
+    end.sendto(b"x" * 100, to)
+    time.sleep(0.0005)
+for _ in range(100):  # one of them arrives
+    time.sleep(0.01)
+    end.sendto(b"end", to)
+"""
+CONNECT = """
+import socket, sys, time
+best = 1e9
+for _ in range(10):
+    begin = time.monotonic()
+    socket.create_connection((sys.argv[1], 22)).close()
+    best = min(best, time.monotonic() - begin)
+print(best * 1e3)
+"""
+
+
+def ssh(lab: Lab, host: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        lab.ssh_command(host, words),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def python(lab: Lab, host: str, program: str, *words: str) -> str:
+    done = lab.exec(host, ["python3", "-c", program, *words])
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()
+
+
+def listening(lab: Lab, host: str, program: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        lab.exec_command(host, ["python3", "-c", program]), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def address(lab: Lab, host: str) -> str:
+    return lab.host(host).address
+
+
+def throughput_mbps(lab: Lab, source: str, target: str, size: int) -> float:
+    with listening(lab, target, SINK) as sink:
+        python(lab, source, SOURCE, address(lab, target), str(size))
+        assert sink.stdout is not None
+        return float(sink.stdout.read())
+
+
+def arrived(lab: Lab, source: str, target: str, count: int) -> float:
+    """The share of datagrams that arrive."""
+    with listening(lab, target, RECEIVE) as receiver:
+        python(lab, source, SEND, address(lab, target), str(count))
+        assert receiver.stdout is not None
+        return int(receiver.stdout.read()) / count
+
+
+def connect_ms(lab: Lab, source: str, target: str) -> float:
+    """The shortest of ten TCP handshakes: one round trip."""
+    return float(python(lab, source, CONNECT, address(lab, target)))
+
+
+# --- what a host is -------------------------------------------------------------------------------
+
+
+def test_hosts_are_machines_of_their_own(lab: Lab) -> None:
+    boots = set()
+    for host in lab.hosts:
+        done = ssh(
+            lab,
+            host.name,
+            "hostname; id -u; cat /proc/sys/kernel/random/boot_id; ls /proc | grep -c '^[0-9]'",
+        )
+        assert done.returncode == 0, done.stderr
+        name, user, boot, processes = done.stdout.split()
+        assert (name, user) == (host.name, "0")
+        assert int(processes) < 12, "only its own processes"
+        boots.add(boot)
+    assert len(boots) == len(lab.hosts)
+
+
+def test_what_a_host_writes_stays_on_it(lab: Lab, tmp_path: Path) -> None:
+    mark = f"rm-lab-test-{os.getpid()}"
+    places = [
+        "/etc",
+        "/home",
+        "/var/lib",
+        "/opt",
+        "/srv",
+        "/usr/local/bin",
+        "/root",
+        "/tmp",
+        "/run",
+        "/dev/shm",
+        str(ROOT),
+    ]
+    if ROOT.is_relative_to("/root") or ROOT.is_relative_to("/tmp"):
+        places.pop()  # a host's own, empty
+    script = " && ".join(f"echo mine > {place}/{mark}" for place in places)
+    assert ssh(lab, "z1h1", script).returncode == 0
+    for place in places:
+        assert not Path(place, mark).exists(), place
+        assert ssh(lab, "z1h2", f"test -e {place}/{mark}").returncode == 1, place
+    assert ssh(lab, "z1h1", "useradd -m rmjob && su rmjob -c 'touch ~/here'").returncode == 0
+    assert "rmjob" not in Path("/etc/passwd").read_text()
+
+
+def test_kernel_settings_of_the_machine_are_out_of_reach(lab: Lab) -> None:
+    assert ssh(lab, "z1h1", "echo 1 > /proc/sys/vm/swappiness").returncode != 0
+    assert ssh(lab, "z1h1", "echo 0 > /proc/sys/net/ipv4/ip_forward").returncode == 0
+
+
+def test_cgroup_kill_works_inside(lab: Lab) -> None:
+    if lab.exec("z1h1", ["grep", "-q", "cgroup2", "/proc/self/mounts"]).returncode != 0:
+        pytest.skip("this machine has no writable cgroup v2")
+    script = """
+        set -e
+        group=$(awk '$3 == "cgroup2" {print $2}' /proc/self/mounts)/job
+        mkdir $group
+        sh -c "echo \\$\\$ > $group/cgroup.procs; exec sleep 1000" & child=$!
+        while ! grep -q . $group/cgroup.procs; do :; done
+        echo 1 > $group/cgroup.kill
+        wait $child || echo code $?
+        rmdir $group
+    """
+    done = ssh(lab, "z1h1", script)
+    assert done.stdout == "code 137\n", done.stderr
+
+
+def test_the_inventory_describes_the_hosts(lab: Lab) -> None:
+    tree = yaml.safe_load(lab.inventory.read_text())
+    found = {
+        name: host for group in tree["all"]["children"].values() for name, host in group["hosts"].items()
+    }
+    assert {name: host["ansible_host"] for name, host in found.items()} == {
+        h.name: h.address for h in lab.hosts
+    }
+    assert list(tree["all"]["children"]) == ["zone1", "zone2"]
+    uuids = [gpu["uuid"] for host in found.values() for gpu in host["rm_gpus"]]
+    assert len(set(uuids)) == 4 * lab.spec.gpus_per_host
+
+
+# --- what its network is --------------------------------------------------------------------------
+
+
+def test_rates_delay_and_loss_are_as_asked_for(make_lab: MakeLab) -> None:
+    lab = make_lab(
+        zones=2,
+        hosts=6,
+        link_mbps=80,
+        zone_delay_ms=15,
+        zone_loss_pct=10,
+        congestion_control="cubic",
+        degrade={"z1h2": Degrade(rate_mbps=20), "z2h2": Degrade(loss_pct=20), "z2h3": Degrade(delay_ms=25)},
+    )
+    fast = throughput_mbps(lab, "z1h1", "z1h3", 8_000_000)
+    slow_out = throughput_mbps(lab, "z1h2", "z1h3", 2_000_000)
+    slow_in = throughput_mbps(lab, "z1h1", "z1h2", 2_000_000)
+    assert 3 < fast / slow_out < 5
+    assert 3 < fast / slow_in < 5
+    assert fast < 80
+    assert connect_ms(lab, "z1h1", "z1h3") < 15
+    assert 30 < connect_ms(lab, "z1h1", "z2h1") < 50
+    assert 50 < connect_ms(lab, "z2h1", "z2h3") < 70
+    assert arrived(lab, "z1h1", "z1h3", 500) == 1
+    # four standard deviations of a binomial of 2,000 trials: 0.036 at 20 %, 0.027 at 10 %
+    assert abs(arrived(lab, "z2h2", "z2h1", 2000) - 0.8) < 0.036
+    assert abs(arrived(lab, "z2h1", "z2h2", 2000) - 0.8) < 0.036
+    assert abs(arrived(lab, "z1h1", "z2h1", 2000) - 0.9) < 0.027
+    nominal = yaml.safe_load(lab.inventory.read_text())["all"]["children"]["zone1"]["hosts"]["z1h2"]
+    assert nominal["rm_nic_mbps"] == 80, "that a link is worse than declared is for rm to find out"
+
+
+def test_congestion_control_is_the_one_asked_for(make_lab: MakeLab) -> None:
+    lab = make_lab(zones=1, hosts=2, congestion_control="reno")
+    with listening(lab, "z1h2", SINK):
+        assert python(lab, "z1h1", SOURCE, address(lab, "z1h2"), "1000") == "reno\n"
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
+def test_a_crashed_host_boots_from_its_disk(lab: Lab) -> None:
+    before = lab.status("z1h1").boot_id
+    assert (
+        ssh(lab, "z1h1", "echo kept > /var/lib/kept; echo lost > /tmp/lost; echo lost > /run/lost").returncode
+        == 0
+    )
+    lab.crash("z1h1")
+    assert lab.status("z1h1").state == "down"
+    with pytest.raises(Conflict, match="not running"):
+        lab.crash("z1h1")
+    lab.boot("z1h1")
+    done = ssh(lab, "z1h1", "cat /proc/sys/kernel/random/boot_id /var/lib/kept; ls /tmp/lost /run/lost")
+    assert done.stdout.split() == [lab.status("z1h1").boot_id, "kept"]
+    assert lab.status("z1h1").boot_id != before
+
+
+def test_a_host_that_shuts_itself_down_can_be_booted(lab: Lab) -> None:
+    lab.exec("z2h1", ["kill", "1"])
+    while lab.status("z2h1").state != "down":
+        pass
+    lab.boot("z2h1")
+    assert ssh(lab, "z2h1", "hostname").stdout == "z2h1\n"
+
+
+def test_a_frozen_host_acknowledges_but_does_not_answer(lab: Lab) -> None:
+    lab.freeze("z1h2")
+    assert lab.status("z1h2").state == "frozen"
+    probe = "import socket,sys; s=socket.create_connection((sys.argv[1],22)); s.settimeout(0.5); s.recv(4)"
+    done = lab.exec("z1h1", ["python3", "-c", probe, address(lab, "z1h2")])
+    assert b"timed out" in done.stderr, "the handshake is the kernel's, the banner sshd's"
+    lab.thaw("z1h2")
+    assert ssh(lab, "z1h2", "true").returncode == 0
+
+
+def test_a_cut_is_silent_and_heals(lab: Lab) -> None:
+    probe = "import socket,sys; socket.create_connection((sys.argv[1],22),timeout=0.5)"
+    lab.cut("z1h2")
+    lab.cut("z1h2")
+    for source, target in (("z1h1", "z1h2"), ("z1h2", "z1h1"), ("z2h1", "z1h2")):
+        done = lab.exec(source, ["python3", "-c", probe, address(lab, target)])
+        assert b"timed out" in done.stderr, done.stderr
+    lab.heal("z1h2")
+    assert lab.exec("z1h1", ["python3", "-c", probe, address(lab, "z1h2")]).returncode == 0
+
+
+def test_sshd_dies_and_comes_back_and_a_changed_key_is_refused(lab: Lab) -> None:
+    lab.kill_sshd("z2h2")
+    assert "refused" in ssh(lab, "z2h2", "true").stderr
+    lab.start_sshd("z2h2")
+    assert ssh(lab, "z2h2", "true").returncode == 0
+    lab.change_host_key("z2h2")
+    assert "verification failed" in ssh(lab, "z2h2", "true").stderr
+    with pytest.raises(NotFound, match="no host z9h9"):
+        lab.crash("z9h9")
+
+
+def test_a_full_disk_is_that_host_s_alone(make_lab: MakeLab) -> None:
+    lab = make_lab(zones=1, hosts=2, disk_mb=16)
+    lab.fill_disk("z1h1")
+    assert "No space left" in ssh(lab, "z1h1", "echo x > /var/lib/x").stderr
+    assert ssh(lab, "z1h2", "echo x > /var/lib/x").returncode == 0
+    lab.free_disk("z1h1")
+    assert ssh(lab, "z1h1", "echo x > /var/lib/x").returncode == 0
+
+
+# --- beginning and end ----------------------------------------------------------------------------
+
+
+def traces(directory: Path) -> list[str]:
+    """Processes that hold a file of the directory, and mounts below it."""
+    found = []
+    for link in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            if os.readlink(link).startswith(f"{directory}/"):
+                found.append(str(link))
+        except OSError:  # it ended meanwhile
+            continue
+    return found + [
+        line for line in Path("/proc/self/mounts").read_text().splitlines() if str(directory) in line
+    ]
+
+
+def spaces(lab: Lab) -> set[str]:
+    """The network namespaces of a lab's hosts."""
+    return {os.readlink(f"/proc/{status.init}/ns/net") for status in lab.statuses() if status.init}
+
+
+def net_spaces() -> set[str]:
+    found = set()
+    for link in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            found.add(os.readlink(link))
+        except OSError:  # it ended meanwhile
+            continue
+    return found
+
+
+def test_two_labs_stand_side_by_side_and_leave_nothing(make_lab: MakeLab, tmp_path: Path) -> None:
+    first, second = make_lab(zones=2, hosts=2), make_lab(zones=1, hosts=2)
+    assert {h.address for h in first.hosts}.isdisjoint(h.address for h in second.hosts)
+    state = json.loads((first.directory / "lab.json").read_text())
+    assert Path("/sys/class/net", state["control"]).exists()
+    assert traces(first.directory)
+    gone = spaces(first)
+    assert len(gone) == 2
+    assert gone <= net_spaces()
+    first.down()
+    first.down()
+    assert not first.directory.exists()
+    assert not traces(first.directory)
+    assert not gone & net_spaces()
+    assert not Path("/sys/class/net", state["control"]).exists()
+    assert not (state["cgroup"] and Path(state["cgroup"]).exists())
+    assert "rm_lab" not in subprocess.run(["nft", "list", "tables"], capture_output=True, text=True).stdout
+    with pytest.raises(NotFound, match="No lab is up"):
+        load(first.directory)
+    assert ssh(load(second.directory), "z1h2", "hostname").stdout == "z1h2\n"
+    with pytest.raises(Conflict, match=r"up in .* already"):
+        up(LabSpec(zones=1, hosts=1), second.directory)
+
+
+def test_a_lab_whose_keeper_was_killed_is_cleared_by_the_next(make_lab: MakeLab, tmp_path: Path) -> None:
+    lab = make_lab(zones=1, hosts=1)
+    keeper = json.loads((lab.directory / "lab.json").read_text())["keeper"]
+    handle = os.pidfd_open(keeper)
+    os.kill(keeper, signal.SIGKILL)
+    select.select([handle], [], [])
+    os.close(handle)
+    with pytest.raises(NotFound, match="No lab is up"):
+        load(lab.directory)
+    again = up(LabSpec(zones=1, hosts=1), lab.directory)
+    assert ssh(again, "z1h1", "hostname").stdout == "z1h1\n"
+
+
+def test_a_lab_that_cannot_be_made_leaves_nothing(make_lab: MakeLab, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    with pytest.raises(RmError, match="z1h1 did not come up"):
+        up(LabSpec(zones=1, hosts=3, congestion_control="nosuch"), place)
+    assert not place.exists()
+    assert not traces(place)
+
+
+def test_interrupted_up_leaves_nothing(make_lab: MakeLab, tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    argv = [sys.executable, "-c", "import sys; from rm.cli.main import main; sys.exit(main())"]
+    argv += ["lab", "--dir", str(place), "up", "--zones", "2", "--hosts", "40"]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "starting" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+    assert process.returncode == 130, rest
+    assert not place.exists()
+    assert not traces(place)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"zones": 3, "hosts": 2},
+        {"zones": 0, "hosts": 2},
+        {"degrade": {"z7h1": Degrade(loss_pct=1)}},
+        {"zone_loss_pct": 100},
+    ],
+)
+def test_an_impossible_lab_is_refused_in_a_sentence(spec: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match="cannot be built"):
+        LabSpec(**spec)  # type: ignore[arg-type]
+
+
+# --- without root ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unprivileged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """A prefix and an environment that run Python with rm as a user who is not root."""
+    if os.geteuid() != 0:
+        yield [sys.executable], {**os.environ}
+        return
+    if not (shutil.which("useradd") and shutil.which("newuidmap") and shutil.which("runuser")):
+        pytest.skip("needs the packages passwd, uidmap and util-linux")
+    import click
+
+    name = f"rmlab{os.getpid()}"
+    # a copy, because a checkout or a virtual environment below /root is closed to others
+    room = Path(f"/tmp/{name}")
+    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True)
+    try:
+        room.mkdir(mode=0o755)
+        for package in (ROOT / "rm", Path(click.__file__).parent, Path(yaml.__file__).parent):
+            shutil.copytree(package, room / package.name)
+        subprocess.run(["chmod", "-R", "a+rX", str(room)], check=True)
+        python = next(
+            (
+                found
+                for found in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
+                if subprocess.run(
+                    [
+                        "runuser",
+                        "-u",
+                        name,
+                        "--",
+                        found,
+                        "-c",
+                        "import sys; sys.exit(sys.version_info < (3, 11))",
+                    ],
+                    capture_output=True,
+                ).returncode
+                == 0
+            ),
+            None,
+        )
+        if python is None:
+            pytest.skip("no Python 3.11 that another user may run")
+        home = f"/home/{name}"
+        environment = {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": str(room), "LANG": "C.UTF-8"}
+        yield ["runuser", "-u", name, "--", python], environment
+    finally:
+        shutil.rmtree(room, ignore_errors=True)
+        subprocess.run(["userdel", "--remove", name], capture_output=True, check=True)
+
+
+@pytest.mark.parametrize("ids", ["many", "one"])
+def test_a_lab_without_root(unprivileged: tuple[list[str], dict[str, str]], ids: str) -> None:
+    prefix, environment = unprivileged
+    if ids == "one":
+        if os.geteuid() != 0:
+            pytest.skip("only root can make a user without subordinate ids")
+        for file in ("/etc/subuid", "/etc/subgid"):
+            lines = [
+                line for line in Path(file).read_text().splitlines() if not line.startswith(f"{prefix[2]}:")
+            ]
+            Path(file).write_text("".join(f"{line}\n" for line in lines))
+
+    def rmx(*words: str) -> subprocess.CompletedProcess[str]:
+        program = "import sys; from rm.cli.main import main; sys.exit(main())"
+        return subprocess.run(
+            [*prefix, "-c", program, "lab", *words],
+            env=environment,
+            cwd="/",
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+
+    done = rmx("up", "--zones", "2", "--hosts", "3", "--json")
+    if "refuses the lab its namespaces" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    try:
+        made = json.loads(done.stdout)
+        assert made["mode"] == {"many": "users", "one": "user"}[ids]
+        for host in ("z1h1", "z2h1"):
+            assert rmx("ssh", host, "hostname; whoami").stdout.split() == [host, "root"]
+        writes = "mkdir /opt/rm /var/lib/rm && touch /usr/local/bin/x /etc/x /root/x"
+        assert rmx("ssh", "z1h1", writes).returncode == 0
+        if ids == "many":
+            assert rmx("ssh", "z1h1", "useradd -m rmjob && su rmjob -c 'id -un'").stdout == "rmjob\n"
+        before = {host["name"]: host["boot_id"] for host in made["hosts"]}
+        assert rmx("crash", "z1h2").returncode == 0
+        assert rmx("boot", "z1h2").returncode == 0
+        rebooted = rmx("ssh", "z1h2", "cat /proc/sys/kernel/random/boot_id").stdout.strip()
+        assert rebooted not in ("", before["z1h2"])
+    finally:
+        assert rmx("down").returncode == 0
+    assert not Path(made["directory"]).exists()
+    assert not traces(Path(made["directory"]))
