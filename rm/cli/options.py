@@ -28,7 +28,7 @@ class Option(NamedTuple):
 
 SUPPORTED = (
     Option("name", ("job-name",), "J", help="Name of the job.", metavar="NAME"),
-    Option("output", ("output",), "o", help="File for standard output, with %j, %x, %t.", metavar="PATTERN"),
+    Option("output", ("output",), "o", help="File for output, with %j, %x, %t; or none.", metavar="PATTERN"),
     Option("error", ("error",), "e", help="File for standard error; else the output.", metavar="PATTERN"),
     Option("nodes", ("nodes",), "N", help="Number of hosts, or a range of it.", metavar="MIN[-MAX]"),
     Option("ntasks", ("ntasks",), "n", help="Number of tasks (ranks).", metavar="N"),

@@ -33,6 +33,8 @@ def build(
     for key in ("name", "output", "error", "partition", "comment", "zone"):
         if values.get(key):
             spec[key] = values[key]
+    if spec.get("output") == "none":
+        spec["output"] = ""  # kept where it ran; `rmx logs` reads it
     for key in ("hold", "exclusive", "requeue", "low_comm"):
         if key in values:
             spec[key] = bool(values[key])
@@ -111,7 +113,8 @@ def _gpus(values: Mapping[str, Any], ntasks: int, on_host: int) -> tuple[int, st
             if head != "gpu" or "," in text:
                 raise UsageError(f"--gres={values['gres']} is not supported.", "Only gpu[:TYPE]:N is.")
             text = text or "1"
-            text = text if text[-1:].isdecimal() else f"{text}:1"
+            if not text[0].isdecimal() and not {":", "="} & set(text):
+                text += ":1"  # a type alone
         match = _GPUS.match(text)
         if match is None:
             raise UsageError(f"{option} is '{values[key]}'.", "Write a number, or TYPE:NUMBER.")

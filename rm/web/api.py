@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from aiohttp import web
 
+from rm.config import Config
 from rm.errors import RmError, UsageError
+from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.identity import Caller, caller_of
 from rm.web.listener import bind
@@ -28,10 +30,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = logging.getLogger("rm.web")
 
 
-def make_app(service: Service, admins: Collection[str] = ()) -> web.Application:
-    """The application; `admins` are users beside root and the daemon's own."""
+def make_app(service: Service, config: Config) -> web.Application:
+    """The application; administrators and the defaults of jobs are `config`'s."""
     app = web.Application(middlewares=[_errors], client_max_size=BODY_MAX)
-    api = _Api(service, frozenset(admins))
+    api = _Api(service, config)
     app.add_routes(
         [
             web.get("/v1/status", api.status),
@@ -60,7 +62,7 @@ def make_app(service: Service, admins: Collection[str] = ()) -> web.Application:
     return app
 
 
-async def serve(service: Service, socket_path: str, admins: Collection[str] = ()) -> web.AppRunner:
+async def serve(service: Service, socket_path: str, config: Config) -> web.AppRunner:
     """Listen on `socket_path`; `await runner.cleanup()` ends it and removes the socket.
 
     Raises:
@@ -68,7 +70,7 @@ async def serve(service: Service, socket_path: str, admins: Collection[str] = ()
     """
     listener = bind(socket_path)
     runner = web.AppRunner(
-        make_app(service, admins), access_log=None, keepalive_timeout=300, shutdown_timeout=2
+        make_app(service, config), access_log=None, keepalive_timeout=300, shutdown_timeout=2
     )
     await runner.setup()
     await web.SockSite(runner, listener, backlog=1024).start()
@@ -144,9 +146,13 @@ def _number(request: web.Request, name: str, default: float, least: float = 0) -
 
 
 class _Api:
-    def __init__(self, service: Service, admins: frozenset[str]) -> None:
+    def __init__(self, service: Service, config: Config) -> None:
         self.service = service
-        self.admins = admins
+        self.admins = frozenset(config.daemon.admins)
+        self.defaults = {
+            "output": config.jobs.output,
+            "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
+        }
 
     def _caller(self, request: web.Request) -> Caller:
         return caller_of(request, self.admins)
@@ -177,7 +183,9 @@ class _Api:
         if not isinstance(values, list) or not values:
             raise UsageError("'specs' must be a list of at least one job specification.")
         user = caller.user
-        specs = [wire.spec_from(value, self._user_for(value, caller, user)) for value in values]
+        specs = [
+            wire.spec_from(value, self._user_for(value, caller, user), self.defaults) for value in values
+        ]
         ids = await _settled(self.service.submit(specs))
         return _answer({"jobs": list(ids)} if "specs" in body else {"job": ids[0]}, 201)
 
@@ -194,8 +202,8 @@ class _Api:
         body = wire.decode(await request.read())
         wire.fields(body, "spec")
         value = body.get("spec")
-        spec = wire.spec_from(value, self._user_for(value, caller, caller.user))
-        return _answer(await _settled(self.service.plan(spec)))
+        spec = wire.spec_from(value, self._user_for(value, caller, caller.user), self.defaults)
+        return _answer(wire.explanation_json(await _settled(self.service.plan(spec))))
 
     async def jobs(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "state", "user", "name", "limit", "all")
@@ -263,7 +271,8 @@ class _Api:
         return response
 
     async def why(self, request: web.Request) -> web.Response:
-        return _answer(await _settled(self.service.why(int(request.match_info["id"]))))
+        answer = await _settled(self.service.why(int(request.match_info["id"])))
+        return _answer(wire.explanation_json(answer))
 
     async def iterations(self, request: web.Request) -> web.Response:
         return _answer(await _settled(self.service.iterations(int(request.match_info["id"]))))

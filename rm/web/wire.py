@@ -13,7 +13,7 @@ import msgspec
 from rm.core.alignment import Schedule
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
-from rm.core.reasons import Reason
+from rm.core.reasons import HostVerdict, Reason
 from rm.core.snapshot import Free
 from rm.errors import UsageError
 
@@ -84,11 +84,11 @@ _HOST_FIELDS = tuple(f.name for f in dataclasses.fields(Host))
 _OBSERVED = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us")
 
 
-def spec_from(value: Any, user: str) -> JobSpec:
-    """A JobSpec of `user` from its JSON; UsageError names the field."""
+def spec_from(value: Any, user: str, defaults: Mapping[str, Any]) -> JobSpec:
+    """A JobSpec of `user` from its JSON over the defaults; UsageError names the field."""
     if not isinstance(value, dict):
         raise UsageError("A job specification must be a JSON object.")
-    spec = _typed({**value, "user": user}, JobSpec, "job specification", _SPEC_FIELDS)
+    spec = _typed({**defaults, **value, "user": user}, JobSpec, "job specification", _SPEC_FIELDS)
     _check(spec)
     return spec
 
@@ -155,6 +155,18 @@ def reason_json(reason: Reason | None) -> dict[str, Any] | None:
     if reason is None:
         return None
     return {"code": reason.code, "message": reason.message, "numbers": dict(reason.numbers)}
+
+
+def explanation_json(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers of why and plan, whose reasons and verdicts may be core values."""
+    verdicts = [
+        {"host": verdict.host, "refused": reason_json(verdict.refused), "scores": verdict.scores}
+        if isinstance(verdict, HostVerdict)
+        else verdict
+        for verdict in answer["verdicts"]
+    ]
+    reasons = [reason_json(r) if isinstance(r, Reason) else r for r in answer["reasons"]]
+    return {**answer, "reasons": reasons, "verdicts": verdicts}
 
 
 def job_json(job: Job, schedule: Schedule | None = None, private: bool = False) -> dict[str, Any]:

@@ -1,0 +1,239 @@
+"""The service's port, faked: jobs in a dictionary, behind the real HTTP API on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rm.config import Config
+from rm.core.alignment import Alignment, Schedule
+from rm.core.host import Host
+from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
+from rm.core.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.snapshot import Free
+from rm.errors import Conflict, ImpossibleRequest, NotFound
+from rm.web.api import serve
+from tests import builders
+
+NO_ROOM = Reason(ReasonCode.RESOURCES, "No host has 9 free processors.", (("wanted", 9), ("free", 8)))
+
+
+class FakeService:
+    """`log` tells what was asked; `finish(id)` ends a job; sync and async methods are mixed on purpose."""
+
+    def __init__(self) -> None:
+        self.table: dict[int, Job] = {}
+        self.inventory: dict[str, Host] = {"h1": builders.host("h1", gpus=2), "h2": builders.host("h2", "z2")}
+        self.output = {"out": b"hello\nworld\n", "err": b"oops\n"}
+        self.log: list[tuple[Any, ...]] = []
+        self.pinned: str | None = None
+        self.changed = asyncio.Event()
+
+    async def submit(self, specs: Sequence[JobSpec]) -> list[int]:
+        if any(spec.ntasks > 100 for spec in specs):
+            raise ImpossibleRequest("The cluster has 2 hosts.", "Ask for less.")
+        first = len(self.table) + 1
+        for number, spec in enumerate(specs, first):
+            self.table[number] = Job(number, spec, submitted_us=1_000_000 * number, held=spec.hold)
+        return list(range(first, first + len(specs)))
+
+    def plan(self, spec: JobSpec) -> dict[str, Any]:
+        fits = spec.cpus_per_task <= 8
+        return {
+            "placement": Placement((TaskPlacement(0, "h1", (0,)),)) if fits else None,
+            "alignment": Alignment(100.0) if fits else None,
+            "reasons": () if fits else (NO_ROOM,),
+            "verdicts": (HostVerdict("h1", None if fits else NO_ROOM, (("latency", 97.5),) if fits else ()),),
+        }
+
+    def jobs(
+        self, *, states: frozenset[JobState], user: str, name: str, limit: int, everything: bool
+    ) -> list[Job]:
+        self.log.append(("jobs", states, user, name, limit, everything))
+        found = [
+            job
+            for job in self.table.values()
+            if (not states or job.state in states)
+            and user in ("", job.spec.user)
+            and name in ("", job.spec.name)
+        ]
+        return found[-limit:] if limit else found
+
+    async def job(self, job_id: int) -> Job:
+        if job_id not in self.table:
+            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists them.")
+        return self.table[job_id]
+
+    def schedule(self, job_id: int) -> Schedule | None:
+        return Schedule(job_id, 1, 40_000, 200_000, 196_000, inject_us=4_000) if job_id == 2 else None
+
+    def put(self, job_id: int, **changes: Any) -> Job:
+        self.table[job_id] = dataclasses.replace(self.table[job_id], **changes)
+        self.changed.set()
+        self.changed = asyncio.Event()
+        return self.table[job_id]
+
+    def run(self, job_id: int, host: str = "h1") -> Job:
+        task = Task(0, host, (0,), started_us=5_000_000)
+        return self.put(job_id, state=JobState.RUNNING, tasks=(task,), started_us=5_000_000, attempt=1)
+
+    def finish(self, job_id: int, code: int = 0, signal: int = 0) -> Job:
+        state = JobState.FAILED if code or signal else JobState.COMPLETED
+        return self.put(job_id, state=state, ended_us=9_000_000, exit_code=code, exit_signal=signal)
+
+    async def cancel(self, job_id: int, by: str, signal: int | None) -> Job:
+        job = await self.job(job_id)
+        self.log.append(("cancel", job_id, by, signal))
+        if job.state.final:
+            raise Conflict(f"Job {job_id} has already ended.")
+        return job if signal else self.put(job_id, state=JobState.CANCELLED, ended_us=9_000_000)
+
+    async def hold(self, job_id: int, by: str) -> Job:
+        await self.job(job_id)
+        return self.put(job_id, held=True)
+
+    async def release(self, job_id: int, by: str) -> Job:
+        await self.job(job_id)
+        return self.put(job_id, held=False)
+
+    async def requeue(self, job_id: int, by: str) -> Job:
+        await self.job(job_id)
+        return self.put(job_id, state=JobState.PENDING, tasks=())
+
+    async def wait(self, job_id: int, timeout_s: float) -> Job:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                while not (await self.job(job_id)).state.final:
+                    await self.changed.wait()
+        return await self.job(job_id)
+
+    async def logs(
+        self, job_id: int, rank: int, stream: str, offset: int, follow: bool
+    ) -> AsyncIterator[bytes]:
+        job = await self.job(job_id)
+        if rank >= job.spec.ntasks:
+            raise NotFound(f"Job {job_id} has no task {rank}.")
+        yield self.output[stream][offset:]
+        while follow and not (await self.job(job_id)).state.final:
+            await self.changed.wait()
+            yield b"more\n"
+
+    async def why(self, job_id: int) -> dict[str, Any]:
+        job = await self.job(job_id)
+        verdict = HostVerdict("h1", NO_ROOM, ())
+        return {
+            "job": job_id,
+            "state": job.state,
+            "reasons": (NO_ROOM,),
+            "verdicts": (verdict,),
+            "alignment": None,
+        }
+
+    def iterations(self, job_id: int) -> dict[str, Any]:
+        return {
+            "baseline_us": 200_000, "mean_us": 201_000.5, "p90_us": 203_000, "p99_us": None,
+            "count": 7, "pauses": 1, "items": [],
+        }  # fmt: skip
+
+    def hosts(self) -> list[tuple[Host, Free | None, Sequence[int]]]:
+        return [(host, Free(6, host.mem_bytes, (1,)), (1,)) for host in self.inventory.values()]
+
+    def add_hosts(self, hosts: Sequence[Host], by: str) -> list[Host]:
+        self.inventory |= {host.name: host for host in hosts}
+        return list(hosts)
+
+    def _host(self, name: str) -> Host:
+        if name not in self.inventory:
+            raise NotFound(f"There is no host {name}.")
+        return self.inventory[name]
+
+    async def drain(self, name: str, reason: str, by: str) -> Host:
+        self.inventory[name] = dataclasses.replace(self._host(name), drained_by=f"{by}: {reason}")
+        return self.inventory[name]
+
+    async def resume(self, name: str, by: str) -> Host:
+        self.inventory[name] = dataclasses.replace(self._host(name), drained_by="")
+        return self.inventory[name]
+
+    async def remove_host(self, name: str, by: str) -> Host:
+        self._host(name)
+        return self.inventory.pop(name)
+
+    async def present_key(self, name: str) -> dict[str, Any]:
+        self._host(name)
+        pinned = {"type": "ssh-ed25519", "fingerprint": self.pinned} if self.pinned else None
+        return {"presented": {"type": "ssh-ed25519", "fingerprint": "SHA256:abc"}, "pinned": pinned}
+
+    async def accept_key(self, name: str, fingerprint: str, by: str) -> Mapping[str, Any]:
+        if fingerprint != "SHA256:abc":
+            raise Conflict(f"Host {name} presents another key: SHA256:abc.")
+        self.pinned = fingerprint
+        return await self.present_key(name)
+
+    def links(self) -> list[dict[str, Any]]:
+        rotation = {"link": "h1", "job": 2, "slots": 14, "circle_slots": 72}
+        return [
+            {
+                "name": "h1", "capacity_bps": 10**8, "jobs": (1, 2), "score": 100.0, "perimeter_us": 200_000,
+                "rotations": [rotation], "gap_us": 12_500,
+            },
+            {
+                "name": "h2", "capacity_bps": 10**9, "jobs": (), "score": None, "perimeter_us": 0,
+                "rotations": [], "gap_us": None,
+            },
+        ]  # fmt: skip
+
+    def network(self) -> list[dict[str, Any]]:
+        never = {"loss_pct": None, "delay_us": None, "bandwidth_bps": None, "age_us": None}
+        good = {"loss_pct": 0.5, "delay_us": 350, "bandwidth_bps": 94_000_000, "age_us": 61_000_000}
+        return [{"source": "h1", "destination": "h2", **good}, {"source": "h2", "destination": "h1", **never}]
+
+    async def measure(self, zone: str | None) -> int:
+        self.log.append(("measure", zone))
+        return 2
+
+    def status(self) -> dict[str, Any]:
+        daemon = {"version": "0.1.0", "pid": 7, "started_us": 1_000_000, "epoch": 3}
+        return {"daemon": daemon, "jobs": {"PENDING": 2}, "hosts": {}, "policies": {"queue": "priority"}}
+
+
+class Daemon:
+    """A FakeService served from a thread; `call` runs something on its loop."""
+
+    def __init__(self, service: FakeService, socket_path: Path, loop: asyncio.AbstractEventLoop) -> None:
+        self.service = service
+        self.socket = str(socket_path)
+        self.loop = loop
+        self.stop = asyncio.Event()
+
+    def call(self, function: Any, *arguments: Any, after_s: float = 0) -> None:
+        self.loop.call_soon_threadsafe(self.loop.call_later, after_s, function, *arguments)
+
+
+@contextlib.contextmanager
+def serving(socket_path: Path, config: Config | None = None) -> Iterator[Daemon]:
+    started = threading.Event()
+    box: list[Daemon] = []
+
+    async def main() -> None:
+        service = FakeService()
+        runner = await serve(service, str(socket_path), config or Config())
+        box.append(Daemon(service, socket_path, asyncio.get_running_loop()))
+        started.set()
+        await box[0].stop.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    try:
+        if not started.wait(10):
+            raise RuntimeError("the API did not start")
+        yield box[0]
+    finally:
+        box[0].loop.call_soon_threadsafe(box[0].stop.set)
+        thread.join()

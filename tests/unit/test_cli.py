@@ -1,0 +1,327 @@
+"""The command line against the real HTTP API: output, exit codes, and sentences instead of tracebacks."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from rm.cli.main import JOB_VERBS, VERBS, run
+from tests.fake_service import Daemon, serving
+
+
+class Result(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        value = json.loads(self.out)
+        assert value["version"] == 1
+        return value
+
+
+Rmx = Callable[..., Result]
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n#SBATCH --job-name=train -A money\n#RM -n 2\necho hi\n")
+    monkeypatch.chdir(tmp_path)
+    with serving(tmp_path / "rm.sock") as daemon:
+        monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
+        yield daemon
+
+
+@pytest.fixture
+def rmx(capfd: pytest.CaptureFixture[str]) -> Rmx:
+    def call(*words: str) -> Result:
+        capfd.readouterr()
+        code = run(words)
+        return Result(code, *capfd.readouterr())
+
+    return call
+
+
+def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
+    first = rmx("submit", "-n", "3", "train.sh", "--epochs", "2")
+    assert (first.code, first.out) == (0, "Submitted batch job 1\n")
+    assert (
+        first.err
+        == "rmx: Warning: --account (#SBATCH in line 2 of train.sh) is not supported and was ignored.\n"
+    )
+    spec = daemon.service.table[1].spec
+    assert (spec.name, spec.ntasks, spec.script_args) == ("train", 3, ("--epochs", "2"))
+    assert (spec.chdir, spec.script) == (str(tmp_path), (tmp_path / "train.sh").read_text())
+    assert rmx("submit", "--parsable", "--file=train.sh").out == "2\n"
+    assert rmx("submit", "--json", "--wrap", "sleep 1").json == {"version": 1, "job": 3}
+    assert daemon.service.table[3].spec.script.endswith("\nsleep 1\n")
+    assert daemon.service.table[3].spec.output == "rm-%j.out"
+
+
+def test_a_dry_run_submits_nothing(daemon: Daemon, rmx: Rmx) -> None:
+    fits = rmx("submit", "--dry-run", "train.sh")
+    assert (fits.code, "would start now on h1" in fits.out, "97.5" in fits.out) == (0, True, True)
+    too_large = rmx("submit", "--test-only", "-c9", "train.sh")
+    assert too_large.code == 3
+    assert "(Resources) No host has 9 free processors. [wanted=9, free=8]" in too_large.out
+    assert rmx("submit", "--test-only", "--json", "train.sh").json["placement"]["tasks"][0]["host"] == "h1"
+    assert daemon.service.table == {}
+
+
+def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> None:
+    daemon.call(lambda: daemon.service.finish(1, 3), after_s=0.1)
+    result = rmx("submit", "--wait", "train.sh")
+    assert (result.code, result.out) == (3, "Submitted batch job 1\n")
+    assert "Job 1 ended FAILED (3:0)" in result.err
+    rmx("submit", "train.sh")
+    assert rmx("wait", "--timeout=20ms", "2").code == 124
+    daemon.service.finish(2, 0, 9)
+    assert rmx("wait", "--job=1,2").code == 137
+    assert rmx("wait", "2", "--json").json["jobs"][0]["exit"] == "0:9"
+    rmx("submit", "train.sh")
+    rmx("cancel", "3")
+    assert rmx("wait", "3").code == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"#!/bin/sh\r\ntrue\r\n", "Windows line ends (CRLF). Convert it with: sed -i 's/\\r$//' bad"),
+        (b"\x7fELF\x00\x01", "is not a text script"),
+        (b"#!/bin/sh\n\xff\xfe", "is not a text script"),
+        (b"echo hi\n", "first line must be such as #!/bin/sh"),
+        (b"", "is empty"),
+        (b"#!/bin/sh\n#SBATCH --licenses=x\n", "--licenses (#SBATCH in line 2 of bad) is not supported"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_bad_script_is_one_sentence(
+    daemon: Daemon, rmx: Rmx, tmp_path: Path, content: bytes | None, sentence: str
+) -> None:
+    if content is not None:
+        (tmp_path / "bad").write_bytes(content)
+    result = rmx("submit", "bad")
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1)
+    assert sentence in result.err
+    assert daemon.service.table == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (["submit", "--wibble"], 2, "No such option"),
+        (["submit", "--licenses=x", "train.sh"], 2, "would mean something else"),
+        (["submit", "-n", "101", "train.sh"], 3, "The cluster has 2 hosts. Ask for less."),
+        (["submit", "."], 2, "Is a directory"),
+        (["sumbit"], 2, "Did you mean `rmx submit`?"),
+        (["show", "99"], 4, "There is no job 99."),
+        (["show", "x"], 2, "'x' is not a job id."),
+        (["cancel"], 2, "No job is named."),
+        (["cancel", "1", "--signal=NOPE"], 2, "There is no signal 'NOPE'."),
+        (["queue", "--state=RUNING"], 2, "Did you mean 'RUNNING'?"),
+        (["logs", "99"], 4, "There is no job 99."),
+        (["host", "drain", "h9"], 4, "There is no host h9."),
+        (["host", "accept-key", "h1", "--fingerprint=SHA256:zzz"], 6, "another key"),
+        (["--config", "/nonexistent", "config", "show"], 8, "cannot be read"),
+    ],
+)
+def test_mistakes_are_sentences_with_documented_codes(
+    daemon: Daemon, rmx: Rmx, words: list[str], code: int, sentence: str
+) -> None:
+    result = rmx(*words)
+    assert (result.code, result.out) == (code, "")
+    assert sentence in result.err
+    documented = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    assert f"| {code} |" in documented
+
+
+def test_no_daemon_is_told_with_how_to_start_one(
+    rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RM_DAEMON__SOCKET", raising=False)
+    result = rmx("--socket", str(tmp_path / "none.sock"), "queue")
+    assert result.code == 7
+    assert "No daemon listens on" in result.err
+    assert "rmx daemon" in result.err
+    (tmp_path / "rm.toml").write_text(f"[daemon]\nsocket = '{tmp_path}/from-file.sock'\n")
+    assert "from-file.sock" in rmx("--config", str(tmp_path / "rm.toml"), "queue").err
+    (tmp_path / "rm.toml").write_text("[daemon\n")
+    assert rmx("--config", str(tmp_path / "rm.toml"), "queue").code == 8
+
+
+def test_a_defect_is_told_without_a_traceback(
+    daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rm.cli.queue.table", lambda *_, **__: 1 / 0)
+    monkeypatch.delenv("RM_DEBUG", raising=False)
+    result = rmx("queue")
+    assert result.code == 70
+    assert "ZeroDivisionError" in result.err
+    assert "Traceback" not in result.err
+
+
+def test_queue_keeps_long_names_and_tames_hostile_ones(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "-J", "a-name-longer-than-eight-characters", "--wrap=true")
+    rmx("submit", "-J", "red\x1b[31m", "--hold", "--wrap=true")
+    daemon.service.run(1)
+    listed = rmx("queue").out
+    assert listed.splitlines()[0].split() == [
+        "JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "TASKS", "HOSTS(REASON)",
+    ]  # fmt: skip
+    assert "a-name-longer-than-eight-characters" in listed
+    assert "\x1b" not in listed
+    assert [job["id"] for job in rmx("queue", "--json").json["jobs"]] == [1, 2]
+    rmx("queue", "--me", "--state=PD", "--job-name=x", "--limit=3", "--all")
+    _, states, user, name, limit, everything = daemon.service.log[-1]
+    assert (states, bool(user), name, limit, everything) == ({"PENDING"}, True, "x", 3, True)
+
+
+def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "train.sh")
+    rmx("submit", "--period=196ms", "--duty-cycle=0.5", "--bandwidth=80Mbit", "--mem=4G", "--wrap=true")
+    daemon.service.run(2)
+    daemon.service.put(2, history=((1_000_000, "submitted by ann"),))
+    text = rmx("show", "2").out
+    for line in (
+        "State:       RUNNING",
+        "MemPerTask:  4G",
+        "Traffic:     every 196ms: 98ms at 80Mbps from 0s",
+        "Schedule:    shifted by 40ms, an iteration every 200ms, 4ms idle added",
+    ):
+        assert line in text
+    assert "submitted by ann" in text
+    assert rmx("show", "--job=1", "--json").json["job"]["spec"]["name"] == "train"
+    assert "Mean:        201ms" in rmx("iterations", "2").out
+    assert rmx("iterations", "2", "--json").json["count"] == 7
+
+
+def test_jobs_are_changed_one_by_one(daemon: Daemon, rmx: Rmx) -> None:
+    for _ in range(3):
+        rmx("submit", "train.sh")
+    assert rmx("hold", "1").out == "Job 1 is held\n"
+    assert daemon.service.table[1].held
+    assert rmx("release", "--job=1").code == 0
+    assert not daemon.service.table[1].held
+    assert rmx("cancel", "1", "--signal=USR1").out == "Job 1 got signal 10\n"
+    several = rmx("cancel", "2", "99", "3")
+    assert (several.code, several.out) == (4, "Job 2 is CANCELLED\nJob 3 is CANCELLED\n")
+    assert rmx("cancel", "2").code == 6
+    assert [job["id"] for job in rmx("cancel", "--job-name=train", "--json").json["jobs"]] == [1]
+    assert rmx("requeue", "1").out == "Job 1 is put back into the queue\n"
+
+
+def test_logs_are_bytes_and_can_be_followed(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "train.sh")
+    assert rmx("logs", "1").out == "hello\nworld\n"
+    assert rmx("logs", "--job=1", "--task=1", "--offset=6").out == "world\n"
+    assert rmx("logs", "1", "--stderr").out == "oops\n"
+    assert rmx("logs", "1", "--task=9").code == 4
+    daemon.call(daemon.service.finish, 1, after_s=0.1)
+    assert rmx("logs", "1", "--follow").out == "hello\nworld\nmore\n"
+
+
+def test_why_names_every_blocker_with_its_numbers(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "train.sh")
+    text = rmx("why", "1").out
+    assert "Job 1 is PENDING.\n  (Resources) No host has 9 free processors. [wanted=9, free=8]\n" in text
+    assert rmx("why", "1", "--json").json["verdicts"][0]["host"] == "h1"
+
+
+def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
+    assert rmx("hosts").out.splitlines()[1].split() == [
+        "h1",
+        "z1",
+        "UP",
+        "6/8",
+        "32G/32G",
+        "1/2",
+        "1Gbps",
+        "1",
+    ]
+    assert [host["name"] for host in rmx("hosts", "--zone=z2", "--json").json["hosts"]] == ["h2"]
+    added = rmx(
+        "host", "add", "h3", "--cpus=4", "--mem=8G", "--gpus=h100:2", "--bandwidth=10Gbps", "--partition=p"
+    )
+    assert added.code == 0
+    host = daemon.service.inventory["h3"]
+    assert (host.cpus, host.mem_bytes, len(host.gpus), host.nic_bps, host.partitions) == (
+        4,
+        2**33,
+        2,
+        10**10,
+        ("p",),
+    )
+    assert rmx("host", "drain", "--host=h3", "--reason=cable").code == 0
+    assert "cable" in rmx("hosts").out
+    assert rmx("host", "resume", "h3").code == 0
+    assert rmx("host", "remove", "h3").code == 0
+    assert "presented: ssh-ed25519 SHA256:abc\npinned:    none" in rmx("host", "show-key", "h1").out
+    assert rmx("host", "accept-key", "h1", "--fingerprint=SHA256:abc").code == 0
+    (tmp_path / "hosts.ini").write_text("[gpu]\ng[1:2] ansible_host=10.0.0.1 rm_zone=east rm_cpus=2\n")
+    assert rmx("host", "import", "hosts.ini").out == "2 hosts are added.\n"
+    assert daemon.service.inventory["g2"].zone == "east"
+
+
+def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:
+    assert rmx("links").out.splitlines()[1].split() == [
+        "h1",
+        "100Mbps",
+        "1,2",
+        "100",
+        "200ms",
+        "2:14/72",
+        "12.5ms",
+    ]
+    assert rmx("network", "--measure").out.splitlines()[1].split() == [
+        "h1",
+        "h2",
+        "0.5%",
+        "350us",
+        "94Mbps",
+        "1m1s",
+    ]
+    assert ("measure", None) in daemon.service.log
+    assert "jobs      PENDING 2" in rmx("status").out
+    for verb in ("links", "network", "status"):
+        assert rmx(verb, "--json").json["version"] == 1
+
+
+def test_config_show_tells_the_origin(rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rm.toml").write_text("[jobs]\ngrace_s = 5\n")
+    monkeypatch.setenv("RM_JOBS__RECENT_S", "7")
+    text = rmx("--config", str(tmp_path / "rm.toml"), "config", "show", "--origin").out
+    assert f"# {tmp_path}/rm.toml:2" in text
+    assert "# RM_JOBS__RECENT_S" in text
+    assert rmx("config", "show", "--json").json["config"]["jobs.recent_s"] == 7
+
+
+def test_every_verb_can_be_helped(rmx: Rmx) -> None:
+    assert all(verb in rmx("--help").out for verb in VERBS)
+    for verb in (*JOB_VERBS, "host", "daemon", "config", "shell-init"):
+        result = rmx(verb, "--help")
+        assert (result.code, "Usage: rmx" in result.out) == (0, True)
+
+
+def test_submit_imports_nothing_heavy(daemon: Daemon) -> None:
+    code = (
+        "import sys; from rm.cli.main import run; run(['submit', 'train.sh'])\n"
+        "heavy = {'aiohttp', 'msgspec', 'rich', 'asyncio', 'numpy', 'yaml', 'sqlalchemy', 'rm.core'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "Submitted batch job 1\n[]\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(daemon: Daemon) -> None:
+    daemon.service.output["out"] = b"x" * 10_000_000
+    run(["submit", "train.sh"])
+    program = "import sys; from rm.cli.main import main; sys.exit(main())"
+    script = f'"{sys.executable}" -c "{program}" logs 1 | head -c 5'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=dict(os.environ))
+    assert (done.stdout, done.stderr) == ("xxxxx", "")

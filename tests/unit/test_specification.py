@@ -1,0 +1,174 @@
+"""Options to a job specification: per host to per task, exactly or not at all."""
+
+import json
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.cli import specification, traffic_file
+from rm.core.job import JobSpec
+from rm.errors import UsageError
+from rm.web.wire import spec_from
+
+NOW = datetime(2030, 1, 31, 15, 30)
+G = 2**30
+
+
+def build(**values: Any) -> dict[str, Any]:
+    return specification.build(values, {"PATH": "/bin", "HOME": "/h"}, "/data/here", NOW)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, {"ntasks": 1, "cpus_per_task": 1}),
+        ({"nodes": "2"}, {"ntasks": 2, "hosts_min": 2, "hosts_max": 2}),
+        (
+            {"nodes": "2-4", "ntasks_per_node": "3"},
+            {"ntasks": 6, "hosts_min": 2, "hosts_max": 4, "tasks_per_host": 3},
+        ),
+        ({"nodes": "2", "gres": "gpu:8"}, {"ntasks": 2, "gpus_per_task": 8}),
+        (
+            {"nodes": "2", "ntasks_per_node": "8", "gres": "gpu:h100:8"},
+            {"gpus_per_task": 1, "gpu_type": "h100"},
+        ),
+        ({"gres": "gpu"}, {"gpus_per_task": 1}),
+        ({"gres": "gpu:a100"}, {"gpus_per_task": 1, "gpu_type": "a100"}),
+        ({"ntasks": "4", "gpus": "8"}, {"gpus_per_task": 2}),
+        ({"ntasks": "4", "gpus": "8", "gpus_per_task": "2"}, {"gpus_per_task": 2}),
+        ({"mem": "4G"}, {"mem_bytes_per_task": 4 * G}),
+        ({"mem": "4G", "nodes": "2", "ntasks": "4"}, {"mem_bytes_per_task": 2 * G}),
+        ({"mem_per_cpu": "512", "cpus_per_task": "4"}, {"mem_bytes_per_task": 2 * G, "cpus_per_task": 4}),
+        ({"mem_per_gpu": "8G", "gpus": "2"}, {"mem_bytes_per_task": 16 * G}),
+        ({"time": "1-0"}, {"time_limit_us": 86_400_000_000}),
+        ({"time": "UNLIMITED"}, {"time_limit_us": None}),
+        ({"priority": "high"}, {"priority": 100}),
+        ({"priority": "-7"}, {"priority": -7}),
+        ({"nodelist": "g[1-2]", "exclude": "g3"}, {"hosts_only": ["g1", "g2"], "hosts_excluded": ["g3"]}),
+        ({"chdir": "../x"}, {"chdir": "/data/x"}),
+        ({"output": "none"}, {"output": ""}),
+        (
+            {"period": "200ms", "duty_cycle": "40%", "bandwidth": "100Mbit"},
+            {
+                "traffic": {
+                    "period_us": 200_000,
+                    "phases": [{"offset_us": 0, "duration_us": 80_000, "rate_bps": 10**8}],
+                }
+            },
+        ),
+    ],
+)
+def test_what_is_asked_for(values: dict[str, str], expected: dict[str, Any]) -> None:
+    spec = build(**values)
+    assert {key: spec.get(key) for key in expected} == expected
+    made = spec_from({"name": "j", "script": "#!/bin/sh\n", **spec}, "ann", {})
+    assert isinstance(made, JobSpec)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"nodes": "3-2"}, "range such as"),
+        ({"nodes": "4", "ntasks": "2"}, "cannot use"),
+        ({"ntasks": "x"}, "--ntasks is 'x'"),
+        ({"ntasks": "4", "gres": "gpu:2"}, "how many tasks a host gets"),
+        ({"ntasks": "3", "gpus": "8"}, "shared equally by 3 tasks"),
+        ({"gpus": "4", "gpus_per_task": "2"}, "different numbers"),
+        ({"gpus": "a100:1", "gres": "gpu:h100:1"}, "several types"),
+        ({"gres": "fpga:1"}, "not supported"),
+        ({"mem": "4G", "mem_per_cpu": "1G"}, "--mem and --mem-per-cpu exclude"),
+        ({"mem": "0"}, "--exclusive"),
+        ({"mem": "4G", "ntasks": "2"}, "--mem-per-cpu"),
+        ({"priority": "urgent"}, "high, low or an integer"),
+        ({"period": "1s"}, "belong together"),
+        ({"period": "1s", "duty_cycle": "1.5", "bandwidth": "1G"}, "part of the period"),
+        ({"traffic": "f", "low_comm": True}, "exclude each other"),
+        ({"begin": "later"}, "now\\+1hour"),
+        ({"export": "A B"}, "no variable"),
+    ],
+)
+def test_what_cannot_be_is_told(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        build(**values)
+
+
+@pytest.mark.parametrize(
+    ("text", "env"),
+    [
+        ("ALL", {"PATH": "/bin", "HOME": "/h"}),
+        ("NONE", {}),
+        ("HOME,X=a=b", {"HOME": "/h", "X": "a=b"}),
+        ("ALL,PATH=/usr", {"PATH": "/usr", "HOME": "/h"}),
+        ("X='1,2',Y=3", {"X": "1,2", "Y": "3"}),
+        ("ABSENT", {}),
+    ],
+)
+def test_export(text: str, env: dict[str, str]) -> None:
+    assert dict(build(export=text)["env"]) == env
+
+
+def test_a_variable_that_is_no_text_stays_behind() -> None:
+    spec = specification.build({}, {"A": "\udcff", "B": "ü"}, "/", NOW)
+    assert spec["env"] == [["B", "ü"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "when"),
+    [
+        ("now", datetime(2030, 1, 31, 15, 30)),
+        ("now+90", datetime(2030, 1, 31, 15, 31, 30)),
+        ("now+1hour", datetime(2030, 1, 31, 16, 30)),
+        ("now + 2days", datetime(2030, 2, 2, 15, 30)),
+        ("16:00", datetime(2030, 1, 31, 16)),
+        ("15:00:10", datetime(2030, 2, 1, 15, 0, 10)),
+        ("midnight", datetime(2030, 2, 1)),
+        ("tomorrow", datetime(2030, 2, 1, 15, 30)),
+        ("2030-03-01T08:00", datetime(2030, 3, 1, 8)),
+        ("2030-03-01", datetime(2030, 3, 1)),
+    ],
+)
+def test_begin(text: str, when: datetime) -> None:
+    assert build(begin=text)["begin_us"] == round(when.timestamp() * 1_000_000)
+
+
+TOML = """\
+period = "310ms"
+[[phases]]
+duration = "138ms"
+rate = "50Mbit"
+[[phases]]
+offset_us = 200000
+duration_us = 10000
+rate_bps = 8000000
+"""
+
+
+def test_a_traffic_file_in_toml_and_json(tmp_path: Path) -> None:
+    profile = {
+        "period_us": 310_000,
+        "phases": [
+            {"offset_us": 0, "duration_us": 138_000, "rate_bps": 50_000_000},
+            {"offset_us": 200_000, "duration_us": 10_000, "rate_bps": 8_000_000},
+        ],
+    }
+    (tmp_path / "t.toml").write_text(TOML)
+    (tmp_path / "t.json").write_text(json.dumps(profile))
+    assert build(traffic=str(tmp_path / "t.toml"))["traffic"] == profile
+    assert traffic_file.read(str(tmp_path / "t.json")) == profile
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("period = ", "neither TOML nor JSON"),
+        ("period = '1s'", "no list 'phases'"),
+        ("period = '1s'\nphases = [{duration = '1s'}]", "'rate' in phase 1 of f"),
+        ("period = '1s'\nphases = [{duration = '1s', rat = 1}]", "Unknown key 'rat'"),
+        ("period = 3\nphases = [{duration_us = 1, rate_bps = 1}]", "'period' in f"),
+    ],
+)
+def test_a_bad_traffic_file(text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        traffic_file.parse(text, "f")

@@ -1,0 +1,239 @@
+"""The HTTP API: its JSON, its errors, and who may do what."""
+
+import http.client
+import json
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rm.config import Config, DaemonConfig, JobsConfig
+from rm.core.job import JobState
+from rm.errors import ConfigError, Conflict, Forbidden
+from rm.web import identity
+from rm.web.listener import bind
+from tests.fake_service import Daemon, serving
+
+SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n"}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    config = Config(daemon=DaemonConfig(admins=("boss",)), jobs=JobsConfig(time_limit="2h", output="x-%j"))
+    with serving(tmp_path / "rm.sock", config) as daemon:
+        yield daemon
+
+
+def call(
+    daemon: Daemon, method: str, path: str, body: Any = None, raw: bytes | None = None
+) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("rm")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(daemon.socket)
+    connection.request(method, path, raw if raw is not None else None if body is None else json.dumps(body))
+    response = connection.getresponse()
+    data = response.read()
+    connection.close()
+    return response.status, json.loads(data)
+
+
+def as_user(monkeypatch: pytest.MonkeyPatch, user: str) -> None:
+    """Tests run as one uid only: the right to act is checked after the kernel's answer."""
+
+    def caller(_: Any, admins: Any) -> identity.Caller:
+        return identity.Caller(12345, user, user in admins)
+
+    monkeypatch.setattr("rm.web.api.caller_of", caller)
+
+
+def test_submit_knows_the_user_by_the_socket_and_fills_defaults(daemon: Daemon) -> None:
+    import pwd
+
+    assert call(daemon, "POST", "/v1/jobs", {"spec": SPEC}) == (201, {"version": 1, "job": 1})
+    spec = daemon.service.table[1].spec
+    assert (spec.user, spec.output, spec.time_limit_us) == (
+        pwd.getpwuid(os.geteuid()).pw_name,
+        "x-%j",
+        7_200_000_000,
+    )
+    asked = {**SPEC, "output": "", "time_limit_us": None, "env": [["A", "1"]], "hosts_only": ["h1"]}
+    status, answer = call(daemon, "POST", "/v1/jobs", {"specs": [asked, SPEC]})
+    assert (status, answer["jobs"]) == (201, [2, 3])
+    spec = daemon.service.table[2].spec
+    assert (spec.output, spec.time_limit_us, spec.env, spec.hosts_only) == ("", None, (("A", "1"),), ("h1",))
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (
+            {"spec": {**SPEC, "ntask": 3}},
+            "Unknown field 'ntask' in the job specification. Did you mean 'ntasks'?",
+        ),
+        (
+            {"spec": {**SPEC, "ntasks": "3"}},
+            "field 'ntasks' of the job specification is wrong: expected 'int', got 'str'",
+        ),
+        ({"spec": {"script": "#!"}}, "missing required field 'name'"),
+        ({"spec": {**SPEC, "ntasks": 0}}, "ntasks is 0"),
+        ({"spec": {**SPEC, "hosts_min": 2}}, "1 tasks cannot use 2 hosts"),
+        ({"spec": {**SPEC, "script": " "}}, "the script is empty"),
+        ({"spec": {**SPEC, "script_args": ["a\0b"]}}, "NUL"),
+        ({"spec": {**SPEC, "env": [["A=B", "1"]]}}, "environment"),
+        ({"spec": {**SPEC, "chdir": "here"}}, "absolute path"),
+        (
+            {
+                "spec": {
+                    **SPEC,
+                    "traffic": {
+                        "period_us": 5,
+                        "phases": [{"offset_us": 5, "duration_us": 1, "rate_bps": 1}],
+                    },
+                }
+            },
+            "does not fit into the period",
+        ),
+        ({"spec": SPEC, "specs": [SPEC]}, "either"),
+        ({"specs": []}, "at least one"),
+        ({"spek": SPEC}, "Unknown field 'spek' in the request. Did you mean 'spec'?"),
+        ([], "must be a JSON object"),
+    ],
+)
+def test_malformed_submissions_are_told(daemon: Daemon, body: Any, sentence: str) -> None:
+    status, answer = call(daemon, "POST", "/v1/jobs", body)
+    error = answer["error"]
+    assert (status, error["kind"], answer["version"]) == (400, "UsageError", 1)
+    assert sentence in f"{error['message']} {error['hint']}"
+    assert daemon.service.table == {}
+
+
+def test_errors_keep_their_class_and_defects_keep_their_details(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status, answer = call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "ntasks": 101}})
+    assert (status, answer["error"]["kind"]) == (422, "ImpossibleRequest")
+    assert call(daemon, "GET", "/v1/jobs/99")[1]["error"]["kind"] == "NotFound"
+    assert call(daemon, "GET", "/v1/nothing")[0] == 404
+    assert call(daemon, "PUT", "/v1/jobs")[0] == 405
+    assert "not JSON" in call(daemon, "POST", "/v1/jobs", raw=b"{\xff")[1]["error"]["message"]
+    monkeypatch.setattr(daemon.service, "status", lambda: 1 / 0)
+    status, answer = call(daemon, "GET", "/v1/status")
+    assert status == 500
+    assert "division" not in json.dumps(answer)
+
+
+def test_a_job_in_json(daemon: Daemon) -> None:
+    call(daemon, "POST", "/v1/jobs", {"specs": [SPEC, {**SPEC, "env": [["TOKEN", "s3cret"]]}]})
+    daemon.service.run(2)
+    daemon.service.finish(2, 3)
+    job = call(daemon, "GET", "/v1/jobs/2")[1]["job"]
+    shown = {key: job[key] for key in ("id", "state", "short_state", "exit", "hosts", "reason")}
+    assert shown == {
+        "id": 2, "state": "FAILED", "short_state": "F", "exit": "3:0", "hosts": ["h1"], "reason": None,
+    }  # fmt: skip
+    assert job["spec"]["env"] == {"TOKEN": "s3cret"}
+    assert job["schedule"]["shift_us"] == 40_000
+    listed = call(daemon, "GET", "/v1/jobs?state=f,PENDING&limit=5&all=1")[1]["jobs"]
+    assert [(job["id"], "env" in job["spec"]) for job in listed] == [(1, False), (2, False)]
+    assert daemon.service.log[-1] == ("jobs", frozenset({JobState.FAILED, JobState.PENDING}), "", "", 5, True)
+    assert "not a job state" in call(daemon, "GET", "/v1/jobs?state=RUNING")[1]["error"]["message"]
+
+
+def test_only_the_owner_and_administrators_change_a_job(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_user(monkeypatch, "ann")
+    call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "env": [["TOKEN", "s3cret"]]}})
+    assert call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "user": "root"}})[0] == 403
+    as_user(monkeypatch, "bob")
+    for method, path in (
+        ("DELETE", "/v1/jobs/1"),
+        ("POST", "/v1/jobs/1/hold"),
+        ("POST", "/v1/jobs/1/release"),
+        ("POST", "/v1/jobs/1/requeue"),
+        ("GET", "/v1/jobs/1/logs"),
+    ):
+        status, answer = call(daemon, method, path)
+        assert (status, answer["error"]["message"]) == (403, "Job 1 belongs to ann, and you are bob.")
+    seen = call(daemon, "GET", "/v1/jobs/1")
+    assert seen[0] == 200
+    assert "s3cret" not in json.dumps(seen)
+    as_user(monkeypatch, "boss")
+    assert call(daemon, "POST", "/v1/jobs/1/hold")[1]["job"]["held"] is True
+    assert call(daemon, "DELETE", "/v1/jobs/1?signal=10")[1]["job"]["state"] == "PENDING"
+    assert call(daemon, "DELETE", "/v1/jobs/1")[1]["job"]["state"] == "CANCELLED"
+    assert call(daemon, "DELETE", "/v1/jobs/1")[0] == 409
+    assert daemon.service.log[-2] == ("cancel", 1, "boss", None)
+    assert call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "user": "ann"}})[0] == 201
+    assert daemon.service.table[2].spec.user == "ann"
+
+
+def test_hosts_are_administered_by_administrators(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests: list[tuple[str, str, Any]] = [
+        ("POST", "/v1/hosts", {"hosts": [{"name": "h3", "cpus": 4, "variables": {"password": "x"}}]}),
+        ("POST", "/v1/hosts/h3/drain", {"reason": "cable"}),
+        ("POST", "/v1/hosts/h3/resume", {}),
+        ("POST", "/v1/hosts/h3/key", {"fingerprint": "SHA256:abc"}),
+        ("POST", "/v1/network/measure", {"zone": None}),
+        ("DELETE", "/v1/hosts/h3", None),
+    ]
+    as_user(monkeypatch, "ann")
+    assert [call(daemon, *request)[0] for request in requests] == [403] * len(requests)
+    as_user(monkeypatch, "boss")
+    assert [call(daemon, *request)[0] for request in requests] == [201, 200, 200, 200, 200, 200]
+    assert "h3" not in daemon.service.inventory
+    bad = call(daemon, "POST", "/v1/hosts", {"hosts": [{"name": "h4", "state": "UP"}]})
+    assert "Unknown field 'state' in the host" in bad[1]["error"]["message"]
+    hosts = call(daemon, "GET", "/v1/hosts")[1]["hosts"]
+    assert (hosts[0]["name"], hosts[0]["free"], hosts[0]["jobs"]) == (
+        "h1", {"cpus": 6, "mem_bytes": 32 << 30, "gpus": [1]}, [1],
+    )  # fmt: skip
+    assert "variables" not in hosts[0]
+
+
+def test_wait_is_a_long_poll(daemon: Daemon) -> None:
+    call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+    answer = call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=0.01")[1]
+    assert (answer["final"], answer["job"]["state"]) == (False, "PENDING")
+    daemon.call(daemon.service.finish, 1, after_s=0.05)
+    assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=60")[1]["final"] is True
+    assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=-1")[0] == 400
+    assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=nan")[0] == 400
+
+
+def test_the_explanations_have_reasons_with_named_numbers(daemon: Daemon) -> None:
+    call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+    why = call(daemon, "GET", "/v1/jobs/1/why")[1]
+    reason = {
+        "code": "Resources",
+        "message": "No host has 9 free processors.",
+        "numbers": {"wanted": 9, "free": 8},
+    }
+    assert why["reasons"] == [reason]
+    assert why["verdicts"] == [{"host": "h1", "refused": reason, "scores": []}]
+    plan = call(daemon, "POST", "/v1/plan", {"spec": SPEC})[1]
+    assert plan["placement"] == {"tasks": [{"rank": 0, "host": "h1", "gpus": [0]}]}
+    assert plan["alignment"]["score"] == 100.0
+    assert daemon.service.table.keys() == {1}
+
+
+def test_the_socket_is_not_taken_from_a_living_daemon(daemon: Daemon, tmp_path: Path) -> None:
+    with pytest.raises(Conflict, match="already listens"):
+        bind(daemon.socket)
+    stale = str(tmp_path / "stale.sock")
+    bind(stale).close()
+    bind(stale).close()  # what a killed daemon left behind is replaced
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(ConfigError, match="no socket"):
+        bind(str(tmp_path / "file"))
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_caller_without_peer_credentials_is_refused() -> None:
+    tcp = SimpleNamespace(get_extra_info=lambda _: SimpleNamespace(family=socket.AF_INET))
+    with pytest.raises(Forbidden, match="not known"):
+        identity.caller_of(SimpleNamespace(transport=tcp), ())  # type: ignore[arg-type]
