@@ -21,7 +21,7 @@ from rm.adapters.playbook_channel import StepsChannel
 from rm.adapters.ssh import SshSettings
 from rm.core.host import Host
 from rm.errors import RmError, UsageError
-from rm.playbook.evaluate import HostPlay, HostState, Options
+from rm.playbook.evaluate import HostPlay, HostState, Options, selected
 from rm.playbook.inventory import decode
 from rm.playbook.module import BadArgument
 from rm.playbook.pattern import select
@@ -177,6 +177,35 @@ def run_playbook(
         read_playbook(playbook), hosts, settings, dict(variables or {}), check, diff, limit,
         tuple(tags), tuple(skip_tags), forks, progress, ask,
     ).run()  # fmt: skip
+
+
+def plan_of(
+    playbook: str | Path,
+    hosts: Sequence[Host],
+    *,
+    variables: Mapping[str, Any] | None = None,
+    limit: str | None = None,
+    tags: Sequence[str] = (),
+    skip_tags: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """For `--list-hosts` and `--list-tasks`: each play's name, hosts and chosen tasks; touches no host."""
+    settings = SshSettings(known_hosts=Path(os.devnull))
+    runner = _Runner(
+        read_playbook(playbook), hosts, settings, dict(variables or {}), True, False, limit,
+        tuple(tags), tuple(skip_tags), 1, None, None,
+    )  # fmt: skip
+    return [
+        {
+            "play": play.name,
+            "hosts": list(runner.chosen(play)),
+            "tasks": [
+                {"name": task.name, "module": task.module, "line": task.line, "tags": list(task.tags)}
+                for task in play.tasks
+                if selected(task, tags, skip_tags) and task.name != "flush handlers"
+            ],
+        }
+        for play in runner.playbook.plays
+    ]
 
 
 class _Runner:

@@ -37,7 +37,7 @@ def select(
 def _meaning(word: str, names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str) -> set[str]:
     if word in ("all", "*"):
         return set(names)
-    known = [*names, *groups]
+    known = [*names, *(group for group in groups if group != "all")]
     if word.startswith("~"):
         try:
             hits = [name for name in known if re.match(word[1:], name)]

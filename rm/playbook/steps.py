@@ -26,10 +26,10 @@ class Step:
     def wire(self) -> dict[str, Any]:
         """The JSON object of docs/agent-protocol.md; defaults are left out."""
         step: dict[str, Any] = {"id": self.id, "task": self.task, "op": self.op, "args": self.args}
+        step["check"] = self.check
         step |= {"user": self.user} if self.user else {}
         step |= {"environment": self.environment} if self.environment else {}
         step |= {"ignore_errors": True} if self.ignore_errors else {}
-        step |= {"check": True} if self.check else {}
         return step
 
 

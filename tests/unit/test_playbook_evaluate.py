@@ -1,0 +1,255 @@
+"""Compiling and evaluating: batches, registered results, loops, handlers, conditions; no host needed."""
+
+import base64
+import zlib
+
+import pytest
+
+from rm.playbook.evaluate import HostPlay, HostState, Options
+from rm.playbook.module import BadArgument
+from rm.playbook.schema import parse_playbook
+
+
+class Files:
+    def __init__(self, files):
+        self.files = files
+
+    def read(self, path):
+        if path not in self.files:
+            raise BadArgument(f"the local file {path} cannot be read")
+        return self.files[path].encode()
+
+    def glob(self, pattern):
+        return sorted(p for p in self.files if p.startswith(pattern.rstrip("*")) and "*" in pattern)
+
+    def exists(self, path):
+        return path in self.files
+
+
+def play(tasks, head="", files=None, inventory=None, answer=None, **options):
+    """Run a play against `answer(step) -> dict`; returns (results, batches of steps, host)."""
+    text = "- hosts: all\n  gather_facts: false\n" + head + "  tasks:\n" + tasks
+    parsed = parse_playbook(text, "/p/p.yml").plays[0]
+    host = HostState("h1", inventory or {})
+    run = HostPlay(parsed, host, Files(files or {}), Options("/p", **options))
+    batches = []
+    while (batch := run.next_batch()) is not None:
+        batches.append([step.wire() for step in batch.steps])
+        answers, stop = [], None
+        for step in batch.steps:  # as the executor does it
+            if stop not in (None, step.task):
+                break
+            said = {"changed": True, **(answer(step) if answer else {}), "id": step.id}
+            if step.op == "note":
+                said = {"id": step.id, "failed": step.args.get("failed", False)}
+            answers.append(said)
+            if said.get("failed") and not step.ignore_errors:
+                stop = step.task
+        run.record(answers)
+        assert len(batches) < 50
+    return run.results, batches, host
+
+
+def content(step):
+    return zlib.decompress(base64.b64decode(step["args"]["content"])).decode()
+
+
+def test_independent_tasks_travel_in_one_batch():
+    results, batches, _ = play("  - command: a\n  - file: {path: /x, state: touch}\n  - shell: b | c\n")
+    assert [[step["op"] for step in batch] for batch in batches] == [["command", "file", "command"]]
+    assert [r.status for r in results] == ["changed"] * 3
+
+
+def test_a_registered_result_splits_the_batch_where_it_is_needed():
+    tasks = """\
+  - command: uname
+    register: kernel
+  - file: {path: /x, state: touch}
+  - copy: {content: "{{ kernel.stdout }}", dest: /y}
+  - command: never
+    when: kernel.stdout == 'other'
+"""
+    results, batches, _ = play(tasks, answer=lambda step: {"stdout": "Linux {{ 1 }}"})
+    assert [[step["op"] for step in batch] for batch in batches] == [["command", "file"], ["copy"]]
+    assert content(batches[1][0]) == "Linux {{ 1 }}"  # what a host says is never a template
+    assert [r.status for r in results] == ["changed", "changed", "changed", "skipped"]
+
+
+def test_compiling_is_pure():
+    tasks = "  - template: {src: t.j2, dest: /t}\n"
+    tasks += "  - copy: {content: '{{ x }}', dest: '/{{ item }}'}\n    loop: [a, b]\n"
+    head = "  vars: {x: '{{ inventory_hostname }}'}\n"
+    once = play(tasks, head, {"/p/t.j2": "{% for i in range(2) %}\n{{ i }}{{ x }}\n{% endfor %}\n"})[1]
+    again = play(tasks, head, {"/p/t.j2": "{% for i in range(2) %}\n{{ i }}{{ x }}\n{% endfor %}\n"})[1]
+    assert once == again
+    assert content(once[0][0]) == "0h1\n1h1\n"
+    assert [step["args"]["dest"] for step in once[0]] == ["/t", "/a", "/b"]
+
+
+def test_loop_results_are_registered_and_a_failed_item_fails_the_task_after_the_others():
+    tasks = """\
+  - command: "run {{ item.name }} {{ n }}"
+    loop: [{name: a}, {name: b, skip: true}, {name: c}, {name: d}]
+    loop_control: {label: "{{ item.name }}", index_var: n}
+    when: item.skip is not defined
+    register: all
+    ignore_errors: true
+  - debug: {msg: "{{ all.results | map(attribute='item.name') | join(' ') }} {{ all.results[2].failed }}"}
+"""
+
+    def answer(step):
+        return {"failed": "c" in step.args.get("argv", ())}
+
+    results, batches, host = play(tasks, answer=answer)
+    assert [step["args"]["argv"] for step in batches[0]] == [["run", x, n] for x, n in ("a0", "c2", "d3")]
+    assert (results[0].status, results[0].ignored) == ("failed", True)
+    assert [item[:2] for item in results[0].items] == [
+        ("a", "changed"), ("b", "skipped"), ("c", "failed"), ("d", "changed"),
+    ]  # fmt: skip
+    assert results[1].message == "a b c d True"
+    assert not host.failed
+
+
+def test_handlers_run_once_in_their_order_and_only_when_notified():
+    head = """\
+  handlers:
+  - name: first
+    command: one
+  - name: second
+    listen: topic
+    command: two
+  - name: unused
+    command: three
+"""
+    tasks = """\
+  - file: {path: /a, state: touch}
+    notify: topic
+  - file: {path: /b, state: touch}
+    notify: [first, topic]
+  - file: {path: /c, state: directory}
+    notify: unused
+"""
+    results, batches, _ = play(tasks, head, answer=lambda step: {"changed": step.args.get("path") != "/c"})
+    assert [[s["args"].get("argv", s["args"].get("path")) for s in b] for b in batches] == [
+        ["/a", "/b", "/c"], [["one"], ["two"]],
+    ]  # fmt: skip
+    assert [r.task for r in results if r.handler] == ["first", "second"]
+
+
+def test_a_failure_stops_the_host_and_later_tasks_are_not_reported():
+    results, _, host = play(
+        "  - command: a\n  - command: b\n  - command: c\n",
+        answer=lambda s: {"failed": s.args["argv"] == ["b"]},
+    )
+    assert [r.status for r in results] == ["changed", "failed"]
+    assert host.failed
+
+
+def test_failed_when_and_changed_when_decide():
+    tasks = """\
+  - command: a
+    register: r
+    failed_when: r.rc > 1
+    changed_when: "'new' in r.stdout"
+  - command: b
+    failed_when: false
+  - command: c
+    register: r
+    failed_when: [r.rc == 1, "r.stdout == ''"]
+"""
+    results, batches, _ = play(tasks, answer=lambda s: {"rc": 1, "stdout": "", "failed": True})
+    assert [r.status for r in results] == ["ok", "changed", "failed"]
+    assert [len(b) for b in batches] == [1, 2]
+
+
+def test_variables_by_precedence_and_lazily():
+    tasks = "  - debug: {msg: '{{ a }} {{ b }} {{ c }} {{ d }}'}\n    vars: {b: task, a: task}\n"
+    head = "  vars: {a: play, b: play, c: '{{ e }}', e: lazy, d: play}\n"
+    results, _, _ = play(tasks, head, inventory={"d": "inventory"}, extra={"a": "extra"})
+    assert results[0].message == "extra task lazy play"
+
+
+def test_set_fact_assert_fail_and_omit():
+    tasks = """\
+  - set_fact: {n: "{{ [1, 2] | length }}"}
+  - assert: {that: [n == 2, "n is not string"]}
+  - file: {path: /x, state: touch, mode: "{{ mode | default(omit) }}"}
+  - fail: {msg: "stop at {{ n }}"}
+    when: n == 2
+"""
+    results, batches, host = play(tasks)
+    assert [r.status for r in results] == ["ok", "ok", "changed", "failed"]
+    assert results[-1].message == "stop at 2"
+    assert batches[0][2]["args"]["mode"] is None
+    assert host.failed
+
+
+@pytest.mark.parametrize(
+    ("task", "says"),
+    [
+        ("command: '{{ nope }}'", "'nope' is undefined"),
+        ("command: ls\n    when: text", "not true or false"),
+        ("template: {src: none.j2, dest: /x}", "none.j2"),
+        ("command: ls\n    loop: '{{ text }}'", "needs a list"),
+        ("debug: {msg: '{{ loop1 }}'}", "loop1 > loop2 > loop1"),
+    ],
+)
+def test_what_cannot_be_compiled_fails_on_the_host_with_a_sentence(task, says):
+    head = "  vars: {text: 'no', loop1: '{{ loop2 }}', loop2: '{{ loop1 }}'}\n"
+    results, batches, host = play(f"  - command: first\n  - {task}\n", head)
+    assert [r.status for r in results] == ["changed", "failed"]
+    assert says in results[1].message
+    assert host.failed
+    assert len(batches[0]) == 1
+
+
+def test_no_log_hides_the_result_but_keeps_it_for_later_tasks():
+    tasks = "  - command: echo s3cret\n    no_log: true\n    register: s\n  - command: 'use {{ s.stdout }}'\n"
+    results, batches, _ = play(tasks, answer=lambda s: {"stdout": "s3cret", "diff": ["s3cret"]})
+    assert "s3cret" not in repr(results[0])
+    assert batches[1][0]["args"]["argv"] == ["use", "s3cret"]
+
+
+def test_tags_choose_tasks():
+    tags = {"a": "x", "b": "[y, x]", "c": "[]", "d": "always", "e": "never"}
+    tasks = "".join(f"  - command: {name}\n    tags: {words}\n" for name, words in tags.items())
+
+    def ran(**options):
+        return "".join(step["args"]["argv"][0] for batch in play(tasks, **options)[1] for step in batch)
+
+    assert ran() == "abcd"
+    assert ran(tags=("x",)) == "abd"
+    assert ran(tags=("never",)) == "de"
+    assert ran(skip_tags=("y",)) == "acd"
+    assert ran(tags=("untagged",)) == "cd"
+
+
+def test_facts_arrive_with_the_first_batch_that_needs_none():
+    text = "- hosts: all\n  tasks:\n  - command: a\n  - debug: {msg: '{{ ansible_distribution }}'}\n"
+    host = HostState("h1", {})
+    run = HostPlay(parse_playbook(text, "p.yml").plays[0], host, Files({}), Options("/p"))
+    first = run.next_batch()
+    assert [step.op for step in first.steps] == ["setup", "command"]
+    raw = {
+        "uname": ["Linux", "h1", "6.1", "#1", "x86_64"], "hostname": "h1", "python_version": [3, 11, 2],
+        "os_release": 'ID=rocky\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.3"\n',
+        "cpus": 8, "cpus_usable": 4,
+        "meminfo": "MemTotal:       16384 kB\n", "python_executable": "/usr/bin/python3", "user": "root",
+        "uid": 0, "home": "/root",
+        "addresses": '[{"ifname":"eth0","flags":["UP"],"address":"02:00:00:00:00:01","mtu":1500,'
+        '"addr_info":[{"family":"inet","local":"10.0.0.2","prefixlen":24}]}]',
+        "routes": '[{"dst":"default","gateway":"10.0.0.1","dev":"eth0"}]',
+    }  # fmt: skip
+    run.record([{"id": 0, "raw_facts": raw}, {"id": 1, "changed": True}])
+    assert run.next_batch().steps == ()
+    assert run.record([])[0].message == "Rocky"
+    facts = host.facts
+    assert (facts["os_family"], facts["distribution_major_version"], facts["pkg_mgr"]) == (
+        "RedHat",
+        "9",
+        "dnf",
+    )
+    assert (facts["memtotal_mb"], facts["processor_vcpus"]) == (16, 8)
+    assert facts["default_ipv4"]["address"] == "10.0.0.2"
+    assert facts["default_ipv4"]["netmask"] == "255.255.255.0"
+    assert run.next_batch() is None

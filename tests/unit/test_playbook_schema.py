@@ -1,0 +1,84 @@
+"""What a playbook may say; every unknown word is refused before any host, with line and suggestion."""
+
+from pathlib import Path
+
+import pytest
+
+from rm.errors import UsageError
+from rm.playbook.module import registry
+from rm.playbook.pattern import select
+from rm.playbook.schema import parse_playbook
+
+SHIPPED = sorted((Path(__file__).parents[2] / "playbooks").glob("*.yml"))
+PLAY = "- hosts: all\n  tasks:\n"
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
+def test_shipped_playbooks_are_valid(path):
+    assert parse_playbook(path.read_text(), str(path)).plays
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("- hots: all\n", 1, "Did you mean 'hosts'?"),
+        ("- tasks: []\n", 1, "which hosts"),
+        ("hosts: all\n", 1, "list of plays"),
+        ("- hosts: all\n  roles: [x]\n", 2, "not supported"),
+        (PLAY + "  - fiel: {path: /x}\n", 3, "Did you mean 'file'?"),
+        (PLAY + "  - name: x\n    file: {path: /x}\n    wen: true\n", 5, "Did you mean 'when'?"),
+        (PLAY + "  - file:\n      path: /x\n      sate: absent\n", 5, "Did you mean 'state'?"),
+        (PLAY + "  - file: {path: /x, state: presnt}\n", 3, "absent, directory"),
+        (PLAY + "  - file: {state: absent}\n", 3, "needs the argument 'path'"),
+        (PLAY + "  - file: {path: /x}\n    copy: {dest: /y, content: z}\n", 3, "two modules"),
+        (PLAY + "  - name: nothing\n", 3, "no module"),
+        (PLAY + "  - debug:\n      msg: '{{ a | defualt(1) }}'\n", 4, "Did you mean 'default'?"),
+        (PLAY + "  - debug: {msg: x}\n    when: a is definde\n", 4, "Did you mean 'defined'?"),
+        (PLAY + "  - debug: {msg: x}\n    when: a ==\n", 4, "not a Jinja2 template"),
+        (PLAY + "  - debug: {msg: '{{ a'}\n", 3, "not a Jinja2 template"),
+        (PLAY + "  - debug: {msg: {{ a }}}\n", 3, ""),
+        (PLAY + "  - file: {path: /x, mode: 644}\n", 3, "quoted octal"),
+        (PLAY + "  - ansible.builtin.command: ls\n    become: sure\n", 4, "true or false"),
+        (PLAY + "  - block: []\n", 3, "not supported"),
+        (PLAY + "  - command: ls\n    loop: [1]\n    with_items: [2]\n", 3, "both"),
+        (PLAY + "  - command: ls\n    command: pwd\n", 3, "twice"),
+        (PLAY + "  - copy: {dest: !!python/object/apply:os.system [ls]}\n", 3, ""),
+    ],
+)
+def test_errors_have_line_and_suggestion(text, line, says):
+    with pytest.raises(UsageError) as caught:
+        parse_playbook(text, "p.yml")
+    assert caught.value.what.startswith(f"p.yml:{line}:"), caught.value
+    assert says in str(caught.value)
+
+
+def test_short_and_full_module_names_and_argument_forms_are_the_same():
+    text = (
+        PLAY + "  - file: path=/x state=directory\n  - ansible.builtin.file: {path: /x, state: directory}\n"
+    )
+    one, two = parse_playbook(text, "p.yml").plays[0].tasks
+    assert (one.module, dict(one.args)) == (two.module, dict(two.args))
+
+
+def test_every_module_has_its_executor():
+    agent = (Path(__file__).parents[2] / "agents/rm_steps.py").read_text()
+    for name, module in registry().items():
+        operation = getattr(module, "EXECUTOR", module.__name__.rpartition(".")[2])
+        assert f"def do_{operation}(" in agent, name
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hosts"),
+    [
+        ("all", "a1 a2 b1"), ("a*", "a1 a2"), ("b1,a1", "a1 b1"), ("east", "a1 b1"), ("all:!east", "a2"),
+        ("all:&east:!b1", "a1"), ("!a1", "a2 b1"), ("~[ab]1", "a1 b1"), ("east,a2", "a1 a2 b1"),
+    ],
+)  # fmt: skip
+def test_host_patterns(pattern, hosts):
+    found = select(pattern, ["a1", "a2", "b1"], {"east": ("a1", "b1"), "all": ("a1", "a2", "b1")})
+    assert " ".join(found) == hosts
+
+
+def test_unknown_host_is_refused_with_the_nearest():
+    with pytest.raises(UsageError, match="gpu01"):
+        select("gpu1", ["gpu01"], {})
