@@ -128,11 +128,7 @@ class SqlStore:
         return epoch
 
     def renew_lease(self, now_us: int, ttl_us: int) -> bool:
-        with self._writing, self._transaction("renew the lease") as c:
-            changed = c.execute(
-                schema.UPDATE_LEASE, {"b_epoch": self._epoch or 0, "lease_expires_us": now_us + ttl_us}
-            )
-            return bool(changed.rowcount)
+        return self._change_lease("renew the lease", lease_expires_us=now_us + ttl_us)
 
     def release_lease(self) -> None:
         self._change_lease("release the lease", holder="", lease_expires_us=0)
