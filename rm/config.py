@@ -46,10 +46,11 @@ class JobsConfig:
     grace_s: NotNegative = 30.0
     allow_root: bool = False
     run_root_as: str = ""
-    output: str = "rm-%j.out"
+    output: str = ""
     time_limit: str = "UNLIMITED"
     recent_s: NotNegative = 300.0
     keep_finished: Count = 10_000
+    max_log_bytes: Count = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)

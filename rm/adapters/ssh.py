@@ -282,6 +282,17 @@ def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
         lines[:] = [*kept, line]
 
 
+def pinned_key(host: Host, settings: SshSettings) -> tuple[str, str] | None:
+    """(type, fingerprint) of the key that is trusted for the host; None when none is."""
+    name = _known_name(host.address, host.port)
+    with _locked(settings.known_hosts) as lines:
+        for line in lines:
+            entry = paramiko.hostkeys.HostKeyEntry.from_line(line)
+            if entry is not None and entry.key is not None and name in (entry.hostnames or ()):
+                return entry.key.get_name(), entry.key.fingerprint
+    return None
+
+
 def _known_name(address: str, port: int) -> str:
     return address if port == 22 else f"[{address}]:{port}"
 

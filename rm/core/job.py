@@ -92,6 +92,7 @@ class JobSpec:
     requeue: bool = True
     env: tuple[tuple[str, str], ...] = ()
     chdir: str = ""
+    chdir_required: bool = False  # asked for by name: the host must have it
     output: str = ""  # "" = the task's own log in the spool only
     error: str = ""  # "" = merged into output
     zone: str = ""

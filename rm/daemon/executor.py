@@ -34,7 +34,7 @@ class Hosts(Protocol):
     def call(self, name: str, op: str, timeout_s: float = ..., **args: Any) -> Future[dict[str, Any]]: ...
     def add(self, host: Host) -> None: ...
     def remove(self, name: str) -> None: ...
-    def clock_offset_us(self, name: str) -> int: ...
+    def clock_offset_us(self, name: str) -> int | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +308,7 @@ class Executor:
 
     def _ours(self, host: str, at_us: int | None) -> int | None:
         """A time of the host's clock on ours."""
-        return None if at_us is None else at_us - self._hosts.clock_offset_us(host)
+        return None if at_us is None else at_us - (self._hosts.clock_offset_us(host) or 0)
 
     def _exited(self, host: str, m: dict[str, Any]) -> ev.TaskExited:
         return ev.TaskExited(

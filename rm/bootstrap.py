@@ -1,0 +1,283 @@
+"""The composition root: the only place that chooses adapters and wires the daemon together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rm import __version__
+from rm.adapters.clock import SystemClock
+from rm.adapters.cron import Timers
+from rm.adapters.fleet import Fleet
+from rm.adapters.ssh import SshSettings, accept_key, pinned_key, present_key
+from rm.adapters.store_sql import open_store
+from rm.config import Config, options_for
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies, Tuning
+from rm.core.host import Host
+from rm.core.lifecycle import Rules
+from rm.core.registry import load
+from rm.core.state import ClusterState, rebuild
+from rm.core.store import Store
+from rm.daemon.executor import Executor
+from rm.daemon.launch import LaunchRules, launch_request
+from rm.daemon.leader import Leader
+from rm.daemon.monitor import Monitor
+from rm.daemon.regulator import Regulator
+from rm.daemon.service import Service
+from rm.errors import RmError, StoreError
+from rm.policies.regulate.controller import ControllerOptions
+from rm.web.api import serve
+
+log = logging.getLogger("rm")
+
+US = 1_000_000
+
+
+def ssh_settings(config: Config) -> SshSettings:
+    """How this installation reaches its hosts; also used by the playbook runner."""
+    return SshSettings(
+        known_hosts=Path(config.ssh.known_hosts),
+        identity_files=tuple(Path(f) for f in config.ssh.identity_files),
+        connect_timeout_s=config.ssh.connect_timeout_s,
+        dead_after_s=config.ssh.dead_after_s,
+        python=config.hosts.python,
+    )
+
+
+def policies_of(config: Config) -> Policies:
+    """The policies that rm.toml names, with their options."""
+    chosen = config.policies
+
+    def one(kind: str, name: str) -> Any:
+        return load(kind, name, chosen.options.get(name))
+
+    return Policies(one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm))
+
+
+class HostKeys:
+    """Shows and pins host keys for the service."""
+
+    def __init__(self, settings: SshSettings, fleet: Fleet) -> None:
+        self._settings = settings
+        self._fleet = fleet
+
+    def present(self, host: Host) -> Mapping[str, Any]:
+        kind, fingerprint, _ = present_key(host.address, host.port, self._settings.connect_timeout_s)
+        pinned = pinned_key(host, self._settings)
+        return {
+            "presented": {"type": kind, "fingerprint": fingerprint},
+            "pinned": {"type": pinned[0], "fingerprint": pinned[1]} if pinned else None,
+        }
+
+    def accept(self, host: Host, fingerprint: str) -> Mapping[str, Any]:
+        accept_key(host, fingerprint, self._settings)
+        self._fleet.retry(host.name)
+        return self.present(host)
+
+
+def run_daemon(config: Config) -> None:
+    """Run the daemon until SIGTERM or SIGINT.
+
+    Raises:
+        RmError: it could not start, or lost its database or its lease.
+    """
+    start_logging(config)
+    state_dir = Path(config.daemon.state_dir)
+    state_dir.mkdir(parents=True, exist_ok=True)
+    policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
+    store = open_store(config.daemon.database)
+    try:
+        asyncio.run(Daemon(config, store, policies).run())
+    finally:
+        store.close()
+
+
+class Daemon:
+    """One life of the daemon over an open store."""
+
+    def __init__(self, config: Config, store: Store, policies: Policies) -> None:
+        self.config = config
+        self.store = store
+        self.policies = policies
+        self.clock = SystemClock()
+        self.fatal: str | None = None
+
+    async def run(self) -> None:
+        config, store, clock = self.config, self.store, self.clock
+        loop = asyncio.get_running_loop()
+        stopped = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopped.set)
+
+        def fail(why: str) -> None:
+            self.fatal = why
+            loop.call_soon_threadsafe(stopped.set)
+
+        lease_us = int(config.daemon.lease_s * US)
+        epoch = await self._lead(lease_us, stopped)
+        if epoch is None:
+            return
+        logs = Path(config.daemon.state_dir) / "logs"
+        recent_us = int(config.jobs.recent_s * US)
+        loaded = store.load(ended_after_us=clock.now_us() - recent_us)
+        state = rebuild(
+            loaded.jobs,
+            loaded.hosts,
+            loaded.zones,
+            {(m.source, m.destination): m.stats for m in loaded.measurements},
+            loaded.next_job_id,
+            loaded.next_action_id,
+            clock.now_us(),
+        )
+        rules = Rules(int(config.jobs.grace_s * US), int(config.hosts.down_after_s * US))
+        cycle = Cycle(state, self.policies, rules, Tuning(top_k=config.policies.candidates))
+        leader = Leader(cycle, store, loaded.version, clock)
+        leader.on_fatal = fail
+
+        fleet = Fleet(
+            ssh_settings(config),
+            lambda host, message: executor.on_event(host, message),
+            lambda host, up, why: executor.on_state(host, up, why),
+        )
+        regulator = Regulator(
+            fleet,
+            leader.post,
+            clock,
+            options_for(config, "regulate", ControllerOptions),
+            config.shaping,
+            epoch,
+        )
+        executor = Executor(
+            fleet,
+            leader.post,
+            self._launches(state),
+            logs,
+            epoch,
+            config.jobs.max_log_bytes,
+            regulator.iterations,
+            fail,
+        )
+        leader.executor = executor
+        leader.on_alignment = regulator.aligned
+        monitor = Monitor(fleet, leader, clock, config.monitor)
+        service = Service(
+            leader,
+            store,
+            fleet,
+            HostKeys(ssh_settings(config), fleet),
+            regulator,
+            monitor.measure,
+            clock,
+            logs,
+            recent_us,
+            {"version": __version__, "started_us": clock.now_us(), "epoch": epoch},
+        )
+        leader.on_jobs = service.jobs_changed
+
+        timers = Timers()
+        timers.every(config.daemon.lease_s / 3, "lease", lambda: self._renew(lease_us, fail))
+        timers.every(3600, "prune", lambda: self._prune(state))
+        if config.monitor.enabled:
+            timers.every(config.monitor.interval_s, "monitor", monitor.measure, jitter_s=2)
+
+        runner = await serve(service, config.daemon.socket, config)
+        try:
+            regulator.start()
+            leader.start(loaded.actions)
+            for host in list(state.hosts.values()):
+                fleet.add(host)
+            timers.start()
+            log.info("rm %s leads with epoch %d on %s", __version__, epoch, config.daemon.socket)
+            await stopped.wait()
+        finally:
+            timers.stop()
+            await runner.cleanup()
+            await asyncio.to_thread(self._shut_down, leader, executor, regulator, fleet)
+        if self.fatal:
+            raise StoreError(self.fatal, "Start the daemon again when the cause is gone.")
+
+    def _launches(self, state: ClusterState) -> Any:
+        config = self.config
+        rules = LaunchRules(
+            int(config.jobs.grace_s * US),
+            config.jobs.allow_root,
+            config.jobs.run_root_as,
+            config.hosts.agent_dir,
+        )
+        return launch_request(state, rules)
+
+    async def _lead(self, lease_us: int, stopped: asyncio.Event) -> int | None:
+        """The epoch, as soon as no other daemon leads; None when told to stop while waiting."""
+        holder = f"{socket.gethostname()}:{self.config.daemon.socket}"
+        waiting = False
+        while not stopped.is_set():
+            epoch = self.store.acquire_lease(holder, self.clock.now_us(), lease_us)
+            if epoch is not None:
+                return epoch
+            if not waiting:
+                log.warning("another daemon leads this database; waiting for its lease to end")
+                waiting = True
+            try:
+                await asyncio.wait_for(stopped.wait(), lease_us / US / 3)
+            except TimeoutError:
+                continue
+        return None
+
+    def _renew(self, lease_us: int, fail: Any) -> None:
+        try:
+            if not self.store.renew_lease(self.clock.now_us(), lease_us):
+                fail("Another daemon took the lease of this database.")
+        except RmError as error:
+            log.error("cannot renew the lease: %s", error)
+
+    def _prune(self, state: ClusterState) -> None:
+        """Old finished jobs leave the database."""
+        keep = self.config.jobs.keep_finished
+        finished = [j for j in self.store.jobs(limit=keep * 2) if j.state.final]
+        if len(finished) > keep:
+            before = finished[-keep].ended_us or 0
+            log.info("forgot %d old jobs", self.store.prune(before))
+
+    def _shut_down(self, leader: Leader, executor: Executor, regulator: Regulator, fleet: Fleet) -> None:
+        leader.stop()
+        regulator.stop()
+        executor.close()
+        fleet.close()
+        try:
+            self.store.release_lease()
+        except RmError as error:
+            log.warning("the lease was not given back: %s", error)
+
+
+def start_logging(config: Config) -> None:
+    """Messages to standard error; as JSON lines when rm.toml says so."""
+    handler = logging.StreamHandler()
+    if config.daemon.log_json:
+        handler.setFormatter(JsonLines())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=config.daemon.log_level.upper(), handlers=[handler], force=True)
+
+
+class JsonLines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        import json
+
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            "pid": os.getpid(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)

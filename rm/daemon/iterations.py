@@ -1,0 +1,67 @@
+"""Iteration statistics of running and recent jobs, from their reports."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+KEPT_PER_JOB = 1_000
+KEPT_JOBS = 500
+
+
+@dataclass(slots=True)
+class IterationStats:
+    """One attempt's iterations: (start_us, duration_us, paused_us, comm_us or None), newest last."""
+
+    attempt: int
+    items: deque[tuple[int, int, int, int | None]] = field(default_factory=lambda: deque(maxlen=KEPT_PER_JOB))
+    count: int = 0
+    pauses: int = 0
+    baseline_us: int | None = None
+
+    def add(self, start_us: int, duration_us: int, paused_us: int, comm_us: int | None) -> None:
+        self.items.append((start_us, duration_us, paused_us, comm_us))
+        self.count += 1
+
+
+class IterationBook:
+    """Statistics by job; the oldest jobs leave first."""
+
+    def __init__(self) -> None:
+        self._jobs: OrderedDict[int, IterationStats] = OrderedDict()
+
+    def entry(self, job: int, attempt: int) -> IterationStats:
+        found = self._jobs.get(job)
+        if found is None or found.attempt != attempt:
+            found = self._jobs[job] = IterationStats(attempt)
+            self._jobs.move_to_end(job)
+            while len(self._jobs) > KEPT_JOBS:
+                self._jobs.popitem(last=False)
+        return found
+
+    def find(self, job: int) -> IterationStats | None:
+        return self._jobs.get(job)
+
+    def summary(self, job: int) -> Mapping[str, Any]:
+        """Mean and percentiles over the kept iterations, microseconds."""
+        stats = self._jobs.get(job)
+        items = list(stats.items) if stats else []
+        durations = sorted(i[1] for i in items)
+        return {
+            "baseline_us": stats.baseline_us if stats else None,
+            "count": stats.count if stats else 0,
+            "pauses": stats.pauses if stats else 0,
+            "mean_us": round(sum(durations) / len(durations)) if durations else None,
+            "p90_us": percentile(durations, 0.90),
+            "p99_us": percentile(durations, 0.99),
+            "items": items,
+        }
+
+
+def percentile(ordered: list[int], share: float) -> int | None:
+    """The value below which `share` of the ordered values lie (nearest rank)."""
+    if not ordered:
+        return None
+    return ordered[min(len(ordered) - 1, max(0, -(-int(share * 1000) * len(ordered) // 1000) - 1))]

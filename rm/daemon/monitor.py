@@ -1,0 +1,204 @@
+"""Measures the network between the hosts with their own probes, and tells the leader.
+
+Full mesh inside a zone, one representative pair between zones; a host takes part in one probe
+at a time, so that probes do not disturb each other. Throughput, which fills the link, is only
+measured between hosts on which no job communicates.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.host import Host, HostState
+from rm.core.network import LinkStats
+from rm.core.ports import Clock
+from rm.daemon.leader import Leader
+from rm.daemon.regulator import Agents
+from rm.errors import RmError
+
+log = logging.getLogger(__name__)
+
+PORT = 8_760  # perfSONAR's test range begins here
+PROBE_INTERVAL_US = 10_000
+THROUGHPUT_US = 400_000
+PARALLEL = 8
+MARGIN_S = 10.0
+
+Pair = tuple[Host, Host]
+
+
+class Settings(Protocol):
+    @property
+    def throughput_interval_s(self) -> float: ...
+    @property
+    def probe_count(self) -> int: ...
+
+
+class Monitor:
+    """`measure` may be called from any thread; measurements never overlap."""
+
+    def __init__(self, agents: Agents, leader: Leader, clock: Clock, settings: Settings) -> None:
+        self._agents = agents
+        self._leader = leader
+        self._clock = clock
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._throughput_us: dict[tuple[str, str], int] = {}
+
+    def measure(self, zone: str | None = None) -> int:
+        """Measure every pair of the mesh (of one zone, if named); returns how many succeeded."""
+        with self._lock:
+            hosts, busy = self._leader.ask(up_and_busy).result(MARGIN_S)
+            measured = 0
+            with ThreadPoolExecutor(PARALLEL, thread_name_prefix="monitor") as pool:
+                for matching in rounds(mesh(hosts, zone)):
+                    measured += sum(pool.map(lambda pair: self._pair(pair, busy), matching))
+            return measured
+
+    def _pair(self, pair: Pair, busy: frozenset[str]) -> bool:
+        """Both directions of one pair; what failed is recorded as a failed try, not as silence."""
+        a, b = pair
+        now_us = self._clock.now_us()
+        known: dict[tuple[str, str], LinkStats] = self._leader.ask(
+            lambda cycle, _: {
+                k: cycle.state.network[k]
+                for k in ((a.name, b.name), (b.name, a.name))
+                if k in cycle.state.network
+            }
+        ).result(MARGIN_S)
+        try:
+            there, back = self._oneway(a, b, now_us)
+            if not {a.name, b.name} & busy and self._throughput_due(a, b, now_us):
+                there = with_bandwidth(there, self._throughput(a, b))
+                back = with_bandwidth(back, self._throughput(b, a))
+                self._throughput_us[(a.name, b.name)] = now_us
+        except (RmError, TimeoutError, KeyError) as error:
+            log.warning("cannot measure %s to %s: %s", a.name, b.name, error)
+            for key in ((a.name, b.name), (b.name, a.name)):
+                self._leader.post(ev.Measured(*key, failed_try(known.get(key))))
+            return False
+        for key, stats in (((a.name, b.name), there), ((b.name, a.name), back)):
+            old = known.get(key)
+            if stats.bandwidth_bps is None and old is not None:
+                stats = with_bandwidth(stats, old.bandwidth_bps)
+            self._leader.post(ev.Measured(*key, stats))
+        return True
+
+    def _throughput_due(self, a: Host, b: Host, now_us: int) -> bool:
+        last_us = self._throughput_us.get((a.name, b.name))
+        return last_us is None or now_us - last_us >= self._settings.throughput_interval_s * 1e6
+
+    def _oneway(self, a: Host, b: Host, now_us: int) -> tuple[LinkStats, LinkStats]:
+        count = self._settings.probe_count
+        took_us = count * PROBE_INTERVAL_US
+        answer = self._probe(a, b, took_us, kind="oneway", count=count, interval_us=PROBE_INTERVAL_US)
+        return stats_of(answer["forward"], now_us), stats_of(answer["backward"], now_us)
+
+    def _throughput(self, a: Host, b: Host) -> int | None:
+        answer = self._probe(a, b, THROUGHPUT_US, kind="throughput", duration_us=THROUGHPUT_US)
+        return int(answer["throughput_bps"]) or None
+
+    def _probe(self, a: Host, b: Host, took_us: int, **request: Any) -> dict[str, Any]:
+        """Let `b` answer on PORT for as long as `a` needs, and return what `a` measured."""
+        reflector = self._agents.call(
+            b.name,
+            "reflect",
+            timeout_s=took_us / 1e6 + 2 * MARGIN_S,
+            port=PORT,
+            duration_us=took_us + 3_000_000,
+            once=True,
+        )
+        answer = self._agents.call(
+            a.name,
+            "probe",
+            timeout_s=took_us / 1e6 + MARGIN_S,
+            address=b.address,
+            port=PORT,
+            **request,
+        ).result(took_us / 1e6 + MARGIN_S)
+        reflector.result(took_us / 1e6 + 2 * MARGIN_S)
+        return answer
+
+
+def up_and_busy(cycle: Cycle, now_us: int) -> tuple[list[Host], frozenset[str]]:
+    """The hosts that answer, and the names of those on which some job communicates."""
+    state = cycle.state
+    hosts = [h for h in state.hosts.values() if h.state is HostState.UP]
+    busy = {
+        name
+        for placed in state.placed.values()
+        if len(placed.placement.hosts) > 1
+        for name in placed.placement.hosts
+    }
+    return hosts, frozenset(busy)
+
+
+def mesh(hosts: Iterable[Host], zone: str | None) -> list[Pair]:
+    """Every pair inside a zone; the first hosts of each two zones, when all zones are meant."""
+    zones: dict[str, list[Host]] = {}
+    for host in hosts:
+        zones.setdefault(host.zone, []).append(host)
+    pairs: list[Pair] = []
+    for name, members in zones.items():
+        if zone is None or name == zone:
+            pairs += [(a, b) for i, a in enumerate(members) for b in members[i + 1 :]]
+    if zone is None:
+        first = [members[0] for members in zones.values()]
+        pairs += [(a, b) for i, a in enumerate(first) for b in first[i + 1 :]]
+    return pairs
+
+
+def rounds(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
+    """The pairs in rounds in which no host appears twice."""
+    waiting = list(pairs)
+    while waiting:
+        taken: set[str] = set()
+        this, later = [], []
+        for a, b in waiting:
+            if a.name in taken or b.name in taken:
+                later.append((a, b))
+            else:
+                taken |= {a.name, b.name}
+                this.append((a, b))
+        yield this
+        waiting = later
+
+
+def stats_of(measured: dict[str, Any], now_us: int) -> LinkStats:
+    return LinkStats(
+        loss_pct=measured["loss_pct"],
+        delay_us=measured["delay_us"],
+        jitter_us=measured.get("jitter_us"),
+        measured_at_us=now_us,
+    )
+
+
+def with_bandwidth(stats: LinkStats, bandwidth_bps: int | None) -> LinkStats:
+    return LinkStats(
+        stats.loss_pct,
+        stats.delay_us,
+        bandwidth_bps,
+        stats.jitter_us,
+        stats.measured_at_us,
+        stats.failures,
+    )
+
+
+def failed_try(old: LinkStats | None) -> LinkStats:
+    """The last good values, with one more failure on record."""
+    if old is None:
+        return LinkStats(failures=1)
+    return LinkStats(
+        old.loss_pct,
+        old.delay_us,
+        old.bandwidth_bps,
+        old.jitter_us,
+        old.measured_at_us,
+        old.failures + 1,
+    )

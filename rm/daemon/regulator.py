@@ -1,0 +1,449 @@
+"""Keeps running jobs interleaved: time-shifts, pauses and shaping as desired state on the hosts.
+
+The alignment is the plan; this compares it with what was last told to each host and sends the
+difference. Nothing here is durable: after a restart the same plan is computed again, and until
+it is, the hosts go on with the schedules they have.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rm.core import events as ev
+from rm.core.alignment import NOTHING_TO_ALIGN, Alignment, Schedule, ShapingRule
+from rm.core.job import Job, JobState
+from rm.core.ports import Clock
+from rm.core.state import ClusterState
+from rm.core.traffic import TrafficProfile
+from rm.daemon.inspection import Inspection
+from rm.daemon.iterations import IterationBook
+from rm.policies.regulate.controller import (
+    Command,
+    Controller,
+    ControllerOptions,
+    Inspect,
+    Member,
+    Pause,
+    Recalculate,
+    Report,
+    Retime,
+    member_of,
+)
+
+log = logging.getLogger(__name__)
+
+TURN_S = 0.25
+# A job that reports no iteration for so long after its start does not call the iteration client.
+SILENT_US = 3_000_000
+REGULATE_US = 3_600_000_000
+
+
+class Agents(Protocol):
+    def call(self, name: str, op: str, timeout_s: float = ..., **args: Any) -> Future[dict[str, Any]]: ...
+    def clock_offset_us(self, name: str) -> int | None: ...
+
+
+class ShapingSettings(Protocol):
+    @property
+    def enabled(self) -> bool: ...
+    @property
+    def queue_packets(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One host of a running job, as far as traffic is concerned. `since_us` changes when the
+    host's agent says hello again: what was told before may be gone."""
+
+    host: str
+    interface: str
+    nic_bps: int
+    since_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job whose traffic crosses the network."""
+
+    job: int
+    attempt: int
+    started_us: int
+    places: tuple[Place, ...]
+    traffic: TrafficProfile | None
+    low_comm: bool
+    cooperative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the leader shows after a step: the plan and the jobs it is about."""
+
+    alignment: Alignment = NOTHING_TO_ALIGN
+    running: Mapping[int, Running] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Told:
+    """The schedule a job's hosts were last told, on the daemon's clock."""
+
+    attempt: int
+    document: dict[str, Any]
+    sequence: int = 0
+    pauses: int = 0
+
+
+class Regulator:
+    """One thread; everything reaches it through its queue."""
+
+    def __init__(
+        self,
+        agents: Agents,
+        post: Callable[[ev.Event], None],
+        clock: Clock,
+        options: ControllerOptions,
+        shaping: ShapingSettings,
+        epoch: int,
+    ) -> None:
+        self._agents = agents
+        self._post = post
+        self._clock = clock
+        self._controller = Controller(options)
+        self._shaping = shaping
+        self._epoch = epoch
+        self._book = IterationBook()
+        self._inspection = Inspection(agents, self._inspected)
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="regulator", daemon=True)
+        self._view = View()
+        self._told: dict[int, Told] = {}
+        self._installed: dict[int, tuple[Schedule, ...]] = {}
+        self._shaped: dict[tuple[int, str], tuple[Running, Place, ShapingRule]] = {}
+        self._transparent: dict[tuple[int, str], int] = {}  # -> attempt
+        self._profiled: set[tuple[int, int]] = set()
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._queue.put(None)
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    def of(self, job: int) -> Mapping[str, Any]:
+        """Iteration statistics for the API."""
+        return self._book.summary(job)
+
+    # -- what others call ----------------------------------------------------------------------
+
+    def aligned(self, alignment: Alignment, state: ClusterState) -> None:
+        """The leader's news, in its thread: take a copy of what matters and let it go on."""
+        view = View(alignment, running_of(state))
+        if view.running or self._view.running:
+            self._queue.put(lambda: self._see(view))
+
+    def iterations(self, host: str, message: dict[str, Any]) -> None:
+        """Iteration reports of a host, in the fleet's thread."""
+        self._queue.put(lambda: self._report(host, message))
+
+    def _inspected(self, running: Running, profile: TrafficProfile | None) -> None:
+        """An inspection ended; in the fleet's thread."""
+        self._queue.put(lambda: self._profile(running, profile))
+
+    # -- the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            try:
+                work = self._queue.get(timeout=TURN_S)
+            except queue.Empty:
+                work = self._look_after
+            if work is None:
+                return
+            try:
+                work()
+            except Exception:  # regulation must never take the daemon down with it
+                log.exception("regulation met a defect of rm")
+
+    def _see(self, view: View) -> None:
+        self._view = view
+        self._reshape()
+        self._reschedule()
+        self._look_after()
+
+    # -- shaping -------------------------------------------------------------------------------
+
+    def _reshape(self) -> None:
+        """Bring every host's traffic classes in line with the plan."""
+        wanted: dict[tuple[int, str], tuple[Running, Place, ShapingRule]] = {}
+        if self._shaping.enabled:
+            for rule in self._view.alignment.shaping:
+                running = self._view.running.get(rule.job)
+                place = place_on(running, rule.host)
+                if running is not None and place is not None and place.interface:
+                    wanted[(rule.job, rule.host)] = (running, place, rule)
+        for key in self._shaped.keys() - wanted.keys():
+            running, place, _ = self._shaped.pop(key)
+            self._call("unshape", running, place)
+        for key, (running, place, rule) in wanted.items():
+            if self._shaped.get(key) != (running, place, rule):
+                self._shaped[key] = (running, place, rule)
+                self._call(
+                    "shape",
+                    running,
+                    place,
+                    priority=rule.priority,
+                    rate_bps=place.nic_bps,
+                    class_rate_bps=rule.rate_bps,
+                    ceil_bps=rule.ceil_bps,
+                    queue_packets=self._shaping.queue_packets,
+                )
+
+    def _call(self, op: str, running: Running, place: Place, **more: Any) -> None:
+        future = self._agents.call(
+            place.host,
+            op,
+            job=running.job,
+            attempt=running.attempt,
+            interface=place.interface,
+            epoch=self._epoch,
+            **more,
+        )
+
+        def answered(f: Future[dict[str, Any]]) -> None:
+            error = f.exception()
+            if error is not None and getattr(error, "code", "") != "no-such-attempt":
+                log.warning("%s of job %d on %s: %s", op, running.job, place.host, error)
+            elif error is None and (missing := f.result().get("missing")):
+                log.info("%s of job %d on %s without %s", op, running.job, place.host, ", ".join(missing))
+
+        future.add_done_callback(answered)
+
+    # -- schedules -----------------------------------------------------------------------------
+
+    def _reschedule(self) -> None:
+        """Install the components whose plan, or whose jobs' attempts, have changed."""
+        running = self._view.running
+        components: dict[int, list[Schedule]] = {}
+        for schedule in self._view.alignment.schedules:
+            if schedule.job in running:
+                components.setdefault(schedule.component, []).append(schedule)
+        scheduled = {s.job for group in components.values() for s in group}
+        for job in self._told.keys() - scheduled:
+            told = self._told.pop(job)
+            if (gone := running.get(job)) is not None and gone.attempt == told.attempt:
+                self._send_schedule(gone, None)
+        for component in self._installed.keys() - components.keys():
+            del self._installed[component]
+            self._controller.remove(component)
+        for component, group in components.items():
+            plan = tuple(group)
+            fresh = any(
+                s.job in self._told and self._told[s.job].attempt != running[s.job].attempt for s in group
+            )
+            if fresh or self._installed.get(component) != plan:
+                self._installed[component] = plan
+                self._install(component, plan)
+
+    def _install(self, component: int, plan: tuple[Schedule, ...]) -> None:
+        jobs = {s.job for s in plan}
+        links = [link.jobs for link in self._view.alignment.links if jobs & set(link.jobs)]
+        for schedule in plan:
+            stats = self._book.entry(schedule.job, self._view.running[schedule.job].attempt)
+            stats.baseline_us = schedule.period_us
+        commands = self._controller.install(
+            component, [self._member(s) for s in plan], links, self._next_starts(jobs)
+        )
+        self._obey(commands)
+
+    def _member(self, schedule: Schedule) -> Member:
+        traffic = self._view.running[schedule.job].traffic
+        compute_us = traffic.period_us - traffic.comm_us if traffic else None
+        return member_of(schedule, (0 if schedule.high else 1, schedule.job), compute_us)
+
+    def _next_starts(self, jobs: set[int]) -> dict[int, int]:
+        """When each job's next iteration should begin, from its last report."""
+        starts: dict[int, int] = {}
+        for job in jobs:
+            stats = self._book.find(job)
+            running = self._view.running[job]
+            if stats is not None and stats.attempt == running.attempt and stats.items:
+                start_us, duration_us, _, _ = stats.items[-1]
+                starts[job] = start_us + duration_us
+        return starts
+
+    def _report(self, host: str, message: dict[str, Any]) -> None:
+        job, attempt = message["job"], message["attempt"]
+        stats = self._book.entry(job, attempt)
+        offset_us = self._agents.clock_offset_us(host) or 0
+        for rank, _, start_us, duration_us, paused_us, comm_us in message["items"]:
+            if rank != 0:
+                continue  # the ranks of a gang move together: one speaks for all
+            start_us -= offset_us
+            stats.add(start_us, duration_us, paused_us, comm_us)
+            self._inspection.heard(job, attempt, duration_us - paused_us, comm_us)
+            self._obey(self._controller.report(Report(job, start_us, duration_us, paused_us, comm_us)))
+
+    def _obey(self, commands: list[Command]) -> None:
+        for command in commands:
+            match command:
+                case Retime():
+                    self._tell(
+                        command.job,
+                        epoch_us=command.epoch,
+                        shift_us=command.shift,
+                        period_us=command.period,
+                        inject_us=command.inject,
+                        tolerance_us=command.tolerance,
+                        gate=command.gate,
+                    )
+                case Pause():
+                    self._pause(command)
+                case Inspect():
+                    self._inspect(command)
+                case Recalculate():
+                    pass  # follows from the profiles that the inspection brings
+
+    def _pause(self, command: Pause) -> None:
+        running = self._view.running.get(command.job)
+        if running is None:
+            return
+        told = self._told.get(command.job)
+        pauses = (told.pauses if told and told.attempt == running.attempt else 0) + 1
+        self._book.entry(command.job, running.attempt).pauses += 1
+        self._tell(
+            command.job,
+            epoch_us=command.epoch,
+            shift_us=command.shift,
+            period_us=command.period,
+            pause_length_us=command.length,
+            pause_seq=pauses,
+        )
+
+    def _tell(self, job: int, **changes: Any) -> None:
+        """Change a job's schedule on all of its hosts."""
+        running = self._view.running.get(job)
+        if running is None:
+            return
+        told = self._told.get(job)
+        if told is None or told.attempt != running.attempt:
+            told = self._told[job] = Told(running.attempt, {"gate": False, "inject_us": 0, "pause_seq": 0})
+        told.sequence += 1
+        told.pauses = changes.get("pause_seq", told.pauses)
+        told.document |= changes
+        self._send_schedule(running, {**told.document, "seq": told.sequence})
+
+    def _send_schedule(self, running: Running, document: dict[str, Any] | None) -> None:
+        for place in running.places:
+            local = dict(document) if document is not None else None
+            if local is not None and "epoch_us" in local:
+                local["epoch_us"] += self._agents.clock_offset_us(place.host) or 0
+            self._call("schedule", running, place, schedule=local)
+
+    # -- profiles and jobs that do not cooperate -----------------------------------------------
+
+    def _look_after(self) -> None:
+        """Jobs without a profile get one measured; silent jobs are regulated from outside."""
+        now_us = self._clock.now_us()
+        for running in self._view.running.values():
+            if running.low_comm or now_us - running.started_us < SILENT_US:
+                continue
+            key = (running.job, running.attempt)
+            if running.traffic is None and key not in self._profiled:
+                self._profiled.add(key)
+                self._inspection.begin(running, self._reports(running))
+            if running.job in self._told and not self._reports(running):
+                self._regulate_from_outside(running)
+        for gone in [k for k in self._transparent if k[0] not in self._view.running]:
+            del self._transparent[gone]
+
+    def _reports(self, running: Running) -> bool:
+        stats = self._book.find(running.job)
+        return stats is not None and stats.attempt == running.attempt and stats.count > 0
+
+    def _regulate_from_outside(self, running: Running) -> None:
+        """Transparent mode: the host's pause agent freezes the job at its iteration boundaries."""
+        for place in running.places:
+            if self._transparent.get((running.job, place.host)) == running.attempt:
+                continue
+            self._transparent[(running.job, place.host)] = running.attempt
+            self._agents.call(
+                place.host,
+                "regulate",
+                timeout_s=REGULATE_US / 1e6,
+                job=running.job,
+                attempt=running.attempt,
+                interface=place.interface,
+                duration_us=REGULATE_US,
+                epoch=self._epoch,
+            )
+
+    def _inspect(self, command: Inspect) -> None:
+        log.info("component %d: inspecting %s (%s)", command.component, command.jobs, command.why)
+        for job in command.jobs:
+            if (running := self._view.running.get(job)) is not None:
+                self._inspection.begin(running, self._reports(running))
+
+    def _profile(self, running: Running, profile: TrafficProfile | None) -> None:
+        """An inspection's result: a changed profile is an event; otherwise the plan is installed anew."""
+        if profile is None:
+            self._profiled.discard((running.job, running.attempt))
+        elif changed(running.traffic, profile):
+            self._post(ev.ProfileMeasured(running.job, running.attempt, profile, self._reports(running)))
+            return
+        if self._inspection.busy:
+            return
+        for component, plan in self._installed.items():
+            if any(s.job == running.job for s in plan):
+                self._install(component, plan)
+
+
+def changed(old: TrafficProfile | None, new: TrafficProfile, share: float = 0.05) -> bool:
+    """Did period, communication time or peak move by more than `share`?"""
+    if old is None:
+        return True
+    pairs = (
+        (old.period_us, new.period_us),
+        (old.comm_us, new.comm_us),
+        (old.peak_bps, new.peak_bps),
+    )
+    return any(abs(a - b) > share * a for a, b in pairs)
+
+
+def place_on(running: Running | None, host: str) -> Place | None:
+    if running is None:
+        return None
+    return next((p for p in running.places if p.host == host), None)
+
+
+def running_of(state: ClusterState) -> dict[int, Running]:
+    """The running jobs with tasks on several hosts."""
+    found: dict[int, Running] = {}
+    for placed in state.placed.values():
+        job = state.jobs[placed.job]
+        hosts = placed.placement.hosts
+        if job.state is not JobState.RUNNING or len(hosts) < 2:
+            continue
+        found[job.id] = _running(job, hosts, state)
+    return found
+
+
+def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:
+    places = tuple(
+        Place(h.name, h.interface, h.nic_bps, h.since_us)
+        for h in (state.hosts[name] for name in hosts if name in state.hosts)
+    )
+    return Running(
+        job.id,
+        job.attempt,
+        job.started_us or job.submitted_us,
+        places,
+        job.traffic,
+        job.spec.low_comm,
+        job.cooperative,
+    )
