@@ -252,11 +252,7 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
             create_privately(Path(str(engine.url.database)))
         with _sentences(name, "open"), engine.connect() as c, c.begin():
             tables = set(sa.inspect(c).get_table_names())
-            found = (
-                c.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}"))
-                if VERSION_TABLE in tables
-                else None
-            )
+            found = c.scalar(_FOUND) if VERSION_TABLE in tables else None
         _bring_up_to_date(engine.url, name, tables, found, migrations)
         store = SqlStore(engine)
         store.check_writable()
@@ -281,9 +277,10 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
             "Upgrade rm, or restore the copy that was made before the upgrade.",
         )
     if found is not None and url.get_backend_name() == "postgresql":
+        hidden = " (with the password for ***)" if url.password else ""
         raise StoreError(
             f"The database {name} has schema {found}, and this rm needs {wanted}.",
-            f"Back it up (pg_dump), then run: {sys.executable} -m rm.adapters.migrate '{name}'",
+            f"Back it up (pg_dump), then run{hidden}: {sys.executable} -m rm.adapters.migrate '{name}'",
         )
     if found is not None:
         with _sentences(name, "copy before its upgrade"):
@@ -337,6 +334,7 @@ def _engine(url: str, foreign_keys: bool = True) -> Engine:
     )
 
 
+_FOUND = sa.text(f"SELECT version_num FROM {VERSION_TABLE}")
 _KEY_CHECK = "PRAGMA foreign_key_check"
 _URL_HINT = "Write sqlite:////path/to/rm.db or postgresql://user@host/name."
 
