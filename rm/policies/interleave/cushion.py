@@ -197,10 +197,8 @@ class _Middles:
                 for middle in sorted(run_middle(s, length, n) for s, length in circular_runs(allowed, n)):
                     self._offer([*prefix, middle])
             return
-        end = n
-        if j == 1:
-            end = self.feasibility.circle.slots // math.lcm(*self.feasibility.circle.mul[:2])
-        for k in range(end):
+        # no symmetry is cut: the middle of a run that is the whole circle does not turn with it
+        for k in range(n):
             if allowed >> k & 1 and self._promising(prefix, k):
                 self._descend([*prefix, k], self.feasibility.add(load, j, k))
 
