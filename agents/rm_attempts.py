@@ -66,6 +66,7 @@ class Attempts:
 
     def find(self):
         """Read the spool: which attempts live, which have ended, which were lost."""
+        self.spool.prune()
         for folder in self.spool.scan():
             if folder.alive():
                 self._adopt(folder)
@@ -82,7 +83,7 @@ class Attempts:
                 attempt.ranks[int(name)] = _line(folder, int(name))
         self._refresh(attempt)
         for rank in attempt.ranks:
-            size = _size(folder.at("reports", "%d.jsonl" % rank))
+            size = _size(folder.reports(rank))
             attempt.offsets[rank] = max(0, size - BACKLOG_BYTES)
         attempt.reported_at = time.monotonic()
         if attempt.live():
@@ -313,7 +314,7 @@ class Attempts:
         lines = []
         for attempt in self.known.values():
             for rank, line in sorted(attempt.ranks.items()):
-                report = attempt.folder.at("reports", "%d.jsonl" % rank)
+                report = attempt.folder.reports(rank)
                 lines.append(dict(line, cooperative=_size(report) > 0))
         return {"tasks": lines}
 
@@ -386,7 +387,7 @@ class Attempts:
     def _read_reports(self, attempt):
         items = []
         for rank in attempt.ranks:
-            path = attempt.folder.at("reports", "%d.jsonl" % rank)
+            path = attempt.folder.reports(rank)
             offset = attempt.offsets.get(rank, 0)
             size = _size(path)
             if size <= offset:

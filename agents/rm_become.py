@@ -65,7 +65,7 @@ def task_environment(folder, request, user, task):
     environ.update(task["env"])
     environ.update(HOME=user.home, USER=user.name, LOGNAME=user.name, SHELL=user.shell)
     environ[MARK] = folder.at("schedule.json")
-    environ["RM_REPORTS"] = folder.at("reports", "%d.jsonl" % task["rank"])
+    environ["RM_REPORTS"] = folder.reports(task["rank"])
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))
     environ["CUDA_VISIBLE_DEVICES"] = ",".join(task["gpus"])
     return environ

@@ -1,14 +1,15 @@
 """The spool: one folder per attempt under <state>/jobs, readable by whichever agent comes next.
 
-    jobs/<job>.<attempt>/lock              held (flock) by the supervisor as long as it lives
+    jobs/<job>.<attempt>/                  locked (flock) by the supervisor as long as it lives
                          meta.json         who, where and with which process ids
                          control           fifo: the agent's words to the supervisor
-                         script, schedule.json, reports/<rank>.jsonl
-                         <rank>/out, err, exit.json
-    jobs/<job>.<attempt>.gone              discarded: a late launch of it is refused
+                         script, schedule.json
+                         <rank>/out, err, exit.json, reports.jsonl
+    discarded                              one line per discarded attempt: a late launch of it is refused
 
-lock held = alive; free with exit.json = exited; free without = lost. Folders belong to the agent, so that
-no user can put a link where the agent writes; only the script and the reports belong to the user.
+locked = alive; free with exit.json = exited; free without = lost. Folders belong to the agent, so that no
+user can put a link where the agent writes; only the script and the reports belong to the user. Files are
+few on purpose: making and removing them is most of what a short job costs.
 """
 
 import contextlib
@@ -84,13 +85,16 @@ class Folder:
     def at(self, *names):
         return os.path.join(self.path, *names)
 
+    def reports(self, rank):
+        return self.at(str(rank), "reports.jsonl")
+
     def lock(self):
         """Make the folder if need be and take its lock: a file descriptor, or None when it is taken."""
         tries = 0
         while True:
             os.makedirs(self.path, 0o711, exist_ok=True)
             try:
-                fd = os.open(self.at("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
                 continue  # discarded between the two steps
             try:
@@ -103,13 +107,13 @@ class Folder:
                 time.sleep(0.001)  # another agent may just be looking whether it is held
                 continue
             if os.fstat(fd).st_nlink:
-                return fd
+                return fd  # not one that was removed meanwhile
             os.close(fd)
 
     def alive(self):
         """Does a supervisor (or another agent, launching) hold the lock?"""
         try:
-            fd = os.open(self.at("lock"), os.O_RDWR | os.O_CLOEXEC)
+            fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             return False
         try:
@@ -123,9 +127,8 @@ class Folder:
     def fill(self, ranks, script, uid, gid):
         """Everything a launch needs on disk, except meta.json. Raises OSError half-way; see `remove`."""
         write_bytes(self.at("script"), script.encode(), 0o700)
-        os.mkdir(self.at("reports"), 0o711)
         for rank in ranks:
-            os.mkdir(self.at(str(rank)), 0o700)
+            os.mkdir(self.at(str(rank)), 0o711)
             fd = os.open(
                 self.at(str(rank), "exit.json.new"),
                 os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
@@ -135,9 +138,7 @@ class Folder:
                 os.write(fd, b" " * EXIT_BYTES)
             finally:
                 os.close(fd)
-            report = os.open(
-                self.at("reports", "%d.jsonl" % rank), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644
-            )
+            report = os.open(self.reports(rank), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 if os.getuid() == 0:
                     os.fchown(report, uid, gid)
@@ -190,6 +191,8 @@ class Spool:
     def __init__(self, state):
         self.state = state
         self.jobs = os.path.join(state, "jobs")
+        self._discarded_path = os.path.join(state, "discarded")
+        self._discarded, self._discarded_seen = {}, (0, 0)  # (inode, bytes read)
         os.makedirs(self.jobs, 0o711, exist_ok=True)
         for path in (state, self.jobs):
             if os.stat(path).st_uid == os.getuid():
@@ -199,23 +202,47 @@ class Spool:
         return Folder(os.path.join(self.jobs, "%d.%d" % (job, attempt)), job, attempt)
 
     def scan(self):
-        """Every attempt's folder. Old marks of discarded attempts are dropped on the way."""
+        """Every attempt's folder."""
         for name in sorted(os.listdir(self.jobs)):
-            parts = name.split(".")
-            if len(parts) == 3 and parts[2] == "gone":
-                path = os.path.join(self.jobs, name)
-                if time.time() - os.stat(path).st_mtime > GONE_S:
-                    _forget(os.unlink, path)
-            elif len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit():
-                yield self.folder(int(parts[0]), int(parts[1]))
+            job, _, attempt = name.partition(".")
+            if job.isdigit() and attempt.isdigit():
+                yield self.folder(int(job), int(attempt))
 
     def gone(self, job, attempt):
-        return os.path.exists(self.folder(job, attempt).path + ".gone")
+        """Was it discarded here? Another agent's discards count too."""
+        self._read_discarded()
+        return "%d.%d" % (job, attempt) in self._discarded
 
     def mark_gone(self, job, attempt):
-        os.close(
-            os.open(self.folder(job, attempt).path + ".gone", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        )
+        line = "%d.%d %d\n" % (job, attempt, time.time())
+        fd = os.open(self._discarded_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, line.encode())
+        finally:
+            os.close(fd)
+
+    def prune(self):
+        """Forget discards so old that no launch can still be on the way."""
+        self._read_discarded()
+        kept = {name: at for name, at in self._discarded.items() if time.time() - at < GONE_S}
+        if len(kept) < len(self._discarded):
+            text = "".join("%s %d\n" % item for item in kept.items())
+            write_bytes(self._discarded_path, text.encode(), 0o600)
+
+    def _read_discarded(self):
+        try:
+            with open(self._discarded_path, "rb") as file:
+                about = os.fstat(file.fileno())
+                if self._discarded_seen != (about.st_ino, about.st_size):
+                    if about.st_ino != self._discarded_seen[0]:
+                        self._discarded_seen = (about.st_ino, 0)
+                        self._discarded = {}
+                    file.seek(self._discarded_seen[1])
+                    text = file.read().decode()
+                    self._discarded_seen = (about.st_ino, self._discarded_seen[1] + len(text))
+                    self._discarded.update((name, int(at)) for name, at in map(str.split, text.splitlines()))
+        except FileNotFoundError:
+            self._discarded = {}
 
     def check_epoch(self, epoch):
         """Refuse an older leader; remember a newer one durably before anything is done for it."""
