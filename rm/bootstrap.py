@@ -18,7 +18,7 @@ from rm.adapters.cron import Timers
 from rm.adapters.fleet import Fleet
 from rm.adapters.ssh import SshSettings, accept_key, pinned_key, present_key
 from rm.adapters.store_sql import open_store
-from rm.config import Config, options_for
+from rm.config import Config, options_for, policy_options
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies, Tuning
 from rm.core.host import Host
@@ -57,7 +57,7 @@ def policies_of(config: Config) -> Policies:
     chosen = config.policies
 
     def one(kind: str, name: str) -> Any:
-        return load(kind, name, chosen.options.get(name))
+        return load(kind, name, policy_options(config, kind, name))
 
     return Policies(one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm))
 

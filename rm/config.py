@@ -12,7 +12,7 @@ import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -20,6 +20,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import msgspec
 
 from rm import paths
+from rm.core import registry
 from rm.errors import ConfigError, UsageError
 from rm.units import parse_time_limit_us
 
@@ -72,13 +73,13 @@ class SshConfig:
 
 @dataclass(frozen=True, slots=True)
 class PoliciesConfig:
-    """Policies by name (the file name under rm/policies), and a table of options for each."""
+    """Policies by name (the file name under rm/policies/KIND), and options: kind -> name -> table."""
 
     queue: str = "priority"
     placement: str = "metronome"
     comm: str = "metronome"
     candidates: AtLeastOne = 4
-    options: Mapping[str, Options] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, Options]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +103,13 @@ class Config:
     hosts: HostsConfig = field(default_factory=HostsConfig)
     ssh: SshConfig = field(default_factory=SshConfig)
     policies: PoliciesConfig = field(default_factory=PoliciesConfig)
-    interleave: Options = field(default_factory=dict)
     regulate: Options = field(default_factory=dict)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
 
 
-# tables whose keys belong to a policy's own Options class; checked by `options_for`
-OPEN_TABLES = ("policies.options", "interleave", "regulate")
+# tables whose keys belong to another's options class, which checks them when it is made
+OPEN_TABLES = ("policies.options", "regulate")
 SECTIONS: dict[str, Any] = get_type_hints(Config)
 T = TypeVar("T")
 
@@ -163,18 +163,40 @@ def load_config(
     return load(path, env, flags).config
 
 
-def options_for(config: Config, name: str, kind: type[T]) -> T:
-    """The table `[policies.options.NAME]` (or `[interleave]`, `[regulate]`) as `kind`, a dataclass."""
-    where = name if name in ("interleave", "regulate") else f"policies.options.{name}"
-    table = getattr(config, name) if where == name else config.policies.options.get(name, {})
+def policy_options(config: Config, kind: str, name: str) -> Options:
+    """The table `[policies.options.KIND.NAME]`, for `rm.core.registry.load`."""
+    return config.policies.options.get(kind, {}).get(name.strip().replace("-", "_"), {})
+
+
+def options_for(config: Config, section: str, kind: type[T]) -> T:
+    """The open section `[regulate]` as `kind`, a dataclass."""
+    table = getattr(config, section)
     known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:
-            raise ConfigError(f"[{where}] has no key '{key}'.", _nearest(key, known))
+            raise ConfigError(f"[{section}] has no key '{key}'.", _nearest(key, known))
     try:
         return msgspec.convert(dict(table), kind)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"[{where}]: {_plain(str(error))}") from None
+        raise ConfigError(f"[{section}]: {_plain(str(error))}") from None
+
+
+def _policy_tables(policies: PoliciesConfig) -> PoliciesConfig:
+    """Options of policies that do not exist are a slip; hyphens in names stand for underscores."""
+    tables: dict[str, dict[str, Options]] = {}
+    for kind, named in policies.options.items():
+        if kind not in registry.KINDS:
+            raise ConfigError(
+                f"[policies.options.{kind}]: there is no such kind of policy.", _nearest(kind, registry.KINDS)
+            )
+        known = registry.names(kind)
+        for name, table in named.items():
+            if name.replace("_", "-") not in known:
+                raise ConfigError(
+                    f"[policies.options.{kind}.{name}]: there is no such policy.", _nearest(name, known)
+                )
+            tables.setdefault(kind, {})[name.replace("-", "_")] = table
+    return dataclasses.replace(policies, options=tables)
 
 
 def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -249,7 +271,7 @@ def _check_key(key: str, where: str) -> None:
         raise ConfigError(f"[{section}] has no key '{rest}' ({where}).", _nearest(rest, known))
 
 
-def _nearest(word: str, known: list[str]) -> str:
+def _nearest(word: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
 
@@ -312,6 +334,7 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
         raise ConfigError(f"jobs.time_limit: {error.what}", error.hint) from None
     return dataclasses.replace(
         config,
+        policies=_policy_tables(config.policies),
         daemon=dataclasses.replace(
             daemon,
             socket=socket,

@@ -61,7 +61,6 @@ def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Pat
     assert rmx("submit", "--parsable", "--file=train.sh").out == "2\n"
     assert rmx("submit", "--json", "--wrap", "sleep 1").json == {"version": 1, "job": 3}
     assert daemon.service.table[3].spec.script.endswith("\nsleep 1\n")
-    assert daemon.service.table[3].spec.output == "rm-%j.out"
 
 
 def test_a_dry_run_submits_nothing(daemon: Daemon, rmx: Rmx) -> None:

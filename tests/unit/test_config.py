@@ -1,13 +1,18 @@
 """Configuration: layers, origins, and errors that name file, line and the nearest key."""
 
+import dataclasses
+import importlib
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rm import config
+from rm.core import registry
 from rm.errors import ConfigError
+from rm.policies.regulate.controller import ControllerOptions
 
 SHIPPED = Path(__file__).parents[2] / "rm.toml"
 
@@ -18,18 +23,35 @@ def load(tmp_path: Path, text: str = "", **env: str) -> config.Loaded:
     return config.load(env={"HOME": str(tmp_path), "RM_CONFIG": str(file), **env}, euid=1000)
 
 
+def is_open(key: str) -> bool:
+    return key.startswith(tuple(table + "." for table in config.OPEN_TABLES))
+
+
 def test_the_shipped_file_names_every_key_with_its_default() -> None:
     written = dict(config.flatten(tomllib.loads(SHIPPED.read_text())))
-    tables = {key for key in written if key in config.OPEN_TABLES}
     defaults = {key: list(v) if isinstance(v, tuple) else v for key, v in config.flatten(config.Config())}
-    beyond = {key for key in written if key.startswith(tuple(t + "." for t in config.OPEN_TABLES))}
-    assert {k: v for k, v in written.items() if k not in tables | beyond} == defaults
+    assert {key: value for key, value in written.items() if not is_open(key)} == defaults
+
+
+def test_the_shipped_file_names_every_option_of_every_policy() -> None:
+    tables = tomllib.loads(SHIPPED.read_text())
+    expected: dict[str, dict[str, Any]] = {}
+    for kind in registry.KINDS:
+        for name in registry.names(kind):
+            module = importlib.import_module(f"rm.policies.{kind}.{name.replace('-', '_')}")
+            if hasattr(module, "OPTIONS"):
+                expected.setdefault(kind, {})[name] = dataclasses.asdict(module.OPTIONS())
+    assert tables["policies"]["options"] == expected
+    assert tables["regulate"] == dataclasses.asdict(ControllerOptions())
 
 
 def test_the_shipped_file_is_accepted(tmp_path: Path) -> None:
-    loaded = load(tmp_path, SHIPPED.read_text())
-    assert loaded.config == load(tmp_path).config
+    loaded, bare = load(tmp_path, SHIPPED.read_text()), load(tmp_path)
+    assert dataclasses.replace(loaded.config, policies=bare.config.policies, regulate={}) == bare.config
     assert loaded.origins["jobs.grace_s"].startswith(f"{tmp_path}/rm.toml:")
+    for kind in registry.KINDS:
+        name = getattr(loaded.config.policies, kind)
+        registry.load(kind, name, config.policy_options(loaded.config, kind, name))
 
 
 def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None:
@@ -53,14 +75,14 @@ def test_environment_values_take_the_type_of_their_key(tmp_path: Path) -> None:
         RM_DAEMON__ADMINS="ann, bob",
         RM_JOBS__ALLOW_ROOT="true",
         RM_DAEMON__SOCKET="/x/7",
-        RM_POLICIES__OPTIONS__ZONE__LOSS_WEIGHT="0.5",
+        RM_POLICIES__OPTIONS__PLACEMENT__ZONE__W_LOSS="0.5",
     ).config
     assert (loaded.daemon.admins, loaded.jobs.allow_root, loaded.daemon.socket) == (
         ("ann", "bob"),
         True,
         "/x/7",
     )
-    assert loaded.policies.options == {"zone": {"loss_weight": 0.5}}
+    assert config.policy_options(loaded, "placement", "zone") == {"w_loss": 0.5}
 
 
 def test_places_of_root_and_of_users(tmp_path: Path) -> None:
@@ -112,10 +134,24 @@ class Weights:
     delay: float = 2.0
 
 
-def test_options_of_a_policy(tmp_path: Path) -> None:
-    loaded = load(tmp_path, "[policies.options.zone]\nloss = 3\n").config
-    assert config.options_for(loaded, "zone", Weights) == Weights(loss=3.0)
-    assert config.options_for(loaded, "other", Weights) == Weights()
-    bad = load(tmp_path, "[interleave]\nlos = 3\n").config
-    with pytest.raises(ConfigError, match=r"\[interleave\] has no key 'los'\. Did you mean 'loss'\?"):
-        config.options_for(bad, "interleave", Weights)
+def test_options_of_the_controller(tmp_path: Path) -> None:
+    loaded = load(tmp_path, "[regulate]\nloss = 3\n").config
+    assert config.options_for(loaded, "regulate", Weights) == Weights(loss=3.0)
+    assert config.options_for(config.Config(), "regulate", Weights) == Weights()
+    bad = load(tmp_path, "[regulate]\nlos = 3\n").config
+    with pytest.raises(ConfigError, match=r"\[regulate\] has no key 'los'\. Did you mean 'loss'\?"):
+        config.options_for(bad, "regulate", Weights)
+
+
+def test_options_of_policies_are_kept_by_kind(tmp_path: Path) -> None:
+    text = "[policies.options.placement.first-fit]\na = 1\n[policies.options.comm.metronome]\nslots = 36\n"
+    loaded = load(tmp_path, text).config
+    assert config.policy_options(loaded, "placement", "first-fit") == {"a": 1}
+    assert config.policy_options(loaded, "comm", "metronome") == {"slots": 36}
+    assert config.policy_options(loaded, "placement", "metronome") == {}
+    with pytest.raises(
+        ConfigError, match=r"comm\.metronom\]: there is no such policy\. Did you mean 'metronome'"
+    ):
+        load(tmp_path, "[policies.options.comm.metronom]\nslots = 36\n")
+    with pytest.raises(ConfigError, match="no such kind of policy"):
+        load(tmp_path, "[policies.options.metronome.x]\nslots = 36\n")
