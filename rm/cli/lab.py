@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -143,6 +144,8 @@ def up(directory: Path, /, as_json: bool, degrade: tuple[str, ...], **settings: 
     from rm.lab import LabSpec, parse_degrade
     from rm.lab import up as bring_up
 
+    # ended from outside is ended all the same: nothing may stay
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     spec = LabSpec(degrade=dict(map(parse_degrade, degrade)), **settings)
     made = bring_up(spec, directory, progress=note)
     _show(made, as_json)

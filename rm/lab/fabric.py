@@ -8,11 +8,16 @@ to and from the machine that runs rm go through `control`, undelayed.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable, Sequence
 
 from rm.lab.spec import LabHost, LabSpec, network, zone_name
 
+# an ordinary user's path may lack the directories of ip, tc, nft and sshd
+SEARCH = os.pathsep.join(
+    (os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
+)
 DELAYED_TABLE = 100
 TABLE = "rm_lab"
 
@@ -21,9 +26,23 @@ class FabricError(Exception):
     """A network tool refused a batch; the message holds its answer."""
 
 
+def _run(argv: Sequence[str], text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, input=text, capture_output=True, text=True, check=False, env={**os.environ, "PATH": SEARCH}
+    )
+
+
+def routes() -> list[str]:
+    """The targets of this network namespace's IPv4 routes."""
+    done = _run(["ip", "-4", "route", "show"])
+    if done.returncode:
+        raise FabricError(f"`ip route` failed: {done.stderr.strip()}")
+    return [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
+
+
 def run_batch(argv: Sequence[str], lines: Iterable[str]) -> None:
     text = "\n".join(lines) + "\n"
-    done = subprocess.run(argv, input=text, capture_output=True, text=True, check=False)
+    done = _run(argv, text)
     if done.returncode != 0:
         answer = " / ".join(done.stderr.strip().splitlines()[:3])
         raise FabricError(f"`{' '.join(argv)}` failed: {answer}")
@@ -122,7 +141,7 @@ def port(host: LabHost, init_pid: int, offload: bool) -> list[str]:
 
 def drop_port(name: str) -> None:
     """Deletes a host's link at once; it may have gone by itself with the host's last process."""
-    done = subprocess.run(["ip", "link", "del", name], capture_output=True, text=True, check=False)
+    done = _run(["ip", "link", "del", name])
     if done.returncode and "Cannot find device" not in done.stderr:
         raise FabricError(f"`ip link del {name}` failed: {done.stderr.strip()}")
 

@@ -3,16 +3,11 @@
 Every host is a child of the keeper, every mount is in its mount namespace and every device in its
 network namespace. So when the keeper is killed, the kernel ends all the rest: nothing can be left behind but
 control groups and the lab's directory, which whoever takes the lab down removes.
-
-Started by `launch.py` with the plan on standard input; says with JSON lines on standard output how it goes
-until all hosts are up, then answers on the Unix socket `lab.sock`: one JSON request and reply a connection.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import selectors
 import signal
 import socket
 import sys
@@ -20,8 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rm.errors import Conflict, NotFound, RmError, Unreachable, UsageError
-from rm.lab import cgroups, delay, fabric, host_init, host_root, id_map
+from rm.errors import Conflict, NotFound, RmError, Unreachable
+from rm.lab import cgroups, delay, fabric, host_init, host_root
 from rm.lab import syscalls as sc
 from rm.lab.spec import LabHost, LabSpec, plan_hosts
 
@@ -71,7 +66,7 @@ class Keeper:
     def _become_delay(self, wires: list[tuple[str, str, float]]) -> None:
         try:
             sc.set_process_name("lab-delay")
-            _hush()
+            hush()
             os.closerange(3, 1024)
             delay.carry(wires)
         except BaseException as error:
@@ -103,7 +98,8 @@ class Keeper:
         finally:
             for fd in (*status.values(), *go.values()):
                 os.close(fd)
-        self._await_banners([self.hosts[name] for name in names])
+        # one that is cut off answers nobody; it is up all the same
+        self._await_banners([self.hosts[name] for name in names if name not in self.is_cut])
 
     def _fork(self, name: str) -> tuple[int, int]:
         host, base = self.hosts[name], f"{self.directory}/mnt/{name}"
@@ -135,7 +131,7 @@ class Keeper:
             os.dup2(status_w, 3)
             os.dup2(go_r, 4)
             os.closerange(5, 4096)
-            _hush()
+            hush()
             init.run(3, 4)
         sc.setns(own, sc.CLONE_NEWPID)
         for fd in (own, status_w, go_r):
@@ -272,47 +268,7 @@ class Keeper:
             ]
         }
 
-    # --- the door ---------------------------------------------------------------------------------
-
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        operations = {
-            "crash": self.crash,
-            "boot": self.boot,
-            "freeze": self.freeze,
-            "thaw": self.thaw,
-            "cut": self.cut,
-            "heal": self.heal,
-            "kill_sshd": self.kill_sshd,
-            "start_sshd": self.start_sshd,
-        }
-        try:
-            if request["op"] != "status":
-                if request["op"] not in operations:
-                    raise UsageError(f"The lab knows no operation {request['op']}.")
-                operations[request["op"]](request["host"])
-            return {"ok": True, **self.status()}
-        except RmError as error:
-            return {"ok": False, "kind": type(error).__name__, "what": error.what, "hint": error.hint}
-        except (OSError, fabric.FabricError) as error:
-            return {"ok": False, "kind": "RmError", "what": f"{request.get('op')}: {error}.", "hint": ""}
-
-    def serve(self, door: socket.socket) -> None:
-        selector = selectors.DefaultSelector()
-        selector.register(door, selectors.EVENT_READ)
-        while True:
-            if selector.select(timeout=1.0):
-                connection, _ = door.accept()
-                with connection, connection.makefile("rwb") as stream:
-                    try:
-                        connection.settimeout(5.0)
-                        request = json.loads(stream.readline())
-                        stream.write(json.dumps(self.answer(request)).encode() + b"\n")
-                        stream.flush()
-                    except (OSError, ValueError, KeyError) as error:  # a caller that went away, or no request
-                        print(f"a request failed: {error!r}", file=sys.stderr, flush=True)
-            self._reap()
-
-    def _reap(self) -> None:
+    def reap(self) -> None:
         """A host's first process may end by itself (its root shut it down); orphans come here, too."""
         while True:
             try:
@@ -381,56 +337,9 @@ def _copy_readable(source: str, target: str) -> None:
             continue
 
 
-def _hush() -> None:
+def hush() -> None:
     """Lets go of the pipes of whoever started the lab."""
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
-
-
-def say(line: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
-
-
-def main() -> None:
-    plan = json.loads(sys.stdin.readline())
-    try:
-        if plan["mode"] != "root":
-            id_map.enter(plan["mode"])
-        sc.unshare(sc.CLONE_NEWPID | sc.CLONE_NEWNS | sc.CLONE_NEWNET | sc.CLONE_NEWIPC)
-    except OSError as error:
-        say({"error": f"This system refuses the lab its namespaces: {error}.", "hint": id_map.advice()})
-        os._exit(1)
-    pid = os.fork()
-    if pid:
-        # the keeper's number as this machine sees it; its parent's work is done
-        say({"keeper": pid})
-        os._exit(0)
-    sc.set_process_name("lab-keeper")
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
-    try:
-        sc.mount("none", "/", "", sc.MS_REC | sc.MS_PRIVATE)
-        sc.mount("proc", "/proc", "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
-        if sys.stdin.readline() != "go\n":  # whoever wanted the lab has gone
-            os._exit(1)
-        keeper = Keeper(plan)
-        door = socket.socket(socket.AF_UNIX)
-        here = os.open(plan["directory"], os.O_PATH | os.O_DIRECTORY)
-        # by descriptor: a socket's path may have no more than 107 bytes
-        door.bind(f"/proc/self/fd/{here}/lab.sock")
-        door.listen(64)
-        keeper.build()
-        keeper.boot_all(list(keeper.hosts))
-    except (RmError, OSError, fabric.FabricError) as error:
-        say({"error": str(error), "hint": getattr(error, "hint", "")})
-        os._exit(1)
-    say({"ready": True})
-    _hush()
-    keeper.serve(door)
-
-
-if __name__ == "__main__":
-    main()

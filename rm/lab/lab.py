@@ -142,6 +142,22 @@ class Lab:
             *argv,
         ]
 
+    def fabric_command(self, argv: Sequence[str]) -> list[str]:
+        """The command that runs `argv` among the lab's switches; a host's port there has the host's name."""
+        user = ["--preserve-credentials", "-U"] if self.mode != "root" else []
+        return ["nsenter", *user, "-n", "-t", str(self._state["keeper"]), "--", *argv]
+
+    def link_bytes(self, host: str) -> tuple[int, int]:
+        """What a host's link has carried since the host's boot, in bytes: (to the host, from the host)."""
+        argv = self.fabric_command(["ip", "-j", "-s", "link", "show", "dev", self.host(host).name])
+        done = subprocess.run(
+            argv, capture_output=True, check=False, env={**os.environ, "PATH": fabric.SEARCH}
+        )
+        if done.returncode:
+            raise errors.Conflict(f"The link of {host} is gone.", f"`rmx lab boot {host}` starts the host.")
+        stats = json.loads(done.stdout)[0]["stats64"]
+        return int(stats["tx"]["bytes"]), int(stats["rx"]["bytes"])
+
     def exec_command(self, host: str, argv: Sequence[str]) -> list[str]:
         """The command that runs `argv` in a host's namespaces, past sshd (it is not frozen with the host)."""
         init = self.status(host).init

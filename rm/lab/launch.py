@@ -49,14 +49,14 @@ def up(spec: LabSpec, directory: str | os.PathLike[str], progress: Progress = la
             progress(f"starting {len(hosts)} hosts in {spec.zones} zones ({_how(mode)})")
             log = os.open(path / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             keeper = subprocess.Popen(
-                [sys.executable, "-m", "rm.lab.keeper"],
+                [sys.executable, "-m", "rm.lab.door"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 start_new_session=True,  # a Ctrl-C is ours to handle
                 pass_fds=[lock.fileno()],
-                env={**os.environ, "PATH": requirements.SEARCH},
+                env={**os.environ, "PATH": fabric.SEARCH},
             )
             os.close(log)
             _follow(keeper, state, path)
@@ -121,11 +121,11 @@ def _claim(path: Path) -> bool:
 @contextlib.contextmanager
 def _slot() -> Iterator[tuple[int, socket.socket]]:
     """A free range of addresses, held by a socket in the kernel's own name space that the keeper inherits."""
-    taken = subprocess.run(["ip", "-4", "route", "show"], capture_output=True, text=True, check=True).stdout
+    taken = fabric.routes()
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with lock:
         for slot in range(SLOTS):
-            if any(line.startswith(f"{network(slot)}.") for line in taken.splitlines()):
+            if any(target.startswith(f"{network(slot)}.") for target in taken):
                 continue
             try:
                 lock.bind(f"\0rm-lab-slot-{slot}")

@@ -8,6 +8,7 @@ import shutil
 
 from rm.errors import UsageError
 from rm.lab import id_map
+from rm.lab.fabric import SEARCH
 
 # program → Debian package
 PROGRAMS = {
@@ -22,9 +23,6 @@ PROGRAMS = {
 ONE_ID = (
     "this user has no subordinate ids (package uidmap, lines in /etc/subuid and /etc/subgid), so the hosts"
     " know one user only: what SSH runs there can write files but not shape traffic or change users"
-)
-SEARCH = os.pathsep.join(
-    (os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin")
 )
 
 
