@@ -122,6 +122,14 @@ class Iterations:
         if self.active and self._origin_us is not None:
             self._end_us = now_us()
 
+    def reload(self):
+        """The schedule as it is now, None when there is none or it cannot be read."""
+        try:
+            self._read_schedule()
+        except Exception as error:
+            self._warn(error)
+        return self.schedule
+
     def communication_starts(self):
         """Communication begins (optional; makes the reports carry `comm_us`)."""
         if self.active:

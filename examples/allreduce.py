@@ -25,7 +25,7 @@ try:
 except ImportError:  # not started by rm
     rm_iteration = None
 
-PIECE = 1 << 16  # bytes per receive call: few wake-ups, small delay
+PIECE = 1 << 18  # bytes per receive call, which sleeps in the kernel until they are there
 
 
 def options():
@@ -65,7 +65,6 @@ def receive(link, view):
     done = 0
     while done < len(view):
         size = min(PIECE, len(view) - done)
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
         count = link.recv_into(view[done : done + size], size, socket.MSG_WAITALL)
         if count == 0:
             raise SystemExit("a neighbour ended early")

@@ -1,0 +1,290 @@
+"""Transparent mode: profile, pause and regulate a job that knows nothing of rm.
+
+Pausing freezes the job's processes: by its control group (v2 `cgroup.freeze`, v1 `freezer`), else by
+SIGSTOP to each process. Whatever happens to this program, the job is thawed: on return, on any error, on
+SIGTERM, SIGINT and SIGHUP, and, by a small watchdog process that holds the other end of a pipe, also when
+this program is killed with SIGKILL or the freeze outlasts its time.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rm_iteration
+import rm_kernel
+import rm_profile
+import rm_shape
+from rm_kernel import KernelRefused, now_us, require
+
+LONGEST_US = 10_000_000  # no single freeze may last longer
+SAMPLE_US = 2_000
+QUIET_US = 8_000  # silence that ends a communication phase
+
+
+class Freezer:
+    """Freezes and thaws the processes of one job."""
+
+    def __init__(self, job, attempt):
+        self.job, self.attempt = job, attempt
+        group = rm_kernel.job_cgroup(job, attempt)
+        self.file = group + "/cgroup.freeze" if group and os.path.exists(group + "/cgroup.freeze") else ""
+        self.words = ("1", "0")
+        if not self.file:
+            for mount in rm_kernel.cgroup_mounts("cgroup", "freezer"):
+                state = "%s/%s/job_%d_%d/freezer.state" % (mount, rm_kernel.PARENT, job, attempt)
+                if os.path.exists(state):
+                    self.file, self.words = state, ("FROZEN", "THAWED")
+        self.stopped = set()
+        if not self.file and not rm_kernel.job_processes(job, attempt):
+            raise KernelRefused("no-such-job", "job %d (attempt %d) has no processes here" % (job, attempt))
+
+    def freeze(self):
+        """Stop every process of the job."""
+        if self.file:
+            self._write(self.words[0])
+            return
+        # Children may appear while we go: until a round finds nothing new.
+        while True:
+            fresh = rm_kernel.job_processes(self.job, self.attempt) - self.stopped
+            if not fresh:
+                return
+            for pid in fresh:
+                self.stopped.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self):
+        """Let every process of the job go on; harmless when it runs."""
+        if self.file:
+            with contextlib.suppress(FileNotFoundError):
+                self._write(self.words[1])
+            return
+        for pid in self.stopped | rm_kernel.job_processes(self.job, self.attempt):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+        self.stopped.clear()
+
+    def _write(self, word):
+        with open(self.file, "w") as file:
+            file.write(word)
+
+
+@contextlib.contextmanager
+def guarded(freezer):
+    """While this lasts, a watchdog process thaws the job should this program die or stall."""
+    reader, writer = os.pipe()
+    watchdog = os.fork()
+    if watchdog == 0:
+        _watch_over(freezer, reader, writer)
+    os.close(reader)
+    before = {}
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        with contextlib.suppress(ValueError):  # not the main thread: the watchdog alone must do
+            before[number] = signal.signal(number, _leave)
+    try:
+        yield lambda frozen: os.write(writer, b"1" if frozen else b"0")
+    finally:
+        freezer.thaw()
+        os.close(writer)
+        os.waitpid(watchdog, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(number, _frame):
+    raise SystemExit(128 + number)
+
+
+def _watch_over(freezer, reader, writer):
+    """The watchdog: thaws at end of file, and when a freeze lasts longer than LONGEST_US."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        os.setsid()
+        os.close(writer)
+        frozen = False
+        while True:
+            ready, _, _ = select.select([reader], [], [], LONGEST_US / 1e6 if frozen else None)
+            word = os.read(reader, 4096) if ready else b""
+            if not word:
+                if ready or frozen:
+                    freezer.thaw()
+                if ready:
+                    os._exit(0)
+            frozen = word.endswith(b"1")
+    finally:
+        os._exit(1)
+
+
+def _hold(freezer, tell, length_us):
+    """Freeze for `length_us`; how long it really was."""
+    begin = time.monotonic_ns()
+    tell(True)
+    try:
+        freezer.freeze()
+        rm_iteration.sleep_us(min(length_us, LONGEST_US))
+    finally:
+        freezer.thaw()
+        tell(False)
+    return (time.monotonic_ns() - begin) // 1000
+
+
+def pause(request):
+    """Freeze the job's processes once, for `length_us` (at most 10 s)."""
+    job, attempt, length = require(request, "job", "attempt", "length_us")
+    freezer = Freezer(job, attempt)
+    if length <= 0:
+        return {"paused_us": 0}
+    with guarded(freezer) as tell:
+        return {"paused_us": _hold(freezer, tell, length)}
+
+
+# --- the job's own bytes ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _counted(request):
+    """A function that reads the job's bytes so far; counts them first when nobody does."""
+    job, interface = int(request["job"]), request["interface"]
+    added = False
+    if str(job) not in rm_shape.job_bytes(interface):
+        added = rm_shape.count(request)["added"]
+    try:
+        yield lambda: rm_shape.job_bytes(interface).get(str(job), 0)
+    finally:
+        if added:
+            rm_shape.unshape(request)
+
+
+def _sampled(read, duration_us):
+    """Samples (time, bytes) every SAMPLE_US for `duration_us`."""
+    samples, begin, n = [], time.monotonic(), 0
+    while n * SAMPLE_US <= duration_us:
+        samples.append((now_us(), read()))
+        n += 1
+        time.sleep(max(0.0, begin + n * SAMPLE_US / 1e6 - time.monotonic()))
+    return samples
+
+
+def profile(request):
+    """Period and phases from the job's own byte counter; offsets from the reported origins if it reports.
+
+    `origin` says what offset 0 is: `reports` (the job's iteration origin) or `traffic` (the start of the
+    communication phase that follows the longest silence).
+    """
+    job, attempt, _, duration = require(request, "job", "attempt", "interface", "duration_us")
+    with _counted(request) as read:
+        found = rm_profile.estimate(_sampled(read, min(int(duration), 60_000_000)), SAMPLE_US)
+    origins, origin = found.pop("origins"), "traffic"
+    starts = _reported_starts(job, attempt)
+    if origins and starts and found["period_us"]:
+        gaps = [at - max(s for s in starts if s <= at) for at in origins if starts[0] <= at]
+        gaps = [gap for gap in gaps if gap < 1.5 * found["period_us"]]
+        if len(gaps) >= 2:
+            shift, origin = rm_profile.median(gaps), "reports"
+            for phase in found["phases"]:
+                phase[0] = int(phase[0] + shift) % found["period_us"]
+    return dict(found, origin=origin)
+
+
+def _reported_starts(job, attempt):
+    """Origins of the latest iterations that a rank of the job on this host reported."""
+    folder = rm_kernel.job_state(job, attempt) + "/reports"
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        starts = []
+        for line in rm_kernel.read_text("%s/%s" % (folder, name)).splitlines()[-500:]:
+            with contextlib.suppress(ValueError, TypeError, IndexError):
+                starts.append(int(json.loads(line)[2]))
+        if starts:
+            return sorted(starts)
+    return []
+
+
+class Phases:
+    """Finds the starts and ends of communication phases in a stream of byte counts. Pure.
+
+    A phase begins when `need` bytes came within `window` microseconds, and ends after `quiet`
+    microseconds below that rate.
+    """
+
+    def __init__(self, need_bytes, window_us=6_000, quiet_us=QUIET_US):
+        self.need, self.window, self.quiet = need_bytes, window_us, quiet_us
+        self.recent = []
+        self.active, self.last_busy_us = False, 0
+
+    def feed(self, at_us, count):
+        """("start"|"end", time) when a phase begins or has ended, else None."""
+        self.recent.append((at_us, count))
+        while len(self.recent) > 2 and self.recent[1][0] <= at_us - self.window:
+            self.recent.pop(0)
+        busy = count - self.recent[0][1] >= self.need
+        if busy:
+            self.last_busy_us = at_us
+            if not self.active:
+                self.active = True
+                grew = next(i for i in range(1, len(self.recent)) if self.recent[i][1] > self.recent[0][1])
+                return "start", self.recent[grew - 1][0]
+        elif self.active and at_us - self.last_busy_us >= self.quiet:
+            self.active = False
+            return "end", self.last_busy_us
+        return None
+
+
+def regulate(request):
+    """Keep an unhooked job in its slots: watch its bytes, freeze it in its computation when it is early.
+
+    An iteration is counted from one start of its (first) communication phase to the next; the schedule's
+    instants are when that should start. The agent's schedule.json, when there is one, goes before the
+    request's `schedule`. `phases` (default 1) is how many communication phases make one iteration.
+    """
+    job, attempt, _, duration = require(request, "job", "attempt", "interface", "duration_us")
+    freezer, notify = Freezer(job, attempt), request["notify"]
+    schedule, path = request.get("schedule"), rm_kernel.job_state(job, attempt) + "/schedule.json"
+    reader = rm_iteration.Iterations({"RM_SCHEDULE": path})
+    detector = Phases(int(request.get("need_bytes") or 12_000))
+    each, rank = max(1, int(request.get("phases") or 1)), int(request.get("rank") or 0)
+    origin, base, seen, iteration, pause_seq, waited, pauses = None, [], 0, 0, 0, 0, 0
+    end = time.monotonic() + duration / 1e6
+    with _counted(request) as read, guarded(freezer) as tell:
+        while time.monotonic() < end:
+            event = detector.feed(now_us(), read())
+            if event and event[0] == "start" and seen % each == 0:
+                if origin is not None:
+                    length = event[1] - origin
+                    notify({
+                        "event": "iterations", "job": job, "attempt": attempt,
+                        "items": [[rank, iteration, origin, length, waited, None]],
+                    })  # fmt: skip
+                    base = [*base[-8:], length - waited]
+                    iteration += 1
+                origin, waited = event[1], 0
+            if event and event[0] == "end":
+                seen += 1
+                current = reader.reload() or schedule
+                if current and origin is not None and seen % each == 0:
+                    expected = rm_profile.median(base) if len(base) >= 3 else _base(current)
+                    if expected <= 0:
+                        continue
+                    wait = rm_iteration.wait_us(int(origin + expected), current, pause_seq, origin)
+                    pause_seq = max(pause_seq, int(current.get("pause_seq") or 0))
+                    if wait > 0:
+                        waited = _hold(freezer, tell, wait)
+                        pauses += 1
+            time.sleep(SAMPLE_US / 1e6)
+    return {"iterations": iteration, "pauses": pauses}
+
+
+def _base(schedule):
+    return int(schedule.get("period_us") or 0) - int(schedule.get("inject_us") or 0)
+
+
+OPS = {}
+SLOW_OPS = {"profile": profile, "pause": pause, "regulate": regulate}
+
+if __name__ == "__main__":
+    rm_kernel.serve_lines(SLOW_OPS)

@@ -1,0 +1,282 @@
+"""Measures the network between two hosts: one-way loss, delay and jitter, round trip, throughput, path MTU.
+
+One host reflects for a limited time (UDP reflector and TCP sink on one port), the other probes. The UDP
+exchange carries four time-stamps as TWAMP does (RFC 5357): sent, received, sent back, received back. The
+reflector's answer is never longer than the question, so that it cannot amplify.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import rm_kernel
+from rm_kernel import KernelRefused, require
+
+MAGIC = b"rmp1"
+QUESTION = struct.Struct("!4sIIq")  # magic, session, sequence number, t1
+ANSWER = struct.Struct("!4sIIqqqI")  # the question, then t2, t3, questions of this session seen so far
+LONGEST_US = 600_000_000
+_IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
+
+
+def _now_us():
+    return time.time_ns() // 1000
+
+
+def _family(address):
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def reflect(request):
+    """Answer probes on `port` for `duration_us` (at most 10 minutes).
+
+    Optional: `address` to listen on, `allow`, a list of the addresses that get answers.
+    """
+    port, duration = require(request, "port", "duration_us")
+    address, allow = request.get("address") or "", set(request.get("allow") or ())
+    family, end = _family(address), time.monotonic() + min(duration, LONGEST_US) / 1e6
+    seen, answered, received = {}, 0, 0
+    with contextlib.ExitStack() as stack:
+        udp = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+        tcp = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for link in (udp, tcp):
+            link.bind((address, port))
+        tcp.listen(8)
+        sinks, buffer = {}, bytearray(1 << 18)
+        try:
+            while True:
+                left = end - time.monotonic()
+                if left <= 0:
+                    return {"answered": answered, "received_bytes": received}
+                ready, _, _ = select.select([udp, tcp, *sinks], [], [], left)
+                for link in ready:
+                    if link is udp:
+                        data, peer = udp.recvfrom(65536)
+                        arrived = _now_us()
+                        if len(data) < ANSWER.size or data[:4] != MAGIC or (allow and peer[0] not in allow):
+                            continue
+                        _, session, number, sent = QUESTION.unpack_from(data)
+                        key = (peer, session)
+                        seen[key] = seen.get(key, 0) + 1
+                        if len(seen) > 4096:  # someone invents sessions
+                            seen.clear()
+                        with contextlib.suppress(OSError):
+                            udp.sendto(
+                                ANSWER.pack(
+                                    MAGIC, session, number, sent, arrived, _now_us(), seen.get(key, 0)
+                                ),
+                                peer,
+                            )
+                        answered += 1
+                    elif link is tcp:
+                        sink, peer = tcp.accept()
+                        if len(sinks) < 16 and not (allow and peer[0] not in allow):
+                            sinks[sink] = [0, 0, 0]
+                        else:
+                            sink.close()
+                    else:
+                        received += _drain(link, sinks, buffer)
+        finally:
+            for sink in sinks:
+                sink.close()
+
+
+def _drain(sink, sinks, buffer):
+    """Take what a TCP prober sent; at its end tell it how much came, and in how many microseconds."""
+    tally, count = sinks[sink], 0
+    with contextlib.suppress(OSError):
+        count = sink.recv_into(buffer)
+    if count:
+        tally[1] = tally[1] or _now_us()
+        tally[0], tally[2] = tally[0] + count, _now_us()
+        return count
+    with contextlib.suppress(OSError):
+        sink.sendall(struct.pack("!QQ", tally[0], tally[2] - tally[1]))
+    del sinks[sink]
+    sink.close()
+    return 0
+
+
+def exchange(address, port, count, interval_us, size=0):
+    """Send `count` questions and collect the answers: ([(t1, t2, t3, t4)], questions that arrived there)."""
+    session = struct.unpack("!I", os.urandom(4))[0]
+    rows, arrived = {}, 0
+    padding = b"\0" * max(0, max(size, ANSWER.size) - QUESTION.size)
+    with socket.socket(_family(address), socket.SOCK_DGRAM) as link:
+        link.connect((address, port))
+        link.setblocking(False)
+        begin, sent, end = time.monotonic(), 0, None
+        while True:
+            now = time.monotonic()
+            if sent < count and now >= begin + sent * interval_us / 1e6:
+                with contextlib.suppress(OSError):  # refused: nobody listens; counts as lost
+                    link.send(QUESTION.pack(MAGIC, session, sent, _now_us()) + padding)
+                sent += 1
+                if sent == count:
+                    end = time.monotonic() + 1.0  # the last answers may be this late
+                continue
+            due = end if end is not None else begin + sent * interval_us / 1e6
+            if (end is not None and now > end) or len(rows) == count:
+                return [rows[n] for n in sorted(rows)], arrived
+            ready, _, _ = select.select([link], [], [], max(0.0, due - now))
+            if not ready:
+                continue
+            try:
+                data, t4 = link.recv(65536), _now_us()
+            except OSError:  # ICMP: port unreachable
+                time.sleep(0.001)
+                continue
+            if len(data) == ANSWER.size and data[:4] == MAGIC:
+                _, its, number, t1, t2, t3, so_far = ANSWER.unpack(data)
+                if its == session and number not in rows:
+                    rows[number] = (t1, t2, t3, t4)
+                    arrived = max(arrived, so_far)
+
+
+def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None):
+    """One-way figures of a session. Pure.
+
+    Without a given clock offset (reflector minus prober) it is taken from the fastest exchange, whose
+    halves are then equal by assumption; the error bound is half its round trip. Jitter is the mean
+    difference between one delay and the next (as in RFC 3550, 6.4.1, without the smoothing).
+    """
+    round_trips = [(t4 - t1) - (t3 - t2) for t1, t2, t3, t4 in rows]
+    result = {
+        "sent": sent, "received": len(rows),
+        "loss_forward_pct": round(100.0 * (sent - arrived) / sent, 3) if sent else 0.0,
+        "loss_backward_pct": round(100.0 * (arrived - len(rows)) / arrived, 3) if arrived else None,
+        "loss_pct": round(100.0 * (sent - len(rows)) / sent, 3) if sent else 0.0,
+    }  # fmt: skip
+    if not rows:
+        return result
+    fastest = min(range(len(rows)), key=round_trips.__getitem__)
+    bound = max(1, round_trips[fastest] // 2)
+    if offset_us is None or offset_error_us is None or offset_error_us > bound:
+        t1, t2, t3, t4 = rows[fastest]
+        offset_us, offset_error_us = ((t2 - t1) + (t3 - t4)) // 2, bound
+    forward = [t2 - t1 - offset_us for t1, t2, _, _ in rows]
+    backward = [t4 - t3 + offset_us for _, _, t3, t4 in rows]
+    for name, delays in (("forward", forward), ("backward", backward), ("rtt", round_trips)):
+        ordered = sorted(delays)
+        result[name + "_us"] = {
+            "min": ordered[0],
+            "median": ordered[len(ordered) // 2],
+            "p95": ordered[min(len(ordered) - 1, int(0.95 * len(ordered)))],
+            "max": ordered[-1],
+        }
+        steps = [abs(delays[n + 1] - delays[n]) for n in range(len(delays) - 1)]
+        result["jitter_%s_us" % name] = sum(steps) // len(steps) if steps else 0
+    result.update(offset_us=offset_us, clock_error_us=offset_error_us)
+    return result
+
+
+def throughput(address, port, duration_us, rate_bps):
+    """TCP throughput as the sink saw it, never sending faster than `rate_bps` (0: no cap)."""
+    block = bytes(1 << 15)
+    try:
+        link = socket.create_connection((address, port), timeout=5.0)
+    except OSError as error:
+        raise KernelRefused("unreachable", "no TCP sink at %s port %d: %s" % (address, port, error)) from None
+    with link:
+        link.settimeout(10.0)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)  # little may be under way at the end
+        begin, sent = time.monotonic(), 0
+        try:
+            while time.monotonic() < begin + duration_us / 1e6:
+                if rate_bps:
+                    ahead = begin + sent * 8 / rate_bps - time.monotonic()
+                    if ahead > 0:
+                        time.sleep(min(ahead, 0.05))
+                        continue
+                sent += link.send(block)
+            link.shutdown(socket.SHUT_WR)
+            answer = b""
+            while len(answer) < 16:
+                piece = link.recv(16 - len(answer))
+                if not piece:
+                    raise OSError("the sink ended early")
+                answer += piece
+        except OSError as error:
+            raise KernelRefused(
+                "unreachable", "TCP to %s port %d broke: %s" % (address, port, error)
+            ) from None
+    received, took = struct.unpack("!QQ", answer)
+    return {"throughput_bps": received * 8 * 1000000 // max(1, took), "bytes": received, "duration_us": took}
+
+
+def path_mtu(address, port):
+    """Largest packet that gets there undivided (IP header included), by bisection with DF set."""
+    six = _family(address) == socket.AF_INET6
+    header = 48 if six else 28
+    with socket.socket(_family(address), socket.SOCK_DGRAM) as link:
+        if six:
+            link.setsockopt(socket.IPPROTO_IPV6, 23, _IP_PMTUDISC_PROBE)  # IPV6_MTU_DISCOVER
+        else:
+            link.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
+        link.connect((address, port))
+        link.settimeout(0.25)
+
+        def passes(size):
+            padding = b"\0" * (size - header - QUESTION.size)
+            for number in range(3):
+                session = struct.unpack("!I", os.urandom(4))[0]
+                try:
+                    link.send(QUESTION.pack(MAGIC, session, number, _now_us()) + padding)
+                    while True:
+                        data = link.recv(65536)
+                        if len(data) >= 8 and struct.unpack_from("!I", data, 4)[0] == session:
+                            return True
+                except socket.timeout:  # its name in Python 3.8
+                    continue
+                except OSError:  # too long for the interface, or nobody there
+                    return False
+            return False
+
+        low, high = 576, 9217
+        if not passes(low):
+            raise KernelRefused("unreachable", "no reflector answers at %s port %d" % (address, port))
+        while high - low > 1:
+            middle = (low + high) // 2
+            if passes(middle):
+                low = middle
+            else:
+                high = middle
+    return {"mtu_bytes": low}
+
+
+def probe(request):
+    """Measure towards a host that reflects: `kind` oneway, rtt, throughput or mtu.
+
+    `offset_us` and `offset_error_us` (reflector's clock minus ours, and its bound) are used when they are
+    better than what the exchange itself tells.
+    """
+    kind, address, port = require(request, "kind", "address", "port")
+    if kind in ("oneway", "rtt"):
+        count = max(1, min(100_000, int(request.get("count") or 100)))
+        interval = max(100, int(request.get("interval_us") or 5_000))
+        rows, arrived = exchange(address, port, count, interval, int(request.get("size_bytes") or 0))
+        full = summarise(rows, count, arrived, request.get("offset_us"), request.get("offset_error_us"))
+        if kind == "oneway":
+            return full
+        return {n: full[n] for n in ("sent", "received", "loss_pct", "rtt_us", "jitter_rtt_us") if n in full}
+    if kind == "throughput":
+        duration = min(LONGEST_US, int(request.get("duration_us") or 1_000_000))
+        return throughput(address, port, duration, int(request.get("rate_bps") or 0))
+    if kind == "mtu":
+        return path_mtu(address, port)
+    raise KernelRefused(
+        "bad-request", "there is no probe %r; there are oneway, rtt, throughput, mtu" % (kind,)
+    )
+
+
+OPS = {}
+SLOW_OPS = {"reflect": reflect, "probe": probe}
+
+if __name__ == "__main__":
+    rm_kernel.serve_lines(SLOW_OPS)
