@@ -1,0 +1,167 @@
+"""The shipped playbooks on fresh hosts: they arrive, they hold, they leave nothing; hosts fail alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.playbook_run import Report, run_playbook, shipped_directory
+from rm.adapters.ssh import SshSettings
+from rm.lab import Lab
+from rm.playbook.inventory import parse, to_hosts
+
+pytestmark = pytest.mark.lab
+LEFT = """
+find /opt /var/lib /home /srv /root /etc -xdev -not -name '*-' -not -name '.pwd.lock' | sort
+cat /etc/passwd /etc/group
+find /sys/fs/cgroup -maxdepth 3 -path '*rm*'
+tc qdisc show | grep -v ' ref'
+nft list ruleset
+"""
+# without the backups that useradd and userdel keep of the account files, and their lock
+
+
+def run(lab: Lab, playbook: str | Path, **options: Any) -> Report:
+    hosts = to_hosts(parse(lab.inventory.read_text(), str(lab.inventory)))
+    settings = SshSettings(known_hosts=lab.known_hosts, connect_timeout_s=5, dead_after_s=3)
+    path = playbook if isinstance(playbook, Path) else shipped_directory("playbooks") / f"{playbook}.yml"
+    return run_playbook(path, hosts, settings, **options)
+
+
+def out(lab: Lab, host: str, script: str) -> str:
+    return lab.exec(host, ["sh", "-c", script]).stdout.decode()
+
+
+def test_shipped_playbooks_arrive_hold_and_leave_nothing(make_lab: Any) -> None:
+    lab = make_lab(zones=1, hosts=2)
+    names = [host.name for host in lab.hosts]
+    before = {name: out(lab, name, LEFT) for name in names}
+    for playbook, changes in (("bootstrap", True), ("agents", True), ("shaping", False), ("probes", False)):
+        foretold = run(lab, playbook, check=True)
+        assert foretold.ok, foretold.failures()
+        first = run(lab, playbook, diff=True)
+        assert first.ok, first.failures()
+        assert sorted(first.results) == names
+        assert (first.changed > 0) is changes, playbook
+        second = run(lab, playbook)
+        assert second.ok, second.failures()
+        assert second.changed == 0, playbook
+    greeting = out(lab, names[0], "python3 -S -E /opt/rm/agents/rm_agent.py --serve </dev/null")
+    assert json.loads(greeting.splitlines()[0])["event"] == "hello"
+
+    assert run(lab, "uninstall").ok
+    assert {name: out(lab, name, LEFT) for name in names} == before
+    assert run(lab, "uninstall").changed == 0
+
+
+def test_uninstall_refuses_while_a_job_runs_unless_forced(make_lab: Any) -> None:
+    lab = make_lab(zones=1, hosts=1)
+    (name,) = (host.name for host in lab.hosts)
+    assert run(lab, "agents").ok
+    start = """
+        top=/sys/fs/cgroup/rm; [ -e /sys/fs/cgroup/cgroup.controllers ] || top=/sys/fs/cgroup/unified/rm
+        mkdir -p $top/job_7_1
+        setsid sleep 300 </dev/null >/dev/null 2>&1 & echo $! >$top/job_7_1/cgroup.procs
+    """
+    lab.exec(name, ["sh", "-c", start])
+    refused = run(lab, "uninstall")
+    assert not refused.ok
+    assert "running" in refused.failures()[0]
+    forced = run(lab, "uninstall", variables={"rm_force": "yes"})
+    assert forced.ok, forced.failures()
+    assert lab.exec(name, ["pgrep", "-f", "sleep 300"]).returncode != 0
+
+
+PLAYS = """
+- name: Write
+  hosts: all
+  tasks:
+    - file: {path: /srv/app, state: directory, mode: "0750"}
+    - copy:
+        content: "{{ inventory_hostname }} on {{ ansible_distribution }}\\n"
+        dest: "/srv/app/{{ item }}"
+      loop: [a, b]
+      notify: told
+    - command: cat /srv/app/a
+      register: read
+      changed_when: false
+      when: not ansible_check_mode
+    - name: Break one
+      fail: {msg: broken on purpose}
+      when: inventory_hostname == broken | default('') and read.stdout is search('on')
+    - copy: {content: done, dest: /srv/app/done}
+  handlers:
+    - name: told
+      shell: echo told >> /srv/app/log
+- name: After
+  hosts: all
+  gather_facts: false
+  tasks:
+    - stat: {path: /srv/app/done}
+      register: done
+    - assert: {that: done.stat.exists}
+      when: not ansible_check_mode
+"""
+
+
+def test_hosts_fail_alone(make_lab: Any, tmp_path: Path) -> None:
+    lab = make_lab(zones=1, hosts=4)
+    one, two, three, four = (host.name for host in lab.hosts)
+    (tmp_path / "plays.yml").write_text(PLAYS)
+    plays = tmp_path / "plays.yml"
+
+    foretold = run(lab, plays, check=True, limit=three, diff=True)
+    assert out(lab, three, "ls /srv") == ""
+    lab.crash(one)
+    first = run(lab, plays, variables={"broken": two}, diff=True)
+    assert not first.ok
+    recap = first.recap()
+    assert (recap[one].unreachable, recap[one].ok) == (1, 0)
+    assert (recap[two].failed, recap[two].unreachable) == (1, 0)
+    assert recap[three] == recap[four]
+    assert (recap[three].failed, recap[three].changed) == (0, 4)
+    assert [line.split(":")[0] for line in sorted(first.failures())] == [one, two]
+    diffs = [one.diffs for one in first.results[three]]
+    assert [d for d in diffs if d] == [one.diffs for one in foretold.results[three] if one.diffs]
+    assert out(lab, three, "cat /srv/app/log") == "told\n"
+
+    lab.boot(one)
+    second = run(lab, plays)
+    assert second.ok, second.failures()
+    assert {name: recap.changed for name, recap in second.recap().items()} == {
+        one: 4,
+        two: 1,
+        three: 0,
+        four: 0,
+    }
+
+
+def test_a_host_lost_in_the_middle_is_told_and_the_next_run_finishes(make_lab: Any, tmp_path: Path) -> None:
+    lab = make_lab(zones=1, hosts=2)
+    one, two = (host.name for host in lab.hosts)
+    plays = tmp_path / "slow.yml"
+    plays.write_text(
+        "- hosts: all\n  gather_facts: false\n  tasks:\n"
+        "  - copy: {content: x, dest: /srv/first}\n    register: first\n"
+        "  - wait_for: {path: /srv/go, timeout: 60}\n    when: first is not failed\n"
+        "  - copy: {content: x, dest: /srv/last}\n"
+    )
+    freeze_at_first = []
+
+    def watch(event: Any) -> None:
+        if event.result is not None and event.result.host == one and not freeze_at_first:
+            freeze_at_first.append(event)
+            lab.freeze(one)
+            lab.exec(two, ["touch", "/srv/go"])
+
+    report = run(lab, plays, progress=watch)
+    lab.thaw(one)
+    recap = report.recap()
+    assert (recap[one].unreachable, recap[two].failed, recap[two].changed) == (1, 0, 2)
+    assert "unknown" in report.failures()[0]
+    lab.exec(one, ["touch", "/srv/go"])
+    assert run(lab, plays).ok
+    assert out(lab, one, "cat /srv/last") == "x"
