@@ -23,7 +23,7 @@ def _row(host: dict[str, Any]) -> tuple[Any, ...]:
         f"{free['cpus']}/{host['cpus']}",
         f"{format_bytes(free['mem_bytes'])}/{format_bytes(host['mem_bytes'])}",
         f"{len(free['gpus'])}/{len(host['gpus'])}",
-        format_bandwidth(host["nic_bps"]),
+        format_bandwidth(host["nic_bps"]) if host["nic_bps"] else "-",
         ",".join(map(str, host.get("jobs") or ())) or "-",
         host["drained_by"] or host["reason"],
     )

@@ -26,7 +26,7 @@ def links(session: Session, /, as_json: bool) -> None:
     rows = [
         (
             link["name"],
-            format_bandwidth(link["capacity_bps"]),
+            format_bandwidth(link["capacity_bps"]) if link["capacity_bps"] else "-",
             ",".join(map(str, link["jobs"])) or "-",
             "-" if link["score"] is None else f"{link['score']:.6g}",
             _duration(link["perimeter_us"] or None),
