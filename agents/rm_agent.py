@@ -21,9 +21,9 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rm_facts
-from rm_attempts import Attempts
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Hierarchy
+from rm_operations import Operations
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_task import now_us
 
@@ -90,7 +90,7 @@ class Agent:
         self.selector = selectors.PollSelector()
         self.channel = Channel(self.selector)
         self.hierarchy = Hierarchy(state)
-        self.attempts = Attempts(Spool(state), self.hierarchy, self.channel.send)
+        self.attempts = Operations(Spool(state), self.hierarchy, self.channel.send)
         self.ops, self.slow_ops = {}, {"facts": lambda request: rm_facts.gather(self.attempts.spool.state)}
         self.children = {}  # pipe -> (process id, request id, text read so far)
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}

@@ -1,10 +1,8 @@
-"""The attempts on this host: launching, stopping, telling, forgetting; and their iteration reports.
+"""The attempts on this host: finding them again, hearing of them, telling their ends and their reports.
 
 Everything here can be rebuilt from the spool; what is kept in memory is what the supervisors said.
 """
 
-import base64
-import contextlib
 import json
 import os
 import signal
@@ -12,16 +10,13 @@ import time
 
 from rm_become import MARK
 from rm_cgroup import marked, send
-from rm_request import checked_launch, name_of, read_as, user_of
-from rm_spool import SpoolError, read_json, write_bytes
-from rm_task import spawn
+from rm_spool import SpoolError, read_json
 
 POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed says nothing
 REPORTS_S = 0.05
 QUIET_REPORTS_S = 0.5  # for jobs that have not reported yet, or no longer do
 QUIET_AFTER_S = 10
 BACKLOG_BYTES = 64 << 10
-REPLY_BYTES = 2 << 20
 LIVE = ("launching", "prepared", "running")
 NOT_LIVE = ("exited", "lost")
 
@@ -50,6 +45,7 @@ class Attempts:
         self.spool, self.hierarchy, self.notify = spool, hierarchy, notify
         self.known = {}
         self.live = set()
+        self.supervisors = set()  # our children; those of an earlier agent are init's
         self.polled_at = self.reports_at = 0.0
         self.events_path = os.path.join(spool.state, "events")
         self.heard = b""
@@ -80,10 +76,10 @@ class Attempts:
         self.known[folder.job, folder.attempt] = attempt
         for name in os.listdir(folder.path):
             if name.isdigit():
-                attempt.ranks[int(name)] = _line(folder, int(name))
+                attempt.ranks[int(name)] = untold(folder, int(name))
         self._refresh(attempt)
         for rank in attempt.ranks:
-            size = _size(folder.reports(rank))
+            size = size_of(folder.reports(rank))
             attempt.offsets[rank] = max(0, size - BACKLOG_BYTES)
         attempt.reported_at = time.monotonic()
         if attempt.live():
@@ -151,9 +147,13 @@ class Attempts:
                 self._read_reports(attempt)
         if now >= self.polled_at + POLL_S:
             self.polled_at = now
+            self._reap()
             for attempt in list(self.live):
                 if not attempt.folder.alive():
                     self._look_again(attempt)
+
+    def _reap(self):
+        self.supervisors = {pid for pid in self.supervisors if os.waitpid(pid, os.WNOHANG)[0] == 0}
 
     def _look_again(self, attempt):
         """The supervisor is gone: tell the ends that it could not tell."""
@@ -215,6 +215,7 @@ class Attempts:
     def _settle(self, attempt):
         if attempt.live():
             return
+        self._reap()
         self._pay(attempt)
         self.live.discard(attempt)
         for reply in attempt.discarding:
@@ -227,161 +228,6 @@ class Attempts:
                  for line in attempt.ranks.values()]  # fmt: skip
         return dict({key: attempt.meta.get(key, "") for key in ("cgroup", "chdir", "note")}, tasks=tasks)
 
-    # operations
-
-    def launch(self, request, reply):
-        job, number = name_of(request)
-        attempt = self.known.get((job, number))
-        if attempt is None and self.spool.gone(job, number):
-            raise SpoolError("discarded", "Attempt %d of job %d was discarded on this host." % (number, job))
-        if attempt is None:
-            request = checked_launch(request)
-            user = user_of(request)
-            folder = self.spool.folder(job, number)
-            try:
-                lock = folder.lock()
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.rmdir(folder.path)
-                raise
-            if lock is not None and read_json(folder.at("meta.json")) is None:
-                attempt = self._launch(folder, request, user, lock)
-            else:
-                if lock is not None:
-                    os.close(lock)
-                self._adopt(folder)  # another agent launched it
-                attempt = self.known[job, number]
-        if attempt.settled():
-            return self._outcome(attempt)
-        attempt.waiting.append(reply)
-        return None
-
-    def _launch(self, folder, request, user, lock):
-        for task in request["tasks"]:
-            own = folder.at(str(task["rank"]), "out")
-            task["out"] = task["output"] or own
-            task["err"] = task["error"] or task["out"]
-        try:
-            folder.fill([task["rank"] for task in request["tasks"]], request["script"], user.uid, user.gid)
-            group = self.hierarchy.group(folder.job, folder.attempt)
-            attempt = Attempt(folder)
-            attempt.ranks = {task["rank"]: _line(folder, task["rank"]) for task in request["tasks"]}
-            attempt.reported_at = time.monotonic()
-            self.known[folder.job, folder.attempt] = attempt
-            self.live.add(attempt)
-            spawn(folder, group, request, user, lock, self.events_path)
-        except OSError:
-            self.live.discard(self.known.pop((folder.job, folder.attempt), None))
-            folder.remove()
-            os.close(lock)
-            raise
-        return attempt
-
-    def start(self, request, reply):
-        attempt = self._get(request)
-        if all(line["state"] == "prepared" for line in attempt.ranks.values()):
-            for line in attempt.ranks.values():
-                line["state"] = "launching"
-            if not attempt.folder.tell({"op": "start"}):
-                self._look_again(attempt)
-        if attempt.settled():
-            return self._outcome(attempt)
-        attempt.waiting.append(reply)
-        return None
-
-    def stop(self, request, reply):
-        attempt = self._get(request)
-        why, grace_us = request.get("why", "cancel"), request.get("grace_us", 0)
-        if not isinstance(why, str) or not isinstance(grace_us, int) or grace_us < 0:
-            raise ValueError("why is a string and grace_us a duration")
-        if attempt.live() and not attempt.folder.tell({"op": "stop", "why": why[:200], "grace_us": grace_us}):
-            self._look_again(attempt)
-        return {}
-
-    def signal(self, request, reply):
-        attempt = self._get(request)
-        number = request.get("signal")
-        if isinstance(number, str):
-            name = number if number.startswith("SIG") else "SIG" + number
-            number = getattr(signal, name, None)
-        if not isinstance(number, int) or not 0 < number < signal.NSIG:
-            raise ValueError("signal %r is none" % request.get("signal"))
-        if attempt.live() and not attempt.folder.tell({"op": "signal", "signal": int(number)}):
-            self._look_again(attempt)
-        return {}
-
-    def tasks(self, request, reply):
-        lines = []
-        for attempt in self.known.values():
-            for rank, line in sorted(attempt.ranks.items()):
-                report = attempt.folder.reports(rank)
-                lines.append(dict(line, cooperative=_size(report) > 0))
-        return {"tasks": lines}
-
-    def discard(self, request, reply):
-        job, number = name_of(request)
-        attempt = self.known.get((job, number))
-        if attempt is None:
-            self.spool.mark_gone(job, number)
-            return {}
-        if any(line["state"] in ("running", "launching") for line in attempt.ranks.values()):
-            raise SpoolError(
-                "still-running", "Job %d still runs on %s: stop it first." % (job, os.uname().nodename)
-            )
-        if attempt.live():
-            attempt.discarding.append(reply)
-            if not attempt.folder.tell({"op": "stop", "why": "discard", "grace_us": 0}):
-                self._look_again(attempt)
-            return None
-        self._forget(attempt)
-        return {}
-
-    def _forget(self, attempt):
-        job, number = attempt.folder.job, attempt.folder.attempt
-        self.spool.mark_gone(job, number)
-        self.hierarchy.group(job, number).remove()
-        attempt.folder.remove()
-        self.known.pop((job, number), None)
-
-    def logs(self, request, reply):
-        attempt = self._get(request)
-        rank, stream = request.get("rank", 0), request.get("stream", "out")
-        offset, limit = request.get("offset", 0), request.get("limit", 1 << 18)
-        if rank not in attempt.ranks:
-            raise SpoolError(
-                "no-such-task", "Job %d has no rank %s on this host." % (attempt.folder.job, rank)
-            )
-        if stream not in ("out", "err") or min(offset, limit) < 0:
-            raise ValueError("stream is out or err, offset and limit are sizes")
-        ended = attempt.ranks[rank]["state"] in NOT_LIVE
-        task = attempt.meta.get("tasks", {}).get(str(rank), {})
-        path = task.get(stream, "")
-        if stream == "err" and path == task.get("out"):
-            path = ""  # merged into the output
-        data, size = b"", 0
-        if path:
-            data, size = read_as(attempt.meta, attempt.folder, path, offset, min(limit, REPLY_BYTES))
-        offset += len(data)
-        return {"data": base64.b64encode(data).decode(), "offset": offset, "size": size,
-                "done": ended and offset >= size}  # fmt: skip
-
-    def schedule(self, request, reply):
-        attempt = self._get(request)
-        path, schedule = attempt.folder.at("schedule.json"), request.get("schedule")
-        if schedule is not None:
-            write_bytes(path, json.dumps(schedule).encode(), 0o644)
-        elif os.path.exists(path):
-            os.unlink(path)
-        return {}
-
-    def _get(self, request):
-        job, number = name_of(request)
-        attempt = self.known.get((job, number))
-        if attempt is None:
-            raise SpoolError("no-such-attempt", "Attempt %d of job %d is not on %s."
-                             % (number, job, os.uname().nodename))  # fmt: skip
-        return attempt
-
     # iteration reports
 
     def _read_reports(self, attempt):
@@ -389,7 +235,7 @@ class Attempts:
         for rank in attempt.ranks:
             path = attempt.folder.reports(rank)
             offset = attempt.offsets.get(rank, 0)
-            size = _size(path)
+            size = size_of(path)
             if size <= offset:
                 continue
             with open(path, "rb") as file:
@@ -414,13 +260,13 @@ def _report(text):
     return item if good and (item[5] is None or isinstance(item[5], int)) else None
 
 
-def _line(folder, rank):
+def untold(folder, rank):
     return {"job": folder.job, "attempt": folder.attempt, "rank": rank, "state": "launching", "pid": 0,
             "started_us": None, "ended_us": None, "code": None, "signal": None, "oom": False,
             "why": ""}  # fmt: skip
 
 
-def _size(path):
+def size_of(path):
     try:
         return os.stat(path).st_size
     except OSError:

@@ -1,10 +1,10 @@
 """The supervisor of one job attempt on one host.
 
 `spawn` forks it from the warm agent: no interpreter is started, so that a launch costs milliseconds. It
-detaches (double fork, setsid), becomes the reaper of everything the job leaves behind, holds the attempt's
-lock, starts one process per rank as the user, and outlives the agent, its SSH channel and the daemon. It
-listens to the fifo `control` in its folder, records each exit durably and then says it to the fifo `events`
-of whichever agent there is.
+detaches (a session of its own, no descriptor of the agent's), becomes the reaper of everything the job
+leaves behind, holds the attempt's lock, starts one process per rank as the user, and outlives the agent, its
+SSH channel and the daemon. It listens to the fifo `control` in its folder, records each exit durably and
+then says it to the fifo `events` of whichever agent there is.
 """
 
 import contextlib
@@ -26,19 +26,19 @@ def now_us():
 
 
 def spawn(folder, group, request, user, lock, events_path):
-    """Fork the supervisor; it alone keeps `lock`. Returns when it is detached, before anything started."""
+    """Fork the supervisor, which alone keeps `lock`; its process id, for the agent to reap.
+
+    When the agent goes away first, the supervisor becomes a child of the host's init.
+    """
     control = os.open(folder.at("control"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    middle = os.fork()
-    if middle:
+    pid = os.fork()
+    if pid:
         os.close(control)
         os.close(lock)
-        os.waitpid(middle, 0)
-        return
+        return pid
     try:
         gc.disable()  # a collection would copy the pages shared with the agent
         os.setsid()
-        if os.fork():
-            os._exit(0)
         _detach({lock, control})
         Supervisor(folder, group, request, user, control, events_path).run()
     except BaseException:
@@ -143,7 +143,7 @@ class Supervisor:
         for rank in self.ranks:
             rank.pipe, said = os.pipe()
             os.set_blocking(rank.pipe, False)
-            rank.pid = os.fork()
+            rank.pid = self.group.fork()
             if rank.pid == 0:
                 become_task(self.folder, self.group, self.request, self.user, rank.task, said)
             os.close(said)

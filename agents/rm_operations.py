@@ -1,0 +1,173 @@
+"""What the daemon may ask of the agent about attempts: launch, start, stop, signal, tasks, discard, logs,
+schedule. Each takes the request and a function for a reply that comes later; it returns the result, or None
+when it will reply later.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import time
+
+from rm_attempts import NOT_LIVE, Attempt, Attempts, size_of, untold
+from rm_request import checked_launch, name_of, read_as, user_of
+from rm_spool import SpoolError, read_json, write_bytes
+from rm_task import spawn
+
+REPLY_BYTES = 2 << 20
+
+
+class Operations(Attempts):
+    def launch(self, request, reply):
+        job, number = name_of(request)
+        attempt = self.known.get((job, number))
+        if attempt is None and self.spool.gone(job, number):
+            raise SpoolError("discarded", "Attempt %d of job %d was discarded on this host." % (number, job))
+        if attempt is None:
+            request = checked_launch(request)
+            user = user_of(request)
+            folder = self.spool.folder(job, number)
+            try:
+                lock = folder.lock()
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder.path)
+                raise
+            if lock is not None and read_json(folder.at("meta.json")) is None:
+                attempt = self._launch(folder, request, user, lock)
+            else:
+                if lock is not None:
+                    os.close(lock)
+                self._adopt(folder)  # another agent launched it
+                attempt = self.known[job, number]
+        if attempt.settled():
+            return self._outcome(attempt)
+        attempt.waiting.append(reply)
+        return None
+
+    def _launch(self, folder, request, user, lock):
+        for task in request["tasks"]:
+            own = folder.at(str(task["rank"]), "out")
+            task["out"] = task["output"] or own
+            task["err"] = task["error"] or task["out"]
+        try:
+            folder.fill([task["rank"] for task in request["tasks"]], request["script"], user.uid, user.gid)
+            group = self.hierarchy.group(folder.job, folder.attempt)
+            attempt = Attempt(folder)
+            attempt.ranks = {task["rank"]: untold(folder, task["rank"]) for task in request["tasks"]}
+            attempt.reported_at = time.monotonic()
+            self.known[folder.job, folder.attempt] = attempt
+            self.live.add(attempt)
+            self.supervisors.add(spawn(folder, group, request, user, lock, self.events_path))
+        except OSError:
+            self.live.discard(self.known.pop((folder.job, folder.attempt), None))
+            folder.remove()
+            os.close(lock)
+            raise
+        return attempt
+
+    def start(self, request, reply):
+        attempt = self._get(request)
+        if all(line["state"] == "prepared" for line in attempt.ranks.values()):
+            for line in attempt.ranks.values():
+                line["state"] = "launching"
+            if not attempt.folder.tell({"op": "start"}):
+                self._look_again(attempt)
+        if attempt.settled():
+            return self._outcome(attempt)
+        attempt.waiting.append(reply)
+        return None
+
+    def stop(self, request, reply):
+        attempt = self._get(request)
+        why, grace_us = request.get("why", "cancel"), request.get("grace_us", 0)
+        if not isinstance(why, str) or not isinstance(grace_us, int) or grace_us < 0:
+            raise ValueError("why is a string and grace_us a duration")
+        if attempt.live() and not attempt.folder.tell({"op": "stop", "why": why[:200], "grace_us": grace_us}):
+            self._look_again(attempt)
+        return {}
+
+    def signal(self, request, reply):
+        attempt = self._get(request)
+        number = request.get("signal")
+        if isinstance(number, str):
+            name = number if number.startswith("SIG") else "SIG" + number
+            number = getattr(signal, name, None)
+        if not isinstance(number, int) or not 0 < number < signal.NSIG:
+            raise ValueError("signal %r is none" % request.get("signal"))
+        if attempt.live() and not attempt.folder.tell({"op": "signal", "signal": int(number)}):
+            self._look_again(attempt)
+        return {}
+
+    def tasks(self, request, reply):
+        lines = []
+        for attempt in self.known.values():
+            for rank, line in sorted(attempt.ranks.items()):
+                report = attempt.folder.reports(rank)
+                lines.append(dict(line, cooperative=size_of(report) > 0))
+        return {"tasks": lines}
+
+    def discard(self, request, reply):
+        job, number = name_of(request)
+        attempt = self.known.get((job, number))
+        if attempt is None:
+            self.spool.mark_gone(job, number)
+            return {}
+        if any(line["state"] in ("running", "launching") for line in attempt.ranks.values()):
+            raise SpoolError(
+                "still-running", "Job %d still runs on %s: stop it first." % (job, os.uname().nodename)
+            )
+        if attempt.live():
+            attempt.discarding.append(reply)
+            if not attempt.folder.tell({"op": "stop", "why": "discard", "grace_us": 0}):
+                self._look_again(attempt)
+            return None
+        self._forget(attempt)
+        return {}
+
+    def _forget(self, attempt):
+        job, number = attempt.folder.job, attempt.folder.attempt
+        self.spool.mark_gone(job, number)
+        self.hierarchy.group(job, number).remove()
+        attempt.folder.remove()
+        self.known.pop((job, number), None)
+
+    def logs(self, request, reply):
+        attempt = self._get(request)
+        rank, stream = request.get("rank", 0), request.get("stream", "out")
+        offset, limit = request.get("offset", 0), request.get("limit", 1 << 18)
+        if rank not in attempt.ranks:
+            raise SpoolError(
+                "no-such-task", "Job %d has no rank %s on this host." % (attempt.folder.job, rank)
+            )
+        if stream not in ("out", "err") or min(offset, limit) < 0:
+            raise ValueError("stream is out or err, offset and limit are sizes")
+        ended = attempt.ranks[rank]["state"] in NOT_LIVE
+        task = attempt.meta.get("tasks", {}).get(str(rank), {})
+        path = task.get(stream, "")
+        if stream == "err" and path == task.get("out"):
+            path = ""  # merged into the output
+        data, size = b"", 0
+        if path:
+            data, size = read_as(attempt.meta, attempt.folder, path, offset, min(limit, REPLY_BYTES))
+        offset += len(data)
+        return {"data": base64.b64encode(data).decode(), "offset": offset, "size": size,
+                "done": ended and offset >= size}  # fmt: skip
+
+    def schedule(self, request, reply):
+        attempt = self._get(request)
+        path, schedule = attempt.folder.at("schedule.json"), request.get("schedule")
+        if schedule is not None:
+            write_bytes(path, json.dumps(schedule).encode(), 0o644)
+        elif os.path.exists(path):
+            os.unlink(path)
+        return {}
+
+    def _get(self, request):
+        job, number = name_of(request)
+        attempt = self.known.get((job, number))
+        if attempt is None:
+            raise SpoolError("no-such-attempt", "Attempt %d of job %d is not on %s."
+                             % (number, job, os.uname().nodename))  # fmt: skip
+        return attempt
