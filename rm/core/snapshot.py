@@ -4,11 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from rm.core.host import Host, Zone
 from rm.core.job import Job, Placement
 from rm.core.network import Link, NetworkView
 from rm.core.traffic import TrafficProfile
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TrackedDict(dict[K, V]):
+    """A dict that remembers in `changed` which keys were set, in order.
+
+    Policies follow `changed` instead of looking at every entry for every job; so an entry is
+    replaced (`free[host] = ...`), never changed in place, and none is deleted.
+    """
+
+    __slots__ = ("changed",)
+
+    def __init__(self, values: Mapping[K, V] | None = None) -> None:
+        super().__init__(values or {})
+        self.changed: list[K] = []
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.changed.append(key)
 
 
 @dataclass(slots=True)
@@ -18,24 +40,6 @@ class Free:
     cpus: int
     mem_bytes: int
     gpus: tuple[int, ...]
-
-
-class FreeMap(dict[str, Free]):
-    """Free resources by host that remember in `changed` whose value was replaced, in order.
-
-    Policies follow `changed` instead of looking at every host for every job; so a value is
-    replaced (`free[host] = ...`), never changed in place.
-    """
-
-    __slots__ = ("changed",)
-
-    def __init__(self, values: Mapping[str, Free] | None = None) -> None:
-        super().__init__(values or {})
-        self.changed: list[str] = []
-
-    def __setitem__(self, host: str, free: Free) -> None:
-        super().__setitem__(host, free)
-        self.changed.append(host)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from rm.core.host import Host, Zone
 from rm.core.job import Job, JobSpec, JobState, Placement
 from rm.core.network import Link, LinkStats, NetworkView
 from rm.core.reasons import Reason
-from rm.core.snapshot import Free, FreeMap, PlacedJob, Snapshot
+from rm.core.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 
 
 def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
@@ -67,8 +67,8 @@ class ClusterState:
             zones=MappingProxyType(self.zones),
             links=links,
             network=NetworkView(MappingProxyType(self.network)),
-            free=FreeMap(self.free),
-            placed=dict(self.placed),
+            free=TrackedDict(self.free),
+            placed=TrackedDict(self.placed),
             jobs=MappingProxyType(self.jobs),
         )
 

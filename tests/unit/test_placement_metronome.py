@@ -60,7 +60,7 @@ def test_raw_latency(case):
     )
     stages = MetronomePolicy().stages(one, snap)
     dependents = [case["hosts"].index(h) for h in case["dependents"]]
-    assert list(raw_latency(stages.delays_us, dependents)) == pytest.approx(case["raw_us"])
+    assert list(raw_latency(stages.table.delays_us(), dependents)) == pytest.approx(case["raw_us"])
 
 
 @pytest.mark.parametrize("case", GOLDEN["normalized"])

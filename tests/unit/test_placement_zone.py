@@ -8,7 +8,7 @@ import pytest
 
 from rm.core.host import HostState
 from rm.core.reasons import ReasonCode
-from rm.core.snapshot import Free, FreeMap
+from rm.core.snapshot import Free, TrackedDict
 from rm.policies.placement.first_fit import FirstFitPolicy
 from rm.policies.placement.steps.network_score import NetworkWeights, select
 from rm.policies.placement.steps.network_table import NetworkTable
@@ -177,9 +177,9 @@ def test_exclusive_jobs_get_untouched_hosts_only():
 
 
 def test_a_pass_that_reserves_sees_its_own_reservations():
-    """The capacity cache follows FreeMap: answers equal those of a policy without a past."""
+    """The capacity cache follows TrackedDict: answers equal those of a policy without a past."""
     snap = snapshot(*(host(n, cpus=4) for n in "abc"))
-    tracked = FreeMap(snap.free)
+    tracked = TrackedDict(snap.free)
     passing = type(snap)(0, snap.hosts, snap.zones, snap.links, snap.network, tracked, {})
     policy = ZonePolicy()
     for step in range(6):

@@ -39,10 +39,9 @@ from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, LatestCapacities
 from rm.policies.placement.steps.filters import Shape, shape_of
 from rm.policies.placement.steps.gang import Gang, Ints, place
-from rm.policies.placement.steps.latency import raw_latency
 from rm.policies.placement.steps.link_score import LinkScores, PlacedLoads
 from rm.policies.placement.steps.network_score import NetworkWeights
-from rm.policies.placement.steps.network_table import LatestNetworkTable, NetworkTable
+from rm.policies.placement.steps.network_table import LatestNetworkTable
 from rm.policies.placement.steps.pools import Pool, pools_for
 from rm.policies.placement.steps.stages import Stages
 from rm.policies.placement.steps.verdicts import explain_hosts
@@ -155,9 +154,9 @@ class MetronomePolicy:
         shape, gang = shape_of(job.spec), Gang.of(job.spec)
         caps = capacities.of(shape)
         links, narrow = None, {}
+        o = self.options
         if job.traffic is not None and not job.spec.low_comm and gang.fits(caps):
             self._loads.follow(snapshot)
-            o = self.options
             joint = 0 if o.mode == "paper" else o.joint_jobs
             test = "cassini" if o.mode == "paper" else o.loop_test
             links = LinkScores(job, job.traffic, self._loads, o.thresholds, o.demand, test, joint)
@@ -219,23 +218,15 @@ class MetronomePolicy:
         return Candidate(place(spread, ask.snapshot.free, ask.shape), score, note)
 
     def _stages(self, pool: Pool, ask: _Ask, gang: Gang) -> Stages:
-        table: NetworkTable = self._tables.under(ask.snapshot)
-        return Stages(
-            pool=pool,
-            hosts=ask.capacities.hosts,
-            gang=gang,
-            delays_us=table.delays_us(),
-            mean_us=raw_latency(table.delays_us(), ()),
-            pair=table.joined(pool.zones)[1],
-            links=ask.links,
-            low_comm=ask.job.spec.low_comm,
-        )
+        table = self._tables.under(ask.snapshot)
+        return Stages(pool, ask.capacities.hosts, gang, table, ask.links, ask.job.spec.low_comm)
 
     def _explain(self, ask: _Ask, narrow: dict[int, Reason], first: Candidate | None) -> list[HostVerdict]:
         """Verdicts with the stages' scores as the job's first task saw them."""
         pool = next(self._pools(ask))
         stages = self._stages(pool, ask, ask.gang)
         choice = stages.choose([])
+        final = choice.final if choice is not None else np.empty(0)
         refused = dict(narrow)
         scores: dict[int, list[tuple[str, float]]] = {}
         for local, number in enumerate(pool.numbers):
@@ -243,7 +234,7 @@ class MetronomePolicy:
                 scores[int(number)] = [
                     ("bandwidth", round(float(choice.scores[local]), 3)),
                     ("latency_us", round(float(choice.raw_latency_us[local]), 1)),
-                    ("latency", float(choice.final[local])),
+                    ("latency", float(final[local])),
                 ]
         table = self._tables.under(ask.snapshot) if pool.without_bad else None
         placement = first.placement if first is not None else None

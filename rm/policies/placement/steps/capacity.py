@@ -1,7 +1,7 @@
 """How many tasks of a shape each host takes now, for all hosts at once.
 
 Within one pass the free resources only change where a job was reserved. `Capacities` follows a
-`FreeMap` through its `changed` list, so that a further job of a known shape costs a few
+`TrackedDict` through its `changed` list, so that a further job of a known shape costs a few
 microseconds however many hosts there are; for any other mapping it counts anew each time.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rm.core.host import Host
-from rm.core.snapshot import FreeMap, Snapshot
+from rm.core.snapshot import Snapshot, TrackedDict
 from rm.policies.placement.steps.filters import Shape, admits, room
 from rm.policies.placement.steps.gang import Ints
 
@@ -51,7 +51,7 @@ class Capacities:
         """Tasks each host takes; the array is the cache's own: do not write to it."""
         known = self._known.get(shape)
         free = self.snapshot.free
-        log = free.changed if isinstance(free, FreeMap) else None
+        log = free.changed if isinstance(free, TrackedDict) else None
         if known is None:
             admitted = tuple(i for i, h in enumerate(self.hosts) if admits(h, shape))
             known = _Known(np.zeros(len(self.hosts), dtype=np.int64), admitted, 0)

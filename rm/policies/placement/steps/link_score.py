@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rm.core.job import Job
 from rm.core.reasons import Reason, ReasonCode
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.snapshot import PlacedJob, Snapshot, TrackedDict
 from rm.core.traffic import TrafficProfile
 from rm.policies.comm.metronome import link_loads
 from rm.policies.interleave.affinity import blocks, peak_sum
@@ -21,6 +21,10 @@ from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unma
 from rm.policies.interleave.unify import Demand, rank_key
 
 PERFECT = 100.0
+NEWEST = 1 << 60  # a job about to be placed is deployed after all others
+SCORES_MAX = 10_000  # remembered scores
+
+Signature = tuple[int, tuple[tuple[int, bool, int, Phases], ...]]
 
 
 class PlacedLoads:
@@ -35,6 +39,9 @@ class PlacedLoads:
         self._hosts: dict[int, tuple[str, ...]] = {}
         self.capacity: dict[str, int] = {}
         self.demands: dict[int, Demand] = {}
+        self._signatures: dict[str, Signature] = {}
+        self._changes = 0  # entries of the snapshot's `changed` that are reflected
+        self.scores: dict[object, float] = {}  # by what stands on a link; see LinkScores
         self.phases: dict[str, dict[int, Phases]] = {}
         self._snapshot: Snapshot | None = None
 
@@ -48,23 +55,51 @@ class PlacedLoads:
                 for job in list(self._seen):
                     self._forget(job)
                 self.capacity = capacity
-            self._snapshot = snapshot
         placed = snapshot.placed
-        for job, view in placed.items():
-            if self._seen.get(job) is not view:
-                self._forget(job)
-                self._learn(view, snapshot)
-        if len(self._seen) > len(placed):
+        changed = placed.changed if isinstance(placed, TrackedDict) else None
+        if changed is not None and self._snapshot is snapshot:
+            renewed = {job: placed[job] for job in changed[self._changes :]}
+        else:
+            renewed = {j: view for j, view in placed.items() if self._seen.get(j) is not view}
             for job in [j for j in self._seen if j not in placed]:
                 self._forget(job)
+        for job, view in renewed.items():
+            self._forget(job)
+            self._learn(view, snapshot)
+        self._snapshot = snapshot
+        self._changes = len(changed) if changed is not None else 0
+        if len(self.scores) > SCORES_MAX:
+            self.scores.clear()
+
+    def signature(self, host: str) -> Signature:
+        """What stands on a host's link: links of one signature score alike."""
+        if host not in self._signatures:
+            there = sorted(self.phases.get(host, {}), key=lambda j: (self.demands[j].rank, j))
+            self._signatures[host] = (
+                self.capacity[host],
+                tuple(
+                    (
+                        self._seen[j].priority,
+                        self._seen[j].high,
+                        self.demands[j].period,
+                        self.phases[host][j],
+                    )
+                    for j in there
+                ),
+            )
+        return self._signatures[host]
 
     def _learn(self, view: PlacedJob, snapshot: Snapshot) -> None:
-        demands, links = link_loads([view], snapshot, self._model)
         self._seen[view.job] = view
+        if view.traffic is None or view.low_comm:
+            self._hosts[view.job] = ()
+            return
+        demands, links = link_loads([view], snapshot, self._model)
         self._hosts[view.job] = tuple(links)
         self.demands.update(demands)
         for host, load in links.items():
             self.phases.setdefault(host, {}).update(load.phases)
+            self._signatures.pop(host, None)
 
     def _forget(self, job: int) -> None:
         if self._seen.pop(job, None) is None:
@@ -72,6 +107,7 @@ class PlacedLoads:
         self.demands.pop(job, None)
         for host in self._hosts.pop(job):
             del self.phases[host][job]
+            self._signatures.pop(host, None)
             if not self.phases[host]:
                 del self.phases[host]
 
@@ -116,8 +152,7 @@ class LinkScores:
         self._model = model
         self._loop_test = loop_test
         self._joint_jobs = joint_jobs
-        newest = max((d.rank[1] for d in loads.demands.values()), default=0) + 1
-        self._rank = rank_key(job.spec.priority, newest, job.spec.name)
+        self._rank = rank_key(job.spec.priority, NEWEST, job.spec.name)
         self._demand: dict[tuple[int, int], tuple[int, Phases]] = {}
         self._known: dict[tuple[str, int], LinkScore] = {}
 
@@ -125,6 +160,17 @@ class LinkScores:
     def loaded(self) -> Mapping[str, Mapping[int, Phases]]:
         """The hosts whose links bear load, with the phases of each job."""
         return self._loads.phases
+
+    def score_at(self, host: str, tasks: int) -> float:
+        """The score of `at`, shared by all links that bear the same load."""
+        if host not in self._loads.phases or self._job.id in self._loads.phases[host]:
+            return self.at(host, tasks).score
+        spec = self._job.spec
+        key = (self._loads.signature(host), self._mine(host, tasks), spec.priority, spec.is_high)
+        known = self._loads.scores.get(key)
+        if known is None:
+            known = self._loads.scores[key] = self.at(host, tasks).score
+        return known
 
     def at(self, host: str, tasks: int) -> LinkScore:
         """The link of `host` with `tasks` tasks of the job there, the rest assumed elsewhere (R22)."""

@@ -17,6 +17,7 @@ from rm.core.host import Host
 from rm.core.network import LinkStats
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import Snapshot
+from rm.policies.placement.steps.latency import raw_latency
 from rm.policies.placement.steps.network_score import Floats, Mask, NetworkWeights, points
 
 NOMINAL_DELAY_US = 100.0  # between hosts of one zone of which nothing was measured
@@ -49,8 +50,10 @@ class NetworkTable:
         }
         self._blocks = self._gather(snapshot)
         self._scores: dict[tuple[str, str], Floats] = {}
+        self._means: dict[tuple[str, ...], Floats] = {}
         self._quality: Floats | None = None
         self._delays: Floats | None = None
+        self._mean_delays: Floats | None = None
 
     def _gather(self, snapshot: Snapshot) -> dict[tuple[str, str], _Block]:
         number = {h.name: i for i, h in enumerate(self.hosts) if h.schedulable}
@@ -143,6 +146,13 @@ class NetworkTable:
         numbers = np.concatenate([self.members[z] for z in zones])
         return numbers, np.block([[self.scores(a, b) for b in zones] for a in zones])
 
+    def mean_scores(self, zones: Sequence[str]) -> Floats:
+        """Mean pair score of each host of the zones with all of them, in the order of `joined`."""
+        key = tuple(zones)
+        if key not in self._means:
+            self._means[key] = self.joined(zones)[1].mean(axis=0)
+        return self._means[key]
+
     def quality(self) -> Floats:
         """Each host's link: the (upper) median of its measured pairs inside its zone; nan = none."""
         if self._quality is not None:
@@ -228,6 +238,12 @@ class NetworkTable:
         np.fill_diagonal(result, 1.0)
         self._delays = result
         return result
+
+    def mean_delays_us(self) -> Floats:
+        """Mean delay of each host to all hosts, itself included (R18)."""
+        if self._mean_delays is None:
+            self._mean_delays = raw_latency(self.delays_us(), ())
+        return self._mean_delays
 
 
 class LatestNetworkTable:

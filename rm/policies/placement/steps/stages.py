@@ -15,7 +15,8 @@ from rm.core.reasons import Reason
 from rm.policies.placement.steps.gang import Gang, Ints
 from rm.policies.placement.steps.latency import normalized, raw_latency
 from rm.policies.placement.steps.link_score import EARLY, PERFECT, LinkScore, LinkScores
-from rm.policies.placement.steps.network_score import DECIMALS, Floats, Mask, medoid_means
+from rm.policies.placement.steps.network_score import DECIMALS, Floats, Mask
+from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.steps.pools import Pool
 
 EQUAL = 1e-9
@@ -26,16 +27,25 @@ RESTARTS_MAX = 64  # of a gang with another first host; only a loop makes any ne
 class Choice:
     """The host of one task, and what the stages said of every host of the pool.
 
-    `candidates` passed stage 1; `final` is stage 2's score (0-100); arrays run parallel to the
-    pool.
+    `candidates` passed stage 1; `everywhere_us` are the raw latencies of all hosts of the
+    cluster, the other arrays run parallel to the pool.
     """
 
     host: int
     candidates: Mask
     scores: Floats
     raw_latency_us: Floats
-    final: Ints
+    everywhere_us: Floats
+    low_comm: bool
     link: LinkScore
+
+    @property
+    def final(self) -> Ints:
+        """Stage 2's score, 0 to 100. Its order is that of the raw latency, which decides (R19)."""
+        eq19 = normalized(
+            self.raw_latency_us, float(self.everywhere_us.min()), float(self.everywhere_us.max())
+        )
+        return 100 - eq19 if self.low_comm else eq19
 
 
 @dataclass(slots=True)
@@ -48,9 +58,7 @@ class Stages:
     pool: Pool
     hosts: Sequence[Host]
     gang: Gang
-    delays_us: Floats
-    mean_us: Floats
-    pair: Floats
+    table: NetworkTable
     links: LinkScores | None
     low_comm: bool
     loops: dict[str, Reason] = field(default_factory=dict)  # refusals met on the way, by host
@@ -62,19 +70,19 @@ class Stages:
         may = self._allowed(counts, len(assigned))
         may[list(banned)] = False
         scores = self._bandwidth(counts)
-        dependents = [] if self.low_comm else [int(self.pool.numbers[n]) for n in assigned]
-        everywhere = raw_latency(self.delays_us, dependents) if dependents else self.mean_us
+        if assigned and not self.low_comm:
+            dependents = [int(self.pool.numbers[n]) for n in assigned]
+            everywhere = raw_latency(self.table.delays_us(), dependents)
+        else:
+            everywhere = self.table.mean_delays_us()
         raw = everywhere[self.pool.numbers]
-        eq19 = normalized(raw, float(everywhere.min()), float(everywhere.max()))
-        final = 100 - eq19 if self.low_comm else eq19
-        network = self.pair[list(assigned)].sum(axis=0) if assigned else medoid_means(self.pair, may)
         while may.any():
-            candidates = may & (scores >= scores[may].max() - EQUAL)
-            host = self._first(candidates, final, raw, np.round(network, DECIMALS))
+            candidates = may if self.links is None else may & (scores >= scores[may].max() - EQUAL)
+            host = self._first(candidates, raw, assigned)
             loop = self._loop(counts, host)
             if loop is None:
                 link = self._link(host, int(counts[host]) + 1)
-                return Choice(host, candidates, scores, raw, final, link)
+                return Choice(host, candidates, scores, raw, everywhere, self.low_comm, link)
             self.loops[self._name(host)] = loop
             may[host] = False
         return None
@@ -116,25 +124,39 @@ class Stages:
             self._alone = np.full(len(counts), PERFECT)
             if self.links is not None:
                 for host in np.flatnonzero(self.pool.caps):
-                    if self._name(int(host)) in self.links.loaded:
-                        self._alone[host] = self._link(int(host), 1).score
+                    if (name := self._name(int(host))) in self.links.loaded:
+                        self._alone[host] = self.links.score_at(name, 1)
+        if self.links is None:
+            return self._alone
         scores = self._alone.copy()
         for host in np.flatnonzero(counts):
-            scores[host] = self._link(int(host), int(counts[host]) + 1).score
+            scores[host] = self.links.score_at(self._name(int(host)), int(counts[host]) + 1)
         return scores
 
-    def _first(self, candidates: Mask, final: Ints, raw: Floats, network: Floats) -> int:
-        """Latency, then raw latency, then the network score, then list order; LowComm reversed."""
-        chosen = np.flatnonzero(candidates)
-        if len(chosen) == 1:
-            return int(chosen[0])
+    def _first(self, candidates: Mask, raw: Floats, assigned: Sequence[int]) -> int:
+        """Least latency, then the network score, then list order; LowComm reversed.
+
+        Raw latency orders like eq. 19's whole numbers and settles their ties (R19).
+        """
         sign = -1 if self.low_comm else 1
-        keys = (chosen, -sign * network[chosen], sign * raw[chosen], -final[chosen])
-        return int(chosen[np.lexsort(keys)[0]])
+        near = np.where(candidates, sign * raw, np.inf)
+        least = near.min()
+        host = int(np.argmin(near))
+        if self.gang.tasks == 1 and not self.low_comm:
+            return host  # it has nobody to talk to
+        equal = np.flatnonzero(near == least)
+        if len(equal) == 1:
+            return host
+        if assigned:
+            pair = self.table.joined(self.pool.zones)[1]
+            network = pair[list(assigned)].sum(axis=0)
+        else:
+            network = self.table.mean_scores(self.pool.zones)
+        return int(equal[np.argmax(np.round(sign * network[equal], DECIMALS))])
 
     def _loop(self, counts: Ints, host: int) -> Reason | None:
-        if self.links is None:
-            return None
+        if self.links is None or not counts.any():
+            return None  # a loop needs two links
         tasks_on = {self._name(int(h)): int(counts[h]) for h in np.flatnonzero(counts)}
         name = self._name(host)
         tasks_on[name] = tasks_on.get(name, 0) + 1
@@ -143,6 +165,8 @@ class Stages:
     def _allowed(self, counts: Ints, done: int) -> Mask:
         """Hosts that can take the next task so that the rest of the gang still fits."""
         gang, caps = self.gang, self.pool.caps
+        if gang.tasks == 1:
+            return caps > 0
         used = counts > 0
         left = gang.tasks - done - 1
         rest = np.where(used, caps - counts, 0)
