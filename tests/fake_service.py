@@ -33,6 +33,7 @@ class FakeService:
         self.log: list[tuple[Any, ...]] = []
         self.pinned: str | None = None
         self.changed = asyncio.Event()
+        self.waiting = 0
 
     async def submit(self, specs: Sequence[JobSpec]) -> list[int]:
         if any(spec.ntasks > 100 for spec in specs):
@@ -105,11 +106,18 @@ class FakeService:
         await self.job(job_id)
         return self.put(job_id, state=JobState.PENDING, tasks=())
 
+    async def _change(self) -> None:
+        self.waiting += 1
+        try:
+            await self.changed.wait()
+        finally:
+            self.waiting -= 1
+
     async def wait(self, job_id: int, timeout_s: float) -> Job:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not (await self.job(job_id)).state.final:
-                    await self.changed.wait()
+                    await self._change()
         return await self.job(job_id)
 
     async def logs(
@@ -120,7 +128,7 @@ class FakeService:
             raise NotFound(f"Job {job_id} has no task {rank}.")
         yield self.output[stream][offset:]
         while follow and not (await self.job(job_id)).state.final:
-            await self.changed.wait()
+            await self._change()
             yield b"more\n"
 
     async def why(self, job_id: int) -> dict[str, Any]:

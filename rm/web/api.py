@@ -93,8 +93,9 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return _failure(
             error.status, "UsageError", what.get(error.status, f"{error.reason}: {request.method}."), ""
         )
-    except (asyncio.CancelledError, ConnectionResetError):
-        raise
+    except ConnectionError:
+        # the client has gone, by Ctrl-C for one: nobody is left to answer, and nothing is wrong
+        return web.Response(status=499)
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
         return _failure(

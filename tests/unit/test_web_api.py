@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -203,6 +204,24 @@ def test_wait_is_a_long_poll(daemon: Daemon) -> None:
     assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=60")[1]["final"] is True
     assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=-1")[0] == 400
     assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=nan")[0] == 400
+
+
+@pytest.mark.parametrize("path", ["wait?timeout_s=60", "logs?follow=1"])
+def test_a_client_that_goes_away_is_nothing_to_log(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    monkeypatch.setattr("rm.web.api._STILL_THERE_S", 0.01)
+    call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(daemon.socket)
+    client.sendall(f"GET /v1/jobs/1/{path} HTTP/1.1\r\nHost: rm\r\n\r\n".encode())
+    while not daemon.service.waiting:
+        time.sleep(0.001)
+    client.close()
+    while daemon.service.waiting:  # the daemon notices, and stops waiting for the job
+        time.sleep(0.001)
+    assert call(daemon, "GET", "/v1/status")[0] == 200
+    assert caplog.records == []
 
 
 def test_the_explanations_have_reasons_with_named_numbers(daemon: Daemon) -> None:
