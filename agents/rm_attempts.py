@@ -102,7 +102,7 @@ class Attempts:
                 where = (rank, folder.job, os.uname().nodename)
                 why = (
                     "The supervisor of rank %d of job %d on %s is gone (killed, or the host was restarted): "
-                    "how the task ended is unknown." % where
+                    "how the task ended is unknown.%s" % (*where, _last_words(folder))
                 )
                 line.update(state="lost", why=why)
             elif attempt.meta.get("state") == "running":
@@ -258,6 +258,15 @@ def _report(text):
         return None
     good = isinstance(item, list) and len(item) == 6 and all(isinstance(x, int) for x in item[:5])
     return item if good and (item[5] is None or isinstance(item[5], int)) else None
+
+
+def _last_words(folder):
+    """What a supervisor that met a defect of its own left behind."""
+    try:
+        with open(folder.at("supervisor.err")) as file:
+            return " It said: " + file.read().strip().rpartition("\n")[2]
+    except OSError:
+        return ""
 
 
 def untold(folder, rank):

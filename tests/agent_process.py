@@ -37,13 +37,14 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 
 class Agent:
-    def __init__(self, state: Path, cgroups: bool = True) -> None:
+    def __init__(self, state: Path, cgroups: str = "as they are") -> None:
         self.state = state
         command = [sys.executable, "-S", "-E", str(AGENTS / "rm_agent.py"), "--serve"]
-        if not cgroups:
-            # a host without cgroups: the mount is hidden in a namespace of the agent's own
-            hide = 'mount -t tmpfs none /sys/fs/cgroup && exec "$@"'
-            command = ["unshare", "--mount", "sh", "-c", hide, "sh", *command]
+        if cgroups != "as they are":
+            # another layout, mounted in a namespace of the agent's own: none, or pure v2
+            kind = {"none": "tmpfs", "v2": "cgroup2"}[cgroups]
+            mount = f'mount -t {kind} none /sys/fs/cgroup && exec "$@"'
+            command = ["unshare", "--mount", "sh", "-c", mount, "sh", *command]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -128,13 +129,13 @@ def launch_request(script: str, job: int = 1, ranks: int = 1, **args: Any) -> di
 
 @contextmanager
 def agents() -> Iterator[Callable[..., Agent]]:
-    """`start(cgroups=True)` starts one more agent on the same state; at the end nothing is left."""
+    """`start()` starts one more agent on the same state; at the end nothing is left."""
     # not below pytest's own folder, into which other users may not look
     state = Path(tempfile.mkdtemp(prefix="rm-agent-"))
     state.chmod(0o711)
     started: list[Agent] = []
 
-    def start(cgroups: bool = True) -> Agent:
+    def start(cgroups: str = "as they are") -> Agent:
         started.append(Agent(state, cgroups))
         return started[-1]
 

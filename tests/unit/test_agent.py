@@ -144,9 +144,12 @@ def test_an_older_leader_is_refused_also_by_the_next_agent(agent: Agent, start: 
     assert start().launch(SH, epoch=4)["code"] == "stale-epoch"
 
 
-@pytest.mark.parametrize("cgroups", [True, pytest.param(False, marks=root)])
-def test_stopping_ends_the_whole_tree_gently_first(start: Start, cgroups: bool) -> None:
+@pytest.mark.parametrize(
+    "cgroups", ["as they are", pytest.param("v2", marks=root), pytest.param("none", marks=root)]
+)
+def test_stopping_ends_the_whole_tree_gently_first(start: Start, cgroups: str) -> None:
     agent = start(cgroups)
+    assert cgroups == "as they are" or agent.hello["features"]["cgroup"] == cgroups.replace("none", "")
     pids = agent.state / "pids"
     pids.mkdir(mode=0o777)
     pids.chmod(0o777)
