@@ -161,3 +161,16 @@ def test_parts_can_be_switched_off() -> None:
     assert shaped.unmatched == (1, 2)
     assert len(shaped.shaping) == 4
     assert not any(s.gate for s in align(jobs, gating=False).schedules)
+
+
+def test_a_collective_moves_at_the_pace_of_its_narrowest_link() -> None:
+    cluster = snapshot(host("wide", nic_mbps=100), host("narrow", nic_mbps=50))
+    jobs = [
+        placed(1, "wide", "narrow", traffic=onoff(160, 30), priority=100),
+        placed(2, "wide", "narrow", traffic=onoff(190, 60, 50)),
+    ]
+    answer = Metronome().align(jobs, cluster)
+    assert answer.schedules[0].base_period_us == 190_000  # 30 ms at 100 Mbit/s become 60 at 50
+    assert [link.link for link in answer.links] == ["narrow"]  # 50 + 50 fit through the wide one
+    assert answer.score == 100
+    assert answer.schedules[1].shift_us == 95_000

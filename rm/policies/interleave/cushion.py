@@ -16,6 +16,7 @@ import numpy as np
 
 from rm.policies.interleave.circle import Circle, LinkLoad, Vector
 from rm.policies.interleave.feasible import Feasibility, OutOfSteps, Steps, circular_runs, run_middle
+from rm.policies.interleave.packing import packing_for
 from rm.policies.interleave.search import BUDGET, Scheme, scheme_of
 from rm.policies.interleave.unify import Plan
 
@@ -137,7 +138,9 @@ def _largest(
 
     def attempt(least: int | None) -> list[int] | None:
         masks = None if least is None else distances.masks(least)
-        found = feasibility.first(steps, masks)
+        cushion = least if least is not None and distances.gap else 0
+        packing = packing_for(feasibility.circle, max(0, cushion))
+        found = feasibility.first(steps, masks, packing=packing)
         if found is None:
             return None
         prefix, allowed = found

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from rm.policies.interleave.circle import Circle, rotate
+from rm.policies.interleave.packing import Packing
 
 Load = list[list[tuple[int, int]]]  # per link: (load, set of slots with exactly that load)
 PairMasks = Mapping[tuple[int, int], int]  # (earlier, later) -> rotations of the later one
@@ -49,8 +50,14 @@ class Feasibility:
             [[(v, _set_of(runs)) for v, runs in job_runs] for job_runs in link_runs]
             for link_runs in circle.runs
         ]
+        # equal in phases, not only in slots: cushions depend on the exact durations
         self.same_as_previous = [
-            j > 1 and circle.mul[j] == circle.mul[j - 1] and all(p[j] == p[j - 1] for p in circle.pattern)
+            j > 1
+            and circle.mul[j] == circle.mul[j - 1]
+            and all(
+                link.phases.get(circle.jobs[j]) == link.phases.get(circle.jobs[j - 1])
+                for link in circle.links
+            )
             for j in range(len(circle.n))
         ]
 
@@ -108,17 +115,22 @@ class Feasibility:
         return full & ~forbidden
 
     def first(
-        self, steps: Steps, pairs: PairMasks | None = None, run_of_last: bool = False
+        self,
+        steps: Steps,
+        pairs: PairMasks | None = None,
+        run_of_last: bool = False,
+        packing: Packing | None = None,
     ) -> tuple[list[int], int] | None:
         """The lexicographically first perfect prefix and the last job's admissible set.
 
         With `pairs`, further restricted to given relative rotations. `run_of_last` keeps the
-        whole set of the last job (its symmetries must not be cut). None: no perfect scheme.
+        whole set of the last job (its symmetries must not be cut). `packing` ends hopeless
+        branches early. None: no perfect scheme.
         Raises OutOfSteps when undecided.
         """
         jobs = len(self.circle.n)
         start = self.admissible(self.empty(), 0)
-        if not start & 1 or not self.volume_fits():
+        if not start & 1 or not self.volume_fits() or not (packing is None or packing.possible):
             return None
         if jobs == 1:
             return [], start if run_of_last else 1
@@ -129,7 +141,9 @@ class Feasibility:
         narrowed = self._narrow(self.add(self.empty(), 0, 0), allowed, 0, 0, pairs, run_of_last)
         if narrowed is None:
             return None
-        return self._descend(1, self.add(self.empty(), 0, 0), narrowed, [0], steps, pairs, run_of_last)
+        return self._descend(
+            1, self.add(self.empty(), 0, 0), narrowed, [0], steps, pairs, run_of_last, packing
+        )
 
     def _descend(
         self,
@@ -140,6 +154,7 @@ class Feasibility:
         steps: Steps,
         pairs: PairMasks | None,
         run_of_last: bool,
+        packing: Packing | None,
     ) -> tuple[list[int], int] | None:
         if j == len(allowed) - 1:
             return prefix, allowed[j]
@@ -149,10 +164,14 @@ class Feasibility:
             candidates ^= low
             k = low.bit_length() - 1
             steps.take()
+            if packing is not None and not packing.has_room(prefix, k):
+                continue
             placed = self.add(load, j, k)
             narrowed = self._narrow(placed, allowed, j, k, pairs, run_of_last)
             if narrowed is not None:
-                found = self._descend(j + 1, placed, narrowed, [*prefix, k], steps, pairs, run_of_last)
+                found = self._descend(
+                    j + 1, placed, narrowed, [*prefix, k], steps, pairs, run_of_last, packing
+                )
                 if found is not None:
                     return found
         return None

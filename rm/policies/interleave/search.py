@@ -9,6 +9,7 @@ from fractions import Fraction
 from rm.policies.interleave.circle import Circle, LinkLoad
 from rm.policies.interleave.feasible import Feasibility, OutOfSteps, Steps, middle_of_first_run
 from rm.policies.interleave.overload import LeastExcess
+from rm.policies.interleave.packing import packing_for
 from rm.policies.interleave.profile import Phases
 from rm.policies.interleave.score import score
 from rm.policies.interleave.unify import Plan
@@ -65,7 +66,7 @@ def search_block(plan: Plan, links: Sequence[LinkLoad], budget: int = BUDGET) ->
     feasibility = Feasibility(circle)
     decided = True
     try:
-        found = feasibility.first(steps, run_of_last=True)
+        found = feasibility.first(steps, run_of_last=True, packing=packing_for(circle))
     except OutOfSteps:
         found, decided = None, False
     if found is not None:

@@ -22,23 +22,27 @@ from rm.policies.interleave import (
 )
 from rm.policies.interleave.feasible import circular_runs, run_middle
 
-FIXED = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+FIXED = settings(derandomize=True, deadline=None, max_examples=250, database=None)
 CAPACITY = 10
 
 
 @st.composite
 def problems(draw: st.DrawFn, most_links: int = 1) -> tuple[Plan, list[LinkLoad]]:
-    """Two to four jobs of periods 24, 12 or 8 on circles of 24 slots, on one or more links."""
+    """Two to four jobs of periods 24, 12 or 8 on circles of 18 or 24 slots, on one or more links.
+
+    In half of them all jobs have one phase and every two contend.
+    """
     count = draw(st.integers(2, 4))
+    clashing = draw(st.booleans())
+    rates, most_phases = ([6, 10], 1) if clashing else ([3, 5, 6, 10], 2)
     jobs = []
     for job in range(count):
         period = draw(st.sampled_from([24, 24, 12, 8]))
-        phase = st.tuples(
-            st.integers(0, period - 1), st.integers(1, period // 3), st.sampled_from([3, 5, 6, 10])
-        )
-        phases = canonical_phases(period, draw(st.lists(phase, min_size=1, max_size=2)))
+        phase = st.tuples(st.integers(0, period - 1), st.integers(1, period // 3), st.sampled_from(rates))
+        phases = canonical_phases(period, draw(st.lists(phase, min_size=1, max_size=most_phases)))
         jobs.append(Demand(job, period, phases, rank_key(0, job, "")))
-    plan = unify(jobs, g_t=0, slots=24, min_slots=1)
+    slots = 18 if all(d.period > 8 for d in jobs) else 24  # 18: phases do not start with slots
+    plan = unify(jobs, g_t=0, slots=slots, min_slots=1)
     assert plan is not None
     links = []
     for _ in range(draw(st.integers(1, most_links))):
