@@ -15,7 +15,7 @@ FLOORS = [
     ["config"],
     ["policies", "playbook"],
     ["core"],
-    ["units"],
+    ["units", "paths"],
     ["errors"],
 ]
 LEVEL = {room: len(FLOORS) - i for i, floor in enumerate(FLOORS) for room in floor}
