@@ -6,8 +6,10 @@ The contract is docs/http-api.md; decisions are the service's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
@@ -69,9 +71,16 @@ async def serve(service: Service, socket_path: str, config: Config) -> web.AppRu
         Conflict: another daemon already listens there.
     """
     listener = bind(socket_path)
-    runner = web.AppRunner(
-        make_app(service, config), access_log=None, keepalive_timeout=300, shutdown_timeout=2
-    )
+    mine = os.stat(socket_path).st_ino
+    app = make_app(service, config)
+
+    async def remove(_: web.Application) -> None:
+        with contextlib.suppress(OSError):
+            if os.stat(socket_path).st_ino == mine:  # not a successor's
+                os.unlink(socket_path)
+
+    app.on_cleanup.append(remove)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=300, shutdown_timeout=2)
     await runner.setup()
     await web.SockSite(runner, listener, backlog=1024).start()
     return runner

@@ -252,6 +252,12 @@ def test_the_socket_is_not_taken_from_a_living_daemon(daemon: Daemon, tmp_path: 
     assert (tmp_path / "file").read_text() == "precious"
 
 
+def test_the_socket_is_removed_at_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path / "rm.sock"):
+        assert (tmp_path / "rm.sock").is_socket()
+    assert not (tmp_path / "rm.sock").exists()
+
+
 def test_a_caller_without_peer_credentials_is_refused() -> None:
     tcp = SimpleNamespace(get_extra_info=lambda _: SimpleNamespace(family=socket.AF_INET))
     with pytest.raises(Forbidden, match="not known"):
