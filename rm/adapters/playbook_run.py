@@ -6,142 +6,30 @@ A host's steps travel to its agent when `ask` knows one; else the text of `agent
 
 from __future__ import annotations
 
-import glob
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import rm
-from rm.adapters.playbook_channel import StepsChannel
+from rm.adapters.playbook_channel import Ask, StepsChannel
+from rm.adapters.playbook_files import LocalFiles, read_playbook, shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.core.host import Host
 from rm.errors import RmError, UsageError
 from rm.playbook.evaluate import HostPlay, HostState, Options, selected
 from rm.playbook.inventory import decode
-from rm.playbook.module import BadArgument
+from rm.playbook.module import BadArgument, CompileContext
 from rm.playbook.pattern import select
-from rm.playbook.schema import Play, Playbook, parse_playbook
+from rm.playbook.report import Progress, Recap, Report
+from rm.playbook.schema import Play, Playbook, Task
 from rm.playbook.steps import TaskResult
-from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate
+from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
+from rm.playbook.template import check as check_template
 
-# (host name, request of the operation `steps`) -> its result; None: this host has no agent's channel
-Ask = Callable[[str, dict[str, Any]], dict[str, Any] | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """What the caller may show while it runs: kind `play` (text) or `task` (result)."""
-
-    kind: str
-    text: str = ""
-    result: TaskResult | None = None
-
-
-@dataclass(slots=True)
-class Recap:
-    """Ansible's counters of one host."""
-
-    ok: int = 0
-    changed: int = 0
-    unreachable: int = 0
-    failed: int = 0
-    skipped: int = 0
-    rescued: int = 0
-    ignored: int = 0
-
-
-@dataclass(slots=True)
-class Report:
-    """All results, per host in the order of the tasks. `not_reached`: hosts whose play was cut short."""
-
-    playbook: str
-    check: bool
-    results: dict[str, list[TaskResult]] = field(default_factory=dict)
-    not_reached: tuple[str, ...] = ()
-    interrupted: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Nothing failed, nobody was unreachable, everything was reached."""
-        bad = (
-            r for results in self.results.values() for r in results if r.status in ("failed", "unreachable")
-        )
-        return not self.interrupted and not self.not_reached and all(r.ignored for r in bad)
-
-    @property
-    def changed(self) -> int:
-        return sum(recap.changed for recap in self.recap().values())
-
-    def recap(self) -> dict[str, Recap]:
-        recaps = {host: Recap() for host in self.results}
-        for host, results in self.results.items():
-            counts = recaps[host]
-            for result in results:
-                if result.status == "changed" or result.ignored:
-                    counts.ok += 1
-                    counts.ignored += result.ignored
-                    counts.changed += result.status == "changed"
-                else:
-                    setattr(counts, result.status, getattr(counts, result.status) + 1)
-        return recaps
-
-    def failures(self) -> list[str]:
-        """One sentence per failure, for logs and error messages."""
-        return [
-            f"{r.host}: {r.task}: {r.message or r.status}"
-            for results in self.results.values()
-            for r in results
-            if r.status in ("failed", "unreachable") and not r.ignored
-        ]
-
-
-class LocalFiles:
-    """The control machine's files, each read once per run."""
-
-    def __init__(self) -> None:
-        self.read = cache(self._read)
-
-    def _read(self, path: str) -> bytes:
-        try:
-            return Path(path).read_bytes()
-        except OSError as problem:
-            raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
-
-    def glob(self, pattern: str) -> list[str]:
-        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
-
-    def exists(self, path: str) -> bool:
-        return os.path.exists(path)
-
-
-def shipped_directory(name: str) -> Path:
-    """`agents` or `playbooks`: beside rm in a checkout, inside it when installed from a wheel."""
-    package = Path(rm.__file__).parent
-    candidates = (package / "shipped" / name, package.parent / name)
-    for directory in candidates:
-        if directory.is_dir():
-            return directory
-    raise UsageError(
-        f"The {name} directory that belongs to rm is missing (looked in {', '.join(map(str, candidates))}).",
-        "Reinstall rm.",
-    )
-
-
-def read_playbook(path: str | Path) -> Playbook:
-    """Parse and check a playbook; raises UsageError with file, line and what to do."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
-        raise UsageError(
-            f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
-        ) from None
-    return parse_playbook(text, str(path))
+__all__ = ["Ask", "Progress", "Recap", "Report", "plan_of", "run_playbook", "shipped_directory"]
 
 
 def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
@@ -170,7 +58,8 @@ def run_playbook(
 ) -> Report:
     """Run every play of a playbook and say what became of it.
 
-    Raises UsageError before any host is touched when the playbook, a pattern or a local file is wrong;
+    Raises UsageError before any host is touched when the playbook, a pattern, a template or a local file
+    that is named outright is wrong;
     whatever goes wrong on a host is in the report. Ctrl-C ends the run with `interrupted` set.
     """
     return _Runner(
@@ -242,9 +131,13 @@ class _Runner:
         self.stopping = threading.Event()
         self.unfinished: set[str] = set()
         self.report = Report(playbook.filename, check)
+        self.directory = os.path.dirname(os.path.abspath(playbook.filename))
 
     def run(self) -> Report:
         chosen = [(play, self.chosen(play)) for play in self.playbook.plays]  # complains before any host
+        for play, _ in chosen:
+            for task in (*play.tasks, *play.handlers):
+                self.check_source(task)
         with ThreadPoolExecutor(self.forks, thread_name_prefix="playbook") as pool:
             try:
                 for play, names in chosen:
@@ -263,6 +156,26 @@ class _Runner:
             self.unfinished |= {name for _, names in chosen for name in names} - reached
         self.report.not_reached = tuple(name for name in self.hosts if name in self.unfinished)
         return self.report
+
+    def check_source(self, task: Task) -> None:
+        """A local file that a task names outright must be there, and a template must be one."""
+        name = task.args.get("src")
+        if task.module not in ("copy", "template") or not isinstance(name, str) or has_template(name):
+            return
+        if task.args.get("remote_src"):
+            return
+        where = f"{self.playbook.filename}:{task.line}: "
+        context = CompileContext(Scope([]), self.files, self.directory)
+        path = context.source(name.rstrip("/"), "templates" if task.module == "template" else "files")
+        if not self.files.exists(path):
+            raise UsageError(
+                f"{where}the local file {path} does not exist.", f"Looked beside it for '{name}'."
+            )
+        if task.module == "template":
+            try:
+                check_template(self.files.read(path).decode())
+            except (TemplateProblem, BadArgument, UnicodeDecodeError) as problem:
+                raise UsageError(f"{where}{path}: {problem}.", "Mend the template.") from None
 
     def chosen(self, play: Play) -> tuple[str, ...]:
         where = f"{self.playbook.filename}:{play.line}: "
@@ -297,8 +210,7 @@ class _Runner:
             "rm_agents_dir": str(shipped_directory("agents")),
             "rm_version": rm.__version__,
         }
-        directory = os.path.dirname(os.path.abspath(self.playbook.filename))
-        return Options(directory, self.variables, magic, self.check, self.tags, self.skip_tags)
+        return Options(self.directory, self.variables, magic, self.check, self.tags, self.skip_tags)
 
     def run_host(self, play: Play, name: str, options: Options) -> None:
         """One play on one host, start to end; runs in a thread of the pool."""

@@ -23,6 +23,7 @@ class Work:
     args: dict[str, Any]
     environment: dict[str, str]
     check: bool
+    user: str  # "" = the one that the play logs in or becomes root as
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,5 +105,10 @@ def _one(play: Play, task: Task, scope: Scope, context: CompileContext, check: b
         raise BadArgument(f"{task.module}: {problem}") from None
     environment = {**evaluate(dict(play.environment), scope), **evaluate(dict(task.environment), scope)}
     checking = check if task.check_mode is None else task.check_mode
+    user = ""
+    if play.become if task.become is None else task.become:
+        user = str(evaluate(play.become_user if task.become_user is None else task.become_user, scope))
     text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
-    return Item("", Work(executor_of(module), args, text, checking), None, scope)
+    return Item(
+        "", Work(executor_of(module), args, text, checking, "" if user == "root" else user), None, scope
+    )

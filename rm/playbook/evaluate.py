@@ -181,15 +181,13 @@ class HostPlay:
         for item in items:
             if isinstance(item.work, Skip) or item.work is None:
                 continue
-            user = self.play.become_user if task.become_user is None else task.become_user
-            becomes = self.play.become if task.become is None else task.become
             ignore = task.ignore_errors or task.failed_when == (False,)
             item.step = Step(
                 id=self._steps,
                 task=self._tasks,
                 op=item.work.op,
                 args=item.work.args,
-                user=user if becomes and user != "root" else "",
+                user=item.work.user,
                 environment=item.work.environment,
                 ignore_errors=ignore,
                 check=item.work.check,

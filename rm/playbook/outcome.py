@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from rm.playbook.compile import Item, Skip
 from rm.playbook.schema import Task
 from rm.playbook.steps import TaskResult
-from rm.playbook.template import Layer, NeedResult, Scope, TemplateProblem, condition
+from rm.playbook.template import Layer, NeedResult, Scope, TemplateProblem, condition, evaluate
 
 HIDDEN = "the output is hidden (no_log)"
 
@@ -48,7 +48,7 @@ def summarise(
     result = TaskResult(
         host=host,
         play=play,
-        task=task.name,
+        task=_name(task, waiting.scope),
         module=task.module,
         status=status,
         message=HIDDEN if task.no_log and status != "skipped" else _message(bad[0], status),
@@ -63,6 +63,14 @@ def summarise(
         line=task.line,
     )
     return result, registered
+
+
+def _name(task: Task, scope: Scope) -> str:
+    """The name as the admin would read it; as it is written where its variables are not known."""
+    try:
+        return str(evaluate(task.name, scope))
+    except (TemplateProblem, NeedResult):
+        return task.name
 
 
 def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope: Scope) -> dict[str, Any]:

@@ -233,6 +233,8 @@ class _Reader:
                 raise self.fail(control.line_of(key), f"unknown key '{key}' in loop_control.", hint)
         if kinds:
             self.templates(body[kinds[0]], body.line_of(kinds[0]))
+        for key in ("name", "become_user"):
+            self.templates(body.get(key), body.line_of(key))
         register = body.get("register", "")
         if register and not str(register).isidentifier():
             raise self.fail(body.line_of("register"), f"'{register}' is not a variable's name.")

@@ -1,0 +1,57 @@
+"""The control machine's files for playbooks: the playbook itself, what it copies, what comes with rm."""
+
+from __future__ import annotations
+
+import glob
+import os
+from functools import cache
+from pathlib import Path
+
+import rm
+from rm.errors import UsageError
+from rm.playbook.module import BadArgument
+from rm.playbook.schema import Playbook, parse_playbook
+
+
+class LocalFiles:
+    """The control machine's files, each read once per run."""
+
+    def __init__(self) -> None:
+        self.read = cache(self._read)
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return Path(path).read_bytes()
+        except OSError as problem:
+            raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
+
+    def glob(self, pattern: str) -> list[str]:
+        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+
+def shipped_directory(name: str) -> Path:
+    """`agents` or `playbooks`: beside rm in a checkout, inside it when installed from a wheel."""
+    package = Path(rm.__file__).parent
+    candidates = (package / "shipped" / name, package.parent / name)
+    for directory in candidates:
+        if directory.is_dir():
+            return directory
+    raise UsageError(
+        f"The {name} directory that belongs to rm is missing (looked in {', '.join(map(str, candidates))}).",
+        "Reinstall rm.",
+    )
+
+
+def read_playbook(path: str | Path) -> Playbook:
+    """Parse and check a playbook; raises UsageError with file, line and what to do."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        raise UsageError(
+            f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
+        ) from None
+    return parse_playbook(text, str(path))
