@@ -75,21 +75,30 @@ def job_state(job, attempt):
 
 
 def job_processes(job, attempt):
-    """Process ids of the job: its cgroup's, else the trees below the ranks' recorded processes."""
+    """Process ids of the job: its cgroup's, else those below its supervisor or its ranks."""
     group = job_cgroup(job, attempt)
     if group:
         pids = set()
         for folder, _, _ in os.walk(group):
             pids.update(int(pid) for pid in read_text(folder + "/cgroup.procs").split())
         return pids
-    roots, folder = set(), job_state(job, attempt)
+    folder = job_state(job, attempt)
+    roots, supervisor = set(), _recorded(folder, "supervisor")
+    if supervisor:
+        # it reaps whatever the job leaves behind, so that all of it is below
+        return process_tree({supervisor}) - {supervisor}
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
-        try:
-            meta = json.loads(read_text("%s/%s/meta.json" % (folder, name), "{}"))
-            roots.add(int(meta.get("pid") or 0))
-        except (ValueError, AttributeError):
-            continue
-    return process_tree({pid for pid in roots if pid > 1 and os.path.isdir("/proc/%d" % pid)})
+        roots.add(_recorded("%s/%s" % (folder, name), "pid"))
+    return process_tree(roots - {0})
+
+
+def _recorded(folder, key):
+    """A process id in the folder's meta.json, 0 when there is none or the process is gone."""
+    try:
+        pid = int(json.loads(read_text(folder + "/meta.json", "{}")).get(key) or 0)
+    except (ValueError, AttributeError):
+        return 0
+    return pid if pid > 1 and os.path.isdir("/proc/%d" % pid) else 0
 
 
 def process_tree(roots):
