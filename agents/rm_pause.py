@@ -135,7 +135,11 @@ def _hold(freezer, tell, length_us):
 
 
 def pause(request):
-    """Freeze the job's processes once, for `length_us` (at most 10 s)."""
+    """Freeze the job's processes once, for `length_us` (at most 10 s), now.
+
+    What runs on a GPU or in a timer is not delayed by a freeze that ends before they do: to move a job in
+    time use `regulate`, which freezes when it counts.
+    """
     job, attempt, length = require(request, "job", "attempt", "length_us")
     freezer = Freezer(job, attempt)
     if length <= 0:
@@ -149,20 +153,31 @@ def pause(request):
 
 @contextlib.contextmanager
 def _counted(request):
-    """A function that reads the job's bytes so far; counts them first when nobody does."""
+    """A function that reads the job's bytes so far; counts them first when nobody does.
+
+    A shaped job's class counts what leaves the queue; the nftables counter, used otherwise, counts what
+    enters it, which is early by as much as the queue holds.
+    """
     job, interface = int(request["job"]), request["interface"]
-    added = False
-    if str(job) not in rm_shape.job_bytes(interface):
+    added, name = False, rm_shape.class_of(job, interface)
+    if not name and str(job) not in rm_shape.job_bytes(interface):
         added = rm_shape.count(request)["added"]
     try:
-        yield lambda: rm_shape.job_bytes(interface).get(str(job), 0)
+        if name:
+            yield lambda: rm_kernel.class_counters(interface).get(name, {"bytes": 0})["bytes"]
+        else:
+            yield lambda: rm_shape.job_bytes(interface).get(str(job), 0)
     finally:
         if added:
             rm_shape.unshape(request)
 
 
+def _sent(interface):
+    return rm_kernel.interface_counters(interface)[1]
+
+
 def _sampled(read, duration_us):
-    """Samples (time, bytes) every SAMPLE_US for `duration_us`."""
+    """Samples (time, what `read` gives) every SAMPLE_US for `duration_us`."""
     samples, begin, n = [], time.monotonic(), 0
     while n * SAMPLE_US <= duration_us:
         samples.append((now_us(), read()))
@@ -171,15 +186,23 @@ def _sampled(read, duration_us):
     return samples
 
 
+def _best_counter(both):
+    """0: the job's own counter; 1: the interface's, exact in time, when the job is alone on it."""
+    mine, everything = (both[-1][1][n] - both[0][1][n] for n in (0, 1))
+    return 1 if mine and 0.9 * mine <= everything <= 1.15 * mine else 0
+
+
 def profile(request):
     """Period and phases from the job's own byte counter; offsets from the reported origins if it reports.
 
     `origin` says what offset 0 is: `reports` (the job's iteration origin) or `traffic` (the start of the
     communication phase that follows the longest silence).
     """
-    job, attempt, _, duration = require(request, "job", "attempt", "interface", "duration_us")
+    job, attempt, interface, duration = require(request, "job", "attempt", "interface", "duration_us")
     with _counted(request) as read:
-        found = rm_profile.estimate(_sampled(read, min(int(duration), 60_000_000)), SAMPLE_US)
+        both = _sampled(lambda: (read(), _sent(interface)), min(duration, 60_000_000))
+    best = _best_counter(both)
+    found = rm_profile.estimate([(at, counts[best]) for at, counts in both], SAMPLE_US)
     origins, origin = found.pop("origins"), "traffic"
     starts = _reported_starts(job, attempt)
     if origins and starts and found["period_us"]:
@@ -236,21 +259,30 @@ class Phases:
 
 
 def regulate(request):
-    """Keep an unhooked job in its slots: watch its bytes, freeze it in its computation when it is early.
+    """Keep an unhooked job in its slots: watch its bytes, and when it is early, freeze it as it is about
+    to communicate.
+
+    The freeze begins shortly before the communication is expected, not in the middle of the computation:
+    work that runs elsewhere (on a GPU, in a timer) goes on while the processes are frozen, and only what
+    they would have started is delayed.
 
     An iteration is counted from one start of its (first) communication phase to the next; the schedule's
     instants are when that should start. The agent's schedule.json, when there is one, goes before the
     request's `schedule`. `phases` (default 1) is how many communication phases make one iteration.
     """
-    job, attempt, _, duration = require(request, "job", "attempt", "interface", "duration_us")
+    job, attempt, interface, duration = require(request, "job", "attempt", "interface", "duration_us")
     freezer, notify = Freezer(job, attempt), request["notify"]
     schedule, path = request.get("schedule"), rm_kernel.job_state(job, attempt) + "/schedule.json"
     reader = rm_iteration.Iterations({"RM_SCHEDULE": path})
-    detector = Phases(int(request.get("need_bytes") or 12_000))
+    period = int((reader.reload() or schedule or {}).get("period_us") or 0)
+    quiet = int(request.get("quiet_us") or max(QUIET_US, period // 10))
+    detector = Phases(int(request.get("need_bytes") or 12_000), quiet_us=quiet)
     each, rank = max(1, int(request.get("phases") or 1)), int(request.get("rank") or 0)
-    origin, base, seen, iteration, pause_seq, waited, pauses = None, [], 0, 0, 0, 0, 0
+    origin, base, seen, iteration, pause_seq, waited, pauses, hold = None, [], 0, 0, 0, 0, 0, None
     end = time.monotonic() + duration / 1e6
-    with _counted(request) as read, guarded(freezer) as tell:
+    with _counted(request) as own, guarded(freezer) as tell:
+        alone = _best_counter(_sampled(lambda: (own(), _sent(interface)), min(1_000_000, duration // 5)))
+        read = (lambda: _sent(interface)) if alone else own
         while time.monotonic() < end:
             event = detector.feed(now_us(), read())
             if event and event[0] == "start" and seen % each == 0:
@@ -258,23 +290,27 @@ def regulate(request):
                     length = event[1] - origin
                     notify({
                         "event": "iterations", "job": job, "attempt": attempt,
-                        "items": [[rank, iteration, origin, length, waited, None]],
+                        "items": [[rank, iteration, origin, length, min(waited, length), None]],
                     })  # fmt: skip
                     base = [*base[-8:], length - waited]
                     iteration += 1
-                origin, waited = event[1], 0
+                origin, waited, hold = event[1], 0, None
             if event and event[0] == "end":
                 seen += 1
                 current = reader.reload() or schedule
-                if current and origin is not None and seen % each == 0:
-                    expected = rm_profile.median(base) if len(base) >= 3 else _base(current)
-                    if expected <= 0:
-                        continue
-                    wait = rm_iteration.wait_us(int(origin + expected), current, pause_seq, origin)
+                expected = rm_profile.median(base) if len(base) >= 3 else _base(current or {})
+                if current and origin is not None and seen % each == 0 and expected > 0:
+                    due = int(origin + expected)
+                    wait = rm_iteration.wait_us(due, current, pause_seq, origin)
                     pause_seq = max(pause_seq, int(current.get("pause_seq") or 0))
-                    if wait > 0:
-                        waited = _hold(freezer, tell, wait)
-                        pauses += 1
+                    margin = max(4_000, int(expected) // 32)
+                    hold = (due - margin, due + wait - margin // 2, wait) if wait > 0 else None
+            if hold and not detector.active and now_us() >= hold[0]:
+                if hold[1] > now_us():
+                    _hold(freezer, tell, hold[1] - now_us())
+                    waited, pauses = hold[2], pauses + 1
+                    detector.recent.clear()  # what came meanwhile says nothing about when
+                hold = None
             time.sleep(SAMPLE_US / 1e6)
     return {"iterations": iteration, "pauses": pauses}
 

@@ -295,6 +295,12 @@ def shape_counters(request):
     return {"jobs": jobs}
 
 
+def class_of(job, interface):
+    """The shaped job's class, "major:minor", "" when it has none."""
+    rule = _rules().get((job, rm_kernel.interface_index(interface)))
+    return "%x:%x" % (rm_htb.MAJOR, rule["minor"]) if rule and rule["minor"] else ""
+
+
 def job_bytes(interface):
     """Bytes sent so far by every counted job through the interface: {"<job>": bytes}. Cheap."""
     end = "_if%d" % rm_kernel.interface_index(interface)

@@ -1,0 +1,120 @@
+"""Freezing, profiling and regulating an unhooked job on real control groups and counters."""
+
+from __future__ import annotations
+
+import json
+import signal
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .test_shaping import AGENTS, Pair, eventually, pytestmark, skip_without_classifier
+
+__all__ = ["pytestmark"]
+JOB = 43
+EXAMPLE = AGENTS.parent / "examples" / "allreduce.py"
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def ticking(pair: Pair, group: Path | None) -> subprocess.Popen[str]:
+    """A process that prints a number every 2 ms."""
+    code = "import time, itertools\nfor n in itertools.count():\n  print(n, flush=True); time.sleep(.002)"
+    process = pair.start(0, sys.executable, "-c", code, group=group)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def frozen(group: Path) -> bool:
+    return "frozen 1" in (group / "cgroup.events").read_text()
+
+
+def test_a_pause_freezes_for_its_time_and_thaws(pair: Pair) -> None:
+    group = pair.group(JOB)
+    process = ticking(pair, group)
+    result = pair.ask("rm_pause.py", op="pause", job=JOB, attempt=1, length_us=150_000)
+    assert 150_000 <= result["paused_us"] < 5_000_000
+    assert not frozen(group)
+    assert process.poll() is None
+    assert process.stdout is not None
+    assert process.stdout.readline()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_pauser_leaves_no_frozen_job(pair: Pair, number: signal.Signals) -> None:
+    group = pair.group(JOB)
+    ticking(pair, group)
+    pauser = pair.start(0, sys.executable, str(AGENTS / "rm_pause.py"), stdin=subprocess.PIPE)
+    assert pauser.stdin is not None
+    request = {"id": 1, "op": "pause", "job": JOB, "attempt": 1, "length_us": 9_000_000}
+    pauser.stdin.write(json.dumps(request) + "\n")
+    pauser.stdin.flush()
+    eventually(lambda: frozen(group))
+    pauser.send_signal(number)
+    eventually(lambda: not frozen(group), seconds=5)
+
+
+def test_without_a_control_group_the_processes_are_stopped(pair: Pair) -> None:
+    process = ticking(pair, None)
+    rank = pair.state / "jobs" / f"{JOB}.1" / "0"
+    rank.mkdir(parents=True)
+    (rank / "meta.json").write_text(json.dumps({"pid": process.pid}))
+    pauser = pair.start(0, sys.executable, str(AGENTS / "rm_pause.py"), stdin=subprocess.PIPE)
+    assert pauser.stdin is not None
+    request = {"id": 1, "op": "pause", "job": JOB, "attempt": 1, "length_us": 400_000}
+    pauser.stdin.write(json.dumps(request) + "\n")
+    pauser.stdin.flush()
+
+    def state() -> str:
+        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+    eventually(lambda: state() == "T")
+    eventually(lambda: state() != "T")
+
+
+def test_an_unhooked_job_is_profiled_and_kept_in_its_slots(pair: Pair) -> None:
+    skip_without_classifier(pair)
+    for name in pair.names:
+        words = "qdisc add dev eth7 root handle 10: tbf rate 100mbit burst 25k limit 250k"
+        pair.run("tc", "-n", name, *words.split())
+    group = pair.group(JOB)
+    for rank in (1, 0):
+        words = ["env", f"RANK={rank}", "WORLD_SIZE=2", "MASTER_ADDR=10.98.7.1", "MASTER_PORT=29471"]
+        words += [sys.executable, str(EXAMPLE), "--unhooked", "--iterations", "1000", "--compute-ms", "100"]
+        pair.start(rank, *words, "--bytes", "600000", group=None if rank else group)
+    found = pair.ask(
+        "rm_pause.py", op="profile", job=JOB, attempt=1, interface="eth7", duration_us=5_000_000
+    )  # fmt: skip
+    assert 130_000 < found["period_us"] < 260_000  # 100 ms and 4.8 Mbit at 100 Mbit/s, or slower when busy
+    assert found["confidence"] > 0.3
+    assert len(found["phases"]) == 1
+    assert 20_000_000 < found["phases"][0][2] < 110_000_000
+    assert found["origin"] == "traffic"
+
+    period = found["period_us"] + 40_000  # every iteration is early, and must be held back into its slot
+    plan = {"epoch_us": 0, "shift_us": 0, "period_us": period, "inject_us": 40_000, "tolerance_us": 2_000}
+    plan |= {"gate": True, "pause_seq": 1, "seq": 1}
+    agent = pair.start(0, sys.executable, str(AGENTS / "rm_pause.py"), stdin=subprocess.PIPE)
+    request = {"op": "regulate", "job": JOB, "attempt": 1, "interface": "eth7", "duration_us": 6_000_000}
+    out, _ = agent.communicate(json.dumps(request | {"schedule": plan}) + "\n", timeout=60)
+    *events, reply = [json.loads(line) for line in out.splitlines()]
+    assert reply["result"]["pauses"] >= 3
+    items = [item for event in events for item in event["items"]]
+    assert len(items) == reply["result"]["iterations"] >= 6
+    mean = statistics.mean(item[3] for item in items[3:])
+    assert mean > found["period_us"] + 15_000, str(items)  # it really was held back
+    off = [abs((item[2] + period // 2) % period - period // 2) for item in items[4:]]
+    assert statistics.median(off) < period / 5  # and begins near its instants; at random it would be 1/4
+    assert not frozen(group)
