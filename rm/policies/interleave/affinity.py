@@ -47,9 +47,17 @@ def dominated(small: LinkLoad, large: LinkLoad) -> bool:
 def reduce(links: Links) -> dict[str, LinkLoad]:
     """The contended links without the dominated ones; of equal links the first by name stays."""
     left = dict(sorted(contended(links).items()))
+    on: dict[int, set[str]] = {}
+    for name, load in left.items():
+        for job in load.phases:
+            on.setdefault(job, set()).add(name)
     for name in sorted(left, reverse=True):
-        if any(other != name and dominated(left[name], left[other]) for other in left):
+        jobs = left[name].phases
+        larger = set.intersection(*(on[j] for j in jobs)) - {name}  # only they bear all its jobs
+        if any(dominated(left[name], left[other]) for other in larger):
             del left[name]
+            for job in jobs:
+                on[job].discard(name)
     return left
 
 

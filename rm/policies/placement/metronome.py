@@ -55,7 +55,9 @@ class MetronomeOptions(NetworkWeights):
 
     `loop_test` which loops of the affinity graph count (cassini, contended or reduced);
     `joint_jobs` loops of up to so many jobs are solved jointly instead of refused;
-    `compact` whether a gang takes the fewest hosts that hold it.
+    `compact` whether a gang takes the fewest hosts that hold it;
+    `budget` search steps for the score of one link (about 10 us each): a score that contends may
+    then be a few points too low, which at worst orders two contended links wrongly.
     """
 
     slots: int = 72
@@ -69,6 +71,7 @@ class MetronomeOptions(NetworkWeights):
     loop_test: str = "reduced"
     joint_jobs: int = 6
     compact: bool = True
+    budget: int = 2000
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -92,6 +95,7 @@ class MetronomeOptions(NetworkWeights):
             self.min_slots,
             self.d_max,
             self.mode == "paper",
+            self.budget,
         )
 
 

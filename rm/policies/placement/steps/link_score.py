@@ -111,6 +111,10 @@ class PlacedLoads:
             if not self.phases[host]:
                 del self.phases[host]
 
+    def hosts_of(self, job: int) -> tuple[str, ...]:
+        """The hosts whose links bear the job's load."""
+        return self._hosts[job]
+
     def is_high(self, job: int) -> bool:
         return self._seen[job].high
 
@@ -231,10 +235,10 @@ class LinkScores:
         shared = [h for h, (_, phases) in mine.items() if phases and h in self._loads.phases]
         if len(shared) < 2:
             return None
-        links = {
-            host: self._with(host, mine[host][1] if host in mine else ())
-            for host in {*self._loads.phases, *tasks_on}
-        }
+        near = self._connected(shared, mine)
+        if near is None:
+            return None
+        links = {host: self._with(host, mine[host][1] if host in mine else ()) for host in near}
         for names in blocks(links, self._loop_test):
             jobs = {j for n in names for j in links[n].phases}
             if len(names) < 2 or self._job.id not in jobs:
@@ -248,6 +252,32 @@ class LinkScores:
                 (("links", len(names)), ("jobs", len(jobs))),
             )
         return None
+
+    def _connected(self, shared: Sequence[str], mine: Mapping[str, tuple[int, Phases]]) -> list[str] | None:
+        """The links that other jobs connect to `shared`; None when they connect no two of these.
+
+        A loop must leave the job by one link and come back by another. Unless every shared link
+        counts (cassini), only contended ones do.
+        """
+        origin: dict[str, str] = {}
+        joined = False
+        done: set[int] = {self._job.id}
+        for start in shared:
+            waiting = [start]
+            while waiting:
+                host = waiting.pop()
+                if host in origin:
+                    joined |= origin[host] != start
+                    continue
+                link = self._with(host, mine[host][1] if host in mine else ())
+                if self._loop_test != "cassini" and peak_sum(link) <= link.capacity:
+                    continue
+                origin[host] = start
+                for job in link.phases:
+                    if job not in done:
+                        done.add(job)
+                        waiting.extend(self._loads.hosts_of(job))
+        return sorted(origin) if joined else None
 
     def _joint(
         self,
