@@ -51,7 +51,7 @@ def summarise(
         task=_name(task, waiting.scope),
         module=task.module,
         status=status,
-        message=HIDDEN if task.no_log and status != "skipped" else _message(bad[0], status),
+        message=HIDDEN if task.no_log and status != "skipped" else _message(bad[0], status, _var(task)),
         ignored=status == "failed" and task.ignore_errors,
         might_run=any(a.get("might_run") for a in each),
         handler=waiting.handler,
@@ -63,6 +63,10 @@ def summarise(
         line=task.line,
     )
     return result, registered
+
+
+def _var(task: Task) -> str:
+    return str(task.args.get("var", "")) if task.module == "debug" else ""
 
 
 def _name(task: Task, scope: Scope) -> str:
@@ -120,7 +124,9 @@ def _status(answer: Mapping[str, Any]) -> str:
     return "ok"
 
 
-def _message(answer: Mapping[str, Any], status: str) -> str:
+def _message(answer: Mapping[str, Any], status: str, var: str = "") -> str:
+    if var in answer and status == "ok":  # debug: var=…
+        return f"{var}: {answer[var]}"
     said = answer.get("msg", "")
     text = said if isinstance(said, str) else repr(said)
     if status == "failed" and answer.get("failed_when_result") and not text:

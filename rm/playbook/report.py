@@ -59,7 +59,7 @@ class Report:
                 if result.status == "changed" or result.ignored:
                     counts.ok += 1
                     counts.ignored += result.ignored
-                    counts.changed += result.status == "changed"
+                    counts.changed += bool(result.result.get("changed", result.status == "changed"))
                 else:
                     setattr(counts, result.status, getattr(counts, result.status) + 1)
         return recaps

@@ -29,7 +29,7 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         return {**rest, "remote_src": args["src"]}
     if args["content"] is not None:
         content = args["content"]
-        text = content if isinstance(content, str) else json.dumps(content, indent=4)
+        text = content if isinstance(content, str) else json.dumps(content)
         return {**rest, "content": packed(text.encode()), "name": ""}
     source = context.source(args["src"].rstrip("/"), "files")
     tree = context.files.glob(f"{source}/**")
