@@ -1,0 +1,9 @@
+"""The programs for hosts and the playbooks lie beside rm/ in a checkout and travel inside it in a wheel."""
+
+from setuptools import find_namespace_packages, setup
+
+setup(
+    packages=[*find_namespace_packages(include=["rm", "rm.*"]), "rm.shipped.agents", "rm.shipped.playbooks"],
+    package_dir={"rm.shipped.agents": "agents", "rm.shipped.playbooks": "playbooks"},
+    package_data={"rm": ["py.typed"], "rm.shipped.playbooks": ["*.yml"]},
+)
