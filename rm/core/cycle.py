@@ -42,7 +42,6 @@ class Cycle:
     tuning: Tuning = field(default_factory=Tuning)
     blocked: Blocked = field(default_factory=Blocked)
     _seen_capacity: int = -1
-    _seen_pending: int = -1
     _next_begin_us: int | None = None
     _seen_placed: int = -1
 
@@ -92,26 +91,30 @@ class Cycle:
     def _decide(self, now_us: int, out: Outcome) -> None:
         state = self.state
         begins = self._next_begin_us is not None and now_us >= self._next_begin_us
-        if state.capacity_version != self._seen_capacity:
+        fresh, state.fresh = state.fresh, {}
+        if state.capacity_version != self._seen_capacity or begins:
+            self._seen_capacity = state.capacity_version
             self.blocked.reasons.clear()
-        elif state.pending_version == self._seen_pending and not begins:
-            return  # nothing that could change any answer has happened
-        self._seen_capacity, self._seen_pending = state.capacity_version, state.pending_version
-        self._next_begin_us = None
-        if not state.pending:
+            fresh = state.pending
+        else:  # nothing has come free: those that were refused before are refused still
+            fresh = {j: None for j in fresh if j in state.pending}
+        if not fresh:
             return
         snapshot = state.snapshot(now_us)
-        pending = [state.jobs[j] for j in state.pending]
+        pending = [state.jobs[j] for j in fresh]
         result = decide(pending, snapshot, self.policies, self.tuning, self.blocked)
-        state.reasons = result.reasons
-        self._next_begin_us = min(
-            (
-                state.jobs[j].spec.begin_us or 0
-                for j, reason in result.reasons.items()
-                if reason.code is ReasonCode.BEGIN_TIME
-            ),
-            default=None,
-        )
+        if fresh is state.pending:
+            state.reasons = result.reasons
+            self._next_begin_us = None
+        else:
+            state.reasons |= result.reasons
+        begin_times = [
+            state.jobs[j].spec.begin_us or 0
+            for j, reason in result.reasons.items()
+            if reason.code is ReasonCode.BEGIN_TIME
+        ]
+        if begin_times:
+            self._next_begin_us = min([*begin_times, self._next_begin_us or begin_times[0]])
         for decision in result.decisions:
             self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
 

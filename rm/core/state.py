@@ -36,8 +36,8 @@ class ClusterState:
     """Jobs that matter (unfinished and recently finished), hosts, zones, measurements.
 
     `free`, `placed` and `running_on` are derived from the jobs and kept in step with them.
-    `capacity_version` grows whenever something may fit that did not fit before,
-    `pending_version` whenever a job joined the queue or was released.
+    `capacity_version` grows whenever something may fit that did not fit before; `fresh` are the
+    jobs that joined the queue, or were held or released, since the last pass.
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class ClusterState:
     next_action: int = 1
     next_sequence: int = 1
     capacity_version: int = 0
-    pending_version: int = 0
+    fresh: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
     placed_version: int = 0
 
     def snapshot(self, now_us: int) -> Snapshot:
@@ -86,7 +86,7 @@ class ClusterState:
 
     def enqueue(self, job_id: int) -> None:
         self.pending[job_id] = None
-        self.pending_version += 1
+        self.fresh[job_id] = None
 
     # -- derived state -----------------------------------------------------------------------
 
