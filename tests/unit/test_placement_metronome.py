@@ -107,6 +107,15 @@ def test_gangs_task_by_task(case):
         assert [t.host for t in first.placement.tasks] == case["expect"]
 
 
+def test_a_small_loop_of_matching_periods_is_solved_jointly_rather_than_refused():
+    (case,) = (c for c in GOLDEN["gangs"] if c["expect"] is None)
+    one, snap = cluster(case)
+    tolerant = MetronomePolicy(MetronomeOptions(loop_test="contended", joint_jobs=2))
+    strict = MetronomePolicy(MetronomeOptions(loop_test="contended", joint_jobs=1))
+    assert next(tolerant.candidates(one, snap).candidates).placement.hosts == ("n1", "n2")
+    assert next(strict.candidates(one, snap).candidates, None) is None
+
+
 LIGHT = profile(200, (0, 75, 900))  # two of them fit into each other's gaps
 HEAVY = profile(200, (0, 120, 900))  # two of them do not, however rotated
 

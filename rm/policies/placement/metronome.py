@@ -71,7 +71,7 @@ class MetronomeOptions(NetworkWeights):
     loop_test: str = "reduced"
     joint_jobs: int = 6
     compact: bool = True
-    budget: int = 2000
+    budget: int = 500
 
     def __post_init__(self) -> None:
         for option, value, known in (
