@@ -7,7 +7,7 @@ engine decide, and returns what must be committed and then carried out. It does 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rm.core import events as ev
 from rm.core.actions import Intent
@@ -15,9 +15,29 @@ from rm.core.alignment import NOTHING_TO_ALIGN
 from rm.core.engine import Blocked, Policies, Tuning, decide
 from rm.core.host import HostState
 from rm.core.lifecycle import Changes, Rules, apply
+from rm.core.network import NetworkView
+from rm.core.ports import CommPolicy
 from rm.core.reasons import ReasonCode
+from rm.core.snapshot import PlacedJob, Snapshot
 from rm.core.state import ClusterState
 from rm.errors import IllegalTransition
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """Stage 3 to be done outside the cycle, because it may take long: Metronome, Sec. III-C.
+
+    `run` is pure and works on its own copies; its event comes back like any other.
+    """
+
+    comm: CommPolicy
+    placed: tuple[PlacedJob, ...]
+    snapshot: Snapshot
+    placed_version: int
+
+    def run(self) -> ev.AlignmentRecomputed:
+        alignment = self.comm.align(self.placed, self.snapshot, offline=True)
+        return ev.AlignmentRecomputed(self.placed_version, alignment)
 
 
 @dataclass(slots=True)
@@ -30,6 +50,7 @@ class Outcome:
     recorded: list[ev.Event] = field(default_factory=list)
     refused: dict[int, IllegalTransition] = field(default_factory=dict)
     realigned: bool = False
+    recompute: Recomputation | None = None
 
 
 @dataclass(slots=True)
@@ -48,6 +69,7 @@ class Cycle:
     def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
         """One turn; `events` in the order in which they arrived."""
         out = Outcome(Changes())
+        before = self.state.alignment
         for event in self._due(now_us):
             self._record(event, now_us, out)
         for index, event in enumerate(events):
@@ -57,6 +79,7 @@ class Cycle:
                 out.refused[index] = refusal
         self._decide(now_us, out)
         self._align(now_us, out)
+        out.realigned = self.state.alignment != before
         for action in out.changes.actions:
             out.intents.append(Intent(self.state.next_action, action))
             self.state.next_action += 1
@@ -129,9 +152,13 @@ class Cycle:
             for p in state.placed.values()
             if p.traffic is not None and not p.low_comm and len(p.placement.hosts) > 1
         ]
-        before = state.alignment
-        if placed:
-            state.alignment = self.policies.comm.align(placed, state.snapshot(now_us))
-        else:
+        if not placed:
             state.alignment = NOTHING_TO_ALIGN
-        out.realigned = state.alignment != before
+            return
+        snapshot = state.snapshot(now_us)
+        state.alignment = self.policies.comm.align(placed, snapshot)
+        if state.alignment.recompute:
+            own = replace(
+                snapshot, hosts=dict(state.hosts), zones=dict(state.zones), jobs={}, network=NetworkView()
+            )
+            out.recompute = Recomputation(self.policies.comm, tuple(placed), own, state.placed_version)

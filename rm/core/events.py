@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rm.core.alignment import Alignment
 from rm.core.host import Gpu, Host
 from rm.core.job import JobSpec, Placement
 from rm.core.network import LinkStats
@@ -196,6 +197,14 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class AlignmentRecomputed:
+    """Stage 3: the offline search's alignment for the set of placed jobs that had this version."""
+
+    placed_version: int
+    alignment: Alignment
+
+
+@dataclass(frozen=True, slots=True)
 class ActionSettled:
     """The outcome of an outbox action is known; whatever it changed came as another event."""
 
@@ -229,6 +238,7 @@ Event = (
     | HostResumed
     | ProfileMeasured
     | Measured
+    | AlignmentRecomputed
     | ActionSettled
     | Tick
 )

@@ -209,6 +209,11 @@ def _measured(ctx: Context, e: ev.Measured) -> None:
     ctx.state.capacity_version += 1  # a host may be well enough connected again
 
 
+def _recomputed(ctx: Context, e: ev.AlignmentRecomputed) -> None:
+    if e.placed_version == ctx.state.placed_version:  # otherwise it answers an old question
+        ctx.state.alignment = e.alignment
+
+
 def _settled(ctx: Context, e: ev.ActionSettled) -> None:
     ctx.changes.settled.append(e.action)
 
@@ -512,6 +517,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.HostDrained: _host_drained,
     ev.HostResumed: _host_resumed,
     ev.Measured: _measured,
+    ev.AlignmentRecomputed: _recomputed,
     ev.ActionSettled: _settled,
     ev.StrayFound: _stray,
     ev.Tick: _tick,

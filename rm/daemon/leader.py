@@ -7,7 +7,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import msgspec
 from rm.core import events as ev
 from rm.core.actions import ACTIONS, Action, Intent, Launch, Start
 from rm.core.alignment import Alignment
-from rm.core.cycle import Cycle, Outcome
+from rm.core.cycle import Cycle, Outcome, Recomputation
 from rm.core.job import Job
 from rm.core.ports import Clock
 from rm.core.reconcile import reconcile, worth_repeating
@@ -64,6 +64,7 @@ class Leader:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
         self._stopping = False
+        self._offline = ThreadPoolExecutor(1, thread_name_prefix="offline")
         self.executor: Executor | None = None
         self.on_alignment: Callable[[Alignment, ClusterState], None] = lambda a, s: None
         self.on_jobs: Callable[[list[Job]], None] = lambda jobs: None
@@ -114,6 +115,7 @@ class Leader:
             log.exception("the leader's loop broke: this is a defect of rm")
             self.on_fatal(f"internal error: {error}")
         finally:
+            self._offline.shutdown(wait=False, cancel_futures=True)
             self._refuse_rest()
 
     def _gather(self) -> list[Any]:
@@ -178,7 +180,15 @@ class Leader:
             self.on_jobs([self.cycle.state.jobs[j] for j in outcome.changes.jobs])
         if outcome.realigned or outcome.changes.jobs:
             self.on_alignment(self.cycle.state.alignment, self.cycle.state)
+        if outcome.recompute is not None:
+            self._offline.submit(self._recompute, outcome.recompute)
         self._forget_old(now_us)
+
+    def _recompute(self, work: Recomputation) -> None:
+        try:
+            self.post(work.run())
+        except Exception:
+            log.exception("the offline recomputation failed; the feasible alignment stays")
 
     def _reconcile(self, report: HostReport, now_us: int) -> list[ev.Event]:
         assert self.executor is not None
