@@ -158,8 +158,8 @@ def align_candidate(
     job: Job, candidate: Candidate, snapshot: Snapshot, comm: CommPolicy, sequence: int
 ) -> Alignment:
     """The alignment of the jobs that the candidate would share links with, itself included."""
-    if job.traffic is None or job.spec.low_comm:
-        return NOTHING_TO_ALIGN
+    if job.traffic is None or job.spec.low_comm or len(candidate.placement.hosts) == 1:
+        return NOTHING_TO_ALIGN  # it puts nothing on any link
     new = placed_view(job, candidate.placement, sequence)
     near = neighbours([new], snapshot.placed.values())
     if len(near) == 1:
