@@ -2,20 +2,20 @@
 PY := .venv/bin/python
 STAMP := .venv/.installed
 
-.PHONY: help demo test lint bench clean setup
+.PHONY: help demo test lint bench lock clean setup need-lab need-test
+.NOTPARALLEL:
 help:
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make test    set everything up and run the tests"
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
+	@echo "make lock    pin today's versions of all dependencies in requirements.lock"
 	@echo "make clean   remove the virtual environment and caches"
 
-demo: $(STAMP)
-	@scripts/prerequisites.sh lab
+demo: need-lab $(STAMP)
 	@.venv/bin/rmx demo $(ARGS)
 
-test: $(STAMP)
-	@scripts/prerequisites.sh test
+test: need-test $(STAMP)
 	$(PY) -m pytest $(ARGS)
 
 lint: $(STAMP)
@@ -23,11 +23,20 @@ lint: $(STAMP)
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-bench: $(STAMP)
-	@scripts/prerequisites.sh lab
+bench: need-lab $(STAMP)
 	$(PY) -m bench $(ARGS)
 
+lock:
+	@scripts/lock.sh
+
 setup: $(STAMP)
+
+# the system's packages come first, so that a user without root sees one list, once
+need-lab:
+	@scripts/prerequisites.sh lab
+
+need-test:
+	@scripts/prerequisites.sh test
 
 $(STAMP): pyproject.toml requirements.lock
 	@scripts/prerequisites.sh venv
@@ -38,4 +47,4 @@ $(STAMP): pyproject.toml requirements.lock
 	@touch $(STAMP)
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
