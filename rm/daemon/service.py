@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from rm import __version__
 from rm.core import events as ev
-from rm.core.alignment import Schedule
+from rm.core.alignment import Alignment, Schedule
 from rm.core.cycle import Cycle
 from rm.core.engine import explain, never_fits, shape
 from rm.core.host import Host, HostState
@@ -324,8 +324,7 @@ class Service:
             else:
                 answer["reasons"] = [job.reason] if job.reason else []
                 answer["placement"] = job.placement
-                mine = [link for link in state.alignment.links if job_id in link.jobs]
-                answer["alignment"] = {"links": mine, "schedule": self.schedule(job_id)}
+                answer["alignment"] = alignment_around(state.alignment, job_id)
             return answer
 
         if job.state.final:
@@ -511,6 +510,20 @@ class Service:
 
         host: Host = await self._request(make, answer)
         return host
+
+
+def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
+    """What the plan says of one job's links and of the jobs it is aligned with; None = no contention."""
+    mine = tuple(link for link in alignment.links if job in link.jobs)
+    if not mine:
+        return None
+    component = next((s.component for s in alignment.schedules if s.job == job), None)
+    return Alignment(
+        score=min(link.score for link in mine),
+        links=mine,
+        schedules=tuple(s for s in alignment.schedules if s.component == component),
+        unmatched=tuple(j for j in alignment.unmatched if any(j in link.jobs for link in mine)),
+    )
 
 
 def known_host(state: ClusterState, name: str) -> Host:
