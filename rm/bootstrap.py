@@ -265,6 +265,7 @@ def start_logging(config: Config) -> None:
     else:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=config.daemon.log_level.upper(), handlers=[handler], force=True)
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it lists its own plugins
 
 
 class JsonLines(logging.Formatter):
