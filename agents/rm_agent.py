@@ -148,6 +148,7 @@ class Agent:
         self._end()
 
     def _end(self):
+        self.attempts.close()
         for pid, _, _ in self.children.values():
             os.kill(pid, signal.SIGTERM)
 

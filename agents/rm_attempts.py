@@ -3,6 +3,7 @@
 Everything here can be rebuilt from the spool; what is kept in memory is what the supervisors said.
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -52,13 +53,17 @@ class Attempts:
         self._open_events()
 
     def _open_events(self):
-        """A fifo of our own: an agent that lingers from before keeps its old one and hears nothing more."""
-        aside = "%s.%d" % (self.events_path, os.getpid())
-        if os.path.exists(aside):
-            os.unlink(aside)
+        """A fifo of our own: several agents may serve one host for a while, and each must hear everything."""
+        os.makedirs(self.events_path, mode=0o700, exist_ok=True)
+        name = "%d.%d" % (os.getpid(), time.time_ns())
+        self.fifo, aside = os.path.join(self.events_path, name), os.path.join(self.events_path, "." + name)
         os.mkfifo(aside, 0o600)
         self.events = os.open(aside, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        os.rename(aside, self.events_path)
+        os.rename(aside, self.fifo)  # seen only once it has its reader: one without is taken for dead
+
+    def close(self):
+        with contextlib.suppress(OSError):
+            os.unlink(self.fifo)
 
     def find(self):
         """Read the spool: which attempts live, which have ended, which were lost."""

@@ -4,10 +4,11 @@
 detaches (a session of its own, no descriptor of the agent's), becomes the reaper of everything the job
 leaves behind, holds the attempt's lock, starts one process per rank as the user, and outlives the agent, its
 SSH channel and the daemon. It listens to the fifo `control` in its folder, records each exit durably and
-then says it to the fifo `events` of whichever agent there is.
+then says it to the fifo of whichever agents there are.
 """
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -312,9 +313,21 @@ class Supervisor:
                 event[key] = event[key][:600]  # six bytes each at most: the line stays below PIPE_BUF
         line = json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
         try:
-            fd = os.open(self.events_path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fifos = os.listdir(self.events_path)
         except OSError:
             return  # no agent: the next one finds it on disk
+        for name in fifos:
+            if not name.startswith("."):
+                self._say_to(os.path.join(self.events_path, name), line)
+
+    def _say_to(self, fifo, line):
+        try:
+            fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # its agent is dead
+                with contextlib.suppress(OSError):
+                    os.unlink(fifo)
+            return
         try:
             os.write(fd, line)
         except BlockingIOError:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 * 1024
 CALL_TIMEOUT_S = 30.0
+REPEAT_S = 2.0
 
 
 class Hosts(Protocol):
@@ -207,7 +208,11 @@ class Executor:
         error = future.exception()
         code = getattr(error, "code", "")
         if isinstance(error, Unreachable | TimeoutError):
-            return  # outcome unknown: it stays open and is repeated after the next hello
+            # outcome unknown: repeated now if the host still answers, or after its next hello
+            timer = threading.Timer(REPEAT_S, self._repeat, [intent])
+            timer.daemon = True
+            timer.start()
+            return
         if code == "stale-epoch":
             self._on_deposed(str(error))
             return
@@ -219,6 +224,13 @@ class Executor:
         elif isinstance(action, Launch | Start):
             self._launched(action, future.result())
         self._settle(intent)
+
+    def _repeat(self, intent: Intent) -> None:
+        host = intent.action.host
+        with self._lock:
+            entry = self._open.get(host, {}).get(intent.id) if host in self._up else None
+        if entry is not None:
+            self._send(*entry)
 
     def _launched(self, action: Launch | Start, result: dict[str, Any]) -> None:
         tasks = result["tasks"]

@@ -111,6 +111,15 @@ def test_a_gang_is_prepared_first_and_started_later(agent: Agent) -> None:
     assert [t["pid"] for t in again["tasks"]] == [t["pid"] for t in started["tasks"]]
 
 
+def test_an_agent_goes_on_hearing_after_another_has_come_and_gone(agent: Agent, start: Start) -> None:
+    start().end()  # say, a playbook looked at the host meanwhile
+    killed = start()
+    killed.kill()
+    assert agent.launch(SH + "exit 4", hold=True)["result"]["tasks"][0]["state"] == "prepared"
+    agent.call("start", job=1, attempt=1)
+    assert agent.event("exit", job=1)["code"] == 4
+
+
 def test_a_prepared_attempt_can_be_discarded_and_is_never_launched_again(agent: Agent) -> None:
     agent.launch(SH + "echo", hold=True)
     agent.call("discard", job=1, attempt=1)
