@@ -35,9 +35,11 @@ def _family(address):
 def reflect(request):
     """Answer probes on `port` for `duration_us` (at most 10 minutes).
 
-    Optional: `address` to listen on, `allow`, a list of the addresses that get answers.
+    Optional: `address` to listen on; `allow`, a list of the addresses that get answers; `idle_us`, to end
+    when nothing came for so long after the first question. Notifies `reflecting` as soon as it listens.
     """
     port, duration = require(request, "port", "duration_us")
+    idle_us, quiet_since = request.get("idle_us") or LONGEST_US, None
     address, allow = request.get("address") or "", set(request.get("allow") or ())
     family, end = _family(address), time.monotonic() + min(duration, LONGEST_US) / 1e6
     seen, answered, received = {}, 0, 0
@@ -48,13 +50,19 @@ def reflect(request):
         for link in (udp, tcp):
             link.bind((address, port))
         tcp.listen(8)
+        if "notify" in request:
+            request["notify"]({"event": "reflecting", "port": port})
         sinks, buffer = {}, bytearray(1 << 18)
         try:
             while True:
                 left = end - time.monotonic()
+                if quiet_since is not None:
+                    left = min(left, quiet_since + idle_us / 1e6 - time.monotonic())
                 if left <= 0:
                     return {"answered": answered, "received_bytes": received}
                 ready, _, _ = select.select([udp, tcp, *sinks], [], [], left)
+                if ready:
+                    quiet_since = time.monotonic()
                 for link in ready:
                     if link is udp:
                         data, peer = udp.recvfrom(65536)

@@ -144,7 +144,7 @@ class Daemon:
 
         fleet = Fleet(
             ssh_settings(config),
-            lambda host, message: executor.on_event(host, message),
+            lambda host, message: hear(host, message),
             lambda host, up, why: executor.on_state(host, up, why),
         )
         regulator = Regulator(
@@ -166,6 +166,13 @@ class Daemon:
             fail,
         )
         leader.executor = executor
+
+        def hear(host: str, message: dict[str, Any]) -> None:
+            if message.get("event") == "reflecting":
+                monitor.heard(host, message)
+            else:
+                executor.on_event(host, message)
+
         leader.on_alignment = regulator.aligned
         monitor = Monitor(fleet, leader, clock, config.monitor)
         service = Service(

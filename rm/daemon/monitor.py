@@ -7,6 +7,7 @@ measured between hosts on which no job communicates.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +21,17 @@ from rm.core.network import LinkStats
 from rm.core.ports import Clock
 from rm.daemon.leader import Leader
 from rm.daemon.regulator import Agents
-from rm.errors import RmError
+from rm.errors import RmError, Unreachable
 
 log = logging.getLogger(__name__)
 
-PORT = 8_760  # perfSONAR's test range begins here
+PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
+IDLE_US = 1_000_000
 PROBE_INTERVAL_US = 10_000
 THROUGHPUT_US = 400_000
 PARALLEL = 8
 MARGIN_S = 10.0
+CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
 
 Pair = tuple[Host, Host]
 
@@ -50,6 +53,8 @@ class Monitor:
         self._settings = settings
         self._lock = threading.Lock()
         self._throughput_us: dict[tuple[str, str], int] = {}
+        self._listening: dict[tuple[str, int], threading.Event] = {}
+        self._ports = itertools.count()
 
     def measure(self, zone: str | None = None) -> int:
         """Measure every pair of the mesh (of one zone, if named); returns how many succeeded."""
@@ -94,36 +99,50 @@ class Monitor:
         last_us = self._throughput_us.get((a.name, b.name))
         return last_us is None or now_us - last_us >= self._settings.throughput_interval_s * 1e6
 
+    def heard(self, host: str, message: dict[str, Any]) -> None:
+        """A host's reflector listens; called in the fleet's thread."""
+        waiting = self._listening.get((host, message["port"]))
+        if waiting is not None:
+            waiting.set()
+
     def _oneway(self, a: Host, b: Host, now_us: int) -> tuple[LinkStats, LinkStats]:
         count = self._settings.probe_count
-        took_us = count * PROBE_INTERVAL_US
-        answer = self._probe(a, b, took_us, kind="oneway", count=count, interval_us=PROBE_INTERVAL_US)
-        return stats_of(answer["forward"], now_us), stats_of(answer["backward"], now_us)
+        request = {"kind": "oneway", "count": count, "interval_us": PROBE_INTERVAL_US}
+        ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
+        if ours[0] is not None and ours[1] is not None:
+            request |= {"offset_us": ours[1] - ours[0], "offset_error_us": CLOCK_ERROR_US}
+        answer = self._probe(a, b, count * PROBE_INTERVAL_US, request)
+        return stats_of(answer, "forward", now_us), stats_of(answer, "backward", now_us)
 
     def _throughput(self, a: Host, b: Host) -> int | None:
-        answer = self._probe(a, b, THROUGHPUT_US, kind="throughput", duration_us=THROUGHPUT_US)
-        return int(answer["throughput_bps"]) or None
+        request = {"kind": "throughput", "duration_us": THROUGHPUT_US}
+        return int(self._probe(a, b, THROUGHPUT_US, request)["throughput_bps"]) or None
 
-    def _probe(self, a: Host, b: Host, took_us: int, **request: Any) -> dict[str, Any]:
-        """Let `b` answer on PORT for as long as `a` needs, and return what `a` measured."""
-        reflector = self._agents.call(
-            b.name,
-            "reflect",
-            timeout_s=took_us / 1e6 + 2 * MARGIN_S,
-            port=PORT,
-            duration_us=took_us + 3_000_000,
-            once=True,
-        )
-        answer = self._agents.call(
-            a.name,
-            "probe",
-            timeout_s=took_us / 1e6 + MARGIN_S,
-            address=b.address,
-            port=PORT,
-            **request,
-        ).result(took_us / 1e6 + MARGIN_S)
-        reflector.result(took_us / 1e6 + 2 * MARGIN_S)
-        return answer
+    def _probe(self, a: Host, b: Host, took_us: int, request: dict[str, Any]) -> dict[str, Any]:
+        """Let `b` answer for as long as `a` needs, and return what `a` measured."""
+        port = PORTS[next(self._ports) % len(PORTS)]
+        listening = self._listening[(b.name, port)] = threading.Event()
+        try:
+            timeout_s = took_us / 1e6 + MARGIN_S
+            reflector = self._agents.call(
+                b.name,
+                "reflect",
+                timeout_s=2 * timeout_s,
+                port=port,
+                duration_us=took_us + int(MARGIN_S * 1e6),
+                idle_us=IDLE_US,
+                allow=[a.address],
+            )
+            if not listening.wait(MARGIN_S):
+                if reflector.done():
+                    reflector.result()  # why it could not listen
+                raise Unreachable(f"{b.name} did not begin to reflect.")
+            probe = self._agents.call(
+                a.name, "probe", timeout_s=timeout_s, address=b.address, port=port, **request
+            )
+            return probe.result(timeout_s)
+        finally:
+            del self._listening[(b.name, port)]
 
 
 def up_and_busy(cycle: Cycle, now_us: int) -> tuple[list[Host], frozenset[str]]:
@@ -170,11 +189,14 @@ def rounds(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
         waiting = later
 
 
-def stats_of(measured: dict[str, Any], now_us: int) -> LinkStats:
+def stats_of(measured: dict[str, Any], direction: str, now_us: int) -> LinkStats:
+    """One direction, `forward` or `backward`, of a one-way probe."""
+    loss_pct = measured[f"loss_{direction}_pct"]
+    delays = measured.get(f"{direction}_us")
     return LinkStats(
-        loss_pct=measured["loss_pct"],
-        delay_us=measured["delay_us"],
-        jitter_us=measured.get("jitter_us"),
+        loss_pct=100.0 if loss_pct is None else loss_pct,
+        delay_us=max(0, delays["median"]) if delays else None,
+        jitter_us=measured.get(f"jitter_{direction}_us"),
         measured_at_us=now_us,
     )
 
