@@ -197,6 +197,15 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class ZoneMeasured:
+    """How far a zone is from the users, that is from the daemon: one way, whole milliseconds,
+    so that noise does not make one of two equally near zones the nearer one."""
+
+    zone: str
+    delay_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class AlignmentRecomputed:
     """Stage 3: the offline search's alignment for the set of placed jobs that had this version."""
 
@@ -238,6 +247,7 @@ Event = (
     | HostResumed
     | ProfileMeasured
     | Measured
+    | ZoneMeasured
     | AlignmentRecomputed
     | ActionSettled
     | Tick

@@ -30,6 +30,7 @@ class Changes:
 
     jobs: set[int] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
+    zones: set[str] = field(default_factory=set)
     removed_hosts: set[str] = field(default_factory=set)
     actions: list[Action] = field(default_factory=list)
     measured: list[tuple[str, str, LinkStats]] = field(default_factory=list)
@@ -127,7 +128,9 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
         )
     else:
         ctx.state.silent_since[host.name] = ctx.now_us
-    ctx.state.zones.setdefault(host.zone, Zone(host.zone))
+    if host.zone not in ctx.state.zones:
+        ctx.state.zones[host.zone] = Zone(host.zone)
+        ctx.changes.zones.add(host.zone)
     _put_host(ctx, host)
 
 
@@ -207,6 +210,14 @@ def _measured(ctx: Context, e: ev.Measured) -> None:
     ctx.state.network[(e.source, e.destination)] = e.stats
     ctx.changes.measured.append((e.source, e.destination, e.stats))
     ctx.state.capacity_version += 1  # a host may be well enough connected again
+
+
+def _zone_measured(ctx: Context, e: ev.ZoneMeasured) -> None:
+    zone = ctx.state.zones.get(e.zone)
+    if zone is not None and zone.delay_us != e.delay_us:
+        ctx.state.zones[e.zone] = replace(zone, delay_us=e.delay_us)
+        ctx.changes.zones.add(e.zone)
+        ctx.state.capacity_version += 1
 
 
 def _recomputed(ctx: Context, e: ev.AlignmentRecomputed) -> None:
@@ -314,7 +325,8 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     job = replace(job, tasks=tasks, started_us=job.started_us or started)
     if job.state is S.CONFIGURING and all(t.prepared or t.started_us for t in tasks):
         job = replace(job, state=S.RUNNING)
-    if (e.code or e.signal) and job.ending is None:
+    # a task that ends well when it is told that its time is over has still reached its limit
+    if (e.code or e.signal or e.why == "timeout") and job.ending is None:
         ending, reason = _verdict(e)
         job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
         job = _stop_rest(ctx, job, "abort")
@@ -517,6 +529,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.HostDrained: _host_drained,
     ev.HostResumed: _host_resumed,
     ev.Measured: _measured,
+    ev.ZoneMeasured: _zone_measured,
     ev.AlignmentRecomputed: _recomputed,
     ev.ActionSettled: _settled,
     ev.StrayFound: _stray,

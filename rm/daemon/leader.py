@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 MAX_BATCH = 2_000
 # Noise that would only bloat the journal: the outcome of actions, and the passing of time.
-UNJOURNALLED = (ev.ActionSettled, ev.Tick, ev.Measured)
+UNJOURNALLED = (ev.ActionSettled, ev.Tick, ev.Measured, ev.ZoneMeasured)
 
 
 @dataclass(slots=True)
@@ -214,6 +214,7 @@ class Leader:
             jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
             hosts=tuple(state.hosts[h] for h in sorted(changes.hosts)),
             removed_hosts=tuple(sorted(changes.removed_hosts)),
+            zones=tuple(state.zones[z] for z in sorted(changes.zones)),
             actions=tuple(stored(i) for i in outcome.intents),
             finished_actions=tuple(changes.settled),
             measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),

@@ -31,6 +31,7 @@ PROBE_INTERVAL_US = 10_000
 THROUGHPUT_US = 400_000
 PARALLEL = 8
 MARGIN_S = 10.0
+PINGS = 5
 CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
 
 Pair = tuple[Host, Host]
@@ -61,10 +62,26 @@ class Monitor:
         with self._lock:
             hosts, busy = self._leader.ask(up_and_busy).result(MARGIN_S)
             measured = 0
+            for name, delay_us in self._zone_delays(hosts).items():
+                self._leader.post(ev.ZoneMeasured(name, delay_us))
             with ThreadPoolExecutor(PARALLEL, thread_name_prefix="monitor") as pool:
                 for matching in rounds(mesh(hosts, zone)):
                     measured += sum(pool.map(lambda pair: self._pair(pair, busy), matching))
             return measured
+
+    def _zone_delays(self, hosts: list[Host]) -> dict[str, int]:
+        """One way from here to the nearest host of each zone, rounded to milliseconds."""
+        nearest: dict[str, int] = {}
+        for host in hosts:
+            for _ in range(PINGS):
+                sent_us = self._clock.now_us()
+                try:
+                    self._agents.call(host.name, "ping", timeout_s=MARGIN_S).result(MARGIN_S)
+                except (RmError, TimeoutError):
+                    break
+                trip_us = self._clock.now_us() - sent_us
+                nearest[host.zone] = min(trip_us, nearest.get(host.zone, trip_us))
+        return {zone: round(trip_us / 2000) * 1000 for zone, trip_us in nearest.items()}
 
     def _pair(self, pair: Pair, busy: frozenset[str]) -> bool:
         """Both directions of one pair; what failed is recorded as a failed try, not as silence."""
