@@ -1,6 +1,6 @@
 """Time of the rotation search at 72 slots, against plain enumeration.
 
-    python bench/rotation.py [--json FILE] [--cases N]
+    python -m bench rotation
 
 The peer enumerates every scheme in numpy, vectorised over the last job's rotations. Workloads
 are drawn from a fixed seed: jobs of one period or half of it, whose phases fill the given share
@@ -9,9 +9,7 @@ of a link.
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.figure import Figure, Settings
 from rm.policies.interleave import (
     Circle,
     Demand,
@@ -33,6 +32,8 @@ from rm.policies.interleave import (
 
 PERIOD_US = 720_000
 CAPACITY_MBPS = 25_000
+TARGET_MS = 2.0
+PERFECT = "first perfect interval"
 Problem = tuple[Plan, list[LinkLoad]]
 
 
@@ -97,7 +98,7 @@ def bench(jobs: int, cases: int, enumerated: int) -> list[dict[str, Any]]:
     perfect = [p for p, s in zip(problems, schemes, strict=True) if s.perfect]
     crowded = [p for p, s in zip(problems, schemes, strict=True) if not s.perfect]
     rows = []
-    for what, chosen in (("first perfect interval", perfect), ("least contention", crowded)):
+    for what, chosen in ((PERFECT, perfect), ("least contention", crowded)):
         if chosen:
             times, found = measure(search_block, chosen)
             rows.append(row(jobs, what, times, sum(s.exact for s in found)))
@@ -117,27 +118,13 @@ def bench(jobs: int, cases: int, enumerated: int) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--json", metavar="FILE", help="write the figures there too")
-    parser.add_argument("--cases", type=int, default=10, help="workloads per load level (default 10)")
-    args = parser.parse_args()
-    if args.cases < 1:
-        parser.error("--cases must be 1 or more")
-    rows = [*bench(4, args.cases, enumerated=5), *bench(6, args.cases, enumerated=0)]
-    print(
-        f"{'jobs':>4}  {'search at 72 slots':24} {'cases':>5} {'proven':>6} "
-        f"{'median ms':>10} {'p90':>9} {'max':>9}"
-    )
-    for r in rows:
-        print(
-            f"{r['jobs']:>4}  {r['what']:24} {r['cases']:>5} {r['proven']:>6} "
-            f"{r['median_ms']:>10.2f} {r['p90_ms']:>9.2f} {r['max_ms']:>9.2f}"
-        )
-    if args.json:
-        with open(args.json, "w", encoding="utf-8") as file:
-            json.dump({"version": 1, "rotation": rows}, file, indent=1)
-
-
-if __name__ == "__main__":
-    main()
+def run(settings: Settings) -> list[Figure]:
+    cases = 4 if settings.quick else 10
+    figures = []
+    for r in [*bench(4, cases, enumerated=5), *bench(6, cases, enumerated=0)]:
+        what = f"{r['jobs']} jobs, {r['what']}, median"
+        goal = TARGET_MS if (r["jobs"], r["what"]) == (4, PERFECT) else None
+        spread = f"90th percentile {r['p90_ms']:.2f} ms, worst {r['max_ms']:.2f} ms"
+        of = f"of {r['cases']}, {r['proven']} proven; {spread}"
+        figures.append(Figure(what, r["median_ms"], "ms", of, goal))
+    return figures

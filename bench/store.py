@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from bench.figure import Figure, Settings
 from rm.adapters.store_memory import MemoryStore
 from rm.adapters.store_sql import open_store
 from rm.core.job import Job, JobSpec, JobState, Task
@@ -97,6 +98,24 @@ def measure(store: Store) -> dict[str, float]:
         "loaded_jobs": unfinished,
         "list_100_ms": listing,
     }
+
+
+def run(settings: Settings) -> list[Figure]:
+    del settings  # it takes a few seconds
+    directory = Path("/var/tmp")
+    sync = sync_ms(directory)
+    with tempfile.TemporaryDirectory(dir=directory, prefix="rm-bench-store-") as folder:
+        store = open_store(f"sqlite:///{folder}/rm.sqlite3")
+        m = measure(store)
+        store.close()
+    floor = f"a durable commit cannot be cheaper than one sync of the disk, {sync:.2f} ms here"
+    return [
+        Figure("SQLite: one small commit, median", m["small_commit_ms"], "ms", floor),
+        Figure("SQLite: one small commit, 99th percentile", m["small_commit_p99_ms"], "ms"),
+        Figure("SQLite: 1,000 new jobs in one commit", m["submit_1000_ms"], "ms"),
+        Figure("SQLite: 1,000 changed jobs in one commit", m["update_1000_ms"], "ms"),
+        Figure("SQLite: load all", m["load_ms"], "ms", f"{m['loaded_jobs']:,} unfinished jobs"),
+    ]
 
 
 def main() -> None:

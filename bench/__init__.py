@@ -1,0 +1,1 @@
+"""Speed figures: `python -m bench`, or `make bench`. Nothing here is part of the product."""

@@ -1,0 +1,118 @@
+"""One scheduling pass over a long queue and many hosts: the engine alone, without a daemon.
+
+1,000 hosts with 8 GPUs in 20 zones, the network within each zone measured; 10,000 pending jobs of
+50 shapes, half of them communicating over several hosts. The first pass meets an empty cluster
+and fills it; the second meets the full cluster after one job has ended.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from bench.figure import Figure, Settings
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.host import Gpu, Host, HostState, Zone
+from rm.core.job import JobSpec
+from rm.core.network import LinkStats
+from rm.core.registry import load
+from rm.core.state import ClusterState
+from rm.core.traffic import on_off
+
+HOSTS, ZONES, GPUS = 1_000, 20, 8
+JOBS, SHAPES = 10_000, 50
+TARGET_S = 1.0
+NOW_US = 1_000_000_000
+
+
+def shapes(chance: random.Random) -> list[JobSpec]:
+    """50 kinds of jobs: 1 to 32 GPUs, half of them with a profile of 200 to 800 ms."""
+    made = []
+    for kind in range(SHAPES):
+        tasks = chance.choice((1, 1, 2, 4, 8, 16, 32))
+        profile = None
+        if kind % 2 and tasks > 1:
+            period_us = chance.choice((200_000, 400_000, 800_000))
+            profile = on_off(period_us, chance.uniform(0.1, 0.5), chance.choice((5, 10, 25)) * 10**9)
+        made.append(
+            JobSpec(
+                f"kind{kind}",
+                "alice",
+                "#!/bin/sh\ntrue\n",
+                ntasks=tasks,
+                tasks_per_host=chance.choice((0, 4)),
+                cpus_per_task=chance.choice((1, 2, 4)),
+                mem_bytes_per_task=chance.choice((2, 4, 8)) << 30,
+                gpus_per_task=1,
+                priority=chance.choice((0, 0, 0, 100)),
+                traffic=profile,
+                low_comm=profile is None and kind % 4 == 0,
+            )
+        )
+    return made
+
+
+def cluster_of(placement: str) -> Cycle:
+    """A cycle over an empty cluster with the policies under measurement."""
+    chance = random.Random(7)
+    state = ClusterState()
+    names = [f"h{i:04}" for i in range(HOSTS)]
+    for i, name in enumerate(names):
+        gpus = tuple(Gpu(g, f"{name}-{g}", "A100", 40 << 30) for g in range(GPUS))
+        host = Host(name, f"z{i % ZONES:02}", name, cpus=64, mem_bytes=512 << 30, gpus=gpus,
+                    nic_bps=25 * 10**9, state=HostState.UP)  # fmt: skip
+        state.hosts[name] = host
+        state.recount(name)
+    for z in range(ZONES):
+        state.zones[f"z{z:02}"] = Zone(f"z{z:02}", delay_us=1_000 * z)
+        for a in names[z::ZONES]:
+            for b in names[z::ZONES]:
+                if a != b:
+                    delay_us = chance.randrange(20, 200)
+                    state.network[a, b] = LinkStats(0.0, delay_us, 24 * 10**9, 1, NOW_US)
+    policies = Policies(load("queue", "priority"), load("placement", placement), load("comm", "metronome"))
+    return Cycle(state, policies)
+
+
+def submitted() -> list[ev.Event]:
+    chance = random.Random(11)
+    kinds = shapes(chance)
+    return [ev.JobSubmitted(i + 1, chance.choice(kinds)) for i in range(JOBS)]
+
+
+def end_of(cycle: Cycle, job_id: int) -> list[ev.Event]:
+    """Everything that the hosts of a placed job say until it has ended."""
+    job = cycle.state.jobs[job_id]
+    said: list[ev.Event] = [
+        ev.TaskExited(job.id, job.attempt, t.host, t.rank, 0, 0, NOW_US, NOW_US + 1) for t in job.tasks
+    ]
+    return said
+
+
+def measure(placement: str, settings: Settings) -> list[Figure]:
+    cycle = cluster_of(placement)
+    jobs = submitted()
+    since = time.perf_counter()
+    cycle.step(jobs, NOW_US)
+    first_s = time.perf_counter() - since
+    placed = list(cycle.state.placed)
+    chance = random.Random(13)
+    later = []
+    for job_id in chance.sample(placed, 5 if settings.quick else 20):
+        ended = end_of(cycle, job_id)
+        since = time.perf_counter()
+        cycle.step(ended, NOW_US)
+        later.append(time.perf_counter() - since)
+    later.sort()
+    where = f"placement {placement}, {JOBS:,} pending of {SHAPES} shapes, {HOSTS:,} hosts"
+    return [
+        Figure("pass over an empty cluster", first_s, "s", f"{where}; {len(placed):,} jobs placed", TARGET_S),
+        Figure("pass after one job ended (median)", later[len(later) // 2], "s", where, TARGET_S),
+        Figure("pass after one job ended (worst)", later[-1], "s", where, TARGET_S),
+    ]
+
+
+def run(settings: Settings) -> list[Figure]:
+    return [f for placement in ("zone", "metronome") for f in measure(placement, settings)]
