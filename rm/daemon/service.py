@@ -28,7 +28,7 @@ from rm.core.state import ClusterState
 from rm.core.store import Store
 from rm.daemon.executor import Hosts, log_path
 from rm.daemon.leader import Leader
-from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError
+from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError, Unreachable
 
 FOLLOW_S = 0.1
 CHUNK_BYTES = 256 * 1024
@@ -45,6 +45,10 @@ class Iterations(Protocol):
     """Iteration statistics of running and recent jobs."""
 
     def of(self, job: int) -> Mapping[str, Any]: ...
+
+
+class AgentForgot(Exception):
+    """A host no longer has the log that is being read."""
 
 
 class Service:
@@ -251,14 +255,18 @@ class Service:
     async def logs(
         self, job_id: int, rank: int, stream: str, offset: int, follow: bool
     ) -> AsyncIterator[bytes]:
+        attempt, gone = 0, False
         while True:
             job = await self.job(job_id)
+            if attempt and job.attempt != attempt:  # requeued: what follows is another log
+                offset, gone = 0, False
+            attempt = job.attempt
             task = next((t for t in job.tasks if t.rank == rank), None)
             if task is None and job.tasks:
                 ranks = f"0 to {len(job.tasks) - 1}" if len(job.tasks) > 1 else "only 0"
                 raise NotFound(f"Job {job_id} has no task {rank}.", f"Its tasks: {ranks}.")
             home = log_path(self._logs, job_id, job.attempt, rank, stream)
-            if home.exists():
+            if home.exists() and not (follow and job.state is JobState.PENDING):
                 data = await asyncio.to_thread(_read_from, home, offset)
                 if data:
                     yield data
@@ -268,11 +276,20 @@ class Service:
                     raise Conflict(f"Job {job_id} is {job.state}: there is no log yet.")
                 await self.wait_change(job_id)
                 continue
-            if task.started_us is None:
+            if task.started_us is None or gone:
                 return
-            async for data in self._logs_on_host(job, task.host, rank, stream, offset, follow):
-                offset += len(data)
-                yield data
+            try:
+                async for data in self._logs_on_host(job, task.host, rank, stream, offset, follow):
+                    offset += len(data)
+                    yield data
+            except Unreachable:
+                if not follow or job.state.final:
+                    raise
+                await asyncio.sleep(FOLLOW_S)  # cut off for a while; its loss would end the job
+                continue
+            except AgentForgot:
+                gone = True  # collected while we read: the rest is at home, unless there is none
+                continue
             if not follow or (await self.job(job_id)).state.final:
                 return
             await asyncio.sleep(FOLLOW_S)
@@ -296,7 +313,7 @@ class Service:
                 )
             except RmError as error:
                 if getattr(error, "code", "") == "no-such-attempt":
-                    return  # collected while we read: the caller finds the file
+                    raise AgentForgot from None
                 raise
             data = base64.b64decode(answer["data"])
             offset = answer["offset"]
