@@ -39,6 +39,8 @@ def build(
         if key in values:
             spec[key] = bool(values[key])
     spec["chdir"] = _absolute(values.get("chdir") or cwd, cwd)
+    if values.get("chdir"):
+        spec["chdir_required"] = True
     if "time" in values:
         spec["time_limit_us"] = units.parse_time_limit_us(values["time"])
     if "priority" in values:

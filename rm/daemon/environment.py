@@ -40,6 +40,9 @@ def job_environment(job: Job, hosts: Mapping[str, Host], libraries: str) -> dict
         "SUBMIT_DIR": spec.chdir,
         "SUBMIT_HOST": spec.submit_host,
     }
+    if spec.time_limit_us is not None:
+        # from the placing, which is in the record: a repeated launch must ask for the same
+        shared["JOB_END_TIME"] = str((placed_us(job) + spec.time_limit_us) // 1_000_000)
     if spec.gpus_per_task:
         shared["GPUS"] = str(spec.gpus_per_task * spec.ntasks)
     if job.attempt > 1:  # unset on the first run, as Slurm has it
@@ -58,6 +61,12 @@ def job_environment(job: Job, hosts: Mapping[str, Host], libraries: str) -> dict
         "PYTHONPATH": ":".join(p for p in (libraries, env.get("PYTHONPATH", "")) if p),
     }
     return env
+
+
+def placed_us(job: Job) -> int:
+    """When the attempt was placed, by the job's own story."""
+    said = (at_us for at_us, what in reversed(job.history) if what.startswith("placed on "))
+    return next(said, job.submitted_us)
 
 
 def task_environment(job: Job, task: TaskPlacement, host: Host) -> dict[str, str]:
