@@ -12,6 +12,7 @@ from rm.core.host import Host
 from rm.core.job import JobSpec
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import Free
+from rm.units import fold_hosts
 
 UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing
 GIB = 1 << 30
@@ -106,7 +107,8 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
     if shape.hosts_only and host.name not in shape.hosts_only:
         return Reason(
             ReasonCode.HOST_NOT_AVAILABLE,
-            f"is not among the {len(shape.hosts_only)} hosts that the job names",
+            f"is not among the {len(shape.hosts_only)} hosts that the job names "
+            f"({fold_hosts(list(shape.hosts_only))})",
             (("hosts_named", len(shape.hosts_only)),),
         )
     if host.name in shape.hosts_excluded:
@@ -134,34 +136,30 @@ def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
             f"{len(free.gpus)} of {len(host.gpus)} GPUs are free",
             (("cpus_free", free.cpus), ("cpus", host.cpus), ("gpus_free", len(free.gpus))),
         )
+    told: list[str] = []
+    numbers: list[tuple[str, float | int | str]] = []
     if shape.gpus:
         kind = f"{shape.gpu_type} " if shape.gpu_type else ""
         have = len(matching_gpus(host, free.gpus, shape.gpu_type))
         total = len(matching_gpus(host, tuple(g.index for g in host.gpus), shape.gpu_type))
         if have < shape.gpus:
-            return Reason(
-                ReasonCode.RESOURCES,
-                f"a task needs {shape.gpus} {kind}GPUs, {have} free of {total}",
-                (("gpus_needed", shape.gpus), ("gpus_free", have), ("gpus", total)),
-            )
+            told.append(f"{shape.gpus} {kind}GPUs, {have} free of {total}")
+            numbers += [("gpus_needed", shape.gpus), ("gpus_free", have), ("gpus", total)]
     if free.cpus < shape.cpus:
-        return Reason(
-            ReasonCode.RESOURCES,
-            f"a task needs {shape.cpus} CPUs, {free.cpus} free of {host.cpus}",
-            (("cpus_needed", shape.cpus), ("cpus_free", free.cpus), ("cpus", host.cpus)),
-        )
+        told.append(f"{shape.cpus} CPUs, {free.cpus} free of {host.cpus}")
+        numbers += [("cpus_needed", shape.cpus), ("cpus_free", free.cpus), ("cpus", host.cpus)]
     if free.mem_bytes < shape.mem_bytes:
-        return Reason(
-            ReasonCode.RESOURCES,
-            f"a task needs {_gib(shape.mem_bytes)} of memory, {_gib(free.mem_bytes)} free "
-            f"of {_gib(host.mem_bytes)}",
-            (
-                ("mem_bytes_needed", shape.mem_bytes),
-                ("mem_bytes_free", free.mem_bytes),
-                ("mem_bytes", host.mem_bytes),
-            ),
+        told.append(
+            f"{_gib(shape.mem_bytes)} of memory, {_gib(free.mem_bytes)} free of {_gib(host.mem_bytes)}"
         )
-    return None
+        numbers += [
+            ("mem_bytes_needed", shape.mem_bytes),
+            ("mem_bytes_free", free.mem_bytes),
+            ("mem_bytes", host.mem_bytes),
+        ]
+    if not told:
+        return None
+    return Reason(ReasonCode.RESOURCES, f"a task needs {', and '.join(told)}", tuple(numbers))
 
 
 def _untouched(host: Host, free: Free) -> bool:
