@@ -1,9 +1,14 @@
-"""Lab hosts for the end-to-end tests: `make_lab(...)` for a lab of one's own, `lab` for a shared one."""
+"""Lab hosts for the end-to-end tests: `make_lab(...)` for a lab of one's own, `lab` for a shared one.
+
+`cluster` is the whole product on a lab, shared by a module's tests; `make_cluster(...)` makes others.
+"""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +17,10 @@ import pytest
 from rm.errors import RmError
 from rm.lab import Lab, LabSpec, up
 from rm.lab.requirements import check
+from tests.cluster import Cluster, Settings, running
 
 MakeLab = Callable[..., Lab]
+MakeCluster = Callable[..., Cluster]
 
 
 def _unavailable() -> str:
@@ -62,3 +69,23 @@ def make_module_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeLa
 def lab(make_module_lab: MakeLab) -> Lab:
     """Two zones with two hosts each, shared by a module's tests: mend what you break."""
     return make_module_lab(zones=2, hosts=4)
+
+
+@pytest.fixture(scope="module")
+def make_cluster(make_module_lab: MakeLab) -> Iterator[MakeCluster]:
+    """`make_cluster({"jobs": {"grace_s": 2}}, zones=1, hosts=2)`: rm.toml's overrides, and LabSpec's."""
+    with ExitStack() as stack:
+
+        def make(settings: Settings | None = None, **lab: Any) -> Cluster:
+            # not below pytest's own directory, which other users cannot enter
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rm-cluster-")))
+            directory.chmod(0o755)
+            return stack.enter_context(running(make_module_lab(**lab), directory, settings or {}))
+
+        yield make
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster) -> Cluster:
+    """Two zones with two hosts of two GPUs each, agents on them and a daemon: mend what you break."""
+    return make_cluster(zones=2, hosts=4, gpus_per_host=2, zone_delay_ms=0)

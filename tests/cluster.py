@@ -1,0 +1,275 @@
+"""The whole product on a lab: real hosts, a real daemon as a process of its own, and its two public doors."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import pwd
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rm.adapters.playbook_run import run_playbook, shipped_directory
+from rm.adapters.ssh import SshSettings
+from rm.cli.client import Client
+from rm.errors import RmError
+from rm.lab import Lab
+from rm.playbook.inventory import parse, to_hosts
+
+WAIT_S = 60  # of patience before a test fails; nothing is timed by it
+RMX = Path(sys.executable).with_name("rmx")
+FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
+Job = dict[str, Any]
+Settings = Mapping[str, Mapping[str, Any]]
+# short times, so that faults are noticed quickly; a test that needs others overrides them
+SETTINGS: Settings = {
+    "jobs": {"run_root_as": "rmjob", "grace_s": 1.0},
+    "hosts": {"down_after_s": 4.0},
+    "ssh": {"connect_timeout_s": 3.0, "dead_after_s": 2.0},
+    "monitor": {"enabled": False},
+}
+_as_somebody = threading.Lock()
+
+
+def until(true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
+    """The first true value of `true()`."""
+    deadline = time.monotonic() + wait_s
+    while time.monotonic() < deadline:
+        if value := true():
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"did not happen within {wait_s} s: {what}")
+
+
+class ClientOf(Client):
+    """A client that connects as another user: the kernel tells the daemon who connected."""
+
+    def __init__(self, path: str, user: str) -> None:
+        super().__init__(path)
+        self.uid = pwd.getpwnam(user).pw_uid
+
+    def _open(self, timeout_s: float | None) -> Any:
+        with _as_somebody:
+            os.seteuid(self.uid)
+            try:
+                return super()._open(timeout_s)
+            finally:
+                os.seteuid(0)
+
+
+class Cluster:
+    """A lab with agents on its hosts, and a daemon that can be killed and started again.
+
+    `directory` must be one that every user can enter.
+    """
+
+    def __init__(self, lab: Lab, directory: Path, settings: Settings) -> None:
+        self.lab = lab
+        self.directory = directory
+        self.socket = str(directory / "rm.sock")
+        self.config = directory / "rm.toml"
+        self.log_file = directory / "daemon.log"
+        self.daemon: subprocess.Popen[bytes] | None = None
+        own: Settings = {
+            "daemon": {"socket": self.socket, "state_dir": str(directory / "state")},
+            "ssh": {"known_hosts": str(lab.known_hosts)},
+        }
+        self.configure({**SETTINGS, "daemon": {}}, own, settings)
+        self.client = self.client_of("root")
+
+    def configure(self, *layers: Settings) -> None:
+        """Write rm.toml; later layers win."""
+        tables: dict[str, dict[str, Any]] = {}
+        for layer in layers:
+            for section, values in layer.items():
+                tables.setdefault(section, {}).update(values)
+        lines = []
+        for section, values in tables.items():
+            # JSON's strings, numbers, booleans and lists are TOML's, too
+            lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+        self.config.write_text("\n".join(lines) + "\n")
+
+    # -- the daemon's life
+
+    def prepare(self) -> None:
+        """Run the shipped playbooks on the hosts, start the daemon and let it know them."""
+        hosts = to_hosts(parse(self.lab.inventory.read_text(), str(self.lab.inventory)))
+        ssh = SshSettings(known_hosts=self.lab.known_hosts, connect_timeout_s=5, dead_after_s=5)
+        for name in ("bootstrap", "agents"):
+            report = run_playbook(shipped_directory("playbooks") / f"{name}.yml", hosts, ssh)
+            assert report.ok, report.failures()
+        self.start()
+        self.rmx("host", "import", str(self.lab.inventory))
+        self.all_up()
+
+    def start(self) -> None:
+        with self.log_file.open("ab") as log:
+            self.daemon = subprocess.Popen(
+                [RMX, "--config", self.config, "daemon"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env={**os.environ, "RM_CONFIG": ""},
+            )
+        self.client.close()
+
+        def answers() -> bool:
+            assert self.daemon is not None
+            assert self.daemon.poll() is None, f"the daemon ended:\n{self.log_file.read_text()[-2000:]}"
+            return self._listens()
+
+        until(answers, "the daemon answers")
+
+    def _listens(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as probe:
+            try:
+                probe.connect(self.socket)
+            except OSError:
+                return False
+        return True
+
+    def kill(self) -> None:
+        """SIGKILL: no last words."""
+        assert self.daemon is not None
+        self.daemon.kill()
+        self.daemon.wait(WAIT_S)
+        self.client.close()
+
+    def restart(self) -> None:
+        self.kill()
+        self.start()
+
+    def stop(self) -> None:
+        if self.daemon is not None and self.daemon.poll() is None:
+            self.daemon.send_signal(signal.SIGTERM)
+            try:
+                self.daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                self.daemon.kill()
+                self.daemon.wait()
+                raise AssertionError("the daemon did not end at SIGTERM") from None
+
+    # -- the command line
+
+    def run(self, *argv: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+        """`rmx ARGV…`, whatever comes of it; `options` are subprocess.run's."""
+        env = {**os.environ, "RM_CONFIG": str(self.config), **options.pop("env", {})}
+        options = {"capture_output": True, "text": True, "timeout": WAIT_S, "cwd": "/", **options}
+        return subprocess.run([RMX, *map(str, argv)], env=env, check=False, **options)
+
+    def rmx(self, *argv: Any, **options: Any) -> str:
+        """The standard output of `rmx ARGV…`, which must succeed."""
+        done = self.run(*argv, **options)
+        assert done.returncode == 0, f"rmx {argv}: {done.returncode}: {done.stderr}"
+        return done.stdout
+
+    def submit(self, *argv: Any, **options: Any) -> int:
+        """The id of the job that `rmx submit ARGV…` submitted, with an empty environment."""
+        return int(self.rmx("submit", "--parsable", "--export=NONE", *argv, **options))
+
+    def refused(self, code: int, *argv: Any, **options: Any) -> str:
+        """The one sentence with which `rmx ARGV…` fails."""
+        done = self.run(*argv, **options)
+        assert (done.returncode, done.stdout) == (code, ""), (done.returncode, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("rmx: ")
+        return line.removeprefix("rmx: ")
+
+    # -- the HTTP API
+
+    def client_of(self, user: str) -> Client:
+        return Client(self.socket) if user == "root" else ClientOf(self.socket, user)
+
+    def post_job(self, script: str, user: str = "root", **spec: Any) -> int:
+        """The id of a job submitted over the API."""
+        spec = {"name": "test", "script": f"#!/bin/sh\n{script}\n", **spec}
+        return int(self.client_of(user).post("jobs", body={"spec": spec})["job"])
+
+    def job(self, job: int) -> Job:
+        found: Job = self.client.get("jobs", job)["job"]
+        return found
+
+    def wait(self, job: int, *states: str, wait_s: float = WAIT_S) -> Job:
+        """The job as soon as it is in one of the states (or at its end); fails if it ends otherwise."""
+        wanted = states or FINAL
+        deadline = time.monotonic() + wait_s
+        while True:
+            found = self.job(job)
+            if found["state"] in wanted:
+                return found
+            assert found["state"] not in FINAL, f"not {wanted}: {told(found)}"
+            assert time.monotonic() < deadline, f"never {wanted}: {told(found)}"
+            time.sleep(0.02)
+
+    def log(self, job: int, task: int = 0, stream: str = "out") -> str:
+        return b"".join(self.client.stream("jobs", job, "logs", task=task, stream=stream)).decode()
+
+    def hosts(self) -> dict[str, dict[str, Any]]:
+        return {host["name"]: host for host in self.client.get("hosts")["hosts"]}
+
+    def host_state(self, name: str, *states: str) -> dict[str, Any]:
+        found: dict[str, Any] = until(
+            lambda: (host := self.hosts()[name])["state"] in states and host,
+            f"{name} becomes {states}",
+        )
+        return found
+
+    def all_up(self) -> None:
+        until(
+            lambda: all(h["schedulable"] for h in self.hosts().values()),
+            "every host is up",
+        )
+
+    def tidy(self) -> None:
+        """End what a test left behind, so that its failure stays its own."""
+        for job in self.client.get("jobs")["jobs"]:
+            if job["state"] not in FINAL:
+                with suppress(RmError):
+                    self.client.delete("jobs", job["id"])
+        until(lambda: not any(host["jobs"] for host in self.hosts().values()), "the hosts are free")
+
+    # -- the hosts
+
+    def read(self, host: str, path: str) -> str:
+        """A file on a host; empty when there is none."""
+        return self.lab.exec(host, ["cat", path]).stdout.decode()
+
+    def alive(self, host: str, pattern: str) -> list[str]:
+        """Processes of a host whose command line matches."""
+        argv = ["pgrep", "-f", "-a", "--", pattern]
+        return self.lab.exec(host, argv).stdout.decode().splitlines()
+
+
+def told(job: Job) -> str:
+    history = "; ".join(what for _, what in job["history"])
+    return f"job {job['id']} is {job['state']}, reason {job['reason']}; history: {history}"
+
+
+@contextmanager
+def running(lab: Lab, directory: Path, settings: Settings) -> Iterator[Cluster]:
+    cluster = Cluster(lab, directory, settings)
+    try:
+        cluster.prepare()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def raw(path: str, request: bytes) -> http.client.HTTPResponse:
+    """The answer to a request as it is, for what no client would send."""
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(path)
+    sock.sendall(request)
+    response = http.client.HTTPResponse(sock)
+    response.begin()
+    return response

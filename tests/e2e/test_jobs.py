@@ -1,0 +1,416 @@
+"""Batch jobs through the public doors: what goes in, what the tasks get, what comes back."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.units import parse_hosts
+from tests.cluster import RMX, WAIT_S, Cluster, until
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(autouse=True)
+def tidy(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.tidy()
+
+
+GANG = """#!/bin/sh
+#SBATCH --job-name=gang --nodes=3 --ntasks-per-node=2
+#SBATCH --gpus-per-task=1 --cpus-per-task=2
+#RM --time=10
+env
+"""
+
+
+def environment(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+
+
+def test_a_gang_gets_its_ranks_gpus_and_environment(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "gang.sh"
+    script.write_text(GANG)
+    secret = {"FLAVOUR": "sweet sour", "PATH": os.environ["PATH"]}
+    job_id = int(cluster.rmx("submit", "--parsable", "--export=FLAVOUR", script, env=secret))
+    job = cluster.wait(job_id)
+    assert (job["state"], job["exit"], job["spec"]["name"]) == ("COMPLETED", "0:0", "gang")
+    assert [t["host"] for t in job["tasks"]] == [h for h in job["hosts"] for _ in range(2)]
+    envs = [environment(cluster.log(job_id, rank)) for rank in range(6)]
+    hosts = cluster.hosts()
+    first = hosts[job["hosts"][0]]
+    for rank, env in enumerate(envs):
+        node, local = divmod(rank, 2)
+        expected = {
+            "SLURM_JOB_ID": job_id, "SLURM_JOB_NAME": "gang", "SLURM_JOB_NUM_NODES": 3, "SLURM_NTASKS": 6,
+            "SLURM_PROCID": rank, "SLURM_LOCALID": local, "SLURM_NODEID": node, "SLURM_CPUS_PER_TASK": 2,
+            "SLURM_GPUS": 6, "SLURM_GPUS_ON_NODE": 2, "SLURM_SUBMIT_DIR": "/", "SLURM_JOB_USER": "root",
+            "SLURM_SUBMIT_HOST": os.uname().nodename, "SLURMD_NODENAME": job["hosts"][node],
+            "MASTER_ADDR": first["address"], "WORLD_SIZE": 6, "RANK": rank, "LOCAL_RANK": local,
+            "NODE_RANK": node, "NCCL_SOCKET_IFNAME": hosts[job["hosts"][node]]["interface"],
+            "GLOO_SOCKET_IFNAME": hosts[job["hosts"][node]]["interface"], "FLAVOUR": "sweet sour",
+            "USER": "rmjob", "RM_JOB_ID": job_id, "RM_RANK": rank, "RM_ATTEMPT": 1,
+        }  # fmt: skip
+        assert {key: env.get(key) for key in expected} == {key: str(v) for key, v in expected.items()}
+        assert "SLURM_RESTART_COUNT" not in env  # as Slurm has it on the first run
+        ends = int(env["SLURM_JOB_END_TIME"]) - job["started_us"] / 1e6
+        assert 590 < ends < 660  # ten minutes after a start that is near
+    assert len({env["MASTER_PORT"] for env in envs}) == 1
+    assert {tuple(parse_hosts(env["SLURM_JOB_NODELIST"])) for env in envs} == {tuple(sorted(job["hosts"]))}
+    uuids = {(job["hosts"][i // 2], env["CUDA_VISIBLE_DEVICES"]) for i, env in enumerate(envs)}
+    assert uuids == {(h, gpu["uuid"]) for h in job["hosts"] for gpu in hosts[h]["gpus"]}
+
+
+@pytest.mark.parametrize(
+    ("command", "state", "told", "code"),
+    [
+        ("exit 0", "COMPLETED", "0:0", 0),
+        ("exit 3", "FAILED", "3:0", 3),
+        ("kill -9 $$", "FAILED", "0:9", 137),
+        ("kill -TERM $$", "FAILED", "0:15", 143),
+    ],
+)
+def test_exit_codes_come_back(cluster: Cluster, command: str, state: str, told: str, code: int) -> None:
+    done = cluster.run("submit", "--wait", "--wrap", command)
+    job_id = int(done.stdout.removeprefix("Submitted batch job "))
+    assert done.returncode == code
+    job = cluster.job(job_id)
+    assert (job["state"], job["exit"]) == (state, told)
+    assert cluster.run("wait", job_id).returncode == code
+    if code:
+        assert f"Job {job_id} ended {state} ({told})." in done.stderr
+
+
+def test_one_failing_task_ends_the_others(cluster: Cluster) -> None:
+    job_id = cluster.submit("-N4", "--wrap", "[ $RANK = 2 ] && exit 7; sleep 600.1")
+    job = cluster.wait(job_id)
+    assert (job["state"], job["exit"]) == ("FAILED", "7:0")
+    assert job["reason"]["numbers"] == {"rank": 2, "code": 7, "signal": 0}
+    for host in job["hosts"]:
+        assert not cluster.alive(host, "sleep 600.1")
+
+
+def test_logs_are_followed_while_the_job_runs(cluster: Cluster) -> None:
+    line = "while [ ! -e /tmp/go.$SLURM_JOB_ID ]; do sleep 0.05; done"
+    job_id = cluster.submit("-N2", "--wrap", f'echo "begin $RANK"; {line}; echo "end $RANK"; echo oops >&2')
+    with subprocess.Popen(
+        [RMX, "--config", cluster.config, "logs", str(job_id), "--task", "1", "--follow"],
+        stdout=subprocess.PIPE,
+    ) as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == b"begin 1\n"  # while it runs
+        assert cluster.job(job_id)["state"] == "RUNNING"
+        assert cluster.rmx("logs", job_id) == "begin 0\n"
+        for host in cluster.job(job_id)["hosts"]:
+            cluster.lab.exec(host, ["touch", f"/tmp/go.{job_id}"])
+        assert follower.stdout.read() == b"end 1\noops\n"  # standard error is merged, as in Slurm
+        assert follower.wait(WAIT_S) == 0
+    cluster.wait(job_id, "COMPLETED")
+    assert cluster.rmx("logs", job_id, "--task", "1") == "begin 1\nend 1\noops\n"
+    assert cluster.rmx("logs", job_id, "--task", "1", "--offset", "8") == "end 1\noops\n"
+    assert "has no task 9" in cluster.refused(4, "logs", job_id, "--task", "9")
+
+
+def test_follow_waits_for_a_pending_job(cluster: Cluster) -> None:
+    job_id = cluster.submit("--hold", "--wrap", "echo at last")
+    assert "PENDING" in cluster.refused(6, "logs", job_id)
+    with subprocess.Popen(
+        [RMX, "--config", cluster.config, "logs", str(job_id), "--follow"], stdout=subprocess.PIPE
+    ) as follower:
+        cluster.rmx("release", job_id)
+        assert follower.communicate(timeout=WAIT_S)[0] == b"at last\n"
+
+
+def test_large_output_is_whole(cluster: Cluster) -> None:
+    job_id = cluster.submit("--wrap", "seq 1 400000")
+    cluster.wait(job_id)
+    expected = "".join(f"{n}\n" for n in range(1, 400_001))
+    assert cluster.log(job_id) == expected
+    assert cluster.rmx("logs", job_id) == expected
+
+
+TREE = """
+trap 'echo told' TERM
+setsid sh -c 'trap "" TERM; while :; do sleep 0.07; done; : escaped.%d' &
+sh -c 'trap "" TERM HUP; (setsid sleep 700.%d &) ; while :; do sleep 0.07; done; : child.%d' &
+echo ready
+while :; do sleep 0.05; done
+"""
+
+
+def test_cancel_ends_the_whole_tree_everywhere(cluster: Cluster) -> None:
+    number = 100 + os.getpid() % 800
+    job_id = cluster.submit("-N2", "--wrap", TREE % (number, number, number))
+    job = cluster.wait(job_id, "RUNNING")
+    until(lambda: cluster.log(job_id) == cluster.log(job_id, 1) == "ready\n", "both have begun")
+    patterns = (f"escaped.{number}", f"700.{number}", f"child.{number}")
+    for host in job["hosts"]:
+        until(lambda h=host: all(cluster.alive(h, p) for p in patterns), "the tree stands")
+    cluster.rmx("cancel", job_id)
+    job = cluster.wait(job_id)
+    assert (job["state"], job["reason"]["code"]) == ("CANCELLED", "Cancelled")
+    assert "told" in cluster.log(job_id)
+    for host in job["hosts"]:
+        for pattern in patterns:
+            assert not cluster.alive(host, pattern)
+    assert "has already ended (CANCELLED)" in cluster.refused(6, "cancel", job_id)
+    assert cluster.run("wait", job_id).returncode == 128 + signal.SIGKILL
+
+
+def test_what_a_finished_task_leaves_behind_is_ended(cluster: Cluster) -> None:
+    job_id = cluster.submit("--wrap", "setsid sleep 600.7 & exit 0")
+    job = cluster.wait(job_id)
+    assert job["state"] == "COMPLETED"
+    assert not cluster.alive(job["hosts"][0], "sleep 600.7")
+
+
+def test_the_time_limit_is_sigterm_grace_sigkill(cluster: Cluster) -> None:
+    meek = "trap 'echo term; exit 0' TERM; while :; do sleep 0.05; done"
+    stubborn = "trap 'echo term' TERM; while :; do sleep 0.05; done"
+    jobs = [cluster.submit("--time=0:1", "--wrap", script) for script in (meek, stubborn)]
+    for job_id, signalled in zip(jobs, (0, 9), strict=True):
+        job = cluster.wait(job_id)
+        assert (job["state"], job["reason"]["code"]) == ("TIMEOUT", "TimeLimit")
+        assert job["tasks"][0]["exit_signal"] == signalled
+        assert "term\n" in cluster.log(job_id)
+        assert cluster.run("wait", job_id).returncode != 0
+
+
+def test_a_signal_reaches_every_task(cluster: Cluster) -> None:
+    script = "trap 'echo usr1; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
+    job_id = cluster.submit("-N2", "--wrap", script)
+    cluster.wait(job_id, "RUNNING")
+    until(lambda: cluster.log(job_id) == cluster.log(job_id, 1) == "ready\n", "both have begun")
+    cluster.rmx("cancel", "--signal=USR1", job_id)
+    job = cluster.wait(job_id)
+    assert (job["state"], job["exit"]) == ("FAILED", "5:0")
+
+
+def test_hold_release_begin_and_requeue(cluster: Cluster) -> None:
+    held = cluster.submit("--hold", "--wrap", "true")
+    later = cluster.submit("--begin=now+1hour", "--wrap", "true")
+    soon = cluster.submit("--begin=now+1second", "--wrap", "true")
+    why = cluster.rmx("why", held)
+    assert "(JobHeldUser)" in why
+    assert "(BeginTime)" in cluster.rmx("why", later)
+    assert cluster.wait(soon)["state"] == "COMPLETED"
+    assert cluster.job(soon)["started_us"] >= cluster.job(soon)["spec"]["begin_us"]
+    assert [cluster.job(j)["state"] for j in (held, later)] == ["PENDING", "PENDING"]
+    cluster.rmx("release", held)
+    assert cluster.wait(held)["state"] == "COMPLETED"
+    cluster.rmx("hold", later)
+    assert cluster.job(later)["held"] is True
+    cluster.rmx("cancel", later)
+    assert cluster.job(later)["state"] == "CANCELLED"
+
+    again = cluster.submit("--wrap", "echo run $RM_ATTEMPT ${SLURM_RESTART_COUNT-unset}; sleep 600")
+    cluster.wait(again, "RUNNING")
+    until(lambda: cluster.log(again) == "run 1 unset\n", "the first run has begun")
+    cluster.rmx("requeue", again)
+    until(lambda: cluster.job(again)["attempt"] == 2, "it starts again")
+    cluster.wait(again, "RUNNING")
+    until(lambda: cluster.log(again) == "run 2 1\n", "the second run has begun")
+    cluster.rmx("cancel", again)
+    assert cluster.wait(again)["state"] == "CANCELLED"
+    assert cluster.run("wait", "--timeout=1s", cluster.submit("--hold", "--wrap", "true")).returncode == 124
+
+
+def test_every_command_speaks_json(cluster: Cluster) -> None:
+    def said(*argv: Any) -> dict[str, Any]:
+        answer = json.loads(cluster.rmx(*argv, "--json"))
+        assert answer.pop("version") == 1
+        return dict(answer)
+
+    job_id = said("submit", "--wrap", "sleep 600")["job"]
+    cluster.wait(job_id, "RUNNING")
+    assert said("show", job_id)["job"]["state"] == "RUNNING"
+    (listed,) = [job for job in said("queue")["jobs"] if job["id"] == job_id]
+    assert (listed["state"], listed["short_state"]) == ("RUNNING", "R")
+    assert {host["name"] for host in said("hosts")["hosts"]} == set(cluster.hosts())
+    assert said("why", job_id)["state"] == "RUNNING"
+    assert said("iterations", job_id)["count"] == 0
+    assert {link["name"] for link in said("links")["links"]} == set(cluster.hosts())
+    assert said("network") == {"pairs": []}
+    assert said("status")["jobs"]["RUNNING"] == 1
+    assert said("submit", "--test-only", "--wrap", "true")["placement"]["tasks"][0]["rank"] == 0
+    held = said("submit", "--hold", "--wrap", "true")["job"]
+    assert said("hold", held)["jobs"][0]["held"] is True
+    assert said("release", held)["jobs"][0]["held"] is False
+    assert said("wait", held)["jobs"][0]["exit"] == "0:0"
+    assert said("cancel", job_id)["jobs"][0]["id"] == job_id
+    cluster.wait(job_id)
+
+
+def test_output_patterns(cluster: Cluster) -> None:
+    files = ("-o", "/tmp/%x-%j.%3t.%N.log", "-e", "/tmp/%j.%t.err")
+    script = "echo out $RANK; echo err $RANK >&2"
+    cluster.rmx("submit", "--wait", "-N2", "-J", "na me", *files, "--wrap", script)
+    job = cluster.client.get("jobs", name="na me")["jobs"][-1]
+    for task in job["tasks"]:
+        rank, host = task["rank"], task["host"]
+        assert cluster.read(host, f"/tmp/na me-{job['id']}.{rank:03}.{host}.log") == f"out {rank}\n"
+        assert cluster.read(host, f"/tmp/{job['id']}.{rank}.err") == f"err {rank}\n"
+        assert cluster.rmx("logs", job["id"], "--task", rank) == f"out {rank}\n"
+        assert cluster.rmx("logs", job["id"], "--task", rank, "--stderr") == f"err {rank}\n"
+
+
+def test_an_output_that_cannot_be_written_is_said(cluster: Cluster) -> None:
+    job = cluster.wait(cluster.submit("-o", "/nowhere/%j.out", "--wrap", "true"))
+    assert job["state"] == "FAILED"
+    assert "The output file /nowhere/" in job["reason"]["message"]
+    assert "cannot be written" in cluster.rmx("show", job["id"])
+    job = cluster.wait(cluster.submit("-D", "/nowhere", "--wrap", "true"))
+    assert job["state"] == "FAILED"
+    assert "The working directory /nowhere cannot be entered" in job["reason"]["message"]
+
+
+BAD_SCRIPTS = {
+    "crlf": (b"#!/bin/sh\r\necho hi\r\n", "Windows line ends (CRLF)"),
+    "binary": (bytes(range(256)), "is not a text script"),
+    "empty": (b"", "is empty"),
+    "nameless": (b"echo hi\n", "does not say what runs it"),
+    "unknown": (b"#!/bin/sh\n#SBATCH --gpusss=2\ntrue\n", "--gpusss"),
+    "array": (b"#!/bin/sh\n#SBATCH --array=0-3\ntrue\n", "--array"),
+}
+
+
+def test_bad_input_is_one_sentence_and_a_documented_code(cluster: Cluster, tmp_path: Path) -> None:
+    before = cluster.client.get("jobs", all=True)["jobs"]
+    for name, (data, sentence) in BAD_SCRIPTS.items():
+        (tmp_path / name).write_bytes(data)
+        assert sentence in cluster.refused(2, "submit", tmp_path / name)
+    assert "cannot be read: Is a directory" in cluster.refused(2, "submit", tmp_path)
+    assert "No such file" in cluster.refused(2, "submit", tmp_path / "missing")
+    assert "--gpuss" in cluster.refused(2, "submit", "--gpuss=1", "--wrap", "true")
+    assert "'soon' is not a time limit" in cluster.refused(2, "submit", "--time=soon", "--wrap", "true")
+    assert "Did you mean `rmx submit`?" in cluster.refused(2, "sumbit")
+    assert "There is no job 99999" in cluster.refused(4, "show", "99999")
+    assert "'abc' is not a job id" in cluster.refused(2, "cancel", "abc")
+    assert cluster.client.get("jobs", all=True)["jobs"] == before
+
+
+def test_an_impossible_request_is_refused_with_its_numbers(cluster: Cluster) -> None:
+    assert "4" in cluster.refused(3, "submit", "-N9", "--wrap", "true")
+    said = cluster.refused(3, "submit", "-N2", "--gpus-per-node=3", "--wrap", "true")
+    assert "3" in said
+    assert "2" in said
+    assert "1000" in cluster.refused(3, "submit", "--mem=1000G", "--wrap", "true")
+    assert "mars" in cluster.refused(3, "submit", "--zone=mars", "--wrap", "true")
+    assert "nohost" in cluster.refused(3, "submit", "-w", "nohost", "--wrap", "true")
+
+
+def test_a_broken_configuration_is_one_sentence(cluster: Cluster, tmp_path: Path) -> None:
+    for text, sentence in (
+        ("[daemon\n", "is not valid TOML"),
+        ("[daemon]\nsockett = 'x'\n", "Did you mean 'socket'?"),
+        ("[hosts]\ndown_after_s = 'soon'\n", "hosts.down_after_s"),
+        ("[policies]\nplacement = 'tetris'\n", "tetris"),
+    ):
+        broken = tmp_path / "rm.toml"
+        broken.write_text(text)
+        state = ("--state-dir", tmp_path / "state")
+        assert sentence in cluster.refused(8, "--config", broken, "daemon", *state)
+    assert "No daemon listens on" in cluster.refused(7, "--socket", tmp_path / "none", "queue")
+
+
+def test_jobs_that_come_at_once_never_share_a_gpu(cluster: Cluster) -> None:
+    marks = "d=/tmp/gpus; mkdir -p -m 777 $d; f=$d/$CUDA_VISIBLE_DEVICES; mkdir $f || { echo TAKEN; exit 9; }"
+    script = f"#!/bin/sh\n{marks}; sleep 0.1; rmdir $f; echo $CUDA_VISIBLE_DEVICES\n"
+    spec = {"name": "one", "script": script, "gpus_per_task": 1}
+    jobs = cluster.client.post("jobs", body={"specs": [spec] * 40})["jobs"]
+    ended = [cluster.wait(job_id) for job_id in jobs]
+    assert Counter(job["exit"] for job in ended) == {"0:0": 40}
+    gpus = {gpu["uuid"] for host in cluster.hosts().values() for gpu in host["gpus"]}
+    assert {cluster.log(job["id"]).strip() for job in ended} == gpus  # and all of them were used
+    check_overlaps(ended)
+
+
+def check_overlaps(jobs: list[dict[str, Any]]) -> None:
+    """No two jobs held the same GPU at the same time, by the daemon's own account."""
+    held: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    for job in jobs:
+        for task in job["tasks"]:
+            for gpu in task["gpus"]:
+                held.setdefault((task["host"], gpu), []).append((task["started_us"], task["ended_us"]))
+    for spans in held.values():
+        spans.sort()
+        assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_why_names_every_blocker_and_every_host(cluster: Cluster) -> None:
+    hog = cluster.submit("-N4", "--gpus-per-node=2", "--wrap", "sleep 600")
+    cluster.wait(hog, "RUNNING")
+    waits = cluster.submit("--gpus=1", "--wrap", "true")
+    why = cluster.client.get("jobs", waits, "why")
+    assert why["state"] == "PENDING"
+    assert "Resources" in [reason["code"] for reason in why["reasons"]]
+    assert any(reason["numbers"] for reason in why["reasons"])
+    assert {verdict["host"] for verdict in why["verdicts"]} == set(cluster.hosts())
+    for verdict in why["verdicts"]:
+        assert verdict["refused"]["code"] == "Resources"
+        assert verdict["refused"]["numbers"]
+    shown = cluster.rmx("why", waits)
+    for host in cluster.hosts():
+        assert host in shown
+    assert "(Resources)" in cluster.rmx("queue")
+
+    running = cluster.client.get("jobs", hog, "why")
+    assert running["state"] == "RUNNING"
+    assert {v["host"] for v in running["verdicts"]} == set(cluster.hosts())
+    assert all(v["refused"] is None and v["scores"] for v in running["verdicts"])
+    assert "accepted" in cluster.rmx("why", hog)
+
+    both = cluster.submit(
+        "--gpus=1", "--cpus-per-task=8", "--wrap", "true"
+    )  # every blocker, not only the first
+    for verdict in cluster.client.get("jobs", both, "why")["verdicts"]:
+        assert {"gpus_needed", "cpus_needed"} <= verdict["refused"]["numbers"].keys()
+    cluster.rmx("cancel", both)
+    drained = min(cluster.hosts())
+    cluster.rmx("host", "drain", drained, "--reason", "new cable")
+    assert cluster.hosts()[drained]["state"] == "DRAINING"
+    verdicts = {v["host"]: v["refused"] for v in cluster.client.get("jobs", waits, "why")["verdicts"]}
+    assert verdicts[drained]["code"] == "ReqNodeNotAvail"
+    assert "new cable" in verdicts[drained]["message"]
+    cluster.rmx("cancel", hog)
+    assert cluster.wait(waits)["hosts"] != [drained]
+    cluster.rmx("host", "resume", drained)
+    cluster.all_up()
+
+
+def test_all_or_nothing(cluster: Cluster) -> None:
+    """A gang that cannot start whole does not start in part, and takes nothing from others."""
+    one = cluster.submit("--gpus=2", "--wrap", "sleep 600")
+    cluster.wait(one, "RUNNING")
+    gang = cluster.submit("-N4", "--gpus-per-node=2", "--wrap", "echo ran")
+    other = cluster.submit("--gpus=2", "--wrap", "echo ran")
+    assert cluster.wait(other)["state"] == "COMPLETED"
+    waiting = cluster.job(gang)
+    assert (waiting["state"], waiting["tasks"]) == ("PENDING", [])
+    cluster.rmx("cancel", one)
+    done = cluster.wait(gang)
+    assert done["state"] == "COMPLETED"
+    assert [cluster.log(gang, rank) for rank in range(4)] == ["ran\n"] * 4
+
+
+def test_a_job_is_stopped_while_it_is_being_started(cluster: Cluster) -> None:
+    """Cancelled at once, again and again: it ends CANCELLED, or had no time to notice; nothing is left."""
+    ids = []
+    for _ in range(10):
+        job_id = cluster.post_job("exec sleep 600.9", ntasks=2, hosts_min=2)
+        cluster.client.delete("jobs", job_id)
+        ids.append(job_id)
+    assert {cluster.wait(job_id)["state"] for job_id in ids} == {"CANCELLED"}
+    for host in cluster.hosts():
+        assert not cluster.alive(host, "sleep 600.9")
+    until(lambda: all(not host["jobs"] for host in cluster.hosts().values()), "everything is free again")
