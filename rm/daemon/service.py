@@ -452,7 +452,7 @@ class Service:
                     "delay_us": s.delay_us,
                     "jitter_us": s.jitter_us,
                     "bandwidth_bps": s.bandwidth_bps,
-                    "age_us": now_us - s.measured_at_us,
+                    "age_us": now_us - s.measured_at_us if s.measured_at_us else None,
                     "failures": s.failures,
                 }
                 for (source, destination), s in cycle.state.network.items()
