@@ -140,3 +140,17 @@ def set_class(interface, minor, parent, rate_bps, ceil_bps, priority, queue_pack
         elif leaf["options"].get("limit") != queue_packets:
             run("tc", "qdisc", "change", "dev", interface, "parent", name, "handle", leaf["handle"], "pfifo",
                  "limit", str(queue_packets))  # fmt: skip
+
+
+def features():
+    """What of the kernel's traffic control works here, tried on the loopback of a namespace of its own."""
+    kinds = ("htb", "fq_codel", "netem", "prio")
+    script = "for k in %s; do tc qdisc add dev lo root $k 2>/dev/null && echo $k" % " ".join(kinds)
+    script += " && tc qdisc del dev lo root; done; true"
+    try:
+        command = ["unshare", "-n", "sh", "-c", script]
+        tried = subprocess.run(command, capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return {"htb": False, "missing": list(kinds)}
+    works = tried.stdout.split()
+    return {"htb": "htb" in works, "missing": [kind for kind in kinds if kind not in works]}

@@ -337,6 +337,7 @@ OPS = {
     "count": count,
 }
 SLOW_OPS = {"watch": watch}
+features = rm_htb.features
 
 if __name__ == "__main__":
     rm_kernel.serve_lines(dict(OPS, **SLOW_OPS))

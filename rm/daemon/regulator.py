@@ -58,10 +58,11 @@ class ShapingSettings(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One host of a running job, as far as traffic is concerned. `since_us` changes when the
-    host's agent says hello again: what was told before may be gone."""
+    """One host of a running job, as far as traffic is concerned. `rank` is its lowest there;
+    `since_us` changes when the host's agent says hello again: what was told may be gone."""
 
     host: str
+    rank: int
     interface: str
     nic_bps: int
     since_us: int
@@ -124,7 +125,7 @@ class Regulator:
         self._told: dict[int, Told] = {}
         self._installed: dict[int, tuple[Schedule, ...]] = {}
         self._shaped: dict[tuple[int, str], tuple[Running, Place, ShapingRule]] = {}
-        self._transparent: dict[tuple[int, str], int] = {}  # -> attempt
+        self._watched: dict[tuple[int, str], tuple[int, int]] = {}  # -> attempt, since_us of the host
         self._profiled: set[tuple[int, int]] = set()
 
     def start(self) -> None:
@@ -284,7 +285,7 @@ class Regulator:
         for rank, _, start_us, duration_us, paused_us, comm_us in message["items"]:
             if rank != 0:
                 continue  # the ranks of a gang move together: one speaks for all
-            start_us -= offset_us
+            start_us -= offset_us + self._lead_us(job)
             stats.add(start_us, duration_us, paused_us, comm_us)
             self._inspection.heard(job, attempt, duration_us - paused_us, comm_us)
             self._obey(self._controller.report(Report(job, start_us, duration_us, paused_us, comm_us)))
@@ -343,6 +344,7 @@ class Regulator:
             local = dict(document) if document is not None else None
             if local is not None and "epoch_us" in local:
                 local["epoch_us"] += self._agents.clock_offset_us(place.host) or 0
+                local["epoch_us"] += self._lead_us(running.job)
             self._call("schedule", running, place, schedule=local)
 
     # -- profiles and jobs that do not cooperate -----------------------------------------------
@@ -350,6 +352,7 @@ class Regulator:
     def _look_after(self) -> None:
         """Jobs without a profile get one measured; silent jobs are regulated from outside."""
         now_us = self._clock.now_us()
+        scheduled = {s.job for s in self._view.alignment.schedules}
         for running in self._view.running.values():
             if running.low_comm or now_us - running.started_us < SILENT_US:
                 continue
@@ -357,10 +360,10 @@ class Regulator:
             if running.traffic is None and key not in self._profiled:
                 self._profiled.add(key)
                 self._inspection.begin(running, self._reports(running))
-            if running.job in self._told and not self._reports(running):
+            if running.job in scheduled and (self._is_watched(running) or not self._reports(running)):
                 self._regulate_from_outside(running)
-        for gone in [k for k in self._transparent if k[0] not in self._view.running]:
-            del self._transparent[gone]
+        for gone in [k for k in self._watched if k[0] not in self._view.running]:
+            del self._watched[gone]
 
     def _reports(self, running: Running) -> bool:
         stats = self._book.find(running.job)
@@ -369,19 +372,34 @@ class Regulator:
     def _regulate_from_outside(self, running: Running) -> None:
         """Transparent mode: the host's pause agent freezes the job at its iteration boundaries."""
         for place in running.places:
-            if self._transparent.get((running.job, place.host)) == running.attempt:
+            here = (running.attempt, place.since_us)
+            if self._watched.get((running.job, place.host)) == here:
                 continue
-            self._transparent[(running.job, place.host)] = running.attempt
-            self._agents.call(
-                place.host,
+            self._watched[(running.job, place.host)] = here
+            phases = len(running.traffic.phases) if running.traffic else 1
+            self._call(
                 "regulate",
+                running,
+                place,
                 timeout_s=REGULATE_US / 1e6,
-                job=running.job,
-                attempt=running.attempt,
-                interface=place.interface,
                 duration_us=REGULATE_US,
-                epoch=self._epoch,
+                rank=place.rank,
+                phases=phases,
             )
+
+    def _lead_us(self, job: int) -> int:
+        """From a job's iteration origin to what its reports time-stamp.
+
+        Zero for a job that reports by itself; one that is watched from outside is seen when its
+        first communication phase begins.
+        """
+        running = self._view.running.get(job)
+        if running is None or running.traffic is None or not running.traffic.phases:
+            return 0
+        return min(p.offset_us for p in running.traffic.phases) if self._is_watched(running) else 0
+
+    def _is_watched(self, running: Running) -> bool:
+        return any(j == running.job and a == running.attempt for (j, _), (a, _) in self._watched.items())
 
     def _inspect(self, command: Inspect) -> None:
         log.info("component %d: inspecting %s (%s)", command.component, command.jobs, command.why)
@@ -435,7 +453,7 @@ def running_of(state: ClusterState) -> dict[int, Running]:
 
 def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:
     places = tuple(
-        Place(h.name, h.interface, h.nic_bps, h.since_us)
+        Place(h.name, min(t.rank for t in job.tasks if t.host == h.name), h.interface, h.nic_bps, h.since_us)
         for h in (state.hosts[name] for name in hosts if name in state.hosts)
     )
     return Running(
