@@ -32,7 +32,7 @@ class Inspection:
     def __init__(self, agents: Agents, done: Callable[[Running, TrafficProfile | None], None]) -> None:
         self._agents = agents
         self._done = done
-        self._waiting: deque[tuple[Running, bool]] = deque()
+        self._waiting: deque[tuple[Running, bool, bool]] = deque()
         self._current: tuple[int, int] | None = None
         self._periods: list[int] = []
 
@@ -40,13 +40,15 @@ class Inspection:
     def busy(self) -> bool:
         return self._current is not None or bool(self._waiting)
 
-    def begin(self, running: Running, reports: bool) -> None:
-        """Profile this job when those before it are done; `reports`: it tells its iterations."""
-        if self._current == (running.job, running.attempt) or any(
-            w.job == running.job for w, _ in self._waiting
-        ):
+    def begin(self, running: Running, reports: bool, shared: bool) -> None:
+        """Profile this job when those before it are done.
+
+        `reports`: it tells its iterations; `shared`: other jobs communicate on its links.
+        """
+        waiting = any(w.job == running.job for w, _, _ in self._waiting)
+        if waiting or self._current == (running.job, running.attempt):
             return
-        self._waiting.append((running, reports))
+        self._waiting.append((running, reports, shared))
         self._next()
 
     def heard(self, job: int, attempt: int, net_us: int, comm_us: int | None) -> None:
@@ -57,7 +59,7 @@ class Inspection:
     def _next(self) -> None:
         if self._current is not None or not self._waiting:
             return
-        running, reports = self._waiting.popleft()
+        running, reports, shared = self._waiting.popleft()
         self._current, self._periods = (running.job, running.attempt), []
         place = running.places[0]
         future = self._agents.call(
@@ -69,15 +71,18 @@ class Inspection:
             interface=place.interface,
             duration_us=WATCH_US,
         )
-        future.add_done_callback(lambda f: self._ended(running, reports, f))
+        future.add_done_callback(lambda f: self._ended(running, reports, shared, f))
 
-    def _ended(self, running: Running, reports: bool, future: Future[dict[str, Any]]) -> None:
+    def _ended(self, running: Running, reports: bool, shared: bool, future: Future[dict[str, Any]]) -> None:
         error = future.exception()
         profile = None
         if error is not None:
             log.warning("cannot profile job %d: %s", running.job, error)
         else:
             profile = profile_of(future.result(), self._periods if reports else [])
+            if profile is not None and shared:
+                profile = undisturbed(profile, running.places[0].nic_bps)
+        log.info("job %d: %s", running.job, profile or "no clear traffic profile yet")
         self._current = None
         self._done(running, profile)
         self._next()
@@ -100,3 +105,20 @@ def profile_of(measured: dict[str, Any], periods_us: list[int]) -> TrafficProfil
         offset_us = int(offset_us) % period_us
         kept.append(Phase(offset_us, min(int(duration_us), period_us), int(rate_bps)))
     return TrafficProfile(period_us, tuple(kept))
+
+
+def undisturbed(profile: TrafficProfile, capacity_bps: int) -> TrafficProfile:
+    """The profile as it would be without the others on the link.
+
+    A phase that was measured beside other jobs is longer and slower than it need be, but its
+    volume is its own: at the link's capacity it takes volume / capacity, and the period is
+    shorter by what that saves. An estimate that a later inspection, made when the jobs are
+    interleaved, replaces: a job that cannot fill the link looks faster here than it is.
+    """
+    saved_us, phases = 0, []
+    for phase in sorted(profile.phases, key=lambda p: p.offset_us):
+        duration_us = min(phase.duration_us, -(-phase.duration_us * phase.rate_bps // capacity_bps))
+        rate_bps = phase.rate_bps * phase.duration_us // max(1, duration_us)
+        phases.append(Phase(phase.offset_us - saved_us, duration_us, rate_bps))
+        saved_us += phase.duration_us - duration_us
+    return TrafficProfile(profile.period_us - saved_us, tuple(phases))

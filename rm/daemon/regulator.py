@@ -38,7 +38,7 @@ from rm.policies.regulate.controller import (
 
 log = logging.getLogger(__name__)
 
-TURN_S = 0.25
+TURN_US = 250_000
 # A job that reports no iteration for so long after its start does not call the iteration client.
 SILENT_US = 3_000_000
 REGULATE_US = 3_600_000_000
@@ -159,23 +159,29 @@ class Regulator:
     # -- the thread ----------------------------------------------------------------------------
 
     def _run(self) -> None:
+        due_us = 0
         while True:
             try:
-                work = self._queue.get(timeout=TURN_S)
+                work = self._queue.get(timeout=TURN_US / 1e6)
             except queue.Empty:
-                work = self._look_after
+                work = self._idle
             if work is None:
                 return
             try:
                 work()
+                if self._clock.now_us() >= due_us:  # also while reports keep coming
+                    due_us = self._clock.now_us() + TURN_US
+                    self._look_after()
             except Exception:  # regulation must never take the daemon down with it
                 log.exception("regulation met a defect of rm")
+
+    def _idle(self) -> None:
+        """Nothing came: only look after the jobs."""
 
     def _see(self, view: View) -> None:
         self._view = view
         self._reshape()
         self._reschedule()
-        self._look_after()
 
     # -- shaping -------------------------------------------------------------------------------
 
@@ -359,7 +365,7 @@ class Regulator:
             key = (running.job, running.attempt)
             if running.traffic is None and key not in self._profiled:
                 self._profiled.add(key)
-                self._inspection.begin(running, self._reports(running))
+                self._inspect_job(running)
             if running.job in scheduled and (self._is_watched(running) or not self._reports(running)):
                 self._regulate_from_outside(running)
         for gone in [k for k in self._watched if k[0] not in self._view.running]:
@@ -405,7 +411,16 @@ class Regulator:
         log.info("component %d: inspecting %s (%s)", command.component, command.jobs, command.why)
         for job in command.jobs:
             if (running := self._view.running.get(job)) is not None:
-                self._inspection.begin(running, self._reports(running))
+                self._inspect_job(running)
+
+    def _inspect_job(self, running: Running) -> None:
+        hosts = {p.host for p in running.places}
+        shared = any(
+            not other.low_comm and hosts & {p.host for p in other.places}
+            for other in self._view.running.values()
+            if other.job != running.job
+        )
+        self._inspection.begin(running, self._reports(running), shared)
 
     def _profile(self, running: Running, profile: TrafficProfile | None) -> None:
         """An inspection's result: a changed profile is an event; otherwise the plan is installed anew."""

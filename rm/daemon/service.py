@@ -152,7 +152,7 @@ class Service:
         def ask(cycle: Cycle, now_us: int) -> list[Job]:
             state = cycle.state
             found = [
-                self._with_reason(state, job)
+                with_reason(cycle, job)
                 for job in state.jobs.values()
                 if (not job.state.final or (job.ended_us or 0) >= since_us)
                 and (not states or job.state in states)
@@ -165,15 +165,10 @@ class Service:
         answer: list[Job] = await self._ask(ask)
         return answer
 
-    def _with_reason(self, state: ClusterState, job: Job) -> Job:
-        """A pending job shows the engine's newest reason, which is not part of its record."""
-        reason = state.reasons.get(job.id) if job.state is JobState.PENDING else None
-        return replace(job, reason=reason) if reason is not None else job
-
     async def job(self, job_id: int) -> Job:
         def ask(cycle: Cycle, now_us: int) -> Job | None:
             job = cycle.state.jobs.get(job_id)
-            return self._with_reason(cycle.state, job) if job else None
+            return with_reason(cycle, job) if job else None
 
         job: Job | None = await self._ask(ask)
         if job is None:
@@ -541,6 +536,12 @@ def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
         schedules=tuple(s for s in alignment.schedules if s.component == component),
         unmatched=tuple(j for j in alignment.unmatched if any(j in link.jobs for link in mine)),
     )
+
+
+def with_reason(cycle: Cycle, job: Job) -> Job:
+    """A pending job shows the engine's newest reason, which is not part of its record."""
+    reason = cycle.reason_of(job) if job.state is JobState.PENDING else None
+    return replace(job, reason=reason) if reason is not None else job
 
 
 def known_host(state: ClusterState, name: str) -> Host:
