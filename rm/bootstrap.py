@@ -32,9 +32,10 @@ from rm.daemon.leader import Leader
 from rm.daemon.monitor import Monitor
 from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
-from rm.errors import RmError, StoreError
+from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.web.api import serve
+from rm.web.listener import claimed
 
 log = logging.getLogger("rm")
 
@@ -90,14 +91,28 @@ def run_daemon(config: Config) -> None:
         RmError: it could not start, or lost its database or its lease.
     """
     start_logging(config)
-    state_dir = Path(config.daemon.state_dir)
-    state_dir.mkdir(parents=True, exist_ok=True)
     policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
-    store = open_store(config.daemon.database)
+    make_state_dir(Path(config.daemon.state_dir))
+    with claimed(config.daemon.socket):
+        store = open_store(config.daemon.database)
+        try:
+            asyncio.run(Daemon(config, store, policies).run())
+        finally:
+            store.close()
+
+
+def make_state_dir(path: Path) -> None:
+    """The daemon's own files: logs hold what users printed, the database their environments."""
     try:
-        asyncio.run(Daemon(config, store, policies).run())
-    finally:
-        store.close()
+        path.mkdir(parents=True, exist_ok=True)
+        logs = path / "logs"
+        logs.mkdir(mode=0o700, exist_ok=True)
+        logs.chmod(0o700)
+    except OSError as error:
+        raise ConfigError(
+            f"The state directory {path} cannot be used: {error.strerror or error}.",
+            "Set daemon.state_dir to a directory that the daemon may write to.",
+        ) from None
 
 
 class Daemon:

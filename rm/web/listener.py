@@ -2,11 +2,59 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from rm.errors import ConfigError, Conflict
+
+
+@contextmanager
+def claimed(path: str) -> Iterator[None]:
+    """Of the daemons started for one socket only the first goes on, before it touches anything.
+
+    Without it a second one, started by mistake, would take the lease and depose the first.
+
+    Raises:
+        Conflict: a daemon already runs for this socket.
+        ConfigError: the path cannot be used.
+    """
+    lock = path + ".lock"
+    try:
+        _make_directory(path)
+        while True:
+            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(fd)
+                raise Conflict(f"A daemon already listens on {path}.", "`rmx status` shows it.") from None
+            if os.fstat(fd).st_nlink:
+                break  # not one that its holder has just removed
+            os.close(fd)
+    except OSError as error:
+        raise _unusable(path, error) from None
+    try:
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(lock)
+        os.close(fd)
+
+
+def _make_directory(path: str) -> None:
+    mode = 0o755 if os.geteuid() == 0 else 0o700
+    os.makedirs(os.path.dirname(path) or ".", mode=mode, exist_ok=True)
+
+
+def _unusable(path: str, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"The socket {path} cannot be opened: {error.strerror or error}.",
+        "Set daemon.socket to another path.",
+    )
 
 
 def bind(path: str) -> socket.socket:
@@ -16,9 +64,8 @@ def bind(path: str) -> socket.socket:
         Conflict: a daemon already listens there.
         ConfigError: the path cannot be used.
     """
-    root = os.geteuid() == 0
     try:
-        os.makedirs(os.path.dirname(path) or ".", mode=0o755 if root else 0o700, exist_ok=True)
+        _make_directory(path)
         if os.path.lexists(path):
             _clear(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -28,12 +75,9 @@ def bind(path: str) -> socket.socket:
         finally:
             os.umask(before)
         # whoever may connect is known by SO_PEERCRED; an ordinary user's daemon serves that user only
-        os.chmod(path, 0o666 if root else 0o600)
+        os.chmod(path, 0o666 if os.geteuid() == 0 else 0o600)
     except OSError as error:
-        raise ConfigError(
-            f"The socket {path} cannot be opened: {error.strerror or error}.",
-            "Set daemon.socket to another path.",
-        ) from None
+        raise _unusable(path, error) from None
     return listener
 
 
