@@ -226,8 +226,9 @@ class Regulator:
             error = f.exception()
             if error is not None and getattr(error, "code", "") != "no-such-attempt":
                 log.warning("%s of job %d on %s: %s", op, running.job, place.host, error)
-            elif error is None and (missing := f.result().get("missing")):
-                log.info("%s of job %d on %s without %s", op, running.job, place.host, ", ".join(missing))
+            elif error is None and f.result().get("verified") is False:
+                missing = ", ".join(f.result().get("missing", ())) or "a working classifier"
+                log.warning("%s of job %d on %s has no effect: no %s", op, running.job, place.host, missing)
 
         future.add_done_callback(answered)
 
