@@ -14,10 +14,11 @@ from rm.core.actions import Intent
 from rm.core.alignment import NOTHING_TO_ALIGN
 from rm.core.engine import Blocked, Policies, Tuning, decide
 from rm.core.host import HostState
+from rm.core.job import Job
 from rm.core.lifecycle import Changes, Rules, apply
 from rm.core.network import NetworkView
 from rm.core.ports import CommPolicy
-from rm.core.reasons import ReasonCode
+from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import PlacedJob, Snapshot
 from rm.core.state import ClusterState
 from rm.errors import IllegalTransition
@@ -63,7 +64,7 @@ class Cycle:
     tuning: Tuning = field(default_factory=Tuning)
     blocked: Blocked = field(default_factory=Blocked)
     _seen_capacity: int = -1
-    _next_begin_us: int | None = None
+    _begins_us: dict[int, int] = field(default_factory=dict)  # of jobs that may not begin yet
     _seen_placed: int = -1
 
     def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
@@ -85,6 +86,10 @@ class Cycle:
             self.state.next_action += 1
         return out
 
+    def reason_of(self, job: Job) -> Reason | None:
+        """Why a pending job pends, as of the last pass that looked at it or its like."""
+        return self.state.reasons.get(job.id) or self.blocked.reason_of(job)
+
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, or a host given up."""
         due = [
@@ -92,8 +97,7 @@ class Cycle:
             for host, since in self.state.silent_since.items()
             if host in self.state.hosts and self.state.hosts[host].state is not HostState.DOWN
         ]
-        if self._next_begin_us is not None:
-            due.append(self._next_begin_us)
+        due += self._begins_us.values()
         return min(due, default=None)
 
     def _record(self, event: ev.Event, now_us: int, out: Outcome) -> None:
@@ -113,31 +117,28 @@ class Cycle:
 
     def _decide(self, now_us: int, out: Outcome) -> None:
         state = self.state
-        begins = self._next_begin_us is not None and now_us >= self._next_begin_us
         fresh, state.fresh = state.fresh, {}
-        if state.capacity_version != self._seen_capacity or begins:
+        freed, state.freed = state.freed, {}
+        begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
+        for job_id in begin:
+            del self._begins_us[job_id]
+        if state.capacity_version != self._seen_capacity:
             self._seen_capacity = state.capacity_version
-            self.blocked.reasons.clear()
-            fresh = state.pending
-        else:  # nothing has come free: those that were refused before are refused still
-            fresh = {j: None for j in fresh if j in state.pending}
-        if not fresh:
+            self.blocked.clear()
+            chosen = list(state.pending)
+        else:  # those that were refused before are refused still, unless what came free is for them
+            again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
+            chosen = [j for j in fresh | again | begin if j in state.pending]
+        if not chosen:
             return
         snapshot = state.snapshot(now_us)
-        pending = [state.jobs[j] for j in fresh]
-        result = decide(pending, snapshot, self.policies, self.tuning, self.blocked)
-        if fresh is state.pending:
-            state.reasons = result.reasons
-            self._next_begin_us = None
-        else:
-            state.reasons |= result.reasons
-        begin_times = [
-            state.jobs[j].spec.begin_us or 0
-            for j, reason in result.reasons.items()
-            if reason.code is ReasonCode.BEGIN_TIME
-        ]
-        if begin_times:
-            self._next_begin_us = min([*begin_times, self._next_begin_us or begin_times[0]])
+        result = decide((state.jobs[j] for j in chosen), snapshot, self.policies, self.tuning, self.blocked)
+        for job_id in chosen:
+            state.reasons.pop(job_id, None)
+        state.reasons |= result.reasons
+        for job_id, reason in result.reasons.items():
+            if reason.code is ReasonCode.BEGIN_TIME:
+                self._begins_us[job_id] = state.jobs[job_id].spec.begin_us or 0
         for decision in result.decisions:
             self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
 

@@ -16,7 +16,7 @@ from rm.core.job import Job, Placement
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import PlacedJob, Snapshot
-from rm.core.state import all_of, placed_view, take
+from rm.core.state import ClusterState, all_of, may_take, placed_view, take
 
 PERFECT = 100.0
 EPSILON = 1e-9
@@ -47,7 +47,7 @@ class Decision:
 
 @dataclass(slots=True)
 class Pass:
-    """The result of one pass. `reasons` covers every pending job that was looked at."""
+    """The result of one pass. `reasons` are those of single jobs; of shapes, see `Blocked`."""
 
     decisions: list[Decision] = field(default_factory=list)
     reasons: dict[int, Reason] = field(default_factory=dict)
@@ -55,12 +55,39 @@ class Pass:
 
 @dataclass(slots=True)
 class Blocked:
-    """Shapes of jobs that did not fit, so that a queue of 10,000 equal jobs costs one look.
+    """Shapes of jobs that did not fit and the jobs that wait for it, so that a queue of 10,000
+    equal jobs costs one look.
 
-    Valid until something that may fit comes free: the owner clears it then.
+    Valid until something that may fit comes free: the owner calls `release` or `clear` then.
     """
 
     reasons: dict[object, Reason] = field(default_factory=dict)
+    waiting: dict[object, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
+
+    def reason_of(self, job: Job) -> Reason | None:
+        return self.reasons.get(shape(job))
+
+    def clear(self) -> None:
+        self.reasons.clear()
+        self.waiting.clear()
+
+    def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:
+        """Forget the refusals that these hosts' being freer may have ended: the jobs to try again.
+
+        A shape that lacked resources lacks them still unless one of the hosts takes a task of
+        it now; any other refusal may depend on all that runs there.
+        """
+        hosts = [state.hosts[h] for h in freed if h in state.hosts]
+        again: list[int] = []
+        for key, reason in list(self.reasons.items()):
+            jobs = [j for j in self.waiting[key] if j in state.pending]
+            if jobs and reason.code is ReasonCode.RESOURCES:
+                spec = state.jobs[jobs[0]].spec
+                if not any(may_take(host, state.free[host.name], spec) for host in hosts):
+                    continue
+            del self.reasons[key], self.waiting[key]
+            again += jobs
+        return again
 
 
 def shape(job: Job) -> object:
@@ -86,23 +113,34 @@ def decide(
     """
     result = Pass()
     eligible: list[Job] = []
+    groups: dict[object, dict[int, None]] = {}  # those not yet looked at, by shape
     for job in pending:
         waits = not_yet(job, snapshot.now_us)
-        if waits is None:
-            eligible.append(job)
-        else:
+        if waits is not None:
             result.reasons[job.id] = waits
+            continue
+        key = shape(job)
+        if key in blocked.reasons:  # refused before, and nothing has come free since
+            blocked.waiting[key][job.id] = None
+        else:
+            groups.setdefault(key, {})[job.id] = None
+            eligible.append(job)
+    left = len(eligible)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     for job in policies.queue.order(eligible, snapshot):
+        if left == 0:
+            break
         key = shape(job)
-        known = blocked.reasons.get(key)
-        if known is not None:
-            result.reasons[job.id] = known
+        if key in blocked.reasons:
             continue
+        group = groups[key]
         decision, reasons = place(job, snapshot, policies, tuning, sequence + 1)
         if decision is None:
-            result.reasons[job.id] = blocked.reasons[key] = reasons[0]
+            blocked.reasons[key], blocked.waiting[key] = reasons[0], group
+            left -= len(group)
             continue
+        del group[job.id]
+        left -= 1
         sequence += 1
         reserve(snapshot, job, decision.placement, sequence)
         result.decisions.append(decision)

@@ -27,6 +27,14 @@ def take(free: Free, host: Host, spec: JobSpec, gpus: tuple[int, ...], tasks: in
     return Free(free.cpus - cpus, free.mem_bytes - mem, tuple(g for g in free.gpus if g not in gpus))
 
 
+def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
+    """Is there room for one task of the job, whatever else may speak against the host?"""
+    if spec.exclusive:
+        return free == all_of(host)
+    cpus, mem = needs(spec, 1)
+    return free.cpus >= cpus and free.mem_bytes >= mem and len(free.gpus) >= spec.gpus_per_task
+
+
 def all_of(host: Host) -> Free:
     return Free(host.cpus, host.mem_bytes, tuple(g.index for g in host.gpus))
 
@@ -36,8 +44,9 @@ class ClusterState:
     """Jobs that matter (unfinished and recently finished), hosts, zones, measurements.
 
     `free`, `placed` and `running_on` are derived from the jobs and kept in step with them.
-    `capacity_version` grows whenever something may fit that did not fit before; `fresh` are the
-    jobs that joined the queue, or were held or released, since the last pass.
+    `freed` are the hosts that jobs have left since the last pass, and `capacity_version` grows
+    whenever something may fit that did not fit before for any other cause; `fresh` are the jobs
+    that joined the queue, or were held or released, since the last pass.
     """
 
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -49,12 +58,13 @@ class ClusterState:
     placed: dict[int, PlacedJob] = field(default_factory=dict)
     jobs_on: dict[str, set[int]] = field(default_factory=dict)
     alignment: Alignment = NOTHING_TO_ALIGN
-    reasons: dict[int, Reason] = field(default_factory=dict)  # why each pending job pends
+    reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
     next_job: int = 1
     next_action: int = 1
     next_sequence: int = 1
     capacity_version: int = 0
+    freed: dict[str, None] = field(default_factory=dict)  # insertion-ordered set
     fresh: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
     placed_version: int = 0
 
@@ -113,8 +123,8 @@ class ClusterState:
         for host in gone.placement.hosts:
             self.jobs_on.get(host, set()).discard(job.id)
             self.recount(host)
+            self.freed[host] = None
         self.placed_version += 1
-        self.capacity_version += 1
 
     def recount(self, host: str) -> None:
         """Work out the free resources of a host from the jobs on it."""

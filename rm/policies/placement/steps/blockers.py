@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from rm.core.host import Host
 from rm.core.job import Job
 from rm.core.reasons import Reason, ReasonCode
-from rm.policies.placement.steps.capacity import Capacities
+from rm.policies.placement.steps.capacity import CPUS, GPUS, MEM, Capacities
 from rm.policies.placement.steps.filters import Shape, refusal, shape_of
 from rm.policies.placement.steps.gang import Gang
 
@@ -19,7 +21,7 @@ def headline(job: Job, capacities: Capacities) -> Reason:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, "there are no hosts yet", (("hosts", 0),))
     if caps.any() or gang.most_hosts < gang.hosts_min:
         return gang.blocker(caps)
-    worst = by_kind(shape, capacities)[0]
+    worst = _lacking_most(shape, capacities) or by_kind(shape, capacities)[0]
     return Reason(worst.code, f"no host can take a task now; {worst.message}", worst.numbers)
 
 
@@ -35,18 +37,45 @@ def by_kind(shape: Shape, capacities: Capacities) -> list[Reason]:
         if why is not None:
             groups.setdefault((why.code, why.numbers[0][0]), []).append((host, why))
     ranked = sorted(groups.values(), key=lambda g: (g[0][1].code is not ReasonCode.RESOURCES, -len(g)))
-    return [_gathered(group, len(capacities.hosts)) for group in ranked]
+    return [
+        _gathered(len(group), *max(group, key=lambda pair: _have(pair[1])), len(capacities.hosts))
+        for group in ranked
+    ]
 
 
-def _gathered(group: list[tuple[Host, Reason]], hosts: int) -> Reason:
-    host, why = max(group, key=lambda pair: _have(pair[1]))
-    if len(group) == 1:
+def _lacking_most(shape: Shape, capacities: Capacities) -> Reason | None:
+    """`by_kind`'s first, when that is a lack of resources, without asking every host for its reason.
+
+    A long queue needs one for each of its shapes after each change.
+    """
+    if shape.exclusive or shape.gpu_type:
+        return None
+    free = capacities.free_table()
+    left = capacities.admitted(shape) & (free[CPUS] >= 0)
+    groups: list[tuple[int, int, int]] = []  # hosts, minus the first of them, and the closest
+    for row, need in ((GPUS, shape.gpus), (CPUS, shape.cpus), (MEM, shape.mem_bytes)):
+        lacking = left & (free[row] < need)
+        if lacking.any():
+            closest = int(np.argmax(np.where(lacking, free[row], -1)))
+            groups.append((int(lacking.sum()), -int(np.argmax(lacking)), closest))
+            left &= ~lacking
+    if not groups:
+        return None
+    count, _, closest = max(groups)
+    host = capacities.hosts[closest]
+    why = refusal(host, capacities.snapshot.free.get(host.name), shape)
+    assert why is not None
+    return _gathered(count, host, why, len(capacities.hosts))
+
+
+def _gathered(count: int, host: Host, why: Reason, hosts: int) -> Reason:
+    if count == 1:
         message = f"{host.name}: {why.message}"
     elif why.code is ReasonCode.RESOURCES:
-        message = f"{len(group)} of {hosts} hosts lack resources: {why.message} on {host.name}, the closest"
+        message = f"{count} of {hosts} hosts lack resources: {why.message} on {host.name}, the closest"
     else:
-        message = f"{len(group)} of {hosts} hosts, for one {host.name}: {why.message}"
-    return Reason(why.code, message, (("hosts_refusing", len(group)), ("hosts", hosts), *why.numbers))
+        message = f"{count} of {hosts} hosts, for one {host.name}: {why.message}"
+    return Reason(why.code, message, (("hosts_refusing", count), ("hosts", hosts), *why.numbers))
 
 
 def _have(reason: Reason) -> float:

@@ -1,0 +1,100 @@
+"""A pass that looks only at what may have changed decides like one that looks at every pending job."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.host import Zone
+from rm.core.registry import load
+from rm.core.snapshot import Free
+from rm.core.state import ClusterState
+from tests.builders import host, job, profile, snapshot, spec
+
+SHAPES = [
+    spec("one"),
+    spec("wide", ntasks=6, cpus_per_task=2),
+    spec("high", ntasks=2, priority=100),
+    spec("gpus", ntasks=4, gpus_per_task=1),
+    spec("whole", exclusive=True),
+    spec("memory", mem_gib=20),
+    spec("talks", ntasks=4, hosts_min=2, gpus_per_task=1, traffic=profile(200, (0, 120, 900))),
+    spec("held", hold=True),
+    spec("later", begin_us=40),
+]
+
+
+def cycle(placement: str) -> Cycle:
+    state = ClusterState()
+    for i in range(4):
+        made = host(f"h{i}", f"z{i % 2}", gpus=2 if i < 3 else 0)
+        state.hosts[made.name] = made
+        state.zones[made.zone] = Zone(made.zone)
+        state.recount(made.name)
+    policies = Policies(load("queue", "priority"), load("placement", placement), load("comm", "metronome"))
+    return Cycle(state, policies)
+
+
+def happenings(state: ClusterState, chance: random.Random, now_us: int) -> list[ev.Event]:
+    """Some submissions, ends, releases and cancellations, drawn from the state."""
+    events: list[ev.Event] = [
+        ev.JobSubmitted(state.next_job + i, chance.choice(SHAPES)) for i in range(chance.randrange(4))
+    ]
+    for job_id in sorted(state.placed):
+        job = state.jobs[job_id]
+        if chance.random() < 0.3:
+            events += [
+                ev.TaskExited(job.id, job.attempt, t.host, t.rank, 0, 0, now_us, now_us) for t in job.tasks
+            ]
+    for job_id in state.pending:
+        if state.jobs[job_id].held and chance.random() < 0.2:
+            events.append(ev.ReleaseRequested(job_id, "alice"))
+        elif chance.random() < 0.05:
+            events.append(ev.CancelRequested(job_id, "alice"))
+    return events
+
+
+@pytest.mark.parametrize("placement", ["first-fit", "zone", "metronome"])
+@pytest.mark.parametrize("seed", range(4))
+def test_incremental_passes_decide_like_full_ones(placement: str, seed: int) -> None:
+    one, full = cycle(placement), cycle(placement)
+    chance = random.Random(seed)
+    placed = waited = 0
+    for now_us in range(1, 80):
+        events = happenings(one.state, chance, now_us)
+        mine = one.step(events, now_us)
+        full.state.capacity_version += 1
+        theirs = full.step(events, now_us)
+        assert mine.recorded == theirs.recorded
+        placed += sum(isinstance(e, ev.JobPlaced) for e in mine.recorded)
+        for job_id in one.state.pending:
+            mine_why, their_why = (c.reason_of(c.state.jobs[job_id]) for c in (one, full))
+            assert mine_why is not None
+            assert their_why is not None
+            assert mine_why.code is their_why.code
+            waited += 1
+    assert placed > 50
+    assert waited > 50
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_headline_is_the_first_of_the_gathered_reasons(seed: int) -> None:
+    chance = random.Random(seed)
+    hosts = [
+        host(f"h{i}", gpus=chance.choice((0, 4)), cpus=chance.choice((4, 8)), mem_gib=chance.choice((8, 32)))
+        for i in range(6)
+    ]
+    free = {
+        h.name: Free(
+            chance.randrange(h.cpus + 1), chance.randrange(h.mem_bytes + 1), tuple(range(chance.randrange(3)))
+        )
+        for h in hosts
+    }
+    asked = job(cpus_per_task=9, mem_gib=chance.choice((0, 40)), gpus_per_task=chance.choice((0, 5)))
+    reasons = load("placement", "zone").candidates(asked, snapshot(*hosts, free=free), explain=True).reasons
+    assert reasons[0].message == f"no host can take a task now; {reasons[1].message}"
+    assert reasons[0].numbers == reasons[1].numbers
