@@ -226,6 +226,7 @@ def shape(request):
         # Below someone else's equal or lower limit our own must not bite first, or it would decide nothing.
         outer = note.get("limit_bps") or 0
         link = 4 * outer if outer and rate >= outer else rate
+        limit = link if outer and ceil >= outer else min(ceil, link)
         rm_htb.set_class(interface, rm_htb.LINK, 0, link, link, 0, 0)
         rm_htb.set_class(
             interface, rm_htb.OTHERS, rm_htb.LINK, min(rate, outer or rate) // 20, link, 3, queue
@@ -234,7 +235,7 @@ def shape(request):
         old = rules.get((job, index))
         minor = (old or {}).get("minor") or _free_minor(rules, index)
         rm_htb.set_class(
-            interface, minor, rm_htb.LINK, class_rate, min(ceil, link), max(0, min(7, priority)), queue
+            interface, minor, rm_htb.LINK, class_rate, limit, max(0, min(7, priority)), queue
         )
         classifier, verified, missing = _mark(job, attempt, interface, minor, old)
         name = "%x:%x" % (rm_htb.MAJOR, minor)
