@@ -34,6 +34,9 @@ def options():
     parser.add_argument("--compute-ms", type=float, default=120.0)
     parser.add_argument("--bytes", type=int, default=900_000, help="size of the all-reduced buffer")
     parser.add_argument(
+        "--buckets", type=int, default=1, help="reduce it in so many parts, one after the other, as DDP does"
+    )
+    parser.add_argument(
         "--jitter", type=float, default=0.0, help="standard deviation of compute time, fraction"
     )
     parser.add_argument("--seed", type=int, default=1)
@@ -178,6 +181,8 @@ def main():
     ring = Ring(rank, size, master, chosen.congestion_control) if size > 1 else None
     own = content(chosen.seed, rank, chosen.bytes)
     data, spare = bytearray(own), memoryview(bytearray(chosen.bytes // max(1, size) + 1))
+    edges = [len(data) * n // chosen.buckets for n in range(chosen.buckets + 1)]
+    buckets = [memoryview(data)[a:b] for a, b in zip(edges, edges[1:])]
     chance = random.Random(chosen.seed)  # the same on every rank: the job as a whole is late or early
     time.sleep(chosen.start_delay)
     origins, communications, began = [], [], time.time()
@@ -190,8 +195,8 @@ def main():
         if iterations:
             iterations.communication_starts()
         mark = time.monotonic()
-        if ring:
-            ring.all_reduce(data, spare)
+        for bucket in buckets if ring else ():
+            ring.all_reduce(bucket, spare)
         communications.append(time.monotonic() - mark)
         if iterations:
             iterations.communication_ends()
