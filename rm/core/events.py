@@ -103,12 +103,14 @@ class LaunchFailed:
 
 @dataclass(frozen=True, slots=True)
 class TasksLost:
-    """`host` answers, but knows nothing of these ranks any more (it booted, or its disk was wiped)."""
+    """`host` answers, but how these ranks ended nobody knows: it booted, its disk was wiped, or the
+    process that watched over them there is gone. `why` is its sentence, when it has one."""
 
     job: int
     attempt: int
     host: str
     ranks: tuple[int, ...]
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,9 @@ from rm.errors import IllegalTransition
 S = JobState
 
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
-JOB_FAULTS = frozenset({"no-such-user", "forbidden", "bad-chdir", "bad-output", "bad-script", "bad-request"})
+JOB_FAULTS = frozenset({"no-such-user", "root-refused", "bad-request"})
 # Refusals that every other job would meet on that host too: it is drained until somebody looks.
-HOST_FAULTS = frozenset({"no-space", "io-error"})
+HOST_FAULTS = frozenset({"no-space", "spool"})
 MAX_LAUNCH_FAILURES = 3
 
 
@@ -374,7 +374,8 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
 
 
 def _lost(ctx: Context, job: Job, e: ev.TasksLost) -> None:
-    _lose_tasks(ctx, job, e.host, e.ranks, f"host {e.host} restarted and no longer knows its tasks")
+    why = e.why or f"host {e.host} restarted and no longer knows its tasks"
+    _lose_tasks(ctx, job, e.host, e.ranks, why)
 
 
 def _lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: str) -> None:

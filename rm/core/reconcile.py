@@ -104,7 +104,7 @@ def reconcile(
                 )
             )
         elif task.state == "lost":
-            found.append(ev.TasksLost(task.job, task.attempt, host, (task.rank,)))
+            found.append(ev.TasksLost(task.job, task.attempt, host, (task.rank,), task.why))
     for job_id in sorted(state.jobs_on.get(host, ())):
         job = state.jobs[job_id]
         if (job.id, job.attempt) in open_launches:

@@ -322,7 +322,9 @@ class Executor:
         """A time of the host's clock on ours."""
         return None if at_us is None else at_us - (self._hosts.clock_offset_us(host) or 0)
 
-    def _exited(self, host: str, m: dict[str, Any]) -> ev.TaskExited:
+    def _exited(self, host: str, m: dict[str, Any]) -> ev.TaskExited | ev.TasksLost:
+        if m["code"] is None and m["signal"] is None:  # the agent does not know how it ended
+            return ev.TasksLost(m["job"], m["attempt"], host, (m["rank"],), m.get("why", ""))
         return ev.TaskExited(
             m["job"],
             m["attempt"],
