@@ -149,6 +149,8 @@ class Cluster:
         self.start()
 
     def stop(self) -> None:
+        """SIGTERM: it ends by itself."""
+        self.client.close()
         if self.daemon is not None and self.daemon.poll() is None:
             self.daemon.send_signal(signal.SIGTERM)
             try:
@@ -210,6 +212,12 @@ class Cluster:
             assert found["state"] not in FINAL, f"not {wanted}: {told(found)}"
             assert time.monotonic() < deadline, f"never {wanted}: {told(found)}"
             time.sleep(0.02)
+
+    def all_started(self, job: int) -> None:
+        until(
+            lambda: (tasks := self.job(job)["tasks"]) and all(t["started_us"] for t in tasks),
+            f"every task of job {job} has started",
+        )
 
     def log(self, job: int, task: int = 0, stream: str = "out") -> str:
         return b"".join(self.client.stream("jobs", job, "logs", task=task, stream=stream)).decode()
