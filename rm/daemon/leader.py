@@ -28,6 +28,9 @@ from rm.errors import RmError, StoreError
 log = logging.getLogger(__name__)
 
 MAX_BATCH = 2_000
+# News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
+# short jobs then share one. An idle cluster's first news is acted upon at once.
+NEWS_EVERY_US = 5_000
 # Noise that would only bloat the journal: the outcome of actions, and the passing of time.
 UNJOURNALLED = (ev.ActionSettled, ev.Tick, ev.Measured, ev.ZoneMeasured)
 
@@ -64,6 +67,7 @@ class Leader:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
         self._stopping = False
+        self._turned_us = 0
         self._offline = ThreadPoolExecutor(1, thread_name_prefix="offline")
         self.executor: Executor | None = None
         self.on_alignment: Callable[[Alignment, ClusterState], None] = lambda a, s: None
@@ -108,6 +112,7 @@ class Leader:
         try:
             while not self._stopping:
                 self._turn(self._gather())
+                self._turned_us = self._clock.now_us()
         except StoreError as error:
             log.critical("%s", error)
             self.on_fatal(str(error))
@@ -128,10 +133,20 @@ class Leader:
         try:
             items.append(self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait())
             while len(items) < MAX_BATCH:
-                items.append(self._inbox.get_nowait())
+                if pause_s := self._pause_s(items):
+                    items.append(self._inbox.get(timeout=pause_s))
+                else:
+                    items.append(self._inbox.get_nowait())
         except queue.Empty:
             pass
         return items
+
+    def _pause_s(self, items: list[Any]) -> float:
+        """How long more news may be waited for; 0 when somebody waits for an answer."""
+        if self._stopping or isinstance(items[-1], Request | Question | HostReport):
+            self._turned_us = 0
+        left_us = self._turned_us + NEWS_EVERY_US - self._clock.now_us()
+        return left_us / 1e6 if 0 < left_us <= NEWS_EVERY_US else 0.0
 
     def _turn(self, items: list[Any]) -> None:
         now_us = self._clock.now_us()
