@@ -135,7 +135,7 @@ def load(
         flags: dotted key -> value, from the command line; the strongest layer.
     """
     env = os.environ if env is None else env
-    euid = os.geteuid() if euid is None else euid
+    euid = paths.effective_user() if euid is None else euid
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     file = path or next(

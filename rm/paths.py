@@ -11,6 +11,17 @@ from collections.abc import Mapping
 SYSTEM_CONFIG = "/etc/rm/rm.toml"
 SYSTEM_SOCKET = "/run/rm/rm.sock"
 SYSTEM_STATE = "/var/lib/rm"
+OVERFLOW_UID = 65534  # whom the kernel shows for a user that a user namespace does not know
+
+
+def effective_user() -> int:
+    """The user whose places are used: 0 only for the machine's root.
+
+    Root of a user namespace (`rmx lab enter`, without root) owns neither /run nor /var/lib: it is the
+    ordinary user who made the namespace, and uses the places that this user uses outside.
+    """
+    euid = os.geteuid()
+    return OVERFLOW_UID if euid == 0 and os.stat("/").st_uid == OVERFLOW_UID else euid
 
 
 def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> str:

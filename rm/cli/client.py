@@ -25,7 +25,7 @@ def find_socket(socket_flag: str | None, config_flag: str | None) -> str:
     named = socket_flag or os.environ.get("RM_DAEMON__SOCKET")
     if named:
         return named
-    euid = os.geteuid()
+    euid = paths.effective_user()
     for file in [config_flag] if config_flag else paths.config_files(os.environ, euid):
         if (config_flag or os.environ.get("RM_CONFIG") or os.path.exists(file)) and (
             found := _configured(file)

@@ -13,7 +13,9 @@ from functools import lru_cache
 from aiohttp import web
 
 from rm.errors import Forbidden
+from rm.paths import OVERFLOW_UID
 
+UID_MAP = "/proc/self/uid_map"
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
 
 
@@ -41,14 +43,29 @@ def caller_of(request: web.Request, admins: Collection[str]) -> Caller:
     """The peer of the request's Unix socket.
 
     Raises:
-        Forbidden: the connection is no Unix socket, or the uid has no name on this machine.
+        Forbidden: the connection is no Unix socket, the caller is unknown in the daemon's user namespace,
+            or the uid has no name on this machine.
     """
     peer = request.transport.get_extra_info("socket") if request.transport is not None else None
     if peer is None or peer.family != socket.AF_UNIX:
         raise Forbidden("The caller of this connection is not known.", "Connect through the Unix socket.")
     _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    if uid == OVERFLOW_UID and not _knows_everyone():
+        raise Forbidden(
+            "Who calls cannot be told: the daemon runs in a user namespace that does not know the caller.",
+            "Such a daemon serves the user who started it; for others let root run it.",
+        )
     user = _name_of(uid)
     return Caller(uid, user, uid in (0, os.geteuid()) or user in admins)
+
+
+def _knows_everyone() -> bool:
+    """Whether every user id of the machine has a number here, so that 65534 is really nobody."""
+    with open(UID_MAP) as file:
+        ranges = [line.split() for line in file]
+    return any(
+        (inside, outside) == ("0", "0") and int(count) > OVERFLOW_UID for inside, outside, count in ranges
+    )
 
 
 @lru_cache(maxsize=4096)

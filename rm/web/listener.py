@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from rm.errors import ConfigError, Conflict
+from rm.paths import effective_user
 
 
 @contextmanager
@@ -46,7 +47,7 @@ def claimed(path: str) -> Iterator[None]:
 
 
 def _make_directory(path: str) -> None:
-    mode = 0o755 if os.geteuid() == 0 else 0o700
+    mode = 0o755 if effective_user() == 0 else 0o700
     os.makedirs(os.path.dirname(path) or ".", mode=mode, exist_ok=True)
 
 
@@ -75,7 +76,7 @@ def bind(path: str) -> socket.socket:
         finally:
             os.umask(before)
         # whoever may connect is known by SO_PEERCRED; an ordinary user's daemon serves that user only
-        os.chmod(path, 0o666 if os.geteuid() == 0 else 0o600)
+        os.chmod(path, 0o666 if effective_user() == 0 else 0o600)
     except OSError as error:
         raise _unusable(path, error) from None
     return listener

@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import socket
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -262,3 +263,17 @@ def test_a_caller_without_peer_credentials_is_refused() -> None:
     tcp = SimpleNamespace(get_extra_info=lambda _: SimpleNamespace(family=socket.AF_INET))
     with pytest.raises(Forbidden, match="not known"):
         identity.caller_of(SimpleNamespace(transport=tcp), ())  # type: ignore[arg-type]
+
+
+def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_trust(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = SimpleNamespace(family=socket.AF_UNIX, getsockopt=lambda *_: struct.pack("3i", 1, 65534, 65534))
+    request: Any = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: peer))
+    uid_map = tmp_path / "uid_map"
+    monkeypatch.setattr(identity, "UID_MAP", str(uid_map))
+    uid_map.write_text("         0          0 4294967295\n")
+    assert identity.caller_of(request, ()).user == "nobody"
+    uid_map.write_text("         0       1002          1\n         1     165536      65535\n")
+    with pytest.raises(Forbidden, match="does not know the caller"):
+        identity.caller_of(request, ())
