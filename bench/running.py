@@ -16,6 +16,7 @@ from rm.errors import RmError
 
 START_TARGET_MS, THROUGHPUT_TARGET = 50.0, 100.0
 HOSTS, SLOTS = 4, 16
+WIDE_HOSTS = 16
 # bash reads the clock itself: a `date` would add a process of its own
 CLOCK = '#!/bin/bash\necho "$EPOCHREALTIME"\n'
 PATIENCE_S = 300.0
@@ -66,6 +67,10 @@ def run(settings: Settings) -> list[Figure]:
         daemon_ms = made.cpu_s() - before
         longer = None if settings.quick else run_all(made, 5_000)
         bare = spawns_per_s(500)
+    wide = None
+    if not settings.quick:
+        with cluster(hosts=WIDE_HOSTS, cpus=SLOTS // HOSTS) as made:
+            wide = run_all(made, 1_000)
     idle = f"of {len(starts)}; idle lab of {HOSTS} hosts, connections kept open, one clock"
     figures = [
         Figure(
@@ -89,6 +94,9 @@ def run(settings: Settings) -> list[Figure]:
     ]
     if longer is not None:
         figures.append(Figure("5,000 `true` jobs on 16 slots", longer, "jobs/s", peer=peers.ARRAY_10000))
+    if wide is not None:
+        what = f"1,000 `true` jobs on {WIDE_HOSTS * SLOTS // HOSTS} slots"
+        figures.append(Figure(what, wide, "jobs/s", f"{WIDE_HOSTS} lab hosts", peer=peers.JOBS_64_SLOTS))
     figures.append(
         Figure("/bin/true alone, one after the other", bare, "/s", f"{bare / rate:.0f} times as many")
     )
