@@ -73,6 +73,16 @@ def test_badly_connected_host_is_avoided_and_the_verdict_says_why():
     assert "80 Mbit/s (peers" in bad.refused.message
 
 
+def test_bad_host_is_compared_with_pairs_that_it_is_no_part_of():
+    names = ["g1", "g2", "g3"]
+    net = full_mesh(names, linkstats(0, 0.2, 970), g3=linkstats(5, 20, 10))
+    snap = snapshot(*(host(n, cpus=1) for n in names), net=net)
+    proposal = ZonePolicy().candidates(job(ntasks=2), snap, explain=True)
+    (said,) = [v.refused.message for v in proposal.verdicts if v.refused]
+    assert "loss 5.0 % (peers 0.0 %)" in said
+    assert "10 Mbit/s (peers 970 Mbit/s)" in said
+
+
 def test_badly_connected_host_is_used_when_nothing_else_fits():
     names = ["g1", "g2", "g3", "g4"]
     net = full_mesh(names, g2=linkstats(30, 0.2, 900))

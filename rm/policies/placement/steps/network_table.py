@@ -192,7 +192,9 @@ class NetworkTable:
         known = known[~np.isnan(known)]
         mine, peers = float(quality[number]), float(known[len(known) // 2])
         loss, delay, bandwidth = (_median(own[:, i], float("nan")) for i in range(3))
-        usual = self._typical(zone, zone)
+        worse = self.members[zone][self.bad(zone)]
+        fine = block.values[~np.isin(block.first, worse) & ~np.isin(block.second, worse)]
+        usual = [_median(fine[:, i], typical) for i, typical in enumerate(self._typical(zone, zone))]
         parts = []
         if not np.isnan(loss):
             parts.append(f"loss {loss:.1f} % (peers {usual[0]:.1f} %)")
