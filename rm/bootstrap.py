@@ -26,6 +26,7 @@ from rm.core.lifecycle import Rules
 from rm.core.registry import load
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
+from rm.daemon.deliver import deliveries
 from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader
@@ -179,6 +180,7 @@ class Daemon:
             config.jobs.max_log_bytes,
             regulator.iterations,
             fail,
+            deliveries(state, os.uname().nodename),
         )
         leader.executor = executor
 

@@ -48,6 +48,7 @@ class JobsConfig:
     allow_root: bool = False
     run_root_as: str = ""
     output: str = ""
+    deliver: str = "rm-%j.out"
     time_limit: str = "UNLIMITED"
     recent_s: NotNegative = 300.0
     keep_finished: Count = 10_000

@@ -223,6 +223,14 @@ class ActionSettled:
 
 
 @dataclass(frozen=True, slots=True)
+class Noted:
+    """One more line in the job's story; it changes nothing else."""
+
+    job: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: something in the state is due."""
 
@@ -252,6 +260,7 @@ Event = (
     | ZoneMeasured
     | AlignmentRecomputed
     | ActionSettled
+    | Noted
     | Tick
 )
 

@@ -95,6 +95,7 @@ class JobSpec:
     chdir_required: bool = False  # asked for by name: the host must have it
     output: str = ""  # "" = the task's own log in the spool only
     error: str = ""  # "" = merged into output
+    deliver: str = ""  # without output: the name in chdir on submit_host that the log is copied to
     zone: str = ""
     hosts_only: tuple[str, ...] = ()
     hosts_excluded: tuple[str, ...] = ()

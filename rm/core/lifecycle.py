@@ -229,6 +229,11 @@ def _settled(ctx: Context, e: ev.ActionSettled) -> None:
     ctx.changes.settled.append(e.action)
 
 
+def _noted(ctx: Context, e: ev.Noted) -> None:
+    if (job := ctx.state.jobs.get(e.job)) is not None:
+        ctx.put(touch(job, ctx.now_us, e.what))
+
+
 def _stray(ctx: Context, e: ev.StrayFound) -> None:
     if e.running:
         ctx.act(Stop(e.job, e.attempt, e.host, ctx.rules.grace_us, "abort"))
@@ -533,6 +538,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.ZoneMeasured: _zone_measured,
     ev.AlignmentRecomputed: _recomputed,
     ev.ActionSettled: _settled,
+    ev.Noted: _noted,
     ev.StrayFound: _stray,
     ev.Tick: _tick,
 }

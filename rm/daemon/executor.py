@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,13 +21,17 @@ from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.host import Gpu, Host
 from rm.core.reconcile import ReportedTask
-from rm.errors import Conflict, RmError, Unreachable
+from rm.daemon.deliver import Delivery
+from rm.errors import RmError, Unreachable
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 * 1024
 CALL_TIMEOUT_S = 30.0
 REPEAT_S = 2.0
+LATER_S = 60.0  # when our own disk refuses a log
+# What a log may be refused for without making the others, and the end of the attempt, wait for it.
+NO_LOG = frozenset({"no-log", "no-such-task"})
 
 
 class Hosts(Protocol):
@@ -36,14 +41,30 @@ class Hosts(Protocol):
     def add(self, host: Host) -> None: ...
     def remove(self, name: str) -> None: ...
     def clock_offset_us(self, name: str) -> int | None: ...
+    def hello(self, name: str) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """Not an event: what a host says after hello, which the leader reconciles with its state."""
+    """Not an event: what a host says after hello, which the leader reconciles with its state.
+
+    `connection` numbers the channel it came by: a report is of no use when that is lost.
+    """
 
     up: ev.HostUp
     tasks: list[ReportedTask]
+    connection: int
+
+
+@dataclass(slots=True)
+class Open:
+    """An intent whose outcome is not known. `ended`: an exit came while it was under way."""
+
+    intent: Intent
+    arguments: dict[str, Any]
+    under_way: bool = False
+    waits_for_exit: bool = False
+    ended: bool = False
 
 
 Post = Callable[[ev.Event | HostReport], None]
@@ -59,6 +80,7 @@ class Executor:
         logs: folder for collected logs, `<job>.<attempt>/<rank>.out`.
         max_log_bytes: how much of each log comes home; the newest part of a longer one.
         on_iterations: receives iteration reports `(host, message)`.
+        delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
     """
 
     def __init__(
@@ -71,6 +93,7 @@ class Executor:
         max_log_bytes: int,
         on_iterations: Callable[[str, dict[str, Any]], None],
         on_deposed: Callable[[str], None],
+        delivery_of: Callable[[Collect], Delivery | None] = lambda action: None,
     ) -> None:
         self._hosts = hosts
         self._post = post
@@ -80,67 +103,104 @@ class Executor:
         self._max_log_bytes = max_log_bytes
         self._on_iterations = on_iterations
         self._on_deposed = on_deposed
-        self._open: dict[str, dict[int, tuple[Intent, dict[str, Any]]]] = {}
-        self._up: set[str] = set()
+        self._delivery_of = delivery_of
+        self._open: dict[str, dict[int, Open]] = {}
+        self._connections: dict[str, int] = {}
+        self._connected = 0  # connections so far
+        self._up: set[str] = set()  # the hosts whose reports the leader has taken
+        self._repeating: set[str] = set()
+        self._closed = False
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="collect")
+        # apart, so that no host's hello waits for the logs of one that hangs
+        self._greeters = ThreadPoolExecutor(8, thread_name_prefix="greet")
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._closed = True
+        for pool in (self._pool, self._greeters):
+            pool.shutdown(wait=False, cancel_futures=True)
 
     # -- the leader's side ---------------------------------------------------------------------
 
     def submit(self, intents: list[Intent]) -> None:
         """Carry out committed intents, per host in order of their ids."""
         for intent in intents:
-            host = intent.action.host
+            action = intent.action
             try:
-                arguments = self._arguments(intent)
-            except RmError as error:  # the job or a host is gone: nothing to carry out
-                log.warning("intent %d dropped: %s", intent.id, error)
+                entry = Open(intent, self._arguments(intent))
+            except Exception as error:  # the job or a host is gone, or the job cannot be launched at all
+                log.log(
+                    logging.WARNING if isinstance(error, RmError) else logging.ERROR,
+                    "intent %d dropped: %s",
+                    intent.id,
+                    error,
+                    exc_info=not isinstance(error, RmError),
+                )
+                if isinstance(action, Launch | Start):
+                    self._post(ev.LaunchFailed(action.job, action.attempt, action.host, "", str(error)))
                 self._post(ev.ActionSettled(intent.id))
                 continue
             with self._lock:
-                self._open.setdefault(host, {})[intent.id] = (intent, arguments)
-                connected = host in self._up
+                self._open.setdefault(action.host, {})[intent.id] = entry
+                connected = action.host in self._up
             if connected:
-                self._send(intent, arguments)
+                self._send(entry)
 
-    def open_starts(self, host: str) -> list[Intent]:
-        """The launches and starts whose outcome on the host is not known."""
+    def is_current(self, report: HostReport) -> bool:
+        """Is the channel that the report came by still open?"""
         with self._lock:
-            intents = [intent for intent, _ in self._open.get(host, {}).values()]
-        return [i for i in intents if isinstance(i.action, Launch | Start)]
+            return self._connections.get(report.up.host) == report.connection
+
+    def open_intents(self, host: str) -> list[Intent]:
+        """The intents whose outcome on the host is not known, in order."""
+        with self._lock:
+            entries = self._open.get(host, {})
+            return [entries[i].intent for i in sorted(entries)]
 
     def repeat_open(self, host: str) -> None:
         """Send everything that is open for the host, in order; from now on it is connected."""
         with self._lock:
+            if host not in self._connections:
+                return
             self._up.add(host)
-            again = [self._open[host][i] for i in sorted(self._open.get(host, {}))]
-        for intent, arguments in again:
-            self._send(intent, arguments)
+            entries = self._open.get(host, {})
+            again = [entries[i] for i in sorted(entries)]
+        for entry in again:
+            self._send(entry)
 
     def drop(self, intent: Intent) -> None:
         """Do not repeat it: its outcome came another way, or the state has given it up."""
         self._settle(intent)
 
+    def forget(self, host: str) -> None:
+        """The host was removed: nothing can be carried out there any more."""
+        with self._lock:
+            entries = self._open.pop(host, {})
+            self._connections.pop(host, None)
+            self._up.discard(host)
+        for number in sorted(entries):
+            self._post(ev.ActionSettled(number))
+
     # -- the fleet's side ----------------------------------------------------------------------
 
     def on_state(self, host: str, up: bool, reason: str) -> None:
         """The channel to a host opened or broke."""
-        if up:
-            self._pool.submit(self._welcome, host)
-            return
         with self._lock:
             self._up.discard(host)
-        self._post(ev.HostSilent(host, reason))
+            if not up:
+                self._connections.pop(host, None)
+                self._post(ev.HostSilent(host, reason))  # in the lock: after the report of the lost channel
+                return
+            self._connected += 1
+            connection = self._connections[host] = self._connected
+        self._greet(host, connection)
 
     def on_event(self, host: str, message: dict[str, Any]) -> None:
         """A notification of a host's agent."""
         kind = message.get("event")
         if kind == "exit":
             self._post(self._exited(host, message))
-            self._retry_collect(host, message["job"], message["attempt"])
+            self._after_exit(host, message["job"], message["attempt"])
         elif kind == "started":
             self._post(
                 ev.TasksStarted(
@@ -156,16 +216,32 @@ class Executor:
 
     # -- within --------------------------------------------------------------------------------
 
-    def _welcome(self, host: str) -> None:
+    def _greet(self, host: str, connection: int) -> None:
+        with self._lock:
+            if self._closed or self._connections.get(host) != connection:
+                return
+            self._greeters.submit(self._welcome, host, connection)
+
+    def _welcome(self, host: str, connection: int) -> None:
         """A host says hello: learn what it is and what it runs; the leader does the rest."""
         try:
-            facts = self._hosts.call(host, "facts").result(CALL_TIMEOUT_S)
-            tasks = self._hosts.call(host, "tasks").result(CALL_TIMEOUT_S)["tasks"]
-        except (RmError, TimeoutError) as error:
-            log.warning("host %s said hello and fell silent: %s", host, error)
+            facts = self._hosts.call(host, "facts", timeout_s=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+            answer = self._hosts.call(host, "tasks", timeout_s=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+            report = HostReport(
+                self._up_event(host, facts), [self._reported(host, t) for t in answer["tasks"]], connection
+            )
+        except Exception as error:  # a host that is connected but never welcomed would be lost for good
+            log.warning("host %s said hello and nothing that helps: %s", host, error)
+            self._after(REPEAT_S, lambda: self._greet(host, connection))
             return
-        up = self._up_event(host, facts)
-        self._post(HostReport(up, [self._reported(host, t) for t in tasks]))
+        with self._lock:
+            if self._connections.get(host) == connection:
+                self._post(report)
+
+    def _after(self, seconds: float, work: Callable[[], None]) -> None:
+        timer = threading.Timer(seconds, work)
+        timer.daemon = True
+        timer.start()
 
     def _up_event(self, host: str, facts: dict[str, Any]) -> ev.HostUp:
         interfaces = facts.get("interfaces", [])
@@ -173,7 +249,7 @@ class Executor:
         return ev.HostUp(
             host,
             facts.get("boot_id", ""),
-            facts.get("agent_version", ""),
+            (self._hosts.hello(host) or {}).get("version", ""),
             facts.get("cpus", 0),
             facts.get("mem_bytes", 0),
             tuple(
@@ -192,29 +268,47 @@ class Executor:
                 return {**self._request_of(action), **common, "hold": action.hold}
             case Stop():
                 return {**common, "grace_us": action.grace_us, "why": action.why}
+            case Collect():
+                return {"delivery": self._delivery_of(action)}
             case _:
                 return common
 
-    def _send(self, intent: Intent, arguments: dict[str, Any]) -> None:
-        action = intent.action
-        if isinstance(action, Collect):
-            self._pool.submit(self._collect, intent, action)
-            return
-        future = self._hosts.call(action.host, action.kind, timeout_s=CALL_TIMEOUT_S, **arguments)
-        future.add_done_callback(lambda f: self._answered(intent, f))
+    def _send(self, entry: Open) -> None:
+        """Carry it out, unless it is under way already: never twice at once."""
+        action = entry.intent.action
+        with self._lock:
+            if entry.under_way or self._closed:
+                return
+            if entry.intent.id not in self._open.get(action.host, {}):
+                return
+            entry.under_way, entry.waits_for_exit = True, False
+            if isinstance(action, Collect):
+                self._pool.submit(self._collect, entry, action)
+                return
+        try:
+            future = self._hosts.call(
+                action.host, action.kind, timeout_s=CALL_TIMEOUT_S, **entry.arguments
+            )
+        except Exception as error:  # it cannot even be said in JSON
+            future = Future()
+            future.set_exception(error)
+        future.add_done_callback(lambda f: self._answered(entry, f))
 
-    def _answered(self, intent: Intent, future: Future[dict[str, Any]]) -> None:
-        action = intent.action
+    def _answered(self, entry: Open, future: Future[dict[str, Any]]) -> None:
+        intent, action = entry.intent, entry.intent.action
         error = future.exception()
         code = getattr(error, "code", "")
         if isinstance(error, Unreachable | TimeoutError):
-            # outcome unknown: repeated now if the host still answers, or after its next hello
-            timer = threading.Timer(REPEAT_S, self._repeat, [intent])
-            timer.daemon = True
-            timer.start()
+            self._again(entry)  # outcome unknown: now if the host still answers, or after its next hello
             return
         if code == "stale-epoch":
             self._on_deposed(str(error))
+            return
+        if code == "still-running" and isinstance(action, Discard):
+            self._again(entry)
+            return
+        if code == "no-such-attempt" and isinstance(action, Stop) and self._may_yet_launch(action):
+            self._again(entry)
             return
         if error is not None:
             if isinstance(action, Launch | Start):
@@ -225,27 +319,47 @@ class Executor:
             self._launched(action, future.result())
         self._settle(intent)
 
-    def _repeat(self, intent: Intent) -> None:
-        host = intent.action.host
+    def _may_yet_launch(self, stop: Stop) -> bool:
+        """Is a launch of this attempt open, which would come after its stop?"""
+        return any(
+            isinstance(i.action, Launch) and (i.action.job, i.action.attempt) == (stop.job, stop.attempt)
+            for i in self.open_intents(stop.host)
+        )
+
+    def _again(self, entry: Open, seconds: float = REPEAT_S) -> None:
+        """Send it again in a while, with all of that host that failed meanwhile, in order."""
+        host = entry.intent.action.host
         with self._lock:
-            entry = self._open.get(host, {}).get(intent.id) if host in self._up else None
-        if entry is not None:
-            self._send(*entry)
+            entry.under_way = False
+            if host in self._repeating:
+                return
+            self._repeating.add(host)
+        self._after(seconds, lambda: self._repeat(host))
+
+    def _repeat(self, host: str) -> None:
+        with self._lock:
+            self._repeating.discard(host)
+            entries = self._open.get(host, {}) if host in self._up else {}
+            again = [entries[i] for i in sorted(entries) if not entries[i].waits_for_exit]
+        for entry in again:
+            self._send(entry)
 
     def _launched(self, action: Launch | Start, result: dict[str, Any]) -> None:
-        tasks = result["tasks"]
-        notes = tuple((t["rank"], t["note"]) for t in tasks if t.get("note"))
+        tasks, note = result["tasks"], result.get("note")
+        notes = tuple((t["rank"], note) for t in tasks) if note else ()
         if isinstance(action, Launch) and action.hold:
             self._post(ev.TasksPrepared(action.job, action.attempt, action.host, notes))
             return
-        started = [t["started_us"] for t in tasks if t.get("started_us")]
+        started = [t for t in tasks if t.get("started_us")]
+        if not started:
+            return  # no task could be started: the exits that follow say why
         self._post(
             ev.TasksStarted(
                 action.job,
                 action.attempt,
                 action.host,
-                self._ours(action.host, min(started, default=None)) or 0,
-                tuple(t["rank"] for t in tasks),
+                self._ours(action.host, min(t["started_us"] for t in started)) or 0,
+                tuple(t["rank"] for t in started),
                 notes,
             )
         )
@@ -255,7 +369,7 @@ class Executor:
             self._open.get(intent.action.host, {}).pop(intent.id, None)
         self._post(ev.ActionSettled(intent.id))
 
-    def _collect(self, intent: Intent, action: Collect) -> None:
+    def _collect(self, entry: Open, action: Collect) -> None:
         """Logs home, then the host forgets. A host that fell silent is asked again later."""
         try:
             for rank in action.ranks:
@@ -265,34 +379,70 @@ class Executor:
                 action.host, "discard", job=action.job, attempt=action.attempt, epoch=self._epoch
             ).result(CALL_TIMEOUT_S)
         except (Unreachable, TimeoutError):
+            self._again(entry)
             return
-        except Conflict:
-            return  # still stopping there: its exit will bring us back
         except RmError as error:
-            if getattr(error, "code", "") == "still-running":
+            code = getattr(error, "code", "")
+            if code == "still-running":
+                self._wait_for_exit(entry)
                 return
-            if getattr(error, "code", "") != "no-such-attempt":
+            if code == "stale-epoch":
+                self._on_deposed(str(error))
+                return
+            if code != "no-such-attempt":
                 log.warning("logs of job %d on %s: %s", action.job, action.host, error)
-        except OSError as error:
-            log.error("cannot keep the logs of job %d: %s", action.job, error)
+        except Exception as error:
+            log.error(
+                "cannot keep the logs of job %d: %s",
+                action.job,
+                error,
+                exc_info=not isinstance(error, OSError),
+            )
+            self._again(entry, LATER_S)
             return
-        self._settle(intent)
+        try:
+            self._deliver(action, entry.arguments["delivery"])
+        except Exception:  # the logs are home: only the copy is missing
+            log.exception("the output of job %d was not delivered", action.job)
+        self._settle(entry.intent)
+
+    def _deliver(self, action: Collect, delivery: Delivery | None) -> None:
+        if delivery is None:
+            return
+        note = delivery.carry_out(lambda r: log_path(self._logs, action.job, action.attempt, r, "out"))
+        if note:
+            self._post(ev.Noted(action.job, note))
+
+    def _wait_for_exit(self, entry: Open) -> None:
+        """Processes of the attempt are still being stopped there: their exit brings us back."""
+        with self._lock:
+            entry.under_way, entry.waits_for_exit = False, not entry.ended
+            again, entry.ended = entry.ended, False
+        if again:
+            self._send(entry)
 
     def _fetch_log(self, action: Collect, rank: int, stream: str) -> None:
         path = log_path(self._logs, action.job, action.attempt, rank, stream)
         offset, chunks = 0, 0
         part = path.with_suffix(".part")
         while True:
-            answer = self._hosts.call(
-                action.host,
-                "logs",
-                job=action.job,
-                attempt=action.attempt,
-                rank=rank,
-                stream=stream,
-                offset=offset,
-                limit=CHUNK_BYTES,
-            ).result(CALL_TIMEOUT_S)
+            try:
+                answer = self._hosts.call(
+                    action.host,
+                    "logs",
+                    timeout_s=CALL_TIMEOUT_S,
+                    job=action.job,
+                    attempt=action.attempt,
+                    rank=rank,
+                    stream=stream,
+                    offset=offset,
+                    limit=CHUNK_BYTES,
+                ).result(CALL_TIMEOUT_S)
+            except RmError as error:
+                if getattr(error, "code", "") not in NO_LOG:
+                    raise
+                log.warning("no %s of task %d of job %d: %s", stream, rank, action.job, error)
+                break
             if offset == 0 and answer["size"] > self._max_log_bytes:
                 offset = answer["size"] - self._max_log_bytes
                 continue
@@ -307,31 +457,32 @@ class Executor:
         if chunks:
             part.replace(path)
 
-    def _retry_collect(self, host: str, job: int, attempt: int) -> None:
+    def _after_exit(self, host: str, job: int, attempt: int) -> None:
+        """Whatever waits for the end of an attempt may go on now."""
+        again = []
         with self._lock:
-            waiting = [
-                intent
-                for intent, _ in self._open.get(host, {}).values()
-                if isinstance(intent.action, Collect | Discard)
-                and (intent.action.job, intent.action.attempt) == (job, attempt)
-            ]
-        for intent in waiting:
-            self._send(intent, self._arguments(intent))
+            for entry in self._open.get(host, {}).values() if host in self._up else ():
+                action = entry.intent.action
+                if isinstance(action, Collect | Discard) and (action.job, action.attempt) == (job, attempt):
+                    entry.ended = entry.under_way
+                    again.append(entry)
+        for entry in again:
+            self._send(entry)
 
     def _ours(self, host: str, at_us: int | None) -> int | None:
         """A time of the host's clock on ours."""
         return None if at_us is None else at_us - (self._hosts.clock_offset_us(host) or 0)
 
     def _exited(self, host: str, m: dict[str, Any]) -> ev.TaskExited | ev.TasksLost:
-        if m["code"] is None and m["signal"] is None:  # the agent does not know how it ended
+        if m.get("code") is None and m.get("signal") is None:  # its supervisor is gone
             return ev.TasksLost(m["job"], m["attempt"], host, (m["rank"],), m.get("why", ""))
         return ev.TaskExited(
             m["job"],
             m["attempt"],
             host,
             m["rank"],
-            m["code"],
-            m["signal"],
+            m.get("code") or 0,
+            m.get("signal") or 0,
             self._ours(host, m.get("started_us")),
             self._ours(host, m["ended_us"]) or 0,
             bool(m.get("oom")),

@@ -161,6 +161,7 @@ class _Api:
         self.admins = frozenset(config.daemon.admins)
         self.defaults = {
             "output": config.jobs.output,
+            "deliver": "" if config.jobs.output else config.jobs.deliver,
             "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
         }
 

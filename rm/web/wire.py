@@ -88,6 +88,8 @@ def spec_from(value: Any, user: str, defaults: Mapping[str, Any]) -> JobSpec:
     """A JobSpec of `user` from its JSON over the defaults; UsageError names the field."""
     if not isinstance(value, dict):
         raise UsageError("A job specification must be a JSON object.")
+    if "output" in value:  # it says itself where its output goes
+        defaults = {**defaults, "deliver": ""}
     spec = _typed({**defaults, **value, "user": user}, JobSpec, "job specification", _SPEC_FIELDS)
     _check(spec)
     return spec
