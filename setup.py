@@ -1,9 +1,18 @@
-"""The programs for hosts and the playbooks lie beside rm/ in a checkout and travel inside it in a wheel."""
+"""Programs for hosts, examples and playbooks lie beside rm/ in a checkout and travel inside it in a wheel."""
 
 from setuptools import find_namespace_packages, setup
 
 setup(
-    packages=[*find_namespace_packages(include=["rm", "rm.*"]), "rm.shipped.agents", "rm.shipped.playbooks"],
-    package_dir={"rm.shipped.agents": "agents", "rm.shipped.playbooks": "playbooks"},
+    packages=[
+        *find_namespace_packages(include=["rm", "rm.*"]),
+        "rm.shipped.agents",
+        "rm.shipped.examples",
+        "rm.shipped.playbooks",
+    ],
+    package_dir={
+        "rm.shipped.agents": "agents",
+        "rm.shipped.examples": "examples",
+        "rm.shipped.playbooks": "playbooks",
+    },
     package_data={"rm": ["py.typed"], "rm.shipped.playbooks": ["*.yml"]},
 )

@@ -33,7 +33,7 @@ class LocalFiles:
 
 
 def shipped_directory(name: str) -> Path:
-    """`agents` or `playbooks`: beside rm in a checkout, inside it when installed from a wheel."""
+    """`agents`, `examples` or `playbooks`: beside rm in a checkout, inside it when installed from a wheel."""
     package = Path(rm.__file__).parent
     candidates = (package / "shipped" / name, package.parent / name)
     for directory in candidates:

@@ -1,0 +1,225 @@
+"""The demo from beginning to end: what is done, in which order, and what is told of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from rm.core.traffic import TrafficProfile
+from rm.demo import figures, scenario
+from rm.demo.figures import Measured, Run
+from rm.demo.meter import LinkMeter
+from rm.demo.scenario import Length, Mode, Training
+from rm.demo.stage import Api, Stage, stage
+from rm.demo.training import JobRun, Trainer, program_text
+from rm.errors import RmError
+from rm.units import fold_hosts
+
+
+class Screen(Protocol):
+    """Where the demo tells what happens: `say` stays, `now` is replaced by what comes next."""
+
+    def say(self, text: str) -> None: ...
+    def now(self, text: str) -> None: ...
+
+
+def play(
+    connect: Callable[[str], Api], base: Path, length: Length, screen: Screen
+) -> tuple[Measured, LinkMeter]:
+    """Run it all; when this returns, whatever it raises, nothing is left of it but the figures.
+
+    Args:
+        connect: makes an HTTP client of a daemon's socket.
+        base: a directory of the user's, below which the demo works in one of its own.
+    """
+    before = os.getloadavg()[0]
+    with stage(connect, base, screen.say) as cluster:
+        demo = Demo(cluster, length, screen)
+        demo.bootstrap()
+        demo.measure_alone()
+        demo.compare_modes()
+        demo.keep_apart()
+        screen.say("taking everything down")
+    demo.measured.load = (round(before, 2), round(os.getloadavg()[0], 2))
+    return demo.measured, demo.meter
+
+
+class Demo:
+    """One performance on a stage."""
+
+    def __init__(self, cluster: Stage, length: Length, screen: Screen) -> None:
+        self.cluster = cluster
+        self.length = length
+        self.screen = screen
+        self.measured = Measured(length.repeats, length.left_out_s)
+        self.meter = LinkMeter(cluster)
+        self.trainer = Trainer(cluster, program_text(), scenario.CONGESTION_CONTROL)
+        self.profiles: dict[str, TrafficProfile] = {}
+
+    # -- the hosts -----------------------------------------------------------------------------
+
+    def bootstrap(self) -> None:
+        cluster, inventory = self.cluster, str(self.cluster.lab.inventory)
+        cluster.configure(scenario.MANAGED)
+        playbooks = ["bootstrap", "agents", "probes", "shaping"]
+        if not cluster.full_root:
+            playbooks = ["agents", "probes"]
+            self.measured.shaping = "none: the hosts have one user only here, so traffic cannot be shaped"
+            self.screen.say(self.measured.shaping)
+        for name in playbooks:
+            self.screen.now(f"running the playbook {name} on {len(cluster.lab.hosts)} hosts")
+            cluster.rmx("playbook", "run", name, "--inventory", inventory, inside=True)
+        self.screen.say(f"playbooks {', '.join(playbooks)} ran on {len(cluster.lab.hosts)} hosts, over SSH")
+        cluster.start_daemon(scenario.MANAGED)
+        cluster.rmx("host", "import", inventory)
+        cluster.await_hosts()
+        self.screen.say("the daemon runs, and all hosts are up")
+        self.screen.now("measuring loss, delay and bandwidth between the hosts")
+        pairs = cluster.api.post("network", "measure", body={"zone": None})["measured"]
+        if not pairs:
+            raise RmError(f"The network between the hosts could not be measured: {cluster.last_words()}")
+        self.screen.say(f"the network is measured: {pairs} pairs of hosts")
+
+    # -- one run -------------------------------------------------------------------------------
+
+    def _run(self, mode: str, jobs: Sequence[JobRun]) -> Run:
+        def show(found: Sequence[JobRun]) -> None:
+            self.meter.watch(found[0].hosts)
+            self.screen.now(f"{mode}: {progress(found)}")
+
+        self.trainer.follow(jobs, show)
+        begin, end = figures.span(jobs, self.length.left_out_s)
+        if end <= begin:
+            raise RmError("The jobs did not run at the same time: this machine is too busy for the demo.")
+        hosts = jobs[0].hosts
+        mbps = {h: self.meter.mean_mbps(h, begin, end) for h in hosts if self.meter.covers(h, begin)}
+        run = Run(mode, tuple(jobs), begin, end, mbps)
+        self.measured.runs.append(run)
+        return run
+
+    def measure_alone(self) -> None:
+        """Each job alone on the links: the time to compare with, and the profile to submit with."""
+        for repeat in range(self.length.repeats_alone):
+            for training in scenario.PAIR:
+                words = self.trainer.prepare(
+                    training, self.length.iterations_alone, 0.0, None, self.measured.hosts
+                )
+                run = self._run(scenario.ALONE, [self.trainer.submit(training, words)])
+                if not self.measured.hosts:
+                    self._tell_hosts(run.jobs[0])
+                self._tell(run, f"alone, {repeat + 1} of {self.length.repeats_alone}")
+        for training in scenario.PAIR:
+            found = figures.profile(self.measured.iterations(scenario.ALONE, training.name))
+            self.profiles[training.name] = found
+            self.screen.say(
+                f"{training.name} computes {found.phases[0].offset_us / 1000:.0f} ms, then communicates "
+                f"{found.comm_us / 1000:.0f} ms, alone"
+            )
+
+    def _tell_hosts(self, first: JobRun) -> None:
+        self.measured.hosts = tuple(sorted(first.hosts))
+        self.measured.verdicts = first.why.get("verdicts", ())
+        self.screen.say(f"placed on {fold_hosts(self.measured.hosts)}")
+        for host in figures.avoided(self.measured.verdicts):
+            self.screen.say(f"avoided {host['name']}: {host['reason']}")
+
+    # -- the pair ------------------------------------------------------------------------------
+
+    def compare_modes(self) -> None:
+        """The pair in each mode, modes taking turns, so that a busy minute of this machine hits all."""
+        for repeat in range(self.length.repeats):
+            for mode in scenario.MODES:
+                self.screen.now(f"restarting the daemon: {mode.title}")
+                self.cluster.start_daemon(mode)
+                self.cluster.await_hosts()
+                run = self._run(mode.name, self._submit_pair(mode, repeat))
+                self._check_shared(run)
+                self._tell(run, f"{mode.title}, {repeat + 1} of {self.length.repeats}")
+
+    def _submit_pair(self, mode: Mode, repeat: int) -> list[JobRun]:
+        # a different part of the low job's period each time
+        delay_s = self.profiles["low"].period_us / 1e6 * repeat / self.length.repeats
+        # with all of rm the scheduler chooses; the other modes shall differ in nothing but the mode
+        hosts = () if mode is scenario.MANAGED else self.measured.hosts
+        jobs = []
+        for training in scenario.PAIR:
+            words = self.trainer.prepare(
+                training,
+                self.length.iterations,
+                delay_s if training.name == "low" else 0.0,
+                self.profiles[training.name],
+                hosts,
+            )
+            if mode is scenario.MANAGED and repeat == 0:
+                job, typed = self.trainer.submit_by_hook(training, words)
+                self.screen.say(f"$ {typed}")
+                self.screen.say(f"Submitted batch job {job.job}")
+            else:
+                job = self.trainer.submit(training, words)
+            jobs.append(job)
+        return jobs
+
+    def _check_shared(self, run: Run) -> None:
+        for job in run.jobs:
+            if sorted(job.hosts) != sorted(self.measured.hosts):
+                raise RmError(
+                    f"The {job.training.name} job ran on {fold_hosts(job.hosts)} instead of sharing "
+                    f"{fold_hosts(self.measured.hosts)}: as measured alone, no rotation keeps the two apart.",
+                    "Try again while this machine is less busy.",
+                )
+
+    def _tell(self, run: Run, title: str) -> None:
+        parts = []
+        for job in run.jobs:
+            found = figures.statistics(run.within(job))
+            parts.append(f"{job.training.name} {found['mean']:.1f} ms" if found else job.training.name)
+        used = [100 * rate / scenario.LINK_MBPS for rate in run.mbps.values()]
+        links = f", links used {sum(used) / len(used):.0f} %" if used else ""
+        self.screen.say(f"{title}: {', '.join(parts)}{links}")
+
+    # -- the pair that does not fit ------------------------------------------------------------
+
+    def keep_apart(self) -> None:
+        """Two jobs for which no rotation exists: the second goes elsewhere."""
+        known, (first, second) = scenario.PAIR[0], scenario.HEAVY
+        shape = figures.scaled(self.profiles[known.name], known, first)
+        one = self._submit_heavy(first, shape)
+        self.trainer.await_running(one)
+        together = self._score_together(second, shape, one.hosts)
+        two = self._submit_heavy(second, shape)
+        self.trainer.follow([one, two], lambda jobs: self.screen.now(f"apart: {progress(jobs)}"))
+        begin, end = figures.span((one, two), self.length.left_out_s / 2)
+        run = Run("apart", (one, two), begin, end)
+        measured = {job.training.name: figures.statistics(run.within(job)) for job in (one, two)}
+        self.measured.apart = {
+            "period_ms": round(shape.period_us / 1000, 1),
+            "communication_ms": round(shape.comm_us / 1000, 1),
+            "score_together": together,
+            "hosts": {job.training.name: list(job.hosts) for job in (one, two)},
+            "iteration_ms": measured,
+            "apart": not set(one.hosts) & set(two.hosts),
+        }
+        self.screen.say(
+            f"no rotation exists for two jobs that communicate {shape.comm_us / 1000:.0f} of "
+            f"{shape.period_us / 1000:.0f} ms (score together {together}): "
+            f"{first.name} on {fold_hosts(one.hosts)}, {second.name} on {fold_hosts(two.hosts)}"
+        )
+        if not self.measured.apart["apart"]:
+            raise RmError("Two jobs for which no rotation exists were placed on the same links.")
+
+    def _submit_heavy(self, training: Training, shape: TrafficProfile) -> JobRun:
+        words = self.trainer.prepare(training, self.length.iterations_heavy, 0.0, shape, ())
+        return self.trainer.submit(training, words)
+
+    def _score_together(self, training: Training, shape: TrafficProfile, hosts: Sequence[str]) -> Any:
+        """What the scheduler thinks of putting it beside the first: a dry run."""
+        words = self.trainer.prepare(training, self.length.iterations_heavy, 0.0, shape, hosts)
+        plan = self.trainer.dry_run(words)
+        return round(float(plan["alignment"]["score"]), 1) if plan["alignment"] else None
+
+
+def progress(jobs: Sequence[JobRun]) -> str:
+    """One short line of how far the jobs are."""
+    return ", ".join(f"{job.training.name} {job.done} iterations, last {job.last_ms:.0f} ms" for job in jobs)

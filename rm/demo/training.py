@@ -1,0 +1,211 @@
+"""The demo's jobs: batch scripts with the training program inside, submitted as any user would."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rm.adapters.playbook_files import shipped_directory
+from rm.core.traffic import TrafficProfile
+from rm.demo.scenario import Training
+from rm.demo.stage import Stage
+from rm.errors import RmError
+
+END = "END_OF_PROGRAM"
+POLL_S = 0.5
+PATIENCE_S = 90.0
+REPORTS_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """From one origin to the next, on the hosts' clock; `paused_us` of it waiting for its turn."""
+
+    start_us: int
+    duration_us: int
+    paused_us: int
+    comm_us: int
+
+    @property
+    def end_us(self) -> int:
+        return self.start_us + self.duration_us
+
+    @property
+    def comm_begin_us(self) -> int:
+        """It computes, communicates, and waits for the next one's turn."""
+        return self.end_us - self.paused_us - self.comm_us
+
+
+@dataclass(slots=True)
+class JobRun:
+    """One job of one run: where it ran, what it measured itself, and what rm said of it meanwhile."""
+
+    training: Training
+    job: int
+    hosts: tuple[str, ...] = ()
+    iterations: list[Iteration] = field(default_factory=list)
+    pauses: int = 0
+    schedule: dict[str, Any] | None = None
+    links: dict[str, dict[str, Any]] = field(default_factory=dict)  # by host, those with a score
+    why: dict[str, Any] = field(default_factory=dict)
+    done: int = 0  # iterations so far, and the last one's duration
+    last_ms: float = 0.0
+
+
+def batch_script(
+    training: Training, program: str, iterations: int, start_delay_s: float, congestion: str
+) -> str:
+    """A self-contained batch script: two tasks on two hosts, one GPU each."""
+    options = [
+        f"--iterations={iterations}",
+        f"--compute-ms={training.compute_ms:g}",
+        f"--bytes={training.bytes}",
+        f"--buckets={training.buckets}",
+        f"--start-delay={start_delay_s:.3f}",
+        f"--congestion-control={congestion}",
+        "--durations",
+    ]
+    return (
+        "#!/bin/sh\n"
+        f"#RM --job-name={training.name} --priority={training.priority} --time=10\n"
+        "#RM --nodes=2 --ntasks-per-node=1 --gpus-per-task=1\n"
+        f"exec python3 - {shlex.join(options)} <<'{END}'\n{program}\n{END}\n"
+    )
+
+
+def traffic_file(traffic: TrafficProfile) -> str:
+    """The profile as `rmx submit --traffic FILE` reads it."""
+    phases = [
+        {"offset_us": p.offset_us, "duration_us": p.duration_us, "rate_bps": p.rate_bps}
+        for p in traffic.phases
+    ]
+    return json.dumps({"period_us": traffic.period_us, "phases": phases}, indent=1) + "\n"
+
+
+class Trainer:
+    """Submits jobs and brings their figures home."""
+
+    def __init__(self, stage: Stage, program: str, congestion: str) -> None:
+        self._stage = stage
+        self._program = program
+        self._congestion = congestion
+
+    def prepare(
+        self,
+        training: Training,
+        iterations: int,
+        start_delay_s: float,
+        traffic: TrafficProfile | None,
+        hosts: Sequence[str],
+    ) -> list[str]:
+        """Write the script (and the profile); the words of `submit` for it, each with `=`."""
+        folder = self._stage.work
+        script = folder / f"{training.name}.sh"
+        text = batch_script(training, self._program, iterations, start_delay_s, self._congestion)
+        script.write_text(text)
+        words = [f"--file={script}", "--export=NONE", "--chdir=/tmp"]
+        if traffic is not None:
+            profile = folder / f"{training.name}.json"
+            profile.write_text(traffic_file(traffic))
+            words.append(f"--traffic={profile}")
+        if hosts:
+            words.append(f"--nodelist={','.join(hosts)}")
+        return words
+
+    def submit(self, training: Training, words: Sequence[str]) -> JobRun:
+        answer = json.loads(self._stage.rmx("submit", *words, "--json"))
+        return JobRun(training, int(answer["job"]))
+
+    def submit_by_hook(self, training: Training, words: Sequence[str]) -> tuple[JobRun, str]:
+        """The same as `rm submit …` in a shell with the hook; also returns the line as typed."""
+        typed = shlex.join(["rm", "submit", *words])
+        hook = 'eval "$(rmx shell-init bash)"\n'
+        out = self._stage.run(["bash", "-c", f"{hook}{typed} --json"], "rm submit")
+        return JobRun(training, int(json.loads(out)["job"])), typed
+
+    def dry_run(self, words: Sequence[str]) -> dict[str, Any]:
+        """The scheduler's plan for a job that is not submitted."""
+        plan: dict[str, Any] = json.loads(self._stage.rmx("submit", *words, "--test-only", "--json"))
+        return plan
+
+    def await_running(self, run: JobRun) -> None:
+        end = time.monotonic() + PATIENCE_S
+        while not run.why:
+            if time.monotonic() > end:
+                raise RmError(f"Job {run.job} ({run.training.name}) did not start within {PATIENCE_S:g} s.")
+            self._look([run])
+            time.sleep(0.05)
+
+    def follow(self, runs: Sequence[JobRun], show: Callable[[Sequence[JobRun]], None]) -> None:
+        """Until all have ended well; meanwhile note what rm says of them."""
+        end = time.monotonic() + PATIENCE_S
+        waiting = list(runs)
+        while waiting:
+            self._look(runs)
+            show(runs)
+            answer = self._stage.api.get("jobs", waiting[0].job, "wait", timeout_s=POLL_S)
+            if answer["final"]:
+                self._collect(waiting.pop(0), answer["job"])
+            elif time.monotonic() > end:
+                state = answer["job"]["state"]
+                raise RmError(
+                    f"Job {waiting[0].job} ({waiting[0].training.name}) is {state} after {PATIENCE_S:g} s."
+                )
+
+    def _look(self, runs: Sequence[JobRun]) -> None:
+        api = self._stage.api
+        scored = {link["name"]: link for link in api.get("links")["links"] if link["score"] is not None}
+        for run in runs:
+            job = api.get("jobs", run.job)["job"]
+            if job["state"] != "RUNNING":
+                continue
+            run.hosts = tuple(job["hosts"])
+            run.schedule = job.get("schedule") or run.schedule
+            run.links |= {h: scored[h] for h in run.hosts if h in scored and run.job in scored[h]["jobs"]}
+            reported = api.get("jobs", run.job, "iterations")
+            if reported["items"]:
+                run.done, run.last_ms = reported["count"], reported["items"][-1][1] / 1000
+            if not run.why:
+                run.why = api.get("jobs", run.job, "why")
+
+    def _collect(self, run: JobRun, job: dict[str, Any]) -> None:
+        name = f"Job {run.job} ({run.training.name})"
+        if job["state"] != "COMPLETED":
+            said = self._log(run).strip().splitlines()
+            raise RmError(f"{name} ended as {job['state']}: {said[-1] if said else 'it printed nothing'}.")
+        run.hosts = tuple(job["hosts"])
+        summary = json.loads(self._log(run).strip().splitlines()[-1])
+        if not summary["correct"]:
+            raise RmError(f"{name} reduced to a wrong result.")
+        reported = self._reports(run, summary["iterations"])
+        run.pauses = reported["pauses"]
+        own = zip(summary["durations_ms"], summary["communications_ms"], reported["items"], strict=True)
+        run.iterations = [
+            Iteration(item[0], round(1000 * duration), item[2], round(1000 * communication))
+            for duration, communication, item in own
+        ]
+
+    def _reports(self, run: JobRun, expected: int) -> dict[str, Any]:
+        """The job's iterations as rm knows them; its last reports may still be on their way."""
+        end = time.monotonic() + REPORTS_S
+        while True:
+            reported = self._stage.api.get("jobs", run.job, "iterations")
+            if reported["count"] >= expected:
+                return reported
+            if time.monotonic() > end:
+                raise RmError(
+                    f"Of {expected} iterations of job {run.job} only {reported['count']} were reported."
+                )
+            time.sleep(0.05)
+
+    def _log(self, run: JobRun) -> str:
+        return self._stage.rmx("logs", str(run.job))
+
+
+def program_text() -> str:
+    """The example that the jobs run."""
+    return (shipped_directory("examples") / "allreduce.py").read_text(encoding="utf-8")
