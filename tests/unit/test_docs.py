@@ -1,0 +1,218 @@
+"""The documents tell the truth where a program can tell: commands, links, pictures, files, codes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import click
+import pytest
+
+from rm import config, errors
+from rm.cli.main import BROKEN_PIPE, DEFECT, INTERRUPTED, JOB_VERBS, VERBS, refuse_what_rm_would_delete, rmx
+from rm.cli.wait import TIMED_OUT
+
+ROOT = Path(__file__).parents[2]
+DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+# words of grammars (ID, [OPTIONS], NAME...) make a line a form, not a command
+FORM = re.compile(r"…|\.\.\.|\[OPTIONS\]|\bCOMMAND\b|\bVERB\b")
+
+
+def documents() -> dict[str, str]:
+    return {str(path.relative_to(ROOT)): path.read_text() for path in DOCS}
+
+
+def blocks(text: str) -> Iterator[str]:
+    """The lines of code blocks, indented ones and fenced ones; output of a console is left out."""
+    fence = ""
+    for line in text.splitlines():
+        if line.startswith("```"):
+            fence = "" if fence else line.strip("`") or "text"
+        elif fence == "console":
+            if line.startswith("$ "):
+                yield line[2:]
+        elif not fence and line.startswith("    "):
+            yield line.strip()
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """(where, command line) of every `rmx …` and `rm VERB …` that a reader could type."""
+    for name, text in documents().items():
+        spans = [*blocks(text), *re.findall(r"`((?:rmx|rm) [^`]+)`", text)]
+        for span in spans:
+            for part in re.split(r"&&|\||;|\$\(|\beval \"", span):
+                found = re.match(r"\s*(?:until |do |then )*((?:rmx|rm) \S.*)", part)
+                if found and not FORM.search(found[1]):
+                    yield name, found[1].rstrip(') "')
+
+
+def words_of(line: str) -> list[str]:
+    """The words up to a comment, a redirection or an ampersand; quotes that another shell owns are closed."""
+    for quote in ("", "'", '"'):
+        try:
+            words = shlex.split(line + quote, comments=True)
+        except ValueError:
+            continue
+        ends = [i for i, word in enumerate(words) if re.match(r"[0-9]?[<>]|&$", word)]
+        return words[: ends[0]] if ends else words
+    raise AssertionError(f"no shell would take: {line}")
+
+
+LINES = sorted(set(commands()))
+
+
+def parse(words: list[str]) -> None:
+    """Let click parse the words without running anything; raises where a user would see an error."""
+    command: click.Command = rmx
+    context = click.Context(rmx, info_name="rmx")
+    rest = list(words)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        found = command.get_command(context, name)
+        assert found is not None, f"there is no command {name}"
+        command, context = (
+            found,
+            click.Context(found, info_name=name, parent=context, resilient_parsing=False),
+        )
+    if any(word in ("--help", "--version") for word in rest):
+        return
+    if isinstance(command, click.Group) and not rest:
+        return  # a group that a sentence names
+    # a sentence may name a command without the operands that it needs
+    parser = command.make_parser(context)
+    _, operands, _ = parser.parse_args(list(rest))
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    most = sum(a.nargs for a in arguments) if all(a.nargs > 0 for a in arguments) else None
+    if not context.allow_extra_args and most is not None:
+        assert len(operands) <= most, f"superfluous words: {operands[most:]}"
+
+
+def test_the_documents_show_commands() -> None:
+    assert len(LINES) > 60
+    assert {name for name, _ in LINES} >= {"README.md", "docs/cli.md", "docs/lab.md", "docs/playbooks.md"}
+
+
+@pytest.mark.parametrize(("name", "line"), LINES, ids=[f"{n}:{c[:50]}" for n, c in LINES])
+def test_every_command_parses(name: str, line: str) -> None:
+    words = words_of(line)
+    if words[0] == "rm":
+        if words[1] not in JOB_VERBS:
+            return  # the real rm's
+        if not any(word.startswith("--") for word in words[2:]) and len(words) > 2:
+            with pytest.raises(errors.UsageError):  # shown as what is refused
+                refuse_what_rm_would_delete(words[1:])
+        if words[1:] == ["submit", "train.sh"] or words[2:3] == ["--job"]:
+            return
+    parse(words[1:])
+
+
+def test_every_verb_is_told_of() -> None:
+    everything = " ".join(documents().values())
+    assert [
+        verb for verb in VERBS if f"rmx {verb}" not in everything and f"rm {verb}" not in everything
+    ] == []
+
+
+def anchors(path: Path) -> set[str]:
+    titles = re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in LINK.findall(re.sub(r"`[^`]*`", "", path.read_text())):
+        if target.startswith("https://"):
+            continue
+        file, _, anchor = target.partition("#")
+        goal = (path.parent / file).resolve() if file else path
+        assert goal.exists(), f"{target} does not exist"
+        if anchor:
+            assert anchor in anchors(goal), f"{target}: there is no such heading"
+
+
+def test_files_that_are_named_exist() -> None:
+    named = re.compile(
+        r"`((?:rm|agents|playbooks|tests|docs|examples|migrations|packaging|scripts|bench)/[\w./-]+)`"
+    )
+    missing = [
+        f"{name}: {path}"
+        for name, text in documents().items()
+        for path in named.findall(text)
+        if not (ROOT / path).exists() and path != "rm/policies/queue/shortest.py"
+        if path != "rm/playbook/modules/modprobe.py"  # these two are what CONTRIBUTING.md adds
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs/images").glob("*.svg")), ids=lambda p: p.name)
+def test_pictures_are_pictures(picture: Path) -> None:
+    root = ElementTree.parse(picture).getroot()
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert root.get("viewBox")
+
+
+def test_the_architecture_has_its_picture() -> None:
+    shown = [t for t in LINK.findall((ROOT / "ARCHITECTURE.md").read_text()) if t.endswith(".svg")]
+    assert shown == ["docs/images/architecture.svg"]
+
+
+def test_exit_codes_are_those_of_the_errors() -> None:
+    text = (ROOT / "docs/cli.md").read_text()
+    told = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    kinds = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.RmError)]
+    signals = {INTERRUPTED, BROKEN_PIPE, DEFECT, TIMED_OUT}
+    assert told == {0, *signals, *(kind.exit_code for kind in kinds)}
+
+
+def test_http_statuses_are_those_of_the_errors() -> None:
+    text = (ROOT / "docs/http-api.md").read_text()
+    told = {name: int(status) for name, status in re.findall(r"`(\w+)` (\d{3})", text)}
+    assert told
+    for name, status in told.items():
+        assert getattr(errors, name).http_status == status, name
+
+
+def test_keys_of_the_configuration_exist() -> None:
+    known = {
+        f"{section}.{key}"
+        for section, keys in tomllib.loads((ROOT / "rm.toml").read_text()).items()
+        for key in keys
+    }
+    named = re.compile(rf"`((?:{'|'.join(config.SECTIONS)})\.[a-z_]+)`")
+    wrong = {
+        key
+        for text in documents().values()
+        for key in named.findall(text)
+        if key not in known and not key.endswith((".py", ".md", ".toml"))
+    }
+    assert wrong == set()
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {t for text in documents().values() for t in re.findall(r"\bmake ([a-z-]+)(?=[`\s]|$)", text)}
+    prose = {"all", "it", "placement", "them", "hosts"}  # "make" in a sentence
+    assert named - prose <= targets
+
+
+def test_the_lock_is_plain_and_holds_what_is_needed() -> None:
+    lines = [x for x in (ROOT / "requirements.lock").read_text().splitlines() if not x.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines)
+    locked = {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in lines}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    for extra in project["project"]["optional-dependencies"].values():
+        wanted += extra
+    names = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=,;]", w)[0]).lower() for w in wanted}
+    assert names <= locked
+
+
+def test_scripts_are_shell() -> None:
+    for script in sorted((ROOT / "scripts").glob("*.sh")):
+        subprocess.run(["sh", "-n", script], check=True)
