@@ -7,6 +7,7 @@ this program is killed with SIGKILL or the freeze outlasts its time.
 """
 
 import contextlib
+import glob
 import json
 import os
 import select
@@ -23,6 +24,7 @@ from rm_kernel import KernelRefused, now_us, require
 
 LONGEST_US = 10_000_000  # no single freeze may last longer
 SAMPLE_US = 2_000
+LOOK_S = 0.25  # between looks whether a job has begun to report by itself
 QUIET_US = 8_000  # silence that ends a communication phase
 
 
@@ -217,15 +219,20 @@ def profile(request):
 
 def _reported_starts(job, attempt):
     """Origins of the latest iterations that a rank of the job on this host reported."""
-    folder = rm_kernel.job_state(job, attempt) + "/reports"
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+    for path in sorted(_report_files(job, attempt)):
         starts = []
-        for line in rm_kernel.read_text("%s/%s" % (folder, name)).splitlines()[-500:]:
+        for line in rm_kernel.read_text(path).splitlines()[-500:]:
             with contextlib.suppress(ValueError, TypeError, IndexError):
                 starts.append(int(json.loads(line)[2]))
         if starts:
             return sorted(starts)
     return []
+
+
+def _report_files(job, attempt):
+    """What the job's ranks on this host have reported by themselves, if they have."""
+    found = glob.glob("%s/*/reports.jsonl" % glob.escape(rm_kernel.job_state(job, attempt)))
+    return [path for path in found if rm_kernel.read_text(path)]
 
 
 class Phases:
@@ -269,6 +276,9 @@ def regulate(request):
     An iteration is counted from one start of its (first) communication phase to the next; the schedule's
     instants are when that should start. The agent's schedule.json, when there is one, goes before the
     request's `schedule`. `phases` (default 1) is how many communication phases make one iteration.
+
+    A job may report for the first time long after its start (importing a framework takes its time). Then
+    it waits for its turn by itself, and this ends with `cooperative`.
     """
     job, attempt, interface, duration = require(request, "job", "attempt", "interface", "duration_us")
     freezer, notify = Freezer(job, attempt), request["notify"]
@@ -279,11 +289,15 @@ def regulate(request):
     detector = Phases(int(request.get("need_bytes") or 12_000), quiet_us=quiet)
     each, rank = max(1, int(request.get("phases") or 1)), int(request.get("rank") or 0)
     origin, base, seen, iteration, pause_seq, waited, pauses, hold = None, [], 0, 0, 0, 0, 0, None
-    end = time.monotonic() + duration / 1e6
+    end, looked = time.monotonic() + duration / 1e6, 0.0
     with _counted(request) as own, guarded(freezer) as tell:
         alone = _best_counter(_sampled(lambda: (own(), _sent(interface)), min(1_000_000, duration // 5)))
         read = (lambda: _sent(interface)) if alone else own
         while time.monotonic() < end:
+            if time.monotonic() - looked > LOOK_S:
+                looked = time.monotonic()
+                if _report_files(job, attempt):
+                    return {"iterations": iteration, "pauses": pauses, "cooperative": True}
             event = detector.feed(now_us(), read())
             if event and event[0] == "start" and seen % each == 0:
                 if origin is not None:

@@ -226,6 +226,8 @@ class Regulator:
             error = f.exception()
             if error is not None and getattr(error, "code", "") != "no-such-attempt":
                 log.warning("%s of job %d on %s: %s", op, running.job, place.host, error)
+            elif error is None and f.result().get("cooperative"):
+                self._queue.put(lambda: self._leave_to_itself(running))
             elif error is None and f.result().get("verified") is False:
                 missing = ", ".join(f.result().get("missing", ())) or "a working classifier"
                 log.warning("%s of job %d on %s has no effect: no %s", op, running.job, place.host, missing)
@@ -393,6 +395,15 @@ class Regulator:
                 rank=place.rank,
                 phases=phases,
             )
+
+    def _leave_to_itself(self, running: Running) -> None:
+        """A job that seemed silent had only been slow to start: from now on its own reports count."""
+        mine = [k for k, v in self._watched.items() if (k[0], v[0]) == (running.job, running.attempt)]
+        for key in mine:
+            del self._watched[key]
+        if mine and running.job in self._told:
+            log.info("job %d reports its iterations by itself", running.job)
+            self._tell(running.job)  # once more: what counts are its own instants
 
     def _lead_us(self, job: int) -> int:
         """From a job's iteration origin to what its reports time-stamp.

@@ -118,3 +118,15 @@ def test_an_unhooked_job_is_profiled_and_kept_in_its_slots(pair: Pair) -> None:
     off = [abs((item[2] + period // 2) % period - period // 2) for item in items[4:]]
     assert statistics.median(off) < period / 5  # and begins near its instants; at random it would be 1/4
     assert not frozen(group)
+
+
+def test_a_job_that_begins_to_report_is_left_to_itself(pair: Pair) -> None:
+    ticking(pair, pair.group(JOB))
+    rank = pair.state / "jobs" / f"{JOB}.1" / "0"
+    rank.mkdir(parents=True)
+    reports = rank / "reports.jsonl"
+    reports.touch()  # as it lies there before the first report
+    ask = {"op": "regulate", "job": JOB, "attempt": 1, "interface": "eth7", "duration_us": 100_000}
+    assert "cooperative" not in pair.ask("rm_pause.py", **ask)
+    reports.write_text("[0, 0, 1700000000000000, 200000, 0, null]\n")
+    assert pair.ask("rm_pause.py", **ask | {"duration_us": 60_000_000})["cooperative"] is True
