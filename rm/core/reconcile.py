@@ -56,13 +56,16 @@ def reconcile(
     host: str,
     reported: Iterable[ReportedTask],
     open_launches: Collection[tuple[int, int]],
+    open_ends: Collection[tuple[int, int]],
     now_us: int,
 ) -> list[ev.Event]:
     """Events that bring the state in line with the host.
 
     `open_launches` names the (job, attempt) whose launch will be sent there (see
-    `worth_repeating`): their tasks are not missed. A host that still runs an attempt that the
-    state has given up gets it stopped; one that forgot a task it should run has lost it.
+    `worth_repeating`): their tasks are not missed. `open_ends` names those whose logs will be
+    collected, or which will be discarded: they need no second, hastier end. A host that still runs
+    an attempt that the state has given up gets it stopped; one that forgot a task it should run
+    has lost it. An ended task of a job that goes on elsewhere is left: its log is collected last.
     """
     found: list[ev.Event] = []
     seen: set[tuple[int, int, int]] = set()
@@ -79,7 +82,6 @@ def reconcile(
         seen.add((task.job, task.attempt, task.rank))
         known = next(t for t in job.tasks if t.rank == task.rank)
         if known.ended_us is not None:
-            strays.setdefault((task.job, task.attempt), False)
             if task.state == "running":
                 strays[(task.job, task.attempt)] = True
         elif task.state == "prepared" and not known.prepared:
@@ -117,6 +119,8 @@ def reconcile(
         if missing:
             found.append(ev.TasksLost(job.id, job.attempt, host, missing))
     found += [
-        ev.StrayFound(job_id, attempt, host, running) for (job_id, attempt), running in sorted(strays.items())
+        ev.StrayFound(*name, host, running)
+        for name, running in sorted(strays.items())
+        if running or name not in open_ends
     ]
     return found

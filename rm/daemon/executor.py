@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -286,9 +285,7 @@ class Executor:
                 self._pool.submit(self._collect, entry, action)
                 return
         try:
-            future = self._hosts.call(
-                action.host, action.kind, timeout_s=CALL_TIMEOUT_S, **entry.arguments
-            )
+            future = self._hosts.call(action.host, action.kind, timeout_s=CALL_TIMEOUT_S, **entry.arguments)
         except Exception as error:  # it cannot even be said in JSON
             future = Future()
             future.set_exception(error)

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from rm.core import events as ev
-from rm.core.actions import ACTIONS, Action, Intent, Launch, Start
+from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
 from rm.core.alignment import Alignment
 from rm.core.cycle import Cycle, Outcome, Recomputation
 from rm.core.job import Job
@@ -23,7 +23,7 @@ from rm.core.reconcile import reconcile, worth_repeating
 from rm.core.state import ClusterState
 from rm.core.store import Batch, Entry, Measured, Store, StoredAction
 from rm.daemon.executor import Executor, HostReport
-from rm.errors import RmError, StoreError
+from rm.errors import StoreError, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -67,6 +67,8 @@ class Leader:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
         self._stopping = False
+        self._door = threading.Lock()
+        self._closed = False
         self._turned_us = 0
         self._offline = ThreadPoolExecutor(1, thread_name_prefix="offline")
         self.executor: Executor | None = None
@@ -96,14 +98,19 @@ class Leader:
         answer: Callable[[ClusterState], Any] = lambda state: None,
     ) -> Future[Any]:
         """Ask for a change; the future is answered after it is durable, or carries the refusal."""
-        request = Request(make, answer)
-        self._inbox.put(request)
-        return request.done
+        return self._enter(Request(make, answer))
 
     def ask(self, question: Callable[[Cycle, int], Any]) -> Future[Any]:
         """Read the state between two steps."""
-        item = Question(question)
-        self._inbox.put(item)
+        return self._enter(Question(question))
+
+    def _enter(self, item: Request | Question) -> Future[Any]:
+        """Into the inbox, unless nobody will read it any more."""
+        with self._door:
+            if not self._closed:
+                self._inbox.put(item)
+                return item.done
+        item.done.set_exception(stopping())
         return item.done
 
     # -- the loop ------------------------------------------------------------------------------
@@ -149,6 +156,18 @@ class Leader:
         return left_us / 1e6 if 0 < left_us <= NEWS_EVERY_US else 0.0
 
     def _turn(self, items: list[Any]) -> None:
+        """One step with all of these; whoever asked is answered, whatever happens."""
+        # one whose asker has gone (a cancelled HTTP request) is not begun, and cannot be cancelled later
+        items = [i for i in items if not isinstance(i, Request | Question) or _begin(i)]
+        try:
+            self._take(items)
+        except Exception as error:  # nothing of this turn is promised to anybody
+            for item in items:
+                if isinstance(item, Request | Question) and not item.done.done():
+                    item.done.set_exception(error)
+            raise
+
+    def _take(self, items: list[Any]) -> None:
         now_us = self._clock.now_us()
         events: list[ev.Event] = []
         requests: list[tuple[Request, int, int]] = []
@@ -159,7 +178,7 @@ class Leader:
                 try:
                     events += item.make(self.cycle.state)
                     requests.append((item, first, len(events)))
-                except RmError as error:
+                except Exception as error:  # the asker gets it, whatever it is; nobody else is touched
                     item.done.set_exception(error)
             elif isinstance(item, Question):
                 questions.append(item)
@@ -181,25 +200,24 @@ class Leader:
         for index, refusal in outcome.refused.items():
             if not any(a <= index < b for _, a, b in requests):
                 log.info("ignored %s: %s", type(events[index]).__name__, refusal)
-        try:
-            self._commit(outcome, now_us)
-        except StoreError as error:  # nothing of this turn is promised to anybody
-            for request, _, _ in requests:
-                request.done.set_exception(error)
-            raise
+        self._commit(outcome, now_us)
         for request, first, last in requests:
             self._answer(request, outcome, first, last)
         assert self.executor is not None
+        for host in outcome.changes.removed_hosts:
+            self.executor.forget(host)
         self.executor.submit(outcome.intents)
         if outcome.changes.jobs:
             self.on_jobs([self.cycle.state.jobs[j] for j in outcome.changes.jobs])
-        if outcome.realigned or outcome.changes.jobs:
+        if outcome.realigned or outcome.changes.jobs or outcome.changes.hosts:
             self.on_alignment(self.cycle.state.alignment, self.cycle.state)
         if outcome.recompute is not None:
             self._offline.submit(self._recompute, outcome.recompute)
         self._forget_old(now_us)
 
     def _recompute(self, work: Recomputation) -> None:
+        if work.placed_version != self.cycle.state.placed_version:
+            return  # the plan has moved on while this waited for its turn
         try:
             self.post(work.run())
         except Exception:
@@ -208,18 +226,22 @@ class Leader:
     def _reconcile(self, report: HostReport, now_us: int) -> list[ev.Event]:
         assert self.executor is not None
         state, host = self.cycle.state, report.up.host
-        if host not in state.hosts:
+        if host not in state.hosts or not self.executor.is_current(report):
             return []
         launches: set[tuple[int, int]] = set()
-        for intent in self.executor.open_starts(host):
+        ends: set[tuple[int, int]] = set()
+        for intent in self.executor.open_intents(host):
             action = intent.action
-            assert isinstance(action, Launch | Start)
+            if isinstance(action, Collect | Discard):
+                ends.add((action.job, action.attempt))
+            if not isinstance(action, Launch | Start):
+                continue
             if not worth_repeating(state, report.up, report.tasks, action):
                 self.executor.drop(intent)
             elif isinstance(action, Launch):
                 launches.add((action.job, action.attempt))
         self.executor.repeat_open(host)
-        return [report.up, *reconcile(state, host, report.tasks, launches, now_us)]
+        return [report.up, *reconcile(state, host, report.tasks, launches, ends, now_us)]
 
     def _commit(self, outcome: Outcome, now_us: int) -> None:
         changes, state = outcome.changes, self.cycle.state
@@ -244,7 +266,7 @@ class Leader:
             return
         try:
             request.done.set_result(request.answer(self.cycle.state))
-        except RmError as error:
+        except Exception as error:  # it is done and durable; only the telling failed
             request.done.set_exception(error)
 
     def _forget_old(self, now_us: int) -> None:
@@ -257,13 +279,24 @@ class Leader:
             del state.jobs[job.id]
 
     def _refuse_rest(self) -> None:
+        with self._door:
+            self._closed = True
         while True:
             try:
                 item = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            if isinstance(item, Request | Question):
-                item.done.set_exception(StoreError("The daemon is stopping.", "Try again."))
+            if isinstance(item, Request | Question) and _begin(item):
+                item.done.set_exception(stopping())
+
+
+def _begin(item: Request | Question) -> bool:
+    """False when the asker has given up."""
+    return item.done.set_running_or_notify_cancel()
+
+
+def stopping() -> Unreachable:
+    return Unreachable("The daemon is stopping.", "Try again.")
 
 
 def journal_entry(event: ev.Event, now_us: int) -> Entry:

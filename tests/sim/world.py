@@ -233,8 +233,11 @@ class World:
         up = ev.HostUp(host.name, f"boot {host.boots}", "1")
         mine = [i for i in self.open.values() if i.action.host == host.name]
         launches = set()
+        ends = set()
         for intent in mine:
             action = intent.action
+            if isinstance(action, Collect | Discard):
+                ends.add((action.job, action.attempt))
             if not isinstance(action, Launch | Start):
                 continue
             if not worth_repeating(state, up, reported, action):
@@ -242,7 +245,7 @@ class World:
                 self.inbox.append(ev.ActionSettled(intent.id))
             elif isinstance(action, Launch):
                 launches.add((action.job, action.attempt))
-        events = [up, *reconcile(state, host.name, reported, launches, self.now_us)]
+        events = [up, *reconcile(state, host.name, reported, launches, ends, self.now_us)]
         self.greeted.add(host.name)
         if not self.turn(events):
             return
