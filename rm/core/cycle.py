@@ -71,7 +71,7 @@ class Cycle:
         """One turn; `events` in the order in which they arrived."""
         out = Outcome(Changes())
         before = self.state.alignment
-        for event in self._due(now_us):
+        for event in self._due(events, now_us):
             self._record(event, now_us, out)
         for index, event in enumerate(events):
             try:
@@ -104,11 +104,14 @@ class Cycle:
         apply(self.state, event, now_us, self.rules, out.changes)
         out.recorded.append(event)
 
-    def _due(self, now_us: int) -> list[ev.Event]:
+    def _due(self, arrived: Sequence[ev.Event], now_us: int) -> list[ev.Event]:
+        """Hosts that are given up now; not one that has just answered: what it said to that is
+        among the events, by a state in which its tasks were not lost."""
+        answered = {e.host for e in arrived if isinstance(e, ev.HostUp)}
         events: list[ev.Event] = []
         for name, since in self.state.silent_since.items():
             host = self.state.hosts.get(name)
-            if host is None or host.state is HostState.DOWN:
+            if host is None or host.state is HostState.DOWN or name in answered:
                 continue
             if now_us - since >= self.rules.down_after_us:
                 reason = host.reason or "it never answered"

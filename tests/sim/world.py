@@ -143,7 +143,7 @@ class World:
             return
         key = (intent.action.job, intent.action.attempt)
         held = host.attempts.get(key)
-        if isinstance(intent.action, Collect) and held is not None and held.state == "running":
+        if isinstance(intent.action, Collect | Discard) and held is not None and held.state == "running":
             return  # stays open: the exit brings us back
         news = self.carry_out(host, intent.action)
         if self.random.random() < 0.02 * self.faults:
@@ -196,9 +196,24 @@ class World:
                     attempt.ends_us = min(attempt.ends_us, self.now_us + S)
                     attempt.code, attempt.why = 143, action.why
             case Collect() | Discard():
-                if attempt is None or attempt.state != "running":
-                    host.attempts.pop(key, None)
+                if isinstance(action, Discard) and attempt is not None and attempt.state == "exited":
+                    self.check_log_unwanted(host, key)
+                host.attempts.pop(key, None)
         return []
+
+    def check_log_unwanted(self, host: ModelHost, key: tuple[int, int]) -> None:
+        """Discarding an attempt loses its logs: none that will be, or is to be, collected."""
+        wanted = [
+            i.action
+            for i in self.open.values()
+            if isinstance(i.action, Collect)
+            and (i.action.job, i.action.attempt, i.action.host) == (*key, host.name)
+        ]
+        assert not wanted, f"the logs of {key} on {host.name} are lost: {wanted}"
+        job = self.cycle.state.jobs.get(key[0])
+        if job is not None and job.occupies and job.attempt == key[1]:
+            mine = [t for t in job.tasks if t.host == host.name and t.exit_code is not None]
+            assert not mine, f"the logs of {key} on {host.name} are lost while the job goes on"
 
     def begin(self, key: tuple[int, int], attempt: Attempt) -> None:
         attempt.state = "running"

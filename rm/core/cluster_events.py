@@ -1,0 +1,180 @@
+"""The events that concern no single job, or a new one: hosts, the network, actions, submissions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rm.core import events as ev
+from rm.core.actions import Discard, Stop
+from rm.core.changes import Context
+from rm.core.host import HostState, Zone
+from rm.core.job import Job
+from rm.core.job_transitions import lose_tasks
+from rm.core.state import touch
+
+
+def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
+    job = Job(
+        id=e.job,
+        spec=e.spec,
+        submitted_us=ctx.now_us,
+        held=e.spec.hold,
+        traffic=e.spec.traffic,
+        history=((ctx.now_us, f"submitted by {e.spec.user}"),),
+    )
+    ctx.put(job)
+    ctx.state.enqueue(job.id)
+    ctx.state.next_job = max(ctx.state.next_job, job.id + 1)
+
+
+def _host_added(ctx: Context, e: ev.HostAdded) -> None:
+    old = ctx.state.hosts.get(e.host.name)
+    host = e.host
+    if old is not None:  # the inventory declares; what was discovered fills the gaps
+        host = replace(
+            host,
+            cpus=host.cpus or old.cpus,
+            mem_bytes=host.mem_bytes or old.mem_bytes,
+            gpus=host.gpus or old.gpus,
+            nic_bps=host.nic_bps or old.nic_bps,
+            interface=host.interface or old.interface,
+            state=old.state,
+            drained_by=old.drained_by,
+            reason=old.reason,
+            boot_id=old.boot_id,
+            agent_version=old.agent_version,
+            since_us=old.since_us,
+        )
+    else:
+        ctx.state.silent_since[host.name] = ctx.now_us
+    if host.zone not in ctx.state.zones:
+        ctx.state.zones[host.zone] = Zone(host.zone)
+        ctx.changes.zones.add(host.zone)
+    ctx.put_host(host)
+
+
+def _host_removed(ctx: Context, e: ev.HostRemoved) -> None:
+    if e.host not in ctx.state.hosts:
+        return
+    del ctx.state.hosts[e.host]
+    for pair in [p for p in ctx.state.network if e.host in p]:
+        del ctx.state.network[pair]
+    ctx.state.free.pop(e.host, None)
+    ctx.state.silent_since.pop(e.host, None)
+    ctx.changes.hosts.discard(e.host)
+    ctx.changes.removed_hosts.add(e.host)
+
+
+def _host_up(ctx: Context, e: ev.HostUp) -> None:
+    host = ctx.state.hosts.get(e.host)
+    if host is None:
+        return
+    ctx.state.silent_since.pop(e.host, None)
+    host = replace(
+        host,
+        state=HostState.UP,
+        reason="",
+        boot_id=e.boot_id,
+        agent_version=e.agent_version,
+        cpus=host.cpus or e.cpus,
+        mem_bytes=host.mem_bytes or e.mem_bytes,
+        gpus=host.gpus or e.gpus,
+        interface=host.interface or e.interface,
+        nic_bps=host.nic_bps or e.nic_bps,
+        since_us=ctx.now_us,
+    )
+    ctx.put_host(host)
+
+
+def _host_silent(ctx: Context, e: ev.HostSilent) -> None:
+    host = ctx.state.hosts.get(e.host)
+    if host is None:
+        return
+    ctx.state.silent_since.setdefault(e.host, ctx.now_us)
+    if host.reason != e.reason or host.state is HostState.UP:
+        state = HostState.UNKNOWN if host.state is HostState.UP else host.state
+        ctx.put_host(replace(host, state=state, reason=e.reason, since_us=ctx.now_us))
+
+
+def _host_down(ctx: Context, e: ev.HostDown) -> None:
+    host = ctx.state.hosts.get(e.host)
+    if host is None or host.state is HostState.DOWN:
+        return
+    ctx.put_host(replace(host, state=HostState.DOWN, reason=e.reason, since_us=ctx.now_us))
+    for job_id in sorted(ctx.state.jobs_on.get(e.host, ())):
+        job = ctx.state.jobs[job_id]
+        ranks = tuple(t.rank for t in job.tasks if t.host == e.host)
+        lose_tasks(ctx, job, e.host, ranks, f"host {e.host} was lost: {e.reason}")
+
+
+def _host_drained(ctx: Context, e: ev.HostDrained) -> None:
+    if (host := ctx.state.hosts.get(e.host)) is not None:
+        said = f"{e.reason} ({e.by})" if e.reason else f"drained by {e.by}"
+        ctx.put_host(replace(host, drained_by=said))
+
+
+def _host_resumed(ctx: Context, e: ev.HostResumed) -> None:
+    if (host := ctx.state.hosts.get(e.host)) is not None:
+        ctx.put_host(replace(host, drained_by=""))
+
+
+def _measured(ctx: Context, e: ev.Measured) -> None:
+    if e.source not in ctx.state.hosts or e.destination not in ctx.state.hosts:
+        return  # removed while it was measured
+    ctx.state.network[(e.source, e.destination)] = e.stats
+    ctx.changes.measured.append((e.source, e.destination, e.stats))
+    ctx.state.capacity_version += 1  # a host may be well enough connected again
+
+
+def _zone_measured(ctx: Context, e: ev.ZoneMeasured) -> None:
+    zone = ctx.state.zones.get(e.zone)
+    if zone is not None and zone.delay_us != e.delay_us:
+        ctx.state.zones[e.zone] = replace(zone, delay_us=e.delay_us)
+        ctx.changes.zones.add(e.zone)
+        ctx.state.capacity_version += 1
+
+
+def _recomputed(ctx: Context, e: ev.AlignmentRecomputed) -> None:
+    if e.placed_version == ctx.state.placed_version:  # otherwise it answers an old question
+        ctx.state.alignment = e.alignment
+
+
+def _settled(ctx: Context, e: ev.ActionSettled) -> None:
+    ctx.changes.settled.append(e.action)
+
+
+def _noted(ctx: Context, e: ev.Noted) -> None:
+    if (job := ctx.state.jobs.get(e.job)) is not None:
+        ctx.put(touch(job, ctx.now_us, e.what))
+
+
+def stray(ctx: Context, e: ev.StrayFound) -> None:
+    if e.running:
+        ctx.act(Stop(e.job, e.attempt, e.host, ctx.rules.grace_us, "abort"))
+    else:
+        ctx.act(Discard(e.job, e.attempt, e.host))
+
+
+def _tick(ctx: Context, e: ev.Tick) -> None:
+    """Nothing: it only makes the cycle look at the clock."""
+
+
+CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
+    ev.JobSubmitted: _submitted,
+    ev.HostAdded: _host_added,
+    ev.HostRemoved: _host_removed,
+    ev.HostUp: _host_up,
+    ev.HostSilent: _host_silent,
+    ev.HostDown: _host_down,
+    ev.HostDrained: _host_drained,
+    ev.HostResumed: _host_resumed,
+    ev.Measured: _measured,
+    ev.ZoneMeasured: _zone_measured,
+    ev.AlignmentRecomputed: _recomputed,
+    ev.ActionSettled: _settled,
+    ev.Noted: _noted,
+    ev.StrayFound: stray,
+    ev.Tick: _tick,
+}
