@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 
 from rm.core.job import Job
 from rm.core.snapshot import Snapshot
@@ -15,7 +16,9 @@ class PriorityPolicy:
     Options = None
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
-        return sorted(pending, key=lambda job: (-job.spec.priority, job.submitted_us, job.id))
+        oldest = sorted(pending, key=attrgetter("submitted_us", "id"))
+        # sorting is stable, also in reverse; and attrgetter costs a third of a function
+        return sorted(oldest, key=attrgetter("spec.priority"), reverse=True)
 
 
 POLICY = PriorityPolicy
