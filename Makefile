@@ -1,19 +1,25 @@
 # The local commands are CI's commands. Each says what it does and sets up what it needs.
 PY := .venv/bin/python
 STAMP := .venv/.installed
+DDP := .venv-ddp
+TORCH := torch==2.13.0 numpy==2.4.6
 
-.PHONY: help demo test lint bench lock clean setup need-lab need-test
+.PHONY: help demo ddp test lint bench lock clean setup need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
+	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
 	@echo "make lock    pin today's versions of all dependencies in requirements.lock"
-	@echo "make clean   remove the virtual environment and caches"
+	@echo "make clean   remove the virtual environments and caches"
 
 demo: need-lab $(STAMP)
 	@.venv/bin/rmx demo $(ARGS)
+
+ddp: need-lab $(STAMP) $(DDP)/.installed
+	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
 
 test: need-test $(STAMP)
 	$(PY) -m pytest $(ARGS)
@@ -46,5 +52,12 @@ $(STAMP): pyproject.toml requirements.lock
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
+# in an environment of its own, which the lab's hosts and their users can read
+$(DDP)/.installed: Makefile
+	@echo "Installing $(TORCH) into $(DDP), once; this may take some minutes"
+	@umask 022 && python3 -m venv $(DDP) \
+	    && $(DDP)/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
+	@touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv $(DDP) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +

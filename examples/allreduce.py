@@ -182,7 +182,7 @@ def main():
     own = content(chosen.seed, rank, chosen.bytes)
     data, spare = bytearray(own), memoryview(bytearray(chosen.bytes // max(1, size) + 1))
     edges = [len(data) * n // chosen.buckets for n in range(chosen.buckets + 1)]
-    buckets = [memoryview(data)[a:b] for a, b in zip(edges, edges[1:])]
+    buckets = [memoryview(data)[edges[n] : edges[n + 1]] for n in range(chosen.buckets)]
     chance = random.Random(chosen.seed)  # the same on every rank: the job as a whole is late or early
     time.sleep(chosen.start_delay)
     origins, communications, began = [], [], time.time()

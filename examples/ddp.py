@@ -26,6 +26,7 @@ def options():
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--compute-ms", type=float, default=0.0, help="least time of the forward pass")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--durations", action="store_true", help="print every iteration's duration")
     parser.add_argument("--unhooked", action="store_true", help="do not announce iterations to rm")
     return parser.parse_args()
 
@@ -52,6 +53,7 @@ def main():
     if hooked:
         rm_hooks.hook(parallel, optimizer)
     torch.manual_seed(chosen.seed * 1000 + rank)  # each rank has its own data
+    begin_us = time.time_ns() // 1000
     losses, marks = [], [time.monotonic()]
     for _ in range(chosen.iterations):
         inputs = torch.randn(chosen.batch, width)
@@ -68,7 +70,8 @@ def main():
     total = torch.cat([p.detach().flatten() for p in model.parameters()]).double().sum()
     everyone = [torch.zeros_like(total) for _ in range(size)]
     dist.all_gather(everyone, total)
-    durations = sorted(1000 * (marks[n + 1] - marks[n]) for n in range(chosen.iterations))
+    in_turn = [1000 * (marks[n + 1] - marks[n]) for n in range(chosen.iterations)]
+    durations = sorted(in_turn)
     summary = {
         "rank": rank,
         "iterations": chosen.iterations,
@@ -81,6 +84,8 @@ def main():
         "waited_ms": round(rm_iteration.current().waited_us / 1000, 3) if hooked else 0.0,
         "host": os.uname().nodename,
     }
+    if chosen.durations:
+        summary |= {"begin_us": begin_us, "durations_ms": [round(d, 3) for d in in_turn]}
     print(json.dumps(summary), flush=True)
     dist.barrier()  # a rank that leaves while another still reads from it makes Gloo abort
     dist.destroy_process_group()
