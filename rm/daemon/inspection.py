@@ -15,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rm.core.traffic import Phase, TrafficProfile
+from rm.errors import RmError
 
 if TYPE_CHECKING:
     from rm.daemon.regulator import Agents, Running
@@ -27,10 +28,21 @@ CLEAN_ITERATIONS = 5
 
 
 class Inspection:
-    """A queue of jobs to profile. `done(running, profile or None)` is called for each."""
+    """A queue of jobs to profile; belongs to one thread.
 
-    def __init__(self, agents: Agents, done: Callable[[Running, TrafficProfile | None], None]) -> None:
+    Args:
+        defer: runs a function in that thread, soon: answers come in the fleet's.
+        done: called for each job, in that thread, with its profile or None.
+    """
+
+    def __init__(
+        self,
+        agents: Agents,
+        defer: Callable[[Callable[[], None]], None],
+        done: Callable[[Running, TrafficProfile | None], None],
+    ) -> None:
         self._agents = agents
+        self._defer = defer
         self._done = done
         self._waiting: deque[tuple[Running, bool, bool]] = deque()
         self._current: tuple[int, int] | None = None
@@ -45,8 +57,8 @@ class Inspection:
 
         `reports`: it tells its iterations; `shared`: other jobs communicate on its links.
         """
-        waiting = any(w.job == running.job for w, _, _ in self._waiting)
-        if waiting or self._current == (running.job, running.attempt):
+        name = (running.job, running.attempt)
+        if name == self._current or any((w.job, w.attempt) == name for w, _, _ in self._waiting):
             return
         self._waiting.append((running, reports, shared))
         self._next()
@@ -71,21 +83,21 @@ class Inspection:
             interface=place.interface,
             duration_us=WATCH_US,
         )
-        future.add_done_callback(lambda f: self._ended(running, reports, shared, f))
+        future.add_done_callback(lambda f: self._defer(lambda: self._ended(running, reports, shared, f)))
 
     def _ended(self, running: Running, reports: bool, shared: bool, future: Future[dict[str, Any]]) -> None:
-        error = future.exception()
-        profile = None
-        if error is not None:
-            log.warning("cannot profile job %d: %s", running.job, error)
-        else:
-            profile = profile_of(future.result(), self._periods if reports else [])
+        profile, periods_us = None, self._periods if reports else []
+        self._current, self._periods = None, []
+        try:
+            profile = profile_of(future.result(), periods_us)
             if profile is not None and shared:
                 profile = undisturbed(profile, running.places[0].nic_bps)
-        log.info("job %d: %s", running.job, profile or "no clear traffic profile yet")
-        self._current = None
-        self._done(running, profile)
-        self._next()
+        except (RmError, TimeoutError) as error:
+            log.warning("cannot profile job %d: %s", running.job, error)
+        finally:  # whatever the agent said, the next job has its turn
+            log.info("job %d: %s", running.job, profile or "no clear traffic profile yet")
+            self._next()
+            self._done(running, profile)
 
 
 def profile_of(measured: dict[str, Any], periods_us: list[int]) -> TrafficProfile | None:
@@ -100,6 +112,8 @@ def profile_of(measured: dict[str, Any], periods_us: list[int]) -> TrafficProfil
     period_us = int(measured["period_us"])
     if len(periods_us) >= CLEAN_ITERATIONS:
         period_us = int(median(periods_us))
+    if period_us <= 0:
+        return None
     kept = []
     for offset_us, duration_us, rate_bps in phases:
         offset_us = int(offset_us) % period_us
@@ -113,8 +127,11 @@ def undisturbed(profile: TrafficProfile, capacity_bps: int) -> TrafficProfile:
     A phase that was measured beside other jobs is longer and slower than it need be, but its
     volume is its own: at the link's capacity it takes volume / capacity, and the period is
     shorter by what that saves. An estimate that a later inspection, made when the jobs are
-    interleaved, replaces: a job that cannot fill the link looks faster here than it is.
+    interleaved, replaces: a job that cannot fill the link looks faster here than it is. Volumes are
+    kept to less than one bit per microsecond of a phase. A link of unknown capacity (0) estimates nothing.
     """
+    if capacity_bps <= 0:
+        return profile
     saved_us, phases = 0, []
     for phase in sorted(profile.phases, key=lambda p: p.offset_us):
         duration_us = min(phase.duration_us, -(-phase.duration_us * phase.rate_bps // capacity_bps))

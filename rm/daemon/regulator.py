@@ -42,6 +42,8 @@ TURN_US = 250_000
 # A job that reports no iteration for so long after its start does not call the iteration client.
 SILENT_US = 3_000_000
 REGULATE_US = 3_600_000_000
+# A job without a clear profile is looked at again after so long.
+PROFILE_AGAIN_US = 10_000_000
 
 
 class Agents(Protocol):
@@ -118,15 +120,16 @@ class Regulator:
         self._shaping = shaping
         self._epoch = epoch
         self._book = IterationBook()
-        self._inspection = Inspection(agents, self._inspected)
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._inspection = Inspection(agents, self._queue.put, self._profile)
         self._thread = threading.Thread(target=self._run, name="regulator", daemon=True)
         self._view = View()
         self._told: dict[int, Told] = {}
         self._installed: dict[int, tuple[Schedule, ...]] = {}
         self._shaped: dict[tuple[int, str], tuple[Running, Place, ShapingRule]] = {}
         self._watched: dict[tuple[int, str], tuple[int, int]] = {}  # -> attempt, since_us of the host
-        self._profiled: set[tuple[int, int]] = set()
+        self._profile_due_us: dict[tuple[int, int], int | None] = {}  # None: it is under way, or known
+        self._inspected: set[int] = set()  # components to install anew when all their jobs were looked at
 
     def start(self) -> None:
         self._thread.start()
@@ -151,10 +154,6 @@ class Regulator:
     def iterations(self, host: str, message: dict[str, Any]) -> None:
         """Iteration reports of a host, in the fleet's thread."""
         self._queue.put(lambda: self._report(host, message))
-
-    def _inspected(self, running: Running, profile: TrafficProfile | None) -> None:
-        """An inspection ended; in the fleet's thread."""
-        self._queue.put(lambda: self._profile(running, profile))
 
     # -- the thread ----------------------------------------------------------------------------
 
@@ -212,6 +211,7 @@ class Regulator:
                 )
 
     def _call(self, op: str, running: Running, place: Place, **more: Any) -> None:
+        began_us = self._clock.now_us()
         future = self._agents.call(
             place.host,
             op,
@@ -228,6 +228,8 @@ class Regulator:
                 log.warning("%s of job %d on %s: %s", op, running.job, place.host, error)
             elif error is None and f.result().get("cooperative"):
                 self._queue.put(lambda: self._leave_to_itself(running))
+            elif op == "regulate" and self._clock.now_us() - began_us >= REGULATE_US // 2:
+                self._queue.put(lambda: self._watch_on(running, place))  # its time was over
             elif error is None and f.result().get("verified") is False:
                 missing = ", ".join(f.result().get("missing", ())) or "a working classifier"
                 log.warning("%s of job %d on %s has no effect: no %s", op, running.job, place.host, missing)
@@ -289,6 +291,9 @@ class Regulator:
 
     def _report(self, host: str, message: dict[str, Any]) -> None:
         job, attempt = message["job"], message["attempt"]
+        known = self._book.find(job)
+        if known is not None and known.attempt > attempt:
+            return  # the last words of an attempt that is over
         stats = self._book.entry(job, attempt)
         offset_us = self._agents.clock_offset_us(host) or 0
         for rank, _, start_us, duration_us, paused_us, comm_us in message["items"]:
@@ -366,13 +371,16 @@ class Regulator:
             if running.low_comm or now_us - running.started_us < SILENT_US:
                 continue
             key = (running.job, running.attempt)
-            if running.traffic is None and key not in self._profiled:
-                self._profiled.add(key)
+            due_us = self._profile_due_us.get(key, 0)
+            if running.traffic is None and due_us is not None and due_us <= now_us:
+                self._profile_due_us[key] = None
                 self._inspect_job(running)
             if running.job in scheduled and (self._is_watched(running) or not self._reports(running)):
                 self._regulate_from_outside(running)
         for gone in [k for k in self._watched if k[0] not in self._view.running]:
             del self._watched[gone]
+        for past in [k for k in self._profile_due_us if k[0] not in self._view.running]:
+            del self._profile_due_us[past]
 
     def _reports(self, running: Running) -> bool:
         stats = self._book.find(running.job)
@@ -390,11 +398,20 @@ class Regulator:
                 "regulate",
                 running,
                 place,
-                timeout_s=REGULATE_US / 1e6,
+                timeout_s=REGULATE_US / 1e6 + 30,
                 duration_us=REGULATE_US,
                 rank=place.rank,
                 phases=phases,
             )
+
+    def _watch_on(self, running: Running, place: Place) -> None:
+        """The agent has watched for as long as it was asked to: ask again."""
+        if self._watched.pop((running.job, place.host), None) and self._is_running(running):
+            self._regulate_from_outside(self._view.running[running.job])
+
+    def _is_running(self, running: Running) -> bool:
+        now = self._view.running.get(running.job)
+        return now is not None and now.attempt == running.attempt
 
     def _leave_to_itself(self, running: Running) -> None:
         """A job that seemed silent had only been slow to start: from now on its own reports count."""
@@ -435,16 +452,22 @@ class Regulator:
         self._inspection.begin(running, self._reports(running), shared)
 
     def _profile(self, running: Running, profile: TrafficProfile | None) -> None:
-        """An inspection's result: a changed profile is an event; otherwise the plan is installed anew."""
-        if profile is None:
-            self._profiled.discard((running.job, running.attempt))
-        elif changed(running.traffic, profile):
+        """An inspection's result: a changed profile is an event, and the plan that follows from it is
+        installed even if it equals the old one; otherwise the old plan is, when all were looked at."""
+        mine = {c for c, plan in self._installed.items() if any(s.job == running.job for s in plan)}
+        if profile is not None and changed(running.traffic, profile):
+            self._installed |= dict.fromkeys(mine, ())
             self._post(ev.ProfileMeasured(running.job, running.attempt, profile, self._reports(running)))
-            return
+        else:
+            if profile is None and running.traffic is None:
+                again_us = self._clock.now_us() + PROFILE_AGAIN_US
+                self._profile_due_us[(running.job, running.attempt)] = again_us
+            self._inspected |= mine
         if self._inspection.busy:
             return
-        for component, plan in self._installed.items():
-            if any(s.job == running.job for s in plan):
+        again, self._inspected = self._inspected, set()
+        for component in sorted(again):
+            if plan := self._installed.get(component):
                 self._install(component, plan)
 
 
