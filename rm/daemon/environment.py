@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from rm.core.host import Host
 from rm.core.job import Job, TaskPlacement
 from rm.units import fold_hosts
+
+PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t
 
 # Ranks of different jobs on one host must not meet on one port; the range lies below Linux's
 # ephemeral ports, so that no outgoing connection can hold it.
@@ -112,22 +115,14 @@ def expand(pattern: str, job: Job, task: TaskPlacement, host: Host) -> str:
         "n": placement.hosts.index(host.name),
         "t": task.rank,
     }
-    out, i = "", 0
-    while i < len(pattern):
-        if pattern[i] != "%":
-            out, i = out + pattern[i], i + 1
-            continue
-        end = i + 1
-        while end < len(pattern) and pattern[end].isdigit():
-            end += 1
-        key = pattern[end] if end < len(pattern) else ""
+
+    def replaced(match: re.Match[str]) -> str:
+        width, key = match[1], match[2]
         if key == "%":
-            out += "%"
-        elif key in values:
-            value, width = values[key], pattern[i + 1 : end]
-            numeric = isinstance(value, int) and width
-            out += str(value).zfill(min(int(width), 10)) if numeric else str(value)
-        else:
-            out += pattern[i : end + 1]
-        i = end + 1
-    return out
+            return "%"
+        value = values.get(key)
+        if isinstance(value, int) and width:
+            return str(value).zfill(min(int(width[:3]), 10))
+        return match[0] if value is None else str(value)
+
+    return PATTERN.sub(replaced, pattern)

@@ -60,13 +60,13 @@ class Monitor:
     def measure(self, zone: str | None = None) -> int:
         """Measure every pair of the mesh (of one zone, if named); returns how many succeeded."""
         with self._lock:
-            hosts, busy = self._leader.ask(up_and_busy).result(MARGIN_S)
+            hosts, _ = self._leader.ask(up_and_busy).result(MARGIN_S)
             measured = 0
             for name, delay_us in self._zone_delays(hosts).items():
                 self._leader.post(ev.ZoneMeasured(name, delay_us))
             with ThreadPoolExecutor(PARALLEL, thread_name_prefix="monitor") as pool:
                 for matching in rounds(mesh(hosts, zone)):
-                    measured += sum(pool.map(lambda pair: self._pair(pair, busy), matching))
+                    measured += sum(pool.map(self._pair, matching))
             return measured
 
     def _zone_delays(self, hosts: list[Host]) -> dict[str, int]:
@@ -83,18 +83,19 @@ class Monitor:
                 nearest[host.zone] = min(trip_us, nearest.get(host.zone, trip_us))
         return {zone: round(trip_us / 2000) * 1000 for zone, trip_us in nearest.items()}
 
-    def _pair(self, pair: Pair, busy: frozenset[str]) -> bool:
+    def _pair(self, pair: Pair) -> bool:
         """Both directions of one pair; what failed is recorded as a failed try, not as silence."""
         a, b = pair
         now_us = self._clock.now_us()
-        known: dict[tuple[str, str], LinkStats] = self._leader.ask(
-            lambda cycle, _: {
-                k: cycle.state.network[k]
-                for k in ((a.name, b.name), (b.name, a.name))
-                if k in cycle.state.network
-            }
-        ).result(MARGIN_S)
+        both = ((a.name, b.name), (b.name, a.name))
+        known: dict[tuple[str, str], LinkStats] = {}
+
+        def look(cycle: Cycle, now_us: int) -> frozenset[str]:
+            known.update((k, cycle.state.network[k]) for k in both if k in cycle.state.network)
+            return up_and_busy(cycle, now_us)[1]  # by now: a long mesh must not disturb a new job
+
         try:
+            busy = self._leader.ask(look).result(MARGIN_S)
             there, back = self._oneway(a, b, now_us)
             if not {a.name, b.name} & busy and self._throughput_due(a, b, now_us):
                 there = with_bandwidth(there, self._throughput(a, b))
@@ -102,10 +103,10 @@ class Monitor:
                 self._throughput_us[(a.name, b.name)] = now_us
         except (RmError, TimeoutError, KeyError) as error:
             log.warning("cannot measure %s to %s: %s", a.name, b.name, error)
-            for key in ((a.name, b.name), (b.name, a.name)):
+            for key in both:
                 self._leader.post(ev.Measured(*key, failed_try(known.get(key))))
             return False
-        for key, stats in (((a.name, b.name), there), ((b.name, a.name), back)):
+        for key, stats in zip(both, (there, back), strict=True):
             old = known.get(key)
             if stats.bandwidth_bps is None and old is not None:
                 stats = with_bandwidth(stats, old.bandwidth_bps)
