@@ -49,12 +49,9 @@ def queue(
     as_json: bool,
 ) -> None:
     """List jobs: the unfinished ones, and those that ended within the last minutes."""
-    if me:
-        import os
-        import pwd
-
-        user = pwd.getpwuid(os.geteuid()).pw_name
-    answer = session.client.get("jobs", state=state, user=user, name=name, limit=limit, all=everything)
+    answer = session.client.get(
+        "jobs", state=state, user=user, mine=me, name=name, limit=limit, all=everything
+    )
     if as_json:
         emit_json({"jobs": answer["jobs"]})
         return

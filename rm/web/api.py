@@ -217,12 +217,14 @@ class _Api:
         return _answer(wire.explanation_json(await _settled(self.service.plan(spec))))
 
     async def jobs(self, request: web.Request) -> web.Response:
-        wire.fields(request.query, "state", "user", "name", "limit", "all")
+        wire.fields(request.query, "state", "user", "mine", "name", "limit", "all")
         query = request.query
+        # asked for by name, they would be missed in a user namespace, where the caller has another one
+        mine = self._caller(request).user if query.get("mine", "") not in ("", "0") else ""
         found = await _settled(
             self.service.jobs(
                 states=wire.states_from(query.get("state", "")),
-                user=query.get("user", ""),
+                user=mine or query.get("user", ""),
                 name=query.get("name", ""),
                 limit=int(_number(request, "limit", 0)),
                 everything=query.get("all", "") not in ("", "0"),
