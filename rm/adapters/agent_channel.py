@@ -63,7 +63,12 @@ class AgentChannel:
         Raises:
             Unreachable: not reached, no agent there, or one of another protocol.
         """
-        self._connection = ssh.connect(self.host, self._settings)
+        connection = ssh.connect(self.host, self._settings)
+        with self._lock:
+            self._connection, given_up = connection, self._lost
+        if given_up:  # closed while it was being opened: nobody else would close the connection
+            connection.close()
+            raise Unreachable(given_up)
         self._channel = ssh.open_channel(self._connection, ssh.agent_command(self.host, self._settings))
         self._channel.settimeout(HELLO_S)
         for message in self._messages():

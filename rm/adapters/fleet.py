@@ -21,6 +21,7 @@ log = logging.getLogger("rm.fleet")
 FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 15.0
 KEY_RETRY_S = 60.0  # a refused key does not change by asking; `retry` is called when it was accepted
+CLOSE_S = 5.0
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
 
@@ -109,9 +110,9 @@ class Fleet:
             members, self._hosts = list(self._hosts.values()), {}
         for member in members:
             member.close()
-        for member in members:
-            member.join(5)
-        self._clerk.join(5)
+        until = time.monotonic() + CLOSE_S  # for all together; one that is connecting may take long
+        for thread in (*members, self._clerk):
+            thread.join(max(0.0, until - time.monotonic()))
 
     def _keep_time(self) -> None:
         """Expire calls without a reply, and measure the clocks again."""
