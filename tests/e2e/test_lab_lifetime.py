@@ -236,3 +236,29 @@ def test_a_lab_without_root(unprivileged: tuple[list[str], dict[str, str]], ids:
         assert rmx("down").returncode == 0
     assert not Path(made["directory"]).exists()
     assert not traces(Path(made["directory"]))
+
+
+def test_a_system_that_refuses_user_namespaces_is_told_as_such(
+    unprivileged: tuple[list[str], dict[str, str]],
+) -> None:
+    """The limit is set in a user namespace of its own, so that it holds for nobody else."""
+    prefix, environment = unprivileged
+    *become, python = prefix
+    limit = "/proc/sys/user/max_user_namespaces"
+    before = Path(limit).read_text()
+    apart = ["unshare", "--user", "--map-current-user", "--keep-caps"]
+    shell = ["sh", "-c", f'echo 0 > {limit} && exec "$@"', "sh"]
+    if subprocess.run([*become, *apart, *shell, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this system lets users make no user namespace to try it in")
+    program = "import sys; from rm.cli.main import main; sys.exit(main())"
+    lab = [python, "-c", program, "lab", "--dir", "/dev/shm/rm-lab-refused", "up", "--hosts", "2"]
+    done = subprocess.run(
+        [*become, *apart, *shell, *lab], env=environment, cwd="/", capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    sentence = done.stderr.splitlines()[-1]
+    assert "refuses the lab its namespaces" in sentence
+    assert "Run it as root, or let an administrator set `sysctl user.max_user_namespaces=" in sentence
+    assert "Traceback" not in done.stderr
+    assert not Path("/dev/shm/rm-lab-refused").exists()
+    assert Path(limit).read_text() == before
