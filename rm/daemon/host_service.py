@@ -1,0 +1,177 @@
+"""The use cases about hosts and the network between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.host import Host, HostState
+from rm.core.snapshot import Free
+from rm.core.state import ClusterState
+from rm.daemon.asking import Asking
+from rm.daemon.executor import Hosts
+from rm.daemon.leader import Leader
+from rm.errors import Conflict, NotFound
+
+
+class Keys(Protocol):
+    """Host keys: what a host presents, and which are pinned."""
+
+    def present(self, host: Host) -> Mapping[str, Any]: ...
+    def accept(self, host: Host, fingerprint: str) -> Mapping[str, Any]: ...
+
+
+class HostService(Asking):
+    """`measure` measures the network now, of one zone or of all, and counts the pairs."""
+
+    def __init__(
+        self, leader: Leader, hosts: Hosts, keys: Keys, measure: Callable[[str | None], int]
+    ) -> None:
+        super().__init__(leader)
+        self._hosts = hosts
+        self._keys = keys
+        self._measure = measure
+
+    async def hosts(self) -> Sequence[tuple[Host, Free | None, Sequence[int]]]:
+        def ask(cycle: Cycle, now_us: int) -> list[tuple[Host, Free | None, Sequence[int]]]:
+            state = cycle.state
+            return [
+                (
+                    shown(h, state.jobs_on.get(h.name, set())),
+                    state.free.get(h.name),
+                    sorted(state.jobs_on.get(h.name, ())),
+                )
+                for h in state.hosts.values()
+            ]
+
+        answer: Sequence[tuple[Host, Free | None, Sequence[int]]] = await self._ask(ask)
+        return answer
+
+    async def add_hosts(self, hosts: Sequence[Host], by: str) -> Sequence[Host]:
+        names = [h.name for h in hosts]
+        await self._request(lambda state: [ev.HostAdded(h) for h in hosts])
+
+        def ask(cycle: Cycle, now_us: int) -> list[Host]:
+            return [cycle.state.hosts[n] for n in names if n in cycle.state.hosts]
+
+        added: list[Host] = await self._ask(ask)
+        for host in added:
+            self._hosts.add(host)
+        return added
+
+    async def drain(self, name: str, reason: str, by: str) -> Host:
+        return await self._change_host(name, ev.HostDrained(name, by, reason))
+
+    async def resume(self, name: str, by: str) -> Host:
+        return await self._change_host(name, ev.HostResumed(name, by))
+
+    async def remove_host(self, name: str, by: str) -> Host:
+        host = await self._host(name)
+
+        def make(state: ClusterState) -> list[ev.Event]:
+            if busy := sorted(state.jobs_on.get(name, ())):
+                listed = ", ".join(map(str, busy))
+                raise Conflict(
+                    f"Host {name} still runs job {listed}.",
+                    f"Drain it first: rmx host drain {name}",
+                )
+            return [ev.HostRemoved(name, by)]
+
+        await self._request(make)
+        self._hosts.remove(name)
+        return host
+
+    async def present_key(self, name: str) -> Mapping[str, Any]:
+        return await asyncio.to_thread(self._keys.present, await self._host(name))
+
+    async def accept_key(self, name: str, fingerprint: str, by: str) -> Mapping[str, Any]:
+        host = await self._host(name)
+        answer = await asyncio.to_thread(self._keys.accept, host, fingerprint)
+        self._hosts.add(host)  # try again at once
+        return answer
+
+    async def links(self) -> Sequence[Mapping[str, Any]]:
+        def ask(cycle: Cycle, now_us: int) -> list[dict[str, Any]]:
+            state = cycle.state
+            aligned = {link.link: link for link in state.alignment.links}
+            rows = []
+            for host in state.hosts.values():
+                link = aligned.get(host.name)
+                rows.append(
+                    {
+                        "name": host.name,
+                        "capacity_bps": host.nic_bps,
+                        "jobs": sorted(state.jobs_on.get(host.name, ())),
+                        "score": link.score if link else None,
+                        "perimeter_us": link.perimeter_us if link else None,
+                        "rotations": link.rotations if link else (),
+                        "gap_us": link.gap_us if link else None,
+                    }
+                )
+            return rows
+
+        answer: Sequence[Mapping[str, Any]] = await self._ask(ask)
+        return answer
+
+    async def network(self) -> Sequence[Mapping[str, Any]]:
+        def ask(cycle: Cycle, now_us: int) -> list[dict[str, Any]]:
+            return [
+                {
+                    "source": source,
+                    "destination": destination,
+                    "loss_pct": s.loss_pct,
+                    "delay_us": s.delay_us,
+                    "jitter_us": s.jitter_us,
+                    "bandwidth_bps": s.bandwidth_bps,
+                    "age_us": now_us - s.measured_at_us if s.measured_at_us else None,
+                    "failures": s.failures,
+                }
+                for (source, destination), s in cycle.state.network.items()
+            ]
+
+        answer: Sequence[Mapping[str, Any]] = await self._ask(ask)
+        return answer
+
+    async def measure(self, zone: str | None) -> int:
+        def ask(cycle: Cycle, now_us: int) -> None:
+            if zone is not None and all(h.zone != zone for h in cycle.state.hosts.values()):
+                raise NotFound(f"There is no zone '{zone}'.", "`rmx hosts` shows each host's zone.")
+
+        await self._ask(ask)
+        return await asyncio.to_thread(self._measure, zone)
+
+    async def _host(self, name: str) -> Host:
+        def ask(cycle: Cycle, now_us: int) -> Host:
+            return known_host(cycle.state, name)
+
+        host: Host = await self._ask(ask)
+        return host
+
+    async def _change_host(self, name: str, event: ev.Event) -> Host:
+        def make(state: ClusterState) -> list[ev.Event]:
+            known_host(state, name)
+            return [event]
+
+        def answer(state: ClusterState) -> Host:
+            return shown(state.hosts[name], state.jobs_on.get(name, set()))
+
+        host: Host = await self._request(make, answer)
+        return host
+
+
+def known_host(state: ClusterState, name: str) -> Host:
+    if name not in state.hosts:
+        raise NotFound(f"There is no host '{name}'.", "`rmx hosts` lists them.")
+    return state.hosts[name]
+
+
+def shown(host: Host, jobs: set[int]) -> Host:
+    """The host with the state people ask about: a drained host is DRAINING while jobs run."""
+    if not host.drained_by or host.state is HostState.DOWN:
+        return host
+    state = HostState.DRAINING if jobs else HostState.DRAINED
+    return replace(host, state=state, reason=host.drained_by)

@@ -1,0 +1,110 @@
+"""A task's log, wherever it is now: on its host while it runs, at home when it was collected."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from rm.core.job import Job, JobState
+from rm.daemon.executor import Hosts, log_path
+from rm.errors import Conflict, NotFound, RmError, Unreachable
+
+FOLLOW_S = 0.1
+CHUNK_BYTES = 256 * 1024
+
+
+class AgentForgot(Exception):
+    """A host no longer has the log that is being read."""
+
+
+class LogReader:
+    """`job_of` answers with the newest version of a job."""
+
+    def __init__(self, hosts: Hosts, logs: Path, job_of: Callable[[int], Awaitable[Job]]) -> None:
+        self._hosts = hosts
+        self._logs = logs
+        self._job_of = job_of
+
+    async def read(
+        self, job_id: int, rank: int, stream: str, offset: int, follow: bool
+    ) -> AsyncIterator[bytes]:
+        attempt, gone = 0, False
+        while True:
+            job = await self._job_of(job_id)
+            if attempt and job.attempt != attempt:  # requeued: what follows is another log
+                offset, gone = 0, False
+            attempt = job.attempt
+            task = next((t for t in job.tasks if t.rank == rank), None)
+            if task is None and job.tasks:
+                ranks = f"0 to {len(job.tasks) - 1}" if len(job.tasks) > 1 else "only 0"
+                raise NotFound(f"Job {job_id} has no task {rank}.", f"Its tasks: {ranks}.")
+            home = log_path(self._logs, job_id, job.attempt, rank, stream)
+            if home.exists() and not (follow and job.state is JobState.PENDING):
+                data = await asyncio.to_thread(_read_from, home, offset)
+                if data:
+                    yield data
+                return
+            if task is None and job.state.final:
+                if attempt:
+                    return  # it was requeued, and ended before it ran again
+                raise Conflict(f"Job {job_id} is {job.state} and never ran: there is no log.")
+            if task is None or (task.started_us is None and not job.state.final):
+                if not follow:
+                    raise Conflict(f"Job {job_id} is {job.state}: there is no log yet.")
+                await asyncio.sleep(FOLLOW_S)
+                continue
+            if task.started_us is None or gone:
+                return
+            try:
+                async for data in self._logs_on_host(job, task.host, rank, stream, offset, follow):
+                    offset += len(data)
+                    yield data
+            except Unreachable:
+                if not follow or job.state.final:
+                    raise
+                await asyncio.sleep(FOLLOW_S)  # cut off for a while; its loss would end the job
+                continue
+            except AgentForgot:
+                gone = True  # collected while we read: the rest is at home, unless there is none
+                continue
+            if not follow or (await self._job_of(job_id)).state.final:
+                return
+            await asyncio.sleep(FOLLOW_S)
+
+    async def _logs_on_host(
+        self, job: Job, host: str, rank: int, stream: str, offset: int, follow: bool
+    ) -> AsyncIterator[bytes]:
+        while True:
+            try:
+                answer = await asyncio.wrap_future(
+                    self._hosts.call(
+                        host,
+                        "logs",
+                        job=job.id,
+                        attempt=job.attempt,
+                        rank=rank,
+                        stream=stream,
+                        offset=offset,
+                        limit=CHUNK_BYTES,
+                    )
+                )
+            except RmError as error:
+                if getattr(error, "code", "") == "no-such-attempt":
+                    raise AgentForgot from None
+                raise
+            data = base64.b64decode(answer["data"])
+            offset = answer["offset"]
+            if data:
+                yield data
+            elif answer["done"] or not follow:
+                return
+            else:
+                await asyncio.sleep(FOLLOW_S)
+
+
+def _read_from(path: Path, offset: int) -> bytes:
+    with path.open("rb") as file:
+        file.seek(offset)
+        return file.read()
