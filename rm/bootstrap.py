@@ -31,6 +31,7 @@ from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader
 from rm.daemon.monitor import Monitor
+from rm.daemon.prune import prune
 from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
 from rm.errors import ConfigError, RmError, StoreError
@@ -208,7 +209,7 @@ class Daemon:
 
         timers = Timers()
         timers.every(config.daemon.lease_s / 3, "lease", lambda: self._renew(lease_us, fail))
-        timers.every(3600, "prune", lambda: self._prune(state))
+        timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
         if config.monitor.enabled:
             timers.every(config.monitor.interval_s, "monitor", monitor.measure, jitter_s=2)
 
@@ -262,19 +263,11 @@ class Daemon:
         except RmError as error:
             log.error("cannot renew the lease: %s", error)
 
-    def _prune(self, state: ClusterState) -> None:
-        """Old finished jobs leave the database."""
-        keep = self.config.jobs.keep_finished
-        finished = [j for j in self.store.jobs(limit=keep * 2) if j.state.final]
-        if len(finished) > keep:
-            before = finished[-keep].ended_us or 0
-            log.info("forgot %d old jobs", self.store.prune(before))
-
     def _shut_down(self, leader: Leader, executor: Executor, regulator: Regulator, fleet: Fleet) -> None:
         leader.stop()
         regulator.stop()
+        fleet.close()  # first: whoever waits for a host's answer gets one
         executor.close()
-        fleet.close()
         try:
             self.store.release_lease()
         except RmError as error:

@@ -1,0 +1,33 @@
+"""Old finished jobs leave the database, and their logs the disk."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+
+from rm.core.store import Store
+
+log = logging.getLogger(__name__)
+
+MARGIN = 1_000  # unfinished jobs among the newest
+
+
+def prune(store: Store, logs: Path, keep: int) -> int:
+    """Forget all but the `keep` finished jobs that ended last; the number of those forgotten.
+
+    Of jobs that ended in the same microsecond as the last one kept, all stay. Logs go when their
+    job is not in the store any more, so that those of an interrupted run go the next time.
+    """
+    newest = store.jobs(limit=2 * keep + MARGIN)
+    ended_us = sorted(j.ended_us or 0 for j in newest if j.state.final)
+    if len(ended_us) <= keep:
+        return 0
+    forgotten = store.prune(ended_us[-keep] if keep else ended_us[-1] + 1)
+    left = {j.id for j in store.jobs(limit=2 * keep + MARGIN)}
+    for folder in logs.iterdir():
+        name = folder.name.partition(".")[0]
+        if name.isdecimal() and int(name) not in left and store.job(int(name)) is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    log.info("forgot %d old jobs", forgotten)
+    return forgotten
