@@ -52,9 +52,9 @@ def until(true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
 class ClientOf(Client):
     """A client that connects as another user: the kernel tells the daemon who connected."""
 
-    def __init__(self, path: str, user: str) -> None:
+    def __init__(self, path: str, uid: int) -> None:
         super().__init__(path)
-        self.uid = pwd.getpwnam(user).pw_uid
+        self.uid = uid
 
     def _open(self, timeout_s: float | None) -> Any:
         with _as_somebody:
@@ -190,7 +190,7 @@ class Cluster:
     # -- the HTTP API
 
     def client_of(self, user: str) -> Client:
-        return Client(self.socket) if user == "root" else ClientOf(self.socket, user)
+        return Client(self.socket) if user == "root" else ClientOf(self.socket, pwd.getpwnam(user).pw_uid)
 
     def post_job(self, script: str, user: str = "root", **spec: Any) -> int:
         """The id of a job submitted over the API."""

@@ -181,6 +181,14 @@ def test_a_second_daemon_is_refused_and_does_no_harm(cluster: Cluster) -> None:
     assert cluster.daemon.poll() is None
 
 
+def test_the_daemon_ends_at_sigterm_also_while_it_connects(cluster: Cluster) -> None:
+    for _ in range(3):
+        cluster.stop()
+        cluster.start()  # and told to stop before it has reached its hosts
+    cluster.all_up()
+    assert cluster.wait(cluster.post_job("true"))["state"] == "COMPLETED"
+
+
 def test_a_crashed_host_costs_only_its_own_jobs(cluster: Cluster) -> None:
     names = sorted(cluster.hosts())
     script = f"{MARK}; [ $RM_ATTEMPT = 2 ] || exec sleep 611"

@@ -13,7 +13,7 @@ import pytest
 
 from rm.cli.client import Client
 from rm.errors import Forbidden, UsageError
-from tests.cluster import Cluster, until
+from tests.cluster import ClientOf, Cluster, until
 from tests.e2e.conftest import MakeCluster
 
 pytestmark = pytest.mark.lab
@@ -68,6 +68,14 @@ def test_the_caller_is_who_the_kernel_says(cluster: Cluster, owner: Client) -> N
     with pytest.raises(Forbidden, match="administrator"):
         owner.post("jobs", body={"spec": {"name": "x", "script": "#!/bin/sh\nid\n", "user": "root"}})
     assert account.pw_uid != 0
+
+
+def test_a_user_id_without_a_name_may_nothing(cluster: Cluster) -> None:
+    nameless = ClientOf(cluster.socket, 54321)
+    with pytest.raises(Forbidden, match="54321 has no name"):
+        nameless.post("jobs", body={"spec": {"name": "x", "script": "#!/bin/sh\ntrue\n"}})
+    with pytest.raises(Forbidden, match="54321 has no name"):
+        nameless.get("jobs", 1)
 
 
 def test_a_stranger_may_look_but_not_touch(cluster: Cluster, owner: Client, stranger: Client) -> None:
