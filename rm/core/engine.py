@@ -209,8 +209,11 @@ def neighbours(seeds: Sequence[PlacedJob], placed: Iterable[PlacedJob]) -> list[
     """The seeds and every communicating job connected to them through shared hosts."""
     by_host: dict[str, list[PlacedJob]] = {}
     for other in placed:
-        if other.traffic is not None and not other.low_comm and len(other.placement.hosts) > 1:
-            for host in other.placement.hosts:
+        if other.traffic is None or other.low_comm:
+            continue
+        hosts = other.placement.hosts
+        if len(hosts) > 1:
+            for host in hosts:
                 by_host.setdefault(host, []).append(other)
     found = {seed.job: seed for seed in seeds}
     frontier = list(seeds)
