@@ -45,10 +45,12 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
     drawn = _picture_path(picture, json_file, default_directory().parent)
     figures_file = _writable(json_file)
     # ended from outside is ended all the same: nothing may stay
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     length = scenario.QUICK if quick else scenario.FULL
     with _screen() as screen:
         measured, meter = play(Client, default_directory().parent, length, screen)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         draw(measured, meter, drawn)
     text = json.dumps(report(measured), indent=1, ensure_ascii=False)
     if json_file == "-":
@@ -139,6 +141,8 @@ def _times(measured: Measured) -> None:
     from rm.demo.figures import statistics
 
     titles = {scenario.ALONE: "alone", **{mode.name: mode.title for mode in scenario.MODES}}
+    if measured.shaping:
+        titles[scenario.MANAGED.name] += " but shaping"
     used_columns = [f"{host} USED" for host in measured.hosts]
     rows = []
     for training in scenario.PAIR:
@@ -161,7 +165,8 @@ def _rotation(measured: Measured) -> None:
 
     for host in measured.hosts:
         before, after = (score(measured, mode, host) for mode in ("shaped", "managed"))
-        click.echo(f"Link {host}: compatibility score {after} of 100 rotated, {before} unrotated.")
+        unrotated = "" if before is None else f", {before} unrotated"
+        click.echo(f"Link {host}: compatibility score {after} of 100 rotated{unrotated}.")
     for job in report(measured)["jobs"]:
         if job["shift_ms"] is not None:
             _paragraph(
@@ -187,7 +192,7 @@ def _conditions(measured: Measured) -> None:
         f"{before:g} before and {after:g} after, on {os.cpu_count()} processors.",
     )
     if measured.shaping:
-        click.echo(f"Shaping: {measured.shaping}.")
+        _paragraph(f"Shaping: {measured.shaping}")
 
 
 def _paragraph(*parts: str) -> None:
@@ -210,7 +215,7 @@ def _why(measured: Measured) -> None:
     click.echo()
     for verdict in measured.verdicts:
         if verdict["refused"]:
-            click.echo(f"{verdict['host']} was avoided: {verdict['refused']['message']}.")
+            click.echo(f"{verdict['host']} was not chosen: {verdict['refused']['message']}.")
 
 
 def _apart(apart: dict[str, Any]) -> None:

@@ -29,6 +29,7 @@ def draw(measured: Measured, meter: LinkMeter, path: Path) -> None:
     for panel, (mode, host) in zip(panels[:, 0], rows, strict=True):
         _panel(panel, mode, host, runs[mode], measured, meter)
     panels[-1, 0].set_xlabel("time, ms")
+    panels[0, 0].legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=2, fontsize=8, frameon=False)
     figure.suptitle(
         f"Two training jobs on two links of {scenario.LINK_MBPS} Mbit/s "
         f"(queue {scenario.QUEUE_PACKETS} packets, {scenario.CONGESTION_CONTROL})"
@@ -63,4 +64,3 @@ def _panel(panel, mode: str, host: str, run: Run, measured: Measured, meter: Lin
     panel.set_ylabel("used, %")
     share = measured.utilisation(mode, host) or 0.0
     panel.set_title(f"{host}, {mode}: {100 * share:.0f} % used", loc="left", fontsize=10)
-    panel.legend(loc="lower right", fontsize=8)

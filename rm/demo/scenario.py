@@ -69,7 +69,7 @@ class Length:
 
 
 FULL = Length(
-    iterations=60, iterations_alone=40, iterations_heavy=20, repeats=3, repeats_alone=2, left_out_s=2.0
+    iterations=52, iterations_alone=40, iterations_heavy=20, repeats=3, repeats_alone=2, left_out_s=2.0
 )
 QUICK = Length(
     iterations=30, iterations_alone=15, iterations_heavy=10, repeats=1, repeats_alone=1, left_out_s=1.2

@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,6 +51,7 @@ class Stage:
         self.lab = lab
         self.work = work
         self.config = work / "rm.toml"
+        self.shapes = True
         self._connect = connect
         self._daemon: subprocess.Popen[bytes] | None = None
         self._api: Api | None = None
@@ -76,7 +78,8 @@ class Stage:
     def rmx(self, *words: str, inside: bool = False) -> str:
         """Run one rmx command and return its output; `inside` where the hosts can be reached."""
         argv = [*rmx(), *words]
-        return self.run(self.lab.enter_command(argv) if inside else argv, f"rmx {words[0]}")
+        name = " ".join(["rmx", *(word for word in words[:3] if not word.startswith("-"))])
+        return self.run(self.lab.enter_command(argv) if inside else argv, name)
 
     def run(self, argv: list[str], name: str) -> str:
         done = subprocess.run(
@@ -88,9 +91,10 @@ class Stage:
             check=False,
         )
         if done.returncode:
-            told = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-            why = " ".join(told[-3:]) or f"exit code {done.returncode}"
-            raise RmError(f"`{name}` failed in the demo: {why}")
+            told = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+            failed = [line for line in told if ": failed" in line or ": unreachable" in line]
+            why = (failed or told[-1:] or [f"exit code {done.returncode}"])[0]
+            raise RmError(f"`{name}` failed in the demo: {why.rstrip('.')}.")
         return done.stdout
 
     def keep(self, argv: list[str]) -> subprocess.Popen[bytes]:
@@ -116,6 +120,7 @@ class Stage:
     # -- the daemon ----------------------------------------------------------------------------
 
     def configure(self, mode: Mode) -> None:
+        """Write the rm.toml of the mode; without its shaping where the hosts cannot shape."""
         users = 'run_root_as = "rmjob"' if self.full_root else "allow_root = true"
         self.config.write_text(
             f'[daemon]\nsocket = "{self.work}/rm.sock"\nstate_dir = "{self.work}/state"\n'
@@ -123,7 +128,7 @@ class Stage:
             f'[ssh]\nknown_hosts = "{self.lab.known_hosts}"\n'
             # probes beside the measurements would be measured, too: the demo asks for them once
             "[monitor]\nenabled = false\n"
-            f"{scenario.policy_tables(mode)}"
+            f"{scenario.policy_tables(mode if self.shapes else replace(mode, shaping=False))}"
         )
 
     def start_daemon(self, mode: Mode) -> None:
@@ -205,6 +210,7 @@ def stage(connect: Callable[[str], Api], base: Path, tell: Tell) -> Iterator[Sta
         made = Stage(lab, work, connect)
         stack.callback(made.stop_daemon)
         stack.callback(made.end_kept)
+        stack.callback(_uninterrupted)
         yield made
 
 
@@ -237,6 +243,12 @@ def rmx() -> list[str]:
     if not found:
         raise RmError("The command rmx is not beside this Python nor in the PATH.", "Install rm with pip.")
     return [found]
+
+
+def _uninterrupted() -> None:
+    """From here on everything is taken down; a second Ctrl-C must not end this half-way."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _die_with_parent() -> None:

@@ -1,0 +1,135 @@
+"""`rmx demo` as a newcomer runs it, shortened: its figures come from jobs that really shared links."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rm.errors import RmError
+from rm.lab.requirements import check
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
+MODES = ("alone", "unmanaged", "shaped", "rotated", "managed")
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    if os.geteuid() != 0:
+        pytest.skip("needs root: shaping is part of what is tested")
+    try:
+        check()
+    except RmError as error:
+        pytest.skip(str(error))
+    return tmp_path
+
+
+def demo(home: Path, *words: str) -> subprocess.Popen[str]:
+    program = "import sys; from rm.cli.main import main; sys.exit(main())"
+    env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", program, "demo", "--quick", *words],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as a terminal does: Ctrl-C reaches its children, too
+    )
+
+
+def left(home: Path) -> list[str]:
+    """What still speaks of the demo's directory: files in it, processes, mounts."""
+    base = home / "state" / "rm"
+    found = [str(path) for path in base.glob("demo-*")]
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:  # it ended meanwhile
+            continue
+        if f"{base}/" in words and state != "Z":
+            found.append(words)
+    return found + [line for line in Path("/proc/mounts").read_text().splitlines() if str(base) in line]
+
+
+def test_the_pair_shares_links_and_gains(home: Path) -> None:
+    figures, picture = home / "figures.json", home / "links.png"
+    process = demo(home, f"--json={figures}", f"--picture={picture}")
+    out, err = process.communicate(timeout=360)
+    assert process.returncode == 0, err
+    assert not left(home)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    told = json.loads(figures.read_text())
+    assert told["version"] == 1
+    assert (told["queue_packets"], told["congestion_control"], told["repeats"]) == (30, "cubic", 1)
+
+    high, low = told["jobs"]
+    assert (high["name"], high["priority"], low["name"], low["priority"]) == ("high", "high", "low", "low")
+    for job in (high, low):
+        for mode in MODES:
+            times = job[f"{mode}_ms"]
+            assert 100 < times["mean"] <= times["p99"]
+            assert times["p90"] <= times["p99"]
+        assert isinstance(job["pauses"], int)
+    assert high["shift_ms"] == 0
+    assert 0 < low["shift_ms"] < low["alone_ms"]["mean"] * 1.1
+
+    # both jobs on the very same two links, which carry more of them together than of either alone
+    assert set(high["hosts"]) == set(low["hosts"]) == {link["name"] for link in told["links"]}
+    for link in told["links"]:
+        used = link["utilisation"]
+        assert link["capacity_mbps"] == 100
+        assert link["score"] == 100
+        assert max(used["alone_high"], used["alone_low"]) < used["unmanaged"] <= 1.05
+        assert used["managed"] <= 1.05
+
+    # generous: a busy machine blurs the figures, but does not turn them round
+    unmanaged, managed = (
+        sum(job[f"{mode}_ms"]["mean"] for job in (high, low)) for mode in ("unmanaged", "managed")
+    )
+    assert managed <= 1.05 * unmanaged
+
+    (bad,) = told["avoided_hosts"]
+    assert bad["name"] not in high["hosts"]
+    assert "loss" in bad["reason"]
+    apart = told["kept_apart"]
+    assert apart["score_together"] < 100
+    assert set(apart["hosts"]["heavy-1"]).isdisjoint(apart["hosts"]["heavy-2"])
+    assert "$ rm submit --file=" in err
+    for shown in ("unmanaged", "shaping only", "rotation only", "all of rm", "Kept apart", "was not chosen"):
+        assert shown in out
+
+
+@pytest.mark.parametrize(
+    ("reached", "number"),
+    [("starting 5 hosts", signal.SIGTERM), ("the daemon runs", signal.SIGINT), ("placed on", signal.SIGINT)],
+    ids=["lab-sigterm", "daemon-ctrl-c", "jobs-ctrl-c"],
+)
+def test_interrupted_it_leaves_nothing(home: Path, reached: str, number: signal.Signals) -> None:
+    process = demo(home)
+    assert process.stderr is not None
+    seen = ""
+    for line in process.stderr:
+        seen += line
+        if reached in line:
+            os.killpg(process.pid, number)
+            break
+    _, rest = process.communicate(timeout=120)
+    assert process.returncode == 130, seen + rest
+    assert "Interrupted." in rest
+    assert "Traceback" not in rest
+    assert not left(home)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_done(home: Path) -> None:
+    process = demo(home, f"--picture={home}/links.txt")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "cannot be written as links.txt" in err
+    assert not (home / "state").exists()
