@@ -1,0 +1,121 @@
+"""Fakes of the daemon's ports, shared by its tests: hosts that answer by hand, and a clock that stands."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from rm.core.host import Host
+from rm.errors import RmError
+
+PATIENCE_S = 20.0  # generous: only a failing test waits so long
+
+
+class Refused(RmError):
+    """What an agent says no with."""
+
+    def __init__(self, code: str, what: str = "no") -> None:
+        super().__init__(what)
+        self.code = code
+
+
+@dataclass
+class Call:
+    """One request to a host's agent; the test answers it."""
+
+    host: str
+    op: str
+    args: dict[str, Any]
+    future: Future[dict[str, Any]] = field(default_factory=Future)
+
+    def answer(self, **result: Any) -> None:
+        self.future.set_result(result)
+
+    def refuse(self, error: Exception | str) -> None:
+        self.future.set_exception(Refused(error) if isinstance(error, str) else error)
+
+
+class FakeHosts:
+    """Keeps the calls until the test takes and answers them."""
+
+    def __init__(self) -> None:
+        self.added: dict[str, Host] = {}
+        self.offsets_us: dict[str, int] = {}
+        self.made: list[Call] = []  # all of them, in order
+        self._waiting: list[Call] = []
+        self._changed = threading.Condition()
+
+    def call(self, name: str, op: str, timeout_s: float = 10, **args: Any) -> Future[dict[str, Any]]:
+        call = Call(name, op, args)
+        with self._changed:
+            self.made.append(call)
+            self._waiting.append(call)
+            self._changed.notify_all()
+        return call.future
+
+    def take(self, op: str, host: str | None = None) -> Call:
+        """The oldest call of this kind that was not taken yet; waits for it."""
+
+        def found() -> Call | None:
+            return next((c for c in self._waiting if c.op == op and host in (None, c.host)), None)
+
+        with self._changed:
+            call = self._changed.wait_for(found, PATIENCE_S)
+            assert call is not None, f"nobody asked {host or 'any host'} to {op}: {self._waiting}"
+            self._waiting.remove(call)
+            return call
+
+    def untaken(self, op: str) -> list[Call]:
+        with self._changed:
+            return [c for c in self._waiting if c.op == op]
+
+    def add(self, host: Host) -> None:
+        self.added[host.name] = host
+
+    def remove(self, name: str) -> None:
+        self.added.pop(name, None)
+
+    def clock_offset_us(self, name: str) -> int | None:
+        return self.offsets_us.get(name, 0)
+
+    def hello(self, name: str) -> dict[str, Any] | None:
+        return {"version": "0.1.0"}
+
+
+@dataclass
+class ManualClock:
+    us: int = 1_000_000
+
+    def now_us(self) -> int:
+        return self.us
+
+
+class Inbox:
+    """Collects what is posted; `wait` waits for the first item that fits."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, item: Any) -> None:
+        with self._changed:
+            self.items.append(item)
+            self._changed.notify_all()
+
+    def wait(self, fits: type | Callable[[Any], bool]) -> Any:
+        def found() -> Any:
+            if isinstance(fits, type):
+                return next((i for i in self.items if isinstance(i, fits)), None)
+            return next((i for i in self.items if fits(i)), None)
+
+        with self._changed:
+            item = self._changed.wait_for(found, PATIENCE_S)
+            assert item is not None, f"nothing of the kind came: {self.items}"
+            return item
+
+    def of(self, kind: type) -> list[Any]:
+        with self._changed:
+            return [i for i in self.items if isinstance(i, kind)]

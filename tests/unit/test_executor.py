@@ -1,0 +1,302 @@
+"""The outbox on the hosts: nothing is done twice at once, nothing is forgotten, no one believed too long."""
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.core import events as ev
+from rm.core.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.job import TaskPlacement
+from rm.daemon import executor as module
+from rm.daemon.executor import Executor, HostReport, log_path
+from rm.errors import NotFound, Unreachable
+from tests.fakes import FakeHosts, Inbox
+
+LAUNCH = Launch(1, 1, "h1", (TaskPlacement(0, "h1"),), hold=False)
+SILENCE = Unreachable("h1 did not answer in time; whether it was done is unknown.")
+
+
+class House:
+    """An executor with everything around it in the test's hands."""
+
+    def __init__(self, logs: Path, **more: Any) -> None:
+        self.hosts, self.inbox, self.deposed = FakeHosts(), Inbox(), Inbox()
+        self.iterations: list[tuple[str, dict[str, Any]]] = []
+        self.logs = logs
+        request_of = more.pop("request_of", lambda action: {"script": "true"})
+        self.executor = Executor(
+            self.hosts,
+            self.inbox,
+            request_of,
+            logs,
+            epoch=7,
+            max_log_bytes=1_000,
+            on_iterations=lambda host, message: self.iterations.append((host, message)),
+            on_deposed=self.deposed,
+        )
+
+    def connect(self, host: str = "h1", tasks: tuple[dict[str, Any], ...] = ()) -> HostReport:
+        self.executor.on_state(host, True, "")
+        self.hosts.take("facts", host).answer(boot_id="boot", cpus=4)
+        self.hosts.take("tasks", host).answer(tasks=list(tasks))
+        report: HostReport = self.inbox.wait(
+            lambda i: isinstance(i, HostReport) and i.up.host == host and self.executor.is_current(i)
+        )
+        self.executor.repeat_open(host)
+        return report
+
+    def submit(self, *actions: Action, first: int = 1) -> None:
+        self.executor.submit([Intent(first + i, a) for i, a in enumerate(actions)])
+
+    def settled(self, number: int) -> None:
+        self.inbox.wait(lambda i: i == ev.ActionSettled(number))
+
+    def open(self, host: str = "h1") -> list[int]:
+        return [i.id for i in self.executor.open_intents(host)]
+
+
+@pytest.fixture
+def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    monkeypatch.setattr(module, "REPEAT_S", 0.01)
+    made = House(tmp_path)
+    yield made
+    made.executor.close()
+
+
+def test_what_is_submitted_before_hello_is_sent_in_order_after_it(house: House) -> None:
+    house.submit(LAUNCH, Stop(1, 1, "h1", 0, "cancel"))
+    assert house.hosts.made == []
+    house.connect()
+    sent = [c.op for c in house.hosts.made if c.op in ("launch", "stop")]
+    assert sent == ["launch", "stop"]
+    launch = house.hosts.take("launch")
+    assert launch.args == {"script": "true", "job": 1, "attempt": 1, "epoch": 7, "hold": False}
+
+
+def test_a_launch_tells_the_state_what_started_and_its_note(house: House) -> None:
+    house.hosts.offsets_us["h1"] = 100
+    house.connect()
+    house.submit(LAUNCH)
+    tasks = [{"rank": 0, "started_us": 5_100}, {"rank": 1, "started_us": None}]
+    house.hosts.take("launch").answer(tasks=tasks, note="used /tmp")
+    house.settled(1)
+    notes = ((0, "used /tmp"), (1, "used /tmp"))
+    assert house.inbox.of(ev.TasksStarted) == [ev.TasksStarted(1, 1, "h1", 5_000, (0,), notes)]
+    assert house.open() == []
+
+
+def test_a_launch_that_started_nothing_claims_no_start(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH)
+    house.hosts.take("launch").answer(tasks=[{"rank": 0, "started_us": None}], note="")
+    house.settled(1)
+    assert house.inbox.of(ev.TasksStarted) == []
+
+
+def test_a_refused_launch_is_an_event_and_done(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH)
+    house.hosts.take("launch").refuse("no-such-user")
+    house.settled(1)
+    assert house.inbox.of(ev.LaunchFailed) == [ev.LaunchFailed(1, 1, "h1", "no-such-user", "no")]
+
+
+def test_a_request_whose_answer_never_came_is_repeated_until_it_does(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH)
+    for _ in range(3):
+        house.hosts.take("launch").refuse(SILENCE)
+    house.hosts.take("launch").answer(tasks=[{"rank": 0, "started_us": 5}])
+    house.settled(1)
+    assert len(house.inbox.of(ev.TasksStarted)) == 1
+
+
+def test_an_open_intent_waits_for_the_next_hello_when_the_channel_is_lost(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH)
+    first = house.hosts.take("launch")
+    house.executor.on_state("h1", False, "cut")
+    first.refuse(SILENCE)
+    assert house.inbox.of(ev.HostSilent) == [ev.HostSilent("h1", "cut")]
+    assert house.open() == [1]
+    house.connect()
+    house.hosts.take("launch").answer(tasks=[{"rank": 0, "started_us": 5}])
+    house.settled(1)
+
+
+def test_a_stop_that_overtook_its_launch_is_repeated_after_it(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH, Stop(1, 1, "h1", 0, "cancel"))
+    house.hosts.take("launch").refuse(SILENCE)
+    house.hosts.take("stop").refuse("no-such-attempt")
+    house.hosts.take("launch").answer(tasks=[{"rank": 0, "started_us": 5}])
+    house.hosts.take("stop").answer()
+    house.settled(2)
+
+
+def test_a_stop_of_what_is_not_there_is_done(house: House) -> None:
+    house.connect()
+    house.submit(Stop(1, 1, "h1", 0, "cancel"))
+    house.hosts.take("stop").refuse("no-such-attempt")
+    house.settled(1)
+
+
+def test_a_stale_epoch_deposes_and_settles_nothing(house: House) -> None:
+    house.connect()
+    house.submit(Start(1, 1, "h1"))
+    house.hosts.take("start").refuse("stale-epoch")
+    assert house.deposed.items == ["no"]
+    assert house.open() == [1]
+    assert house.inbox.of(ev.ActionSettled) == []
+
+
+def test_a_launch_that_cannot_be_built_fails_the_job_and_nothing_else(tmp_path: Path) -> None:
+    def request_of(action: Launch) -> dict[str, Any]:
+        if action.job == 1:
+            raise NotFound("Job 1 has no attempt 1 to launch.")
+        if action.job == 2:
+            raise ValueError("a defect")
+        return {}
+
+    house = House(tmp_path, request_of=request_of)
+    house.connect()
+    for job in (1, 2, 3):
+        house.submit(Launch(job, 1, "h1", (), hold=False), first=job)
+    assert [e.job for e in house.inbox.of(ev.LaunchFailed)] == [1, 2]
+    assert house.hosts.take("launch").args["job"] == 3
+    house.executor.close()
+
+
+def test_a_report_by_a_lost_channel_is_not_used(house: House) -> None:
+    house.executor.on_state("h1", True, "")
+    house.hosts.take("facts").answer(boot_id="boot")
+    late = house.hosts.take("tasks")
+    house.executor.on_state("h1", False, "cut")
+    late.answer(tasks=[])
+    house.connect("h2")  # the greeters have worked on
+    assert [r.up.host for r in house.inbox.of(HostReport)] == ["h2"]
+    report = house.connect("h1")
+    house.executor.on_state("h1", False, "cut")
+    assert not house.executor.is_current(report)
+    house.executor.repeat_open("h1")
+    house.submit(LAUNCH)
+    assert house.hosts.untaken("launch") == []
+
+
+def test_a_host_that_says_hello_and_no_more_is_asked_again(house: House) -> None:
+    house.executor.on_state("h1", True, "")
+    house.hosts.take("facts").refuse(SILENCE)
+    house.hosts.take("facts").answer(boot_id="boot", cpus=4)
+    house.hosts.take("tasks").answer(tasks=[])
+    report = house.inbox.wait(HostReport)
+    assert (report.up.cpus, report.up.agent_version) == (4, "0.1.0")
+
+
+def test_a_removed_host_leaves_nothing_open(house: House) -> None:
+    house.submit(LAUNCH, Discard(2, 1, "h1"))
+    house.executor.forget("h1")
+    house.settled(1)
+    house.settled(2)
+    assert house.open() == []
+
+
+def text(data: str, size: int | None = None, offset: int | None = None) -> dict[str, Any]:
+    whole = len(data) if size is None else size
+    return {
+        "data": base64.b64encode(data.encode()).decode(),
+        "offset": len(data) if offset is None else offset,
+        "size": whole,
+        "done": True,
+    }
+
+
+def test_logs_come_home_before_the_host_forgets(house: House) -> None:
+    house.connect()
+    house.submit(Collect(1, 2, "h1", (0, 1)))
+    for rank, data in ((0, "hello\n"), (1, "")):
+        out = house.hosts.take("logs")
+        assert (out.args["rank"], out.args["stream"], out.args["offset"]) == (rank, "out", 0)
+        out.answer(**text(data))
+        if data:
+            house.hosts.take("logs").answer(**text("", len(data), len(data)))
+        house.hosts.take("logs").refuse("no-log")  # the user's own file for errors is gone
+    assert house.inbox.of(ev.ActionSettled) == []
+    house.hosts.take("discard").answer()
+    house.settled(1)
+    assert log_path(house.logs, 1, 2, 0, "out").read_text() == "hello\n"
+    assert [p.name for p in (house.logs / "1.2").iterdir()] == ["0.out"]
+
+
+def test_only_the_newest_part_of_a_long_log_comes_home(house: House) -> None:
+    house.connect()
+    house.submit(Collect(1, 1, "h1", (0,)))
+    house.hosts.take("logs").answer(**text("x" * 10, size=5_000))
+    tail = house.hosts.take("logs")
+    assert tail.args["offset"] == 4_000
+    tail.answer(**text("tail", 5_000, 5_000))
+    house.hosts.take("logs").answer(**text("", 5_000, 5_000))
+    house.hosts.take("logs").answer(**text(""))
+    house.hosts.take("discard").answer()
+    house.settled(1)
+    assert log_path(house.logs, 1, 1, 0, "out").read_text() == "tail"
+
+
+def exit_of(job: int, **more: Any) -> dict[str, Any]:
+    said = {"code": 0, "signal": 0, "started_us": 1, "ended_us": 2, "oom": False, "why": ""}
+    return {"event": "exit", "job": job, "attempt": 1, "rank": 0, **said, **more}
+
+
+@pytest.mark.parametrize("exit_first", [True, False])
+def test_a_collection_waits_for_the_exit_of_what_still_runs(house: House, exit_first: bool) -> None:
+    house.connect()
+    house.submit(Collect(1, 1, "h1", ()))
+    discard = house.hosts.take("discard")
+    if exit_first:  # the exit comes between the agent's refusal and our hearing of it
+        house.executor.on_event("h1", exit_of(1))
+        discard.refuse("still-running")
+    else:
+        discard.refuse("still-running")
+        house.executor.on_event("h1", exit_of(2))  # another job's
+        house.executor.on_event("h1", exit_of(1))
+    house.hosts.take("discard").answer()
+    house.settled(1)
+
+
+def test_a_discard_of_what_still_runs_is_repeated(house: House) -> None:
+    house.connect()
+    house.submit(Discard(1, 1, "h1"))
+    house.hosts.take("discard").refuse("still-running")
+    house.hosts.take("discard").answer()
+    house.settled(1)
+
+
+def test_a_collection_is_never_under_way_twice(house: House) -> None:
+    house.connect()
+    house.submit(Collect(1, 1, "h1", (0,)))
+    log = house.hosts.take("logs")
+    house.executor.repeat_open("h1")
+    house.executor.on_event("h1", exit_of(1))
+    log.refuse("no-log")
+    house.hosts.take("logs").refuse("no-log")
+    house.hosts.take("discard").answer()
+    house.settled(1)
+    assert [c.op for c in house.hosts.made].count("logs") == 2
+
+
+def test_an_exit_without_a_record_is_a_loss(house: House) -> None:
+    house.executor.on_event("h1", exit_of(1, code=None, signal=None, ended_us=None, why="killed"))
+    house.executor.on_event("h1", exit_of(1, code=3))
+    assert house.inbox.items[0] == ev.TasksLost(1, 1, "h1", (0,), "killed")
+    assert house.inbox.items[1] == ev.TaskExited(1, 1, "h1", 0, 3, 0, 1, 2)
+
+
+def test_times_of_a_host_are_told_on_our_clock(house: House) -> None:
+    house.hosts.offsets_us["h1"] = 1_000_000
+    message = {"event": "started", "job": 1, "attempt": 1, "rank": 2, "pid": 9, "started_us": 1_000_005}
+    house.executor.on_event("h1", message)
+    house.executor.on_event("h1", {"event": "iterations", "job": 1, "attempt": 1, "items": []})
+    assert house.inbox.items == [ev.TasksStarted(1, 1, "h1", 5, (2,))]
+    assert len(house.iterations) == 1
