@@ -30,6 +30,7 @@ log_level = "warning"
 [jobs]
 run_root_as = "rmjob"
 recent_s = 3600
+deliver = ""
 
 [ssh]
 known_hosts = "{directory}/lab/known_hosts"
