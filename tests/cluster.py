@@ -31,7 +31,7 @@ Job = dict[str, Any]
 Settings = Mapping[str, Mapping[str, Any]]
 # short times, so that faults are noticed quickly; a test that needs others overrides them
 SETTINGS: Settings = {
-    "jobs": {"run_root_as": "rmjob", "grace_s": 1.0},
+    "jobs": {"run_root_as": "rmjob", "grace_s": 1.0, "deliver": ""},
     "hosts": {"down_after_s": 4.0},
     "ssh": {"connect_timeout_s": 3.0, "dead_after_s": 2.0},
     "monitor": {"enabled": False},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pytest
 
 from rm.cli.client import Client
 from rm.errors import RmError, Unreachable
-from tests.cluster import FINAL, Cluster, until
+from tests.cluster import FINAL, RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
 
 pytestmark = pytest.mark.lab
@@ -152,6 +153,18 @@ def test_running_jobs_are_adopted(cluster: Cluster, how: str) -> None:
         lines = cluster.log(job_id, rank).splitlines()
         assert lines == [str(n) for n in range(1, len(lines) + 1)]  # nothing is missing
         assert runs(cluster, job_id, rank) == ["1"]
+
+
+def test_who_waits_for_a_job_outlives_the_daemon(cluster: Cluster) -> None:
+    job_id = cluster.post_job(f"{GO}; exit 7")
+    cluster.all_started(job_id)
+    argv = [RMX, "--config", cluster.config, "wait", str(job_id)]
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as waiting:
+        cluster.restart()
+        go(cluster, job_id)
+        said = waiting.communicate(timeout=WAIT_S)[1]
+        assert waiting.returncode == 7, said
+    assert f"Job {job_id} ended FAILED (7:0)." in said
 
 
 def test_a_gang_half_started_by_a_killed_daemon_starts_once(cluster: Cluster) -> None:
