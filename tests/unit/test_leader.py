@@ -1,0 +1,214 @@
+"""The leader's loop: one turn, one commit; whoever asks is answered, whatever happens."""
+
+from collections.abc import Iterator
+from concurrent.futures import CancelledError, Future
+from typing import Any
+
+import pytest
+
+from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.core import events as ev
+from rm.core.actions import Intent
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.job import JobState
+from rm.core.registry import load
+from rm.core.state import ClusterState
+from rm.core.store import Batch
+from rm.daemon.executor import HostReport
+from rm.daemon.leader import Leader, revive
+from rm.errors import Conflict, IllegalTransition, RmError, StoreError, Unreachable
+from tests import builders
+from tests.fakes import PATIENCE_S, Inbox, ManualClock
+
+
+class FakeExecutor:
+    """Notes what it is told; every report is by an open channel."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Intent] = []
+        self.forgotten: list[str] = []
+
+    def submit(self, intents: list[Intent]) -> None:
+        self.submitted += intents
+
+    def forget(self, host: str) -> None:
+        self.forgotten.append(host)
+
+    def is_current(self, report: HostReport) -> bool:
+        return report.connection == 1
+
+    def open_intents(self, host: str) -> list[Intent]:
+        return [i for i in self.submitted if i.action.host == host]
+
+    def repeat_open(self, host: str) -> None: ...
+    def drop(self, intent: Intent) -> None: ...
+
+
+class FailingStore(MemoryStore):
+    failing = False
+
+    def commit(self, batch: Batch, expected_version: int) -> int:
+        if self.failing:
+            raise StoreError("The disk is full.")
+        return super().commit(batch, expected_version)
+
+
+class House:
+    def __init__(self) -> None:
+        self.db = MemoryDatabase()
+        self.store = FailingStore(self.db)
+        self.clock = ManualClock()
+        assert self.store.acquire_lease("here", self.clock.us, 10**12)
+        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+        self.leader = Leader(Cycle(ClusterState(), policies), self.store, 0, self.clock)
+        self.executor = FakeExecutor()
+        self.leader.executor = self.executor  # type: ignore[assignment]
+        self.fatal, self.aligned = Inbox(), Inbox()
+        self.leader.on_fatal = self.fatal
+        self.leader.on_alignment = lambda alignment, state: self.aligned(alignment)
+
+    def start(self) -> None:
+        self.leader.start(())
+
+    def request(self, *events: ev.Event) -> Future[Any]:
+        return self.leader.request(lambda state: list(events))
+
+    def state(self) -> ClusterState:
+        state: ClusterState = self.leader.ask(lambda cycle, now_us: cycle.state).result(PATIENCE_S)
+        return state
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    made = House()
+    yield made
+    made.leader.stop()
+
+
+def host_up(name: str) -> HostReport:
+    return HostReport(ev.HostUp(name, "boot", "1"), [], 1)
+
+
+def test_an_answer_comes_after_the_commit_and_the_intents_are_in_it(house: House) -> None:
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
+    done = house.leader.request(
+        lambda state: [ev.JobSubmitted(1, builders.spec())], lambda state: dict(house.db.jobs)
+    )
+    assert done.result(PATIENCE_S)[1].state is JobState.CONFIGURING
+    assert house.state().jobs[1].state is JobState.CONFIGURING
+    assert [i.action.kind for i in house.executor.submitted] == ["launch"]
+    assert [revive(a) for a in house.db.actions.values()] == house.executor.submitted
+
+
+def test_what_waits_together_is_one_transaction_and_a_refusal_is_alone(house: House) -> None:
+    first = [house.request(ev.JobSubmitted(n, builders.spec())) for n in (1, 2)]
+    unknown = house.request(ev.CancelRequested(9, "alice"))
+
+    def refuse(state: ClusterState) -> list[ev.Event]:
+        raise Conflict("not now")
+
+    def break_down(state: ClusterState) -> list[ev.Event]:
+        raise KeyError("a defect")
+
+    refused, broken = house.leader.request(refuse), house.leader.request(break_down)
+    unanswerable = house.leader.request(lambda state: [], lambda state: state.hosts["gone"])
+    last = house.request(ev.JobSubmitted(3, builders.spec()))
+    house.start()
+    for future in (*first, last):
+        assert future.result(PATIENCE_S) is None
+    for bad, error in ((unknown, IllegalTransition), (refused, Conflict)):
+        with pytest.raises(error):
+            bad.result(PATIENCE_S)
+    for bad in (broken, unanswerable):
+        with pytest.raises(KeyError):
+            bad.result(PATIENCE_S)
+    assert (house.db.version, set(house.db.jobs)) == (1, {1, 2, 3})
+    assert house.fatal.items == []
+
+
+def test_a_failed_commit_answers_everybody_and_stops(house: House) -> None:
+    house.store.failing = True
+    waiting = [house.request(ev.JobSubmitted(n, builders.spec())) for n in (1, 2)]
+    question = house.leader.ask(lambda cycle, now_us: len(cycle.state.jobs))
+    house.start()
+    for future in (*waiting, question):
+        with pytest.raises(StoreError, match="disk is full"):
+            future.result(PATIENCE_S)
+    assert "disk is full" in house.fatal.wait(str)
+    house.leader.stop()
+    with pytest.raises(Unreachable, match="stopping"):
+        house.request(ev.Tick()).result(PATIENCE_S)
+    assert house.executor.submitted == []
+
+
+def test_a_defect_in_a_turn_answers_everybody_and_stops(house: House) -> None:
+    def align(*args: Any, **more: Any) -> Any:
+        raise ZeroDivisionError
+
+    def spoil(state: ClusterState) -> list[ev.Event]:
+        house.leader.on_jobs = align
+        return [ev.JobSubmitted(1, builders.spec())]
+
+    done = house.leader.request(spoil)
+    question = house.leader.ask(lambda cycle, now_us: 1)
+    house.start()
+    assert done.result(PATIENCE_S) is None  # it is durable
+    with pytest.raises(ZeroDivisionError):
+        question.result(PATIENCE_S)
+    assert "internal error" in house.fatal.wait(str)
+
+
+def test_an_asker_who_gives_up_harms_nobody(house: House) -> None:
+    gone = house.request(ev.JobSubmitted(1, builders.spec()))
+    asked = house.leader.ask(lambda cycle, now_us: 1)
+    assert gone.cancel()
+    assert asked.cancel()
+    house.start()
+    assert house.state().jobs == {}
+    with pytest.raises(CancelledError):
+        gone.result(PATIENCE_S)
+    assert house.fatal.items == []
+
+
+def test_a_question_that_breaks_is_its_askers_alone(house: House) -> None:
+    house.start()
+    with pytest.raises(ZeroDivisionError):
+        house.leader.ask(lambda cycle, now_us: 1 // 0).result(PATIENCE_S)
+    assert house.state().jobs == {}
+
+
+def test_stopping_answers_what_comes_too_late(house: House) -> None:
+    house.start()
+    house.leader.stop()
+    for late in (house.request(ev.Tick()), house.leader.ask(lambda cycle, now_us: 1)):
+        with pytest.raises(RmError, match="stopping"):
+            late.result(PATIENCE_S)
+
+
+def test_a_hosts_hello_is_told_to_the_regulator(house: House) -> None:
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
+    before = len(house.aligned.items)
+    house.clock.us += 5
+    house.leader.post(host_up("h1"))
+    assert house.state().hosts["h1"].since_us == house.clock.us
+    assert len(house.aligned.items) == before + 1
+
+
+def test_a_removed_host_is_forgotten_with_what_is_open_for_it(house: House) -> None:
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
+    house.request(ev.HostRemoved("h1", "root")).result(PATIENCE_S)
+    assert house.executor.forgotten == ["h1"]
+    house.leader.post(host_up("h1"))
+    assert house.state().hosts == {}
+    assert house.db.hosts == {}
+
+
+def test_a_report_by_a_lost_channel_changes_nothing(house: House) -> None:
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
+    house.leader.post(HostReport(ev.HostUp("h1", "other", "1"), [], 99))
+    assert house.state().hosts["h1"].boot_id == ""
