@@ -17,9 +17,11 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from rm.cli.client import Client
 from rm.cli.lab import default_directory
@@ -41,7 +43,7 @@ class Training:
 
     name: str
     compute_ms: float
-    megabytes: float = 0.9
+    megabytes: float
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Setting:
     apart: bool = False  # each job on hosts of its own: what it takes alone
 
 
-JOBS = (Training("high", 110.0), Training("low", 105.0))
+NAMES = ("high", "low")  # of the jobs, and their priorities
 SETTINGS = (
     Setting("alone", UNMANAGED, apart=True),
     Setting("unmanaged", UNMANAGED),
@@ -69,9 +71,12 @@ class Outcome:
     `held_ms` is how long rm made it wait, as rm tells it: by itself when hooked, else frozen.
     """
 
-    summaries: list[dict]
+    summaries: list[dict[str, Any]]
     within: list[float]
     held_ms: float
+
+
+Runs = dict[str, list[dict[str, Outcome]]]  # by setting; of each run the jobs by name
 
 
 def say(text: str) -> None:
@@ -79,8 +84,9 @@ def say(text: str) -> None:
 
 
 class Runner:
-    def __init__(self, stage: Stage, python: Path, iterations: int) -> None:
+    def __init__(self, stage: Stage, jobs: Sequence[Training], python: Path, iterations: int) -> None:
         self.stage = stage
+        self.jobs = jobs
         self.python = python
         self.iterations = iterations
         self.periods_ms: dict[str, float] = {}
@@ -138,7 +144,7 @@ class Runner:
         self.stage.await_hosts()
         pairs = ("z1h1,z1h2", "z2h1,z2h2") if setting.apart else ("z1h1,z1h2",) * 2
         ids = {}
-        for training, hosts in zip(JOBS, pairs, strict=True):
+        for training, hosts in zip(self.jobs, pairs, strict=True):
             ids[training.name] = self.submit(training, setting, hosts)
             time.sleep(self.chance.uniform(0.0, 0.2))
         found = {name: self._summaries(job, name) for name, job in ids.items()}
@@ -153,7 +159,7 @@ class Runner:
             outcomes[name] = Outcome(summaries, within, sum(item[2] for item in told) / 1000)
         return outcomes
 
-    def _summaries(self, job: int, name: str) -> list[dict]:
+    def _summaries(self, job: int, name: str) -> list[dict[str, Any]]:
         end = time.monotonic() + PATIENCE_S
         while not (answer := self.stage.api.get("jobs", job, "wait", timeout_s=2))["final"]:
             if time.monotonic() > end:
@@ -176,7 +182,7 @@ def environment_of(python: Path) -> tuple[str, ...]:
     return tuple(path for path in dict.fromkeys(found) if not Path(path).is_relative_to("/usr"))
 
 
-def _between(summary: dict, begin_us: float, end_us: float) -> list[float]:
+def _between(summary: dict[str, Any], begin_us: float, end_us: float) -> list[float]:
     at, found = summary["begin_us"], []
     for duration in summary["durations_ms"]:
         if at >= begin_us and at + 1000 * duration <= end_us:
@@ -190,17 +196,17 @@ def percentile(values: list[float], percent: int) -> float:
     return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
 
 
-def table(runs: dict[str, list[dict[str, Outcome]]]) -> list[str]:
+def table(runs: Runs) -> list[str]:
     lines = [f"{'':<20}{'job':<6}{'mean ms':>9}{'p90 ms':>9}{'of alone':>10}   mean of each run"]
-    alone = {t.name: statistics.mean(_all(runs["alone"], t.name)) for t in JOBS}
+    alone = {name: statistics.mean(_all(runs["alone"], name)) for name in NAMES}
     for setting, found in runs.items():
-        for training in JOBS:
-            values = _all(found, training.name)
+        for name in NAMES:
+            values = _all(found, name)
             mean = statistics.mean(values)
-            each = "  ".join(f"{statistics.mean(run[training.name].within):.1f}" for run in found)
+            each = "  ".join(f"{statistics.mean(run[name].within):.1f}" for run in found)
             lines.append(
-                f"{setting if training is JOBS[0] else '':<20}{training.name:<6}{mean:>9.1f}"
-                f"{percentile(values, 90):>9.1f}{mean / alone[training.name]:>10.3f}   {each}"
+                f"{setting if name == NAMES[0] else '':<20}{name:<6}{mean:>9.1f}"
+                f"{percentile(values, 90):>9.1f}{mean / alone[name]:>10.3f}   {each}"
             )
     return lines
 
@@ -209,9 +215,9 @@ def _all(runs: list[dict[str, Outcome]], name: str) -> list[float]:
     return [value for run in runs for value in run[name].within]
 
 
-def verdict(runs: dict[str, list[dict[str, Outcome]]]) -> list[str]:
+def verdict(runs: Runs) -> list[str]:
     """What the table says, in words, whichever way it went."""
-    both = {s: statistics.mean(v for t in JOBS for v in _all(found, t.name)) for s, found in runs.items()}
+    both = {s: statistics.mean(v for name in NAMES for v in _all(found, name)) for s, found in runs.items()}
     lines = []
     for setting, mean in both.items():
         if setting not in ("alone", "unmanaged"):
@@ -227,6 +233,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", required=True, help="the interpreter of an environment with PyTorch")
     parser.add_argument("--iterations", type=int, default=75)
+    parser.add_argument("--compute-ms", type=float, nargs=2, default=(110.0, 105.0), metavar=("HIGH", "LOW"))
+    parser.add_argument("--megabytes", type=float, default=0.9, help="gradients of each job's step")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each setting, in turns")
     parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
     chosen = parser.parse_args()
@@ -241,11 +249,13 @@ def main() -> int:
         lab = up(spec, work / "lab", progress=say)
         stage = Stage(lab, work, Client)
         stack.callback(stage.stop_daemon)
-        runner = Runner(stage, python, chosen.iterations)
+        named = zip(NAMES, chosen.compute_ms, strict=True)
+        jobs = [Training(name, compute_ms, chosen.megabytes) for name, compute_ms in named]
+        runner = Runner(stage, jobs, python, chosen.iterations)
         runner.prepare()
         say("the hosts are ready, and PyTorch can be imported on them")
         settings = [s for s in SETTINGS if stage.full_root or not s.mode.shaping]
-        runs: dict[str, list[dict[str, Outcome]]] = {setting.name: [] for setting in settings}
+        runs: Runs = {setting.name: [] for setting in settings}
         for repeat in range(chosen.repeats):
             for setting in settings:
                 found = runner.run(setting)
@@ -262,7 +272,7 @@ def main() -> int:
     return 0
 
 
-def proof(runs: dict[str, list[dict[str, Outcome]]]) -> list[str]:
+def proof(runs: Runs) -> list[str]:
     """That it was training, under which conditions, and how much it was made to wait."""
     everyone = [(s, o) for s, found in runs.items() for run in found for o in run.values()]
     first = statistics.mean(o.summaries[0]["first_loss"] for _, o in everyone)
@@ -277,12 +287,12 @@ def proof(runs: dict[str, list[dict[str, Outcome]]]) -> list[str]:
     ]
     for setting in SETTINGS:
         if setting.mode is MANAGED and (found := runs.get(setting.name)):
-            held = (f"{t.name} {sum(run[t.name].held_ms for run in found) / 1000:.1f} s" for t in JOBS)
+            held = (f"{name} {sum(run[name].held_ms for run in found) / 1000:.1f} s" for name in NAMES)
             lines.append(f"Held back in all, {setting.name}: {', '.join(held)}.")
     return lines
 
 
-def figures(runs: dict[str, list[dict[str, Outcome]]]) -> dict:
+def figures(runs: Runs) -> dict[str, Any]:
     return {
         setting: [
             {n: {"ranks": o.summaries, "within_ms": o.within, "held_ms": o.held_ms} for n, o in run.items()}
