@@ -309,6 +309,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.PENDING, ev.HoldRequested): _hold,
     (S.PENDING, ev.ReleaseRequested): _release,
     (S.CONFIGURING, ev.TasksPrepared): _prepared,
+    (S.RUNNING, ev.TasksPrepared): _prepared,  # said twice
     (S.COMPLETING, ev.TasksPrepared): _forget_prepared,
     (S.CONFIGURING, ev.TasksStarted): _started,
     (S.RUNNING, ev.TasksStarted): _started,

@@ -1,0 +1,158 @@
+"""The cycle: what the clock brings, and which recomputation still counts."""
+
+from collections.abc import Sequence
+
+from rm.core import events as ev
+from rm.core.alignment import Alignment, LinkAlignment
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.host import HostState
+from rm.core.job import JobState
+from rm.core.lifecycle import Rules
+from rm.core.reasons import ReasonCode
+from rm.core.registry import load
+from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.state import ClusterState
+from tests import builders
+
+TRAFFIC = builders.profile(100, (0, 40, 500))
+ONLINE = Alignment(80.0, (LinkAlignment("h1", 80.0, 100_000, (1, 2)),), recompute=True)
+OFFLINE = Alignment(90.0)
+
+
+class TwoStage:
+    """Aligns at once so far, and offline better."""
+
+    name = "two-stage"
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ...]] = []
+
+    def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
+        self.asked.append(tuple(p.job for p in placed))
+        return OFFLINE if offline else ONLINE
+
+
+def cycle(*hosts: str) -> Cycle:
+    policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), TwoStage())
+    made = Cycle(ClusterState(), policies, Rules(grace_us=5, down_after_us=20))
+    made.step([ev.HostAdded(builders.host(n, cpus=2)) for n in hosts], 100)
+    made.step([ev.HostUp(n, "boot", "1") for n in hosts], 100)
+    return made
+
+
+def test_a_begin_time_is_kept_to_the_microsecond() -> None:
+    one = cycle("h1")
+    one.step([ev.JobSubmitted(1, builders.spec(begin_us=500))], 100)
+    assert one.next_due_us() == 500
+    reason = one.reason_of(one.state.jobs[1])
+    assert reason is not None
+    assert reason.code is ReasonCode.BEGIN_TIME
+    one.step([], 499)
+    assert one.state.jobs[1].state is JobState.PENDING
+    one.step([], 500)
+    assert one.state.jobs[1].state is JobState.CONFIGURING
+    assert one.next_due_us() is None
+
+
+def test_a_held_job_with_a_begin_time_begins_when_both_allow() -> None:
+    one = cycle("h1")
+    one.step([ev.JobSubmitted(1, builders.spec(begin_us=500, hold=True))], 100)
+    one.step([], 600)
+    assert one.state.jobs[1].state is JobState.PENDING
+    one.step([ev.ReleaseRequested(1, "alice")], 601)
+    assert one.state.jobs[1].state is JobState.CONFIGURING
+
+
+def test_a_cancelled_job_does_not_begin() -> None:
+    one = cycle("h1")
+    one.step([ev.JobSubmitted(1, builders.spec(begin_us=500))], 100)
+    one.step([ev.CancelRequested(1, "alice")], 200)
+    one.step([], 500)
+    assert one.state.jobs[1].state is JobState.CANCELLED
+    assert one.next_due_us() is None
+
+
+def test_a_host_that_stays_silent_is_given_up_in_time() -> None:
+    one = cycle("h1", "h2")
+    one.step([ev.JobSubmitted(1, builders.spec()), ev.HostSilent("h1", "cut")], 200)
+    assert one.state.jobs[1].placement is not None
+    assert one.state.jobs[1].placement.hosts == ("h2",)
+    assert one.next_due_us() == 220
+    assert one.step([], 219).recorded == []
+    assert one.step([], 220).recorded == [ev.HostDown("h1", "cut")]
+    assert one.state.hosts["h1"].state is HostState.DOWN
+    assert one.next_due_us() is None
+
+
+def test_a_host_that_answers_at_the_last_moment_keeps_its_jobs() -> None:
+    one = cycle("h1")
+    one.step([ev.JobSubmitted(1, builders.spec())], 100)
+    one.step([ev.HostSilent("h1", "cut")], 200)
+    out = one.step([ev.HostUp("h1", "boot", "1")], 300)
+    assert ev.HostDown("h1", "cut") not in out.recorded
+    assert one.state.jobs[1].state is JobState.CONFIGURING
+    assert one.next_due_us() is None
+
+
+def test_a_refused_event_does_not_touch_the_others() -> None:
+    one = cycle("h1")
+    events = [ev.CancelRequested(9, "bob"), ev.JobSubmitted(1, builders.spec())]
+    out = one.step(events, 100)
+    assert list(out.refused) == [0]
+    assert [type(e) for e in out.recorded] == [ev.JobSubmitted, ev.JobPlaced]
+    assert [i.action.kind for i in out.intents] == ["launch"]
+
+
+def talking(*ids: int) -> list[ev.Event]:
+    return [
+        ev.JobSubmitted(n, builders.spec(ntasks=2, tasks_per_host=1, hosts_min=2, traffic=TRAFFIC))
+        for n in ids
+    ]
+
+
+def test_an_offline_recomputation_counts_only_for_the_set_it_was_made_for() -> None:
+    one = cycle("h1", "h2")
+    first = one.step(talking(1), 100).recompute
+    assert one.state.alignment == ONLINE
+    assert first is not None
+    second = one.step(talking(2), 101).recompute
+    assert second is not None
+    assert second.placed_version != first.placed_version
+    late, now = first.run(), second.run()
+    assert not one.step([late], 102).realigned
+    assert one.state.alignment == ONLINE
+    assert one.step([now], 103).realigned
+    assert one.state.alignment == OFFLINE
+    assert not one.step([ev.Tick()], 104).realigned
+    assert one.state.alignment == OFFLINE
+
+
+def test_a_plan_is_made_again_only_when_what_is_aligned_has_changed() -> None:
+    one = cycle("h1", "h2")
+    comm = one.policies.comm
+    assert isinstance(comm, TwoStage)
+    one.step(talking(1), 100)
+    asked = len(comm.asked)
+    one.step([ev.TasksPrepared(1, 1, h) for h in ("h1", "h2")], 101)
+    one.step([ev.TasksStarted(1, 1, h, 101, (i,)) for i, h in enumerate(("h1", "h2"))], 102)
+    assert len(comm.asked) == asked
+    one.step([ev.ProfileMeasured(1, 1, builders.profile(90, (0, 40, 500)), True)], 103)
+    assert len(comm.asked) == asked + 1
+
+
+def test_a_contended_job_is_tried_again_when_a_profile_changes() -> None:
+    one = cycle("h1", "h2")
+    one.tuning = type(one.tuning)(min_score=85.0)
+    one.step(talking(1), 100)
+    one.step([ev.TasksPrepared(1, 1, h) for h in ("h1", "h2")], 101)
+    one.step([ev.TasksStarted(1, 1, h, 101, (i,)) for i, h in enumerate(("h1", "h2"))], 102)
+    one.step(talking(2), 103)
+    reason = one.reason_of(one.state.jobs[2])
+    assert reason is not None
+    assert reason.code is ReasonCode.CONTENTION
+    one.tuning = type(one.tuning)(min_score=70.0)  # as if the new profile scored better
+    one.step([ev.Tick()], 104)
+    assert one.state.jobs[2].state is JobState.PENDING
+    one.step([ev.ProfileMeasured(1, 1, builders.profile(90, (0, 4, 500)), True)], 105)
+    assert one.state.jobs[2].state is JobState.CONFIGURING

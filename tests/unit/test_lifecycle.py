@@ -1,0 +1,303 @@
+"""What each event does to a job in each state, and to hosts; anything else raises with the story."""
+
+from typing import Any
+
+import pytest
+
+from rm.core import events as ev
+from rm.core.actions import Collect, Discard, Launch, Start, Stop
+from rm.core.host import HostState
+from rm.core.job import Job, JobState, Placement, TaskPlacement
+from rm.core.job_transitions import MAX_LAUNCH_FAILURES
+from rm.core.lifecycle import TRANSITIONS, Changes, Rules, apply
+from rm.core.reasons import ReasonCode
+from rm.core.state import ClusterState, all_of
+from rm.errors import IllegalTransition
+from tests import builders
+
+S = JobState
+RULES = Rules(grace_us=5, down_after_us=20)
+GANG = Placement((TaskPlacement(0, "h1"), TaskPlacement(1, "h1"), TaskPlacement(2, "h2")))
+ALONE = Placement((TaskPlacement(0, "h1"),))
+
+
+class World:
+    """A cluster of two hosts with one job, driven by events."""
+
+    def __init__(self, placement: Placement = GANG, **spec: Any) -> None:
+        self.state = ClusterState()
+        self.now_us = 100
+        self.placement = placement
+        self.do(*(ev.HostAdded(builders.host(n, cpus=4)) for n in ("h1", "h2")))
+        self.do(ev.JobSubmitted(1, builders.spec(ntasks=len(placement.tasks), **spec)))
+
+    def do(self, *events: ev.Event) -> list[Any]:
+        """The actions that follow from the events."""
+        self.changes = Changes()
+        for event in events:
+            apply(self.state, event, self.now_us, RULES, self.changes)
+        return self.changes.actions
+
+    @property
+    def job(self) -> Job:
+        return self.state.jobs[1]
+
+    def place(self) -> list[Any]:
+        return self.do(ev.JobPlaced(1, self.placement))
+
+    def run(self) -> "World":
+        self.place()
+        for host in self.placement.hosts:
+            self.do(ev.TasksPrepared(1, self.job.attempt, host))
+        for host in self.placement.hosts:
+            ranks = tuple(t.rank for t in self.placement.on(host))
+            self.do(ev.TasksStarted(1, self.job.attempt, host, 200, ranks))
+        assert self.job.state is S.RUNNING
+        return self
+
+    def exit(self, rank: int, code: int = 0, **more: Any) -> list[Any]:
+        host = self.placement.tasks[rank].host
+        signal = more.pop("signal", 0)
+        return self.do(ev.TaskExited(1, self.job.attempt, host, rank, code, signal, 200, 300, **more))
+
+    def is_at_rest(self) -> bool:
+        state = self.state
+        return not state.placed and state.free == {n: all_of(h) for n, h in state.hosts.items()}
+
+
+def in_state(state: JobState) -> World:
+    """A job that came into the state by its own story."""
+    world = World(ALONE, requeue=False)
+    if state is S.CONFIGURING:
+        world.place()
+    elif state is S.RUNNING:
+        world.run()
+    elif state is S.COMPLETING:
+        world.run().do(ev.CancelRequested(1, "alice"))
+    elif state is S.COMPLETED:
+        world.run().exit(0)
+    elif state is S.FAILED:
+        world.run().exit(0, 3)
+    elif state is S.CANCELLED:
+        world.do(ev.CancelRequested(1, "alice"))
+    elif state is S.TIMEOUT:
+        world.run().exit(0, why="timeout")
+    elif state is S.NODE_FAIL:
+        world.run().do(ev.HostDown("h1", "gone"))
+    elif state is S.OUT_OF_MEMORY:
+        world.run().exit(0, signal=9, out_of_memory=True)
+    assert world.job.state is state
+    return world
+
+
+REACHED = [s for s in S if s not in (S.SUSPENDED, S.PREEMPTED)]
+ASKED: list[type] = [ev.CancelRequested, ev.HoldRequested, ev.ReleaseRequested, ev.RequeueRequested]
+
+
+@pytest.mark.parametrize("state", REACHED)
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_request_is_carried_out_or_refused_with_the_story(state: JobState, asked: type) -> None:
+    world = in_state(state)
+    before = world.job
+    if (state, asked) in TRANSITIONS:
+        world.do(asked(1, "bob"))
+        assert world.job is not before or (state, asked) == (S.COMPLETING, ev.CancelRequested)
+        return
+    with pytest.raises(IllegalTransition, match=r"Job 1 is [A-Z_]+ and cannot be .*story: submitted"):
+        world.do(asked(1, "bob"))
+    assert world.job is before
+
+
+@pytest.mark.parametrize("state", REACHED)
+def test_news_of_any_attempt_never_breaks_a_job(state: JobState) -> None:
+    def news(attempt: int) -> list[ev.Event]:
+        return [
+            ev.TasksPrepared(1, attempt, "h1"),
+            ev.TasksStarted(1, attempt, "h1", 5, (0,)),
+            ev.TaskExited(1, attempt, "h1", 0, 0, 0, 5, 6),
+            ev.LaunchFailed(1, attempt, "h1", "died", "no"),
+            ev.TasksLost(1, attempt, "h1", (0,)),
+        ]
+
+    for index in range(5):
+        world = in_state(state)
+        before, attempt = world.job, world.job.attempt
+        world.do(news(attempt + 7)[index])
+        assert world.job is before
+        world.do(news(attempt)[index])
+        assert before.occupies or world.job is before
+
+
+@pytest.mark.parametrize("state", [s for s in REACHED if not s.final])
+def test_a_cancelled_job_comes_to_rest_from_any_state(state: JobState) -> None:
+    world = in_state(state)
+    world.do(ev.CancelRequested(1, "bob"))
+    if world.job.occupies:
+        world.exit(0, signal=15, why="cancel")
+    assert world.job.state is S.CANCELLED
+    assert world.job.ended_us == world.now_us
+    assert world.is_at_rest()
+
+
+def test_a_gang_starts_when_every_host_is_ready_and_only_once() -> None:
+    world = World()
+    assert world.place() == [
+        Launch(1, 1, "h1", GANG.on("h1"), hold=True),
+        Launch(1, 1, "h2", GANG.on("h2"), hold=True),
+    ]
+    assert world.do(ev.TasksPrepared(1, 1, "h1", ((0, "used /tmp"),))) == []
+    assert world.do(ev.TasksPrepared(1, 1, "h2")) == [Start(1, 1, "h1"), Start(1, 1, "h2")]
+    assert world.do(ev.TasksPrepared(1, 1, "h2")) == []
+    world.do(ev.TasksStarted(1, 1, "h1", 200, (0, 1)))
+    assert world.job.state is S.RUNNING
+    assert [t.note for t in world.job.tasks] == ["used /tmp", "", ""]
+
+
+def test_each_host_collects_its_own_logs_when_the_last_task_has_ended() -> None:
+    world = World().run()
+    assert world.exit(0) == []
+    assert world.exit(2) == []
+    assert world.exit(2) == []  # said twice
+    assert world.exit(1) == [Collect(1, 1, "h1", (0, 1)), Collect(1, 1, "h2", (2,))]
+    assert (world.job.state, world.job.exit_code) == (S.COMPLETED, 0)
+    assert world.is_at_rest()
+
+
+def test_a_note_of_the_launch_outlives_a_plain_end() -> None:
+    world = World(ALONE)
+    world.place()
+    world.do(ev.TasksStarted(1, 1, "h1", 200, (0,), ((0, "used /tmp"),)))
+    world.exit(0)
+    assert world.job.tasks[0].note == "used /tmp"
+
+
+def test_the_first_failure_stops_the_rest_once_and_names_the_end() -> None:
+    world = World().run()
+    assert world.exit(1, 3) == [Stop(1, 1, "h1", 5, "abort"), Stop(1, 1, "h2", 5, "abort")]
+    assert world.exit(0, signal=15, why="abort") == []
+    assert world.do(ev.TasksLost(1, 1, "h2", (2,)))[0] == Collect(1, 1, "h1", (0, 1))
+    assert (world.job.state, world.job.exit_code) == (S.FAILED, 3)
+    assert world.job.reason is not None
+    assert world.job.reason.code is ReasonCode.EXIT_CODE
+
+
+def test_a_task_that_could_not_be_started_is_told_and_its_attempt_collected() -> None:
+    world = World(ALONE)
+    world.place()
+    actions = world.do(ev.TaskExited(1, 1, "h1", 0, 1, 0, None, 300, why="there is no /bin/sh"))
+    assert actions == [Collect(1, 1, "h1", (0,))]
+    assert world.job.state is S.FAILED
+    assert "there is no /bin/sh" in str(world.job.reason)
+    assert world.job.started_us is None
+
+
+def test_a_launch_that_failed_is_tried_elsewhere_and_every_host_forgets_it() -> None:
+    world = World()
+    world.place()
+    world.do(ev.TasksPrepared(1, 1, "h2"))
+    assert world.do(ev.LaunchFailed(1, 1, "h1", "died", "no answer")) == [
+        Discard(1, 1, "h1"),
+        Discard(1, 1, "h2"),
+    ]
+    assert (world.job.state, world.job.avoid, world.job.attempt) == (S.PENDING, ("h1",), 1)
+    assert world.is_at_rest()
+    for attempt in range(2, MAX_LAUNCH_FAILURES + 1):
+        world.place()
+        world.do(ev.LaunchFailed(1, attempt, "h1", "died", "no answer"))
+    assert world.job.state is S.FAILED
+
+
+@pytest.mark.parametrize("code", ["no-such-user", "root-refused", "bad-request"])
+def test_a_launch_that_no_host_would_take_fails_at_once(code: str) -> None:
+    world = World(ALONE)
+    world.place()
+    world.do(ev.LaunchFailed(1, 1, "h1", code, "no"))
+    assert world.job.state is S.FAILED
+
+
+@pytest.mark.parametrize("code", ["no-space", "spool"])
+def test_a_host_that_can_launch_nothing_is_drained_and_the_job_not_blamed(code: str) -> None:
+    world = World(ALONE)
+    world.place()
+    world.do(ev.LaunchFailed(1, 1, "h1", code, "the disk is full"))
+    assert (world.job.state, world.job.launch_failures) == (S.PENDING, 0)
+    assert "the disk is full" in world.state.hosts["h1"].drained_by
+
+
+@pytest.mark.parametrize(("requeue", "state"), [(True, S.PENDING), (False, S.NODE_FAIL)])
+def test_a_lost_host_loses_its_jobs_and_the_others_are_stopped(requeue: bool, state: JobState) -> None:
+    world = World(requeue=requeue).run()
+    assert world.do(ev.HostDown("h2", "silent")) == [Stop(1, 1, "h1", 5, "abort")]
+    world.exit(0, signal=15, why="abort")
+    assert Collect(1, 1, "h2", (2,)) in world.exit(1, signal=15, why="abort")
+    assert world.job.state is state
+    assert world.is_at_rest()
+
+
+def test_a_requeued_job_runs_as_another_attempt() -> None:
+    world = World(ALONE).run()
+    world.exit(0, 1)
+    world.do(ev.RequeueRequested(1, "root"))
+    assert (world.job.state, world.job.reason, world.job.exit_code) == (S.PENDING, None, None)
+    assert world.place()[0].attempt == 2
+    assert world.do(ev.TasksStarted(1, 1, "h1", 5, (0,))) == [Stop(1, 1, "h1", 5, "abort")]
+    assert world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6)) == [Discard(1, 1, "h1")]
+    assert world.job.state is S.CONFIGURING
+
+
+def test_a_job_that_will_be_requeued_can_still_be_cancelled() -> None:
+    world = World(ALONE).run()
+    world.do(ev.RequeueRequested(1, "root"))
+    world.do(ev.CancelRequested(1, "alice"))
+    world.exit(0, signal=15, why="abort")
+    assert world.job.state is S.CANCELLED
+
+
+def test_a_held_job_waits_and_is_looked_at_again_when_released() -> None:
+    world = World(hold=True)
+    world.state.fresh.clear()
+    world.do(ev.ReleaseRequested(1, "alice"))
+    assert not world.job.held
+    assert list(world.state.fresh) == [1]
+
+
+def test_a_removed_host_takes_its_measurements_along() -> None:
+    world = World()
+    world.do(ev.Measured("h1", "h2", builders.linkstats()), ev.HostRemoved("h2", "root"))
+    assert world.state.network == {}
+    world.do(ev.Measured("h1", "h2", builders.linkstats()))
+    assert world.state.network == {}
+    assert world.changes.measured == []
+    assert "h2" not in world.state.free
+
+
+def test_the_inventory_declares_and_discovery_fills_the_gaps() -> None:
+    world = World()
+    world.do(ev.HostAdded(builders.host("h3", cpus=0, mem_gib=0, nic_mbps=0, state=HostState.UNKNOWN)))
+    assert world.state.silent_since["h3"] == world.now_us
+    world.do(ev.HostUp("h3", "boot", "1", cpus=16, mem_bytes=5, nic_bps=7, interface="eth0"))
+    host = world.state.hosts["h3"]
+    assert (host.state, host.cpus, host.nic_bps, host.interface) == (HostState.UP, 16, 7, "eth0")
+    assert world.state.free["h3"].cpus == 16
+    world.do(ev.HostAdded(builders.host("h3", cpus=2, nic_mbps=0)))
+    host = world.state.hosts["h3"]
+    assert (host.state, host.cpus, host.nic_bps) == (HostState.UP, 2, 7)
+
+
+def test_a_silent_host_takes_nothing_until_it_answers() -> None:
+    world = World()
+    world.do(ev.HostSilent("h1", "cut"))
+    assert not world.state.hosts["h1"].schedulable
+    world.do(ev.HostUp("h1", "boot", "1"))
+    assert world.state.hosts["h1"].schedulable
+    assert "h1" not in world.state.silent_since
+
+
+def test_a_measured_profile_may_let_others_fit() -> None:
+    world = World().run()
+    before = world.state.capacity_version
+    traffic = builders.profile(100, (0, 50, 500))
+    world.do(ev.ProfileMeasured(1, 1, traffic, True))
+    assert world.state.placed[1].traffic == traffic
+    assert world.job.cooperative
+    assert world.state.capacity_version > before

@@ -1,0 +1,113 @@
+"""What a host says it runs, against what the state believes."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rm.core import events as ev
+from rm.core.actions import Launch, Start
+from rm.core.job import JobState, Placement, TaskPlacement
+from rm.core.lifecycle import Changes, Rules, apply
+from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.state import ClusterState
+from tests import builders
+
+GANG = Placement((TaskPlacement(0, "h1"), TaskPlacement(1, "h1"), TaskPlacement(2, "h2")))
+UP = ev.HostUp("h1", "boot", "1")
+
+
+def cluster(*events: ev.Event) -> ClusterState:
+    """Two hosts and job 1, placed on both, after these events."""
+    state = ClusterState()
+    first = [ev.HostAdded(builders.host(n, boot_id="boot")) for n in ("h1", "h2")]
+    for event in (*first, ev.JobSubmitted(1, builders.spec(ntasks=3)), ev.JobPlaced(1, GANG), *events):
+        apply(state, event, 100, Rules(), Changes())
+    return state
+
+
+def told(rank: int, state: str = "running", job: int = 1, attempt: int = 1, **more: Any) -> ReportedTask:
+    return ReportedTask(job, attempt, rank, state, **more)
+
+
+STARTED = (
+    ev.TasksPrepared(1, 1, "h1"),
+    ev.TasksPrepared(1, 1, "h2"),
+    ev.TasksStarted(1, 1, "h1", 50, (0, 1)),
+    ev.TasksStarted(1, 1, "h2", 50, (2,)),
+)
+RANK_0_ENDED = ev.TaskExited(1, 1, "h1", 0, 0, 0, 50, 60)
+
+
+def difference(state: ClusterState, *tasks: ReportedTask, **open: Any) -> list[ev.Event]:
+    return reconcile(state, "h1", tasks, open.get("launches", ()), open.get("ends", ()), 100)
+
+
+def test_a_host_that_agrees_changes_nothing() -> None:
+    assert difference(cluster(*STARTED), told(0), told(1)) == []
+
+
+def test_news_that_were_missed_become_events() -> None:
+    state = cluster()
+    assert difference(state, told(0, "prepared"), told(1, "prepared"))[0] == ev.TasksPrepared(1, 1, "h1")
+    assert difference(state, told(0, started_us=70), told(1)) == [
+        ev.TasksStarted(1, 1, "h1", 70, (0,)),
+        ev.TasksStarted(1, 1, "h1", 100, (1,)),
+    ]
+    state = cluster(*STARTED)
+    ended = told(1, "exited", started_us=50, ended_us=80, code=3, why="abort")
+    lost = told(0, "lost", why="killed")
+    assert difference(state, lost, ended) == [
+        ev.TasksLost(1, 1, "h1", (0,), "killed"),
+        ev.TaskExited(1, 1, "h1", 1, 3, 0, 50, 80, False, "abort"),
+    ]
+
+
+def test_what_a_host_forgot_is_lost_unless_it_will_be_launched() -> None:
+    state = cluster()
+    assert difference(state) == [ev.TasksLost(1, 1, "h1", (0, 1))]
+    assert difference(state, launches={(1, 1)}) == []
+
+
+def test_an_ended_task_of_a_job_that_goes_on_elsewhere_keeps_its_log() -> None:
+    state = cluster(*STARTED, RANK_0_ENDED)
+    assert difference(state, told(0, "exited"), told(1)) == []
+
+
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_an_attempt_that_is_over_is_stopped_or_forgotten_but_not_before_its_collection(attempt: int) -> None:
+    state = ClusterState()
+    stray = told(0, "exited", attempt=attempt)
+    assert difference(state, stray) == [ev.StrayFound(1, attempt, "h1", False)]
+    assert difference(state, stray, ends={(1, attempt)}) == []
+    still = [told(0, "exited", attempt=attempt), told(1, attempt=attempt)]
+    for ends in ((), {(1, attempt)}):
+        assert difference(state, *still, ends=ends) == [ev.StrayFound(1, attempt, "h1", True)]
+
+
+def test_what_runs_where_it_was_given_up_is_stopped() -> None:
+    state = cluster(*STARTED, ev.HostDown("h1", "silent"))
+    assert state.jobs[1].state is JobState.COMPLETING
+    assert difference(state, told(0), told(1)) == [ev.StrayFound(1, 1, "h1", True)]
+
+
+LAUNCH = Launch(1, 1, "h1", GANG.on("h1"), hold=True)
+START = Start(1, 1, "h1")
+
+
+def test_a_launch_is_repeated_when_the_host_never_saw_it() -> None:
+    state = cluster()
+    assert worth_repeating(state, UP, [], LAUNCH)
+    assert not worth_repeating(state, UP, [told(0, "prepared")], LAUNCH)
+    assert worth_repeating(state, UP, [told(0, "prepared")], START)
+    assert not worth_repeating(state, UP, [told(0)], START)
+    assert not worth_repeating(state, UP, [], START)
+
+
+def test_nothing_is_repeated_after_a_reboot_or_for_an_attempt_that_is_over() -> None:
+    state = cluster()
+    assert not worth_repeating(state, ev.HostUp("h1", "another", "1"), [], LAUNCH)
+    assert not worth_repeating(state, UP, [], replace(LAUNCH, attempt=2))
+    assert not worth_repeating(state, UP, [], replace(LAUNCH, job=9))
+    given_up = cluster(ev.CancelRequested(1, "alice"))
+    assert not worth_repeating(given_up, UP, [], LAUNCH)
