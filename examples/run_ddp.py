@@ -232,9 +232,9 @@ def verdict(runs: Runs) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", required=True, help="the interpreter of an environment with PyTorch")
-    parser.add_argument("--iterations", type=int, default=75)
-    parser.add_argument("--compute-ms", type=float, nargs=2, default=(110.0, 105.0), metavar=("HIGH", "LOW"))
-    parser.add_argument("--megabytes", type=float, default=0.9, help="gradients of each job's step")
+    parser.add_argument("--iterations", type=int, default=85)
+    parser.add_argument("--compute-ms", type=float, nargs=2, default=(105.0, 95.0), metavar=("HIGH", "LOW"))
+    parser.add_argument("--megabytes", type=float, default=1.05, help="gradients of each job's step")
     parser.add_argument("--repeats", type=int, default=1, help="runs of each setting, in turns")
     parser.add_argument("--json", metavar="FILE", help="write the figures there, too")
     chosen = parser.parse_args()
