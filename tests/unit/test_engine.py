@@ -1,0 +1,188 @@
+"""One pass: which jobs start, where, and the reason for every one that does not."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from rm.core.alignment import Alignment, LinkAlignment
+from rm.core.engine import Blocked, Policies, Tuning, decide, explain, never_fits
+from rm.core.host import HostState
+from rm.core.job import Job, Placement
+from rm.core.network import Link
+from rm.core.ports import Candidate, Proposal
+from rm.core.reasons import Reason, ReasonCode
+from rm.core.registry import load
+from rm.core.snapshot import PlacedJob, Snapshot
+from tests import builders
+
+TRAFFIC = builders.profile(100, (0, 40, 500))
+
+
+class Fixed:
+    """Offers these placements, best first, and counts how many were looked at."""
+
+    name = "fixed"
+
+    def __init__(self, *placements: Placement) -> None:
+        self.placements, self.taken, self.calls = placements, 0, 0
+
+    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        self.calls += 1
+
+        def each() -> Iterator[Candidate]:
+            for placement in self.placements:
+                if not set(placement.hosts) & set(job.spec.hosts_excluded):
+                    self.taken += 1
+                    yield Candidate(placement)
+
+        refusal = Reason(ReasonCode.RESOURCES, "no host can take a task now")
+        return Proposal(each(), [] if self.placements else [refusal])
+
+
+class ByHost:
+    """The score of an alignment is that of the worst host on which jobs meet."""
+
+    name = "by-host"
+
+    def __init__(self, **scores: float) -> None:
+        self.scores, self.calls = scores, 0
+
+    def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
+        self.calls += 1
+        newest = max(placed, key=lambda p: p.sequence)
+        links = tuple(
+            LinkAlignment(h, self.scores.get(h, 100.0), 100_000, tuple(p.job for p in placed))
+            for h in newest.placement.hosts
+        )
+        return Alignment(min(link.score for link in links), links)
+
+
+def cluster(*names: str) -> Snapshot:
+    """Hosts with one communicating job over all of them."""
+    hosts = [builders.host(n) for n in names]
+    return builders.snapshot(*hosts, placed=[builders.placed(9, *names, traffic=TRAFFIC)])
+
+
+def policies(placement: Fixed, comm: ByHost) -> Policies:
+    return Policies(load("queue", "fifo"), placement, comm)
+
+
+def talker(id: int = 1, **fields: object) -> Job:
+    return builders.job(id, ntasks=2, traffic=TRAFFIC, **fields)
+
+
+PAIRS = [builders.placement("a", "b"), builders.placement("c", "d"), builders.placement("e", "f")]
+ABCDEF = cluster(*"abcdef")
+
+
+def test_the_best_aligned_of_the_first_candidates_is_taken() -> None:
+    offered = Fixed(*PAIRS)
+    chosen = policies(offered, ByHost(a=50, c=80, e=90))
+    for top_k, best in ((1, PAIRS[0]), (2, PAIRS[1]), (3, PAIRS[2])):
+        result = decide([talker()], cluster(*"abcdef"), chosen, Tuning(top_k), Blocked())
+        assert [d.placement for d in result.decisions] == [best]
+
+
+def test_a_perfect_candidate_ends_the_search_and_equals_keep_their_order() -> None:
+    offered = Fixed(*PAIRS)
+    result = decide([talker()], ABCDEF, policies(offered, ByHost(a=50)), Tuning(top_k=3), Blocked())
+    assert (result.decisions[0].placement, offered.taken) == (PAIRS[1], 2)
+    alike = policies(Fixed(*PAIRS), ByHost(a=50, c=50, e=50))
+    result = decide([talker()], cluster(*"abcdef"), alike, Tuning(), Blocked())
+    assert result.decisions[0].placement == PAIRS[0]
+
+
+def test_a_score_below_the_least_keeps_the_job_waiting_with_the_link_and_its_number() -> None:
+    blocked = Blocked()
+    chosen = policies(Fixed(PAIRS[0]), ByHost(a=90, b=60))
+    result = decide([talker()], cluster("a", "b"), chosen, Tuning(min_score=70), blocked)
+    assert result.decisions == []
+    reason = blocked.reason_of(talker())
+    assert reason is not None
+    assert (reason.code, dict(reason.numbers)) == (ReasonCode.CONTENTION, {"score": 60, "min_score": 70})
+    assert "link b" in reason.message
+
+
+@pytest.mark.parametrize("fields", [{"low_comm": True}, {"traffic": None}])
+def test_a_job_that_loads_no_link_is_aligned_with_nobody(fields: dict[str, object]) -> None:
+    comm = ByHost(a=0)
+    quiet = builders.job(1, ntasks=2, **{"traffic": TRAFFIC, **fields})
+    result = decide([quiet], cluster("a", "b"), policies(Fixed(PAIRS[0]), comm), Tuning(), Blocked())
+    assert (result.decisions[0].alignment.score, comm.calls) == (100.0, 0)
+
+
+def test_equal_jobs_cost_one_look() -> None:
+    blocked, offered = Blocked(), Fixed()
+    jobs = [builders.job(n, ntasks=2) for n in range(1, 50)]
+    decide(jobs, cluster("a"), policies(offered, ByHost()), Tuning(), blocked)
+    assert offered.calls == 1
+    assert all(blocked.reason_of(j) is not None for j in jobs)
+    decide([builders.job(60, ntasks=2)], cluster("a"), policies(offered, ByHost()), Tuning(), blocked)
+    assert offered.calls == 1
+    decide([builders.job(61, ntasks=3)], cluster("a"), policies(offered, ByHost()), Tuning(), blocked)
+    assert offered.calls == 2
+
+
+def test_hosts_that_failed_to_launch_a_job_are_its_last_resort() -> None:
+    burnt = replace(talker(), avoid=("a",))
+    for offered, wanted in ((PAIRS, PAIRS[1]), (PAIRS[:1], PAIRS[0])):
+        chosen = policies(Fixed(*offered), ByHost())
+        result = decide([burnt], cluster(*"abcdef"), chosen, Tuning(), Blocked())
+        assert result.decisions[0].placement == wanted
+
+
+def test_held_and_early_jobs_are_not_tried_and_say_why() -> None:
+    offered = Fixed(PAIRS[0])
+    held = replace(builders.job(1), held=True)
+    early = builders.job(2, begin_us=10_000_000)
+    result = decide([held, early], cluster("a", "b"), policies(offered, ByHost()), Tuning(), Blocked())
+    codes = {j: r.code for j, r in result.reasons.items()}
+    assert codes == {1: ReasonCode.HELD_USER, 2: ReasonCode.BEGIN_TIME}
+    assert result.reasons[2].numbers == (("wait_s", 10),)
+    assert offered.calls == 0
+
+
+def first_fit() -> Policies:
+    return Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+
+
+def test_jobs_of_one_pass_see_each_other() -> None:
+    two = builders.snapshot(builders.host("a", cpus=2), builders.host("b", cpus=1))
+    blocked = Blocked()
+    jobs = [builders.job(n) for n in range(1, 5)]
+    result = decide(jobs, two, first_fit(), Tuning(), blocked)
+    assert [d.placement.hosts for d in result.decisions] == [("a",), ("a",), ("b",)]
+    assert list(blocked.waiting.values()) == [{4: None}]
+
+
+def test_an_exclusive_job_takes_a_whole_host_and_no_less() -> None:
+    one = builders.snapshot(builders.host("a", cpus=4))
+    whole = builders.job(1, exclusive=True)
+    result = decide([whole, builders.job(2)], one, first_fit(), Tuning(), Blocked())
+    assert [d.job for d in result.decisions] == [1]
+    one = builders.snapshot(builders.host("a", cpus=4))
+    result = decide([builders.job(1), builders.job(2, exclusive=True)], one, first_fit(), Tuning(), Blocked())
+    assert [d.job for d in result.decisions] == [1]
+
+
+def test_impossible_is_only_what_no_state_of_the_cluster_could_take() -> None:
+    busy = builders.host("a", cpus=4, state=HostState.DOWN, drained_by="root")
+    snapshot = builders.snapshot(busy, free={"a": builders.whole(builders.host("a", cpus=0))})
+    assert never_fits(builders.job(1, cpus_per_task=4), snapshot, first_fit()) == []
+    assert never_fits(builders.job(1, cpus_per_task=5), snapshot, first_fit()) != []
+    unseen = builders.snapshot(busy, builders.host("b", cpus=0))
+    assert never_fits(builders.job(1, cpus_per_task=5), unseen, first_fit()) == []
+
+
+def test_an_explanation_is_complete_and_changes_nothing() -> None:
+    snapshot = builders.snapshot(builders.host("a", cpus=1))
+    decision, reasons, _ = explain(builders.job(1, begin_us=5), snapshot, first_fit(), Tuning())
+    assert decision is not None
+    assert [r.code for r in reasons] == [ReasonCode.BEGIN_TIME]
+    decision, reasons, verdicts = explain(builders.job(1, cpus_per_task=2), snapshot, first_fit(), Tuning())
+    assert decision is None
+    assert reasons
+    assert [v.host for v in verdicts if v.refused] == ["a"]
+    assert snapshot.placed == {}
+    assert snapshot.links == {"a": Link("a", 1_000_000_000)}

@@ -1,0 +1,123 @@
+"""Profiles measured on the run: one job at a time, and what the others on the link are worked out of."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rm.core.traffic import Phase, TrafficProfile
+from rm.daemon.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed
+from rm.daemon.regulator import Place, Running
+from tests.fakes import FakeHosts
+
+MEASURED = {"period_us": 200_000, "phases": [[0, 80_000, 500]], "confidence": 0.9}
+PROFILE = TrafficProfile(200_000, (Phase(0, 80_000, 500),))
+
+
+def running(job: int, attempt: int = 1, nic_bps: int = 1_000) -> Running:
+    return Running(job, attempt, 0, (Place("h1", 0, "eth0", nic_bps, 0),), None, False, False)
+
+
+class House:
+    """The owner's thread is the test: what is deferred runs when the test says so."""
+
+    def __init__(self) -> None:
+        self.hosts = FakeHosts()
+        self.deferred: list[Callable[[], None]] = []
+        self.done: list[tuple[int, TrafficProfile | None]] = []
+        self.inspection = Inspection(
+            self.hosts, self.deferred.append, lambda r, p: self.done.append((r.job, p))
+        )
+
+    def work(self) -> None:
+        while self.deferred:
+            self.deferred.pop(0)()
+
+
+def test_jobs_are_profiled_one_after_the_other_and_none_twice() -> None:
+    house = House()
+    for job in (1, 2, 1, 2):
+        house.inspection.begin(running(job), reports=False, shared=False)
+    first = house.hosts.take("profile")
+    assert first.args["job"] == 1
+    assert house.hosts.untaken("profile") == []
+    first.answer(**MEASURED)
+    assert house.done == []  # the answer came in another thread
+    house.work()
+    assert house.done == [(1, PROFILE)]
+    assert house.inspection.busy
+    house.hosts.take("profile").refuse("no-such-attempt")
+    house.work()
+    assert house.done == [(1, PROFILE), (2, None)]
+    assert not house.inspection.busy
+
+
+def test_a_malformed_answer_does_not_end_the_row() -> None:
+    house = House()
+    for job in (1, 2):
+        house.inspection.begin(running(job), reports=False, shared=False)
+    house.hosts.take("profile").answer(period_us="?", phases=[[1]], confidence=1)
+    with contextlib.suppress(ValueError):  # it is told in the log, by whoever runs the work
+        house.work()
+    house.hosts.take("profile").answer(**MEASURED)
+    house.work()
+    assert house.done == [(1, None), (2, PROFILE)]
+
+
+def test_reported_iterations_give_the_period_if_there_are_enough() -> None:
+    house = House()
+    house.inspection.begin(running(1), reports=True, shared=False)
+    for _ in range(CLEAN_ITERATIONS):
+        house.inspection.heard(1, 1, 210_000, None)
+        house.inspection.heard(1, 2, 1, None)
+        house.inspection.heard(2, 1, 1, None)
+    house.hosts.take("profile").answer(**MEASURED)
+    house.work()
+    assert house.done == [(1, TrafficProfile(210_000, (Phase(0, 80_000, 500),)))]
+    assert profile_of(MEASURED, [210_000] * (CLEAN_ITERATIONS - 1)) == PROFILE
+
+
+def test_an_unclear_measurement_is_no_profile() -> None:
+    unclear: list[dict[str, Any]] = [{}, {"confidence": 0.4}, {"phases": []}, {"period_us": 0}]
+    for change in unclear:
+        measured = {**MEASURED, **change} if change else {}
+        assert profile_of(measured, []) is None
+
+
+def test_beside_others_a_profile_is_what_the_job_would_do_alone() -> None:
+    house = House()
+    house.inspection.begin(running(1), reports=False, shared=True)
+    house.hosts.take("profile").answer(**MEASURED)
+    house.work()
+    assert house.done == [(1, TrafficProfile(160_000, (Phase(0, 40_000, 1_000),)))]
+    assert undisturbed(PROFILE, 0) == PROFILE
+
+
+@st.composite
+def profiles(draw: st.DrawFn) -> TrafficProfile:
+    """Disjoint phases in order, with the gaps between them."""
+    part = st.tuples(st.integers(0, 10**5), st.integers(1, 10**5), st.integers(0, 10**10))
+    parts = draw(st.lists(part, min_size=1, max_size=5))
+    phases, at_us = [], 0
+    for gap_us, duration_us, rate_bps in parts:
+        phases.append(Phase(at_us + gap_us, duration_us, rate_bps))
+        at_us += gap_us + duration_us
+    return TrafficProfile(at_us + draw(st.integers(1, 10**6)), tuple(phases))
+
+
+@given(profiles(), st.integers(10**6, 10**10))
+def test_volume_and_pauses_are_kept_and_the_period_shrinks_by_what_the_phases_do(
+    measured: TrafficProfile, capacity_bps: int
+) -> None:
+    alone = undisturbed(measured, capacity_bps)
+    saved_us = 0
+    for old, new in zip(measured.phases, alone.phases, strict=True):
+        assert new.duration_us <= old.duration_us
+        assert new.offset_us == old.offset_us - saved_us
+        assert new.rate_bps <= max(old.rate_bps, capacity_bps)
+        volume = old.rate_bps * old.duration_us
+        assert volume - max(1, new.duration_us) < new.rate_bps * max(1, new.duration_us) <= volume
+        saved_us += old.duration_us - new.duration_us
+    assert alone.period_us == measured.period_us - saved_us
