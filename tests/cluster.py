@@ -20,7 +20,7 @@ from typing import Any
 from rm.adapters.playbook_run import run_playbook, shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.cli.client import Client
-from rm.errors import RmError
+from rm.errors import Conflict, RmError
 from rm.lab import Lab
 from rm.playbook.inventory import parse, to_hosts
 
@@ -29,11 +29,11 @@ RMX = Path(sys.executable).with_name("rmx")
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
 Job = dict[str, Any]
 Settings = Mapping[str, Mapping[str, Any]]
-# short times, so that faults are noticed quickly; a test that needs others overrides them
+# a busy machine must not look like a lost host; tests that lose hosts choose shorter times
 SETTINGS: Settings = {
     "jobs": {"run_root_as": "rmjob", "grace_s": 1.0, "deliver": ""},
-    "hosts": {"down_after_s": 4.0},
-    "ssh": {"connect_timeout_s": 3.0, "dead_after_s": 2.0},
+    "hosts": {"down_after_s": 60.0},
+    "ssh": {"connect_timeout_s": 10.0, "dead_after_s": 10.0},
     "monitor": {"enabled": False},
 }
 _as_somebody = threading.Lock()
@@ -221,6 +221,17 @@ class Cluster:
 
     def log(self, job: int, task: int = 0, stream: str = "out") -> str:
         return b"".join(self.client.stream("jobs", job, "logs", task=task, stream=stream)).decode()
+
+    def until_said(self, job: int, text: str, task: int = 0) -> None:
+        """Wait until the task has written exactly this; before its start there is no log."""
+
+        def said() -> bool:
+            try:
+                return self.log(job, task) == text
+            except Conflict:
+                return False
+
+        until(said, f"task {task} of job {job} has said {text!r}")
 
     def hosts(self) -> dict[str, dict[str, Any]]:
         return {host["name"]: host for host in self.client.get("hosts")["hosts"]}

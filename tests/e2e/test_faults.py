@@ -22,8 +22,9 @@ pytestmark = pytest.mark.lab
 # each task leaves one line for each time it ran, where a reboot does not wipe it
 MARK = "echo $RM_ATTEMPT >>/var/tmp/ran.$SLURM_JOB_ID.$RANK"
 GO = "while [ ! -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.05; done"
-SHORT = {"hosts": {"down_after_s": 3.0}}
-LONG = {"hosts": {"down_after_s": 300.0}}
+QUICK = {"connect_timeout_s": 3.0, "dead_after_s": 2.0}
+SHORT = {"ssh": QUICK, "hosts": {"down_after_s": 3.0}}
+LONG = {"ssh": QUICK, "hosts": {"down_after_s": 300.0}}
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +130,7 @@ def test_running_jobs_are_adopted(cluster: Cluster, how: str) -> None:
     doomed = cluster.post_job("trap 'echo told; exit 9' TERM; echo ready; while :; do sleep 0.05; done")
     for each in (job_id, ends, doomed):
         cluster.all_started(each)
-    until(lambda: cluster.log(doomed) == "ready\n", "the third job has begun")
+    cluster.until_said(doomed, "ready\n")
     before, ended_on = cluster.job(job_id), cluster.job(ends)["hosts"]
     cluster.client.delete("jobs", doomed)
     getattr(cluster, how)()

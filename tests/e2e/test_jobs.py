@@ -110,6 +110,7 @@ def test_logs_are_followed_while_the_job_runs(cluster: Cluster) -> None:
         assert follower.stdout is not None
         assert follower.stdout.readline() == b"begin 1\n"  # while it runs
         assert cluster.job(job_id)["state"] == "RUNNING"
+        cluster.until_said(job_id, "begin 0\n")
         assert cluster.rmx("logs", job_id) == "begin 0\n"
         for host in cluster.job(job_id)["hosts"]:
             cluster.lab.exec(host, ["touch", f"/tmp/go.{job_id}"])
@@ -152,7 +153,8 @@ def test_cancel_ends_the_whole_tree_everywhere(cluster: Cluster) -> None:
     number = 100 + os.getpid() % 800
     job_id = cluster.submit("-N2", "--wrap", TREE % (number, number, number))
     job = cluster.wait(job_id, "RUNNING")
-    until(lambda: cluster.log(job_id) == cluster.log(job_id, 1) == "ready\n", "both have begun")
+    for rank in range(2):
+        cluster.until_said(job_id, "ready\n", rank)
     patterns = (f"escaped.{number}", f"700.{number}", f"child.{number}")
     for host in job["hosts"]:
         until(lambda h=host: all(cluster.alive(h, p) for p in patterns), "the tree stands")
@@ -190,7 +192,8 @@ def test_a_signal_reaches_every_task(cluster: Cluster) -> None:
     script = "trap 'echo usr1; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
     job_id = cluster.submit("-N2", "--wrap", script)
     cluster.wait(job_id, "RUNNING")
-    until(lambda: cluster.log(job_id) == cluster.log(job_id, 1) == "ready\n", "both have begun")
+    for rank in range(2):
+        cluster.until_said(job_id, "ready\n", rank)
     cluster.rmx("cancel", "--signal=USR1", job_id)
     job = cluster.wait(job_id)
     assert (job["state"], job["exit"]) == ("FAILED", "5:0")
@@ -215,11 +218,11 @@ def test_hold_release_begin_and_requeue(cluster: Cluster) -> None:
 
     again = cluster.submit("--wrap", "echo run $RM_ATTEMPT ${SLURM_RESTART_COUNT-unset}; sleep 600")
     cluster.wait(again, "RUNNING")
-    until(lambda: cluster.log(again) == "run 1 unset\n", "the first run has begun")
+    cluster.until_said(again, "run 1 unset\n")
     cluster.rmx("requeue", again)
     until(lambda: cluster.job(again)["attempt"] == 2, "it starts again")
     cluster.wait(again, "RUNNING")
-    until(lambda: cluster.log(again) == "run 2 1\n", "the second run has begun")
+    cluster.until_said(again, "run 2 1\n")
     cluster.rmx("cancel", again)
     assert cluster.wait(again)["state"] == "CANCELLED"
     assert cluster.run("wait", "--timeout=1s", cluster.submit("--hold", "--wrap", "true")).returncode == 124
