@@ -109,8 +109,16 @@ def test_gated_jobs_are_told_when_the_reference_drifts() -> None:
     installed = controller.install(1, members, [[1, 2]], {1: 1000, 2: 1098})
     assert installed == [Retime(2, 1000, 98, 196, 5, 9, True)]
     told = [controller.report(Report(1, 1000 + i * 197, 197)) for i in range(12)]
-    assert [i for i, commands in enumerate(told) if commands] == [5, 10]
-    assert told[5] == [Retime(2, 1985, 98, 196, 5, 9, True)]
+    assert [i for i, commands in enumerate(told) if commands] == [4, 9]
+    assert told[4] == [Retime(2, 1985, 98, 196, 5, 9, True)]
+
+
+def test_gated_jobs_hear_at_once_when_an_iteration_of_the_reference_took_longer() -> None:
+    controller = Controller()
+    low = Member(2, (1,), False, 98, 196, cushion=24, inject=5, gate=True)
+    members = [Member(1, (0,), True, 0, 196, reference=True), low]
+    controller.install(1, members, [[1, 2]], {1: 1000, 2: 1098})
+    assert controller.report(Report(1, 1000, 246)) == [Retime(2, 1246, 98, 196, 5, 9, True)]
 
 
 def test_a_removed_component_is_forgotten() -> None:

@@ -139,6 +139,7 @@ class _Component:
     links: tuple[frozenset[int], ...]
     phase: Phase = Phase.MONITOR
     epoch: int | None = None
+    origin: int | None = None  # the newest start of a hyper-period that is known; agents are told this one
     seen: int = 0  # reports of the reference
     readjusted: list[int] = field(default_factory=list)  # `seen` at each readjustment
 
@@ -184,7 +185,7 @@ class Controller:
         for member in ranked:
             self._of[member.job] = made
         starts = next_start or {}
-        made.epoch = starts.get(made.reference.job)
+        made.epoch = made.origin = starts.get(made.reference.job)
         if made.epoch is None:
             return []
         commands = self._retime(made)
@@ -220,8 +221,12 @@ class Controller:
         commands: list[Command] = []
         if track.member is part.reference:
             if part.seen % track.member.mul == 0:
-                part.epoch = report.start
+                part.epoch = part.origin = report.start
             part.seen += 1
+            if part.seen % track.member.mul == 0:
+                # a report ends where the next iteration begins: one that took longer must not leave
+                # the others waiting for instants that have passed
+                part.origin = report.start + report.duration
         track.end = report.start + report.duration
         if part.phase is Phase.INSPECT:
             return []
@@ -278,13 +283,13 @@ class Controller:
 
     def _pause(self, part: _Component, track: _Track, at: int) -> list[Command]:
         member = track.member
-        if part.epoch is None:
+        if part.epoch is None or part.origin is None:
             return []
         length = (part.epoch + member.shift - at) % member.period
         tolerance = self._tolerance(member)
         if length <= tolerance or length >= member.period - tolerance:
             return []
-        return [Pause(member.job, at, length, part.epoch, member.shift, member.period)]
+        return [Pause(member.job, at, length, part.origin, member.shift, member.period)]
 
     def _tolerance(self, member: Member) -> Fraction:
         band = self._dead_band * member.period
@@ -295,18 +300,18 @@ class Controller:
         commands: list[Command] = []
         for track in list(part.tracks.values())[1:]:
             member = track.member
-            if part.epoch is None or not (member.gate or member.inject):
+            if part.origin is None or not (member.gate or member.inject):
                 continue
             tolerance = self._tolerance(member)
             if track.retimed is not None:
-                moved = (part.epoch - track.retimed) % member.period
+                moved = (part.origin - track.retimed) % member.period
                 if min(moved, member.period - moved) <= tolerance / 2:
                     continue
-            track.retimed = part.epoch
+            track.retimed = part.origin
             commands.append(
                 Retime(
                     member.job,
-                    part.epoch,
+                    part.origin,
                     member.shift,
                     member.period,
                     member.inject,
