@@ -14,7 +14,7 @@ from rm_cgroup import marked, send
 from rm_spool import SpoolError, read_json
 
 POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed says nothing
-REPORTS_S = 0.05
+REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's iterations are known
 QUIET_REPORTS_S = 0.5  # for jobs that have not reported yet, or no longer do
 QUIET_AFTER_S = 10
 BACKLOG_BYTES = 64 << 10
