@@ -197,7 +197,8 @@ class Regulator:
             running, place, _ = self._shaped.pop(key)
             self._call("unshape", running, place)
         for key, (running, place, rule) in wanted.items():
-            if self._shaped.get(key) != (running, place, rule):
+            old = self._shaped.get(key)
+            if old is None or (old[0].attempt, *old[1:]) != (running.attempt, place, rule):
                 self._shaped[key] = (running, place, rule)
                 self._call(
                     "shape",

@@ -1,0 +1,281 @@
+"""The plan against what the hosts were told: differences are sent, on each host's clock."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rm.core import events as ev
+from rm.core.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule, ShapingRule
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.lifecycle import Changes, Rules, apply
+from rm.core.registry import load
+from rm.core.state import ClusterState
+from rm.core.traffic import TrafficProfile
+from rm.daemon import regulator as module
+from rm.daemon.regulator import Regulator, running_of
+from rm.policies.regulate.controller import ControllerOptions
+from tests import builders
+from tests.fakes import PATIENCE_S, FakeHosts, Inbox, ManualClock
+
+TRAFFIC = builders.profile(100, (0, 40, 1_000))
+MEASURED = {"period_us": 100_000, "phases": [[0, 40_000, 1_000_000_000]], "confidence": 1.0}
+
+
+class Shaping:
+    enabled = True
+    queue_packets = 30
+
+
+class Hosts(FakeHosts):
+    """Says when the regulator has taken what came before a mark."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = threading.Event()
+
+    def clock_offset_us(self, name: str) -> int | None:
+        if name == "mark":
+            self.reached.set()
+        return super().clock_offset_us(name)
+
+
+class House:
+    """A regulator over a state that events change, with hosts that answer by hand."""
+
+    def __init__(self) -> None:
+        self.hosts, self.posted, self.clock = Hosts(), Inbox(), ManualClock(1_000)
+        self.state = ClusterState()
+        for name, offset_us in (("a", 0), ("b", 700)):
+            self.hosts.offsets_us[name] = offset_us
+            self.do(ev.HostAdded(builders.host(name, cpus=8, interface="eth0", nic_mbps=1_000)))
+        self.regulator = Regulator(
+            self.hosts, self.posted, self.clock, ControllerOptions(), Shaping(), epoch=7
+        )
+        self.regulator.start()
+
+    def do(self, *events: ev.Event) -> None:
+        for event in events:
+            apply(self.state, event, self.clock.us, Rules(), Changes())
+
+    def run(self, job: int, traffic: TrafficProfile | None = TRAFFIC, **spec: Any) -> None:
+        self.do(
+            ev.JobSubmitted(job, builders.spec(ntasks=2, traffic=traffic, **spec)),
+            ev.JobPlaced(job, builders.placement("a", "b")),
+        )
+        self.start(job)
+
+    def start(self, job: int) -> None:
+        attempt = self.state.jobs[job].attempt
+        for host in ("a", "b"):
+            self.do(ev.TasksPrepared(job, attempt, host))
+        for rank, host in enumerate(("a", "b")):
+            self.do(ev.TasksStarted(job, attempt, host, self.clock.us, (rank,)))
+
+    def see(self, alignment: Alignment = NOTHING_TO_ALIGN) -> None:
+        self.regulator.aligned(alignment, self.state)
+
+    def settle(self) -> None:
+        """Wait until the regulator has worked off all that was put to it."""
+        self.hosts.reached.clear()
+        self.report(0, host="mark")
+        assert self.hosts.reached.wait(PATIENCE_S)
+
+    def report(self, job: int, *items: list[Any], host: str = "a", attempt: int = 1) -> None:
+        self.regulator.iterations(host, {"job": job, "attempt": attempt, "items": list(items)})
+
+
+@pytest.fixture
+def house(monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
+    monkeypatch.setattr(module, "TURN_US", 1_000)
+    made = House()
+    yield made
+    made.regulator.stop()
+
+
+def schedule(job: int, **fields: Any) -> Schedule:
+    return Schedule(job, 1, **{"shift_us": 0, "period_us": 100_000, "base_period_us": 100_000, **fields})
+
+
+def pair(**low: Any) -> Alignment:
+    """Job 1 is the reference, job 2 is kept 50 ms behind it."""
+    link = LinkAlignment("a", 100.0, 100_000, (1, 2))
+    low = {"shift_us": 50_000, "gate": True, "cushion_us": 10_000, **low}
+    return Alignment(100.0, (link,), (schedule(1, reference=True, high=True), schedule(2, **low)))
+
+
+def rule(job: int, host: str, priority: int = 0) -> ShapingRule:
+    return ShapingRule(job, host, priority, 400, 900)
+
+
+def test_shaping_follows_the_plan_by_its_differences(house: House) -> None:
+    house.run(1)
+    house.see(Alignment(100.0, shaping=(rule(1, "a"), rule(1, "b"))))
+    first = house.hosts.take("shape", "a")
+    assert first.args == {
+        "job": 1, "attempt": 1, "interface": "eth0", "epoch": 7, "priority": 0, "queue_packets": 30,
+        "rate_bps": 1_000_000_000, "class_rate_bps": 400, "ceil_bps": 900,
+    }  # fmt: skip
+    house.hosts.take("shape", "b")
+    house.see(Alignment(100.0, shaping=(rule(1, "a"), rule(1, "b", priority=1))))
+    assert house.hosts.take("shape").host == "b"
+    house.see(Alignment(100.0, shaping=(rule(1, "a"),)))
+    assert house.hosts.take("unshape").host == "b"
+    house.do(ev.CancelRequested(1, "alice"))
+    house.see(Alignment(100.0, shaping=(rule(1, "a"),)))
+    assert house.hosts.take("unshape").host == "a"
+    assert house.hosts.untaken("shape") == []
+
+
+def test_a_host_that_says_hello_again_is_told_again(house: House) -> None:
+    house.run(1)
+    plan = Alignment(100.0, shaping=(rule(1, "a"), rule(1, "b")))
+    house.see(plan)
+    for host in ("a", "b"):
+        house.hosts.take("shape", host)
+    house.clock.us += 1
+    house.do(ev.HostUp("b", "boot", "1"))
+    house.see(plan)
+    assert house.hosts.take("shape").host == "b"
+    house.see(Alignment(100.0, shaping=(rule(1, "a"),)))
+    house.hosts.take("unshape", "b")
+    assert house.hosts.untaken("shape") == []
+
+
+def test_a_schedule_is_told_to_every_host_on_its_own_clock(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.see(pair())
+    house.report(1, [0, 0, 5_000, 100_000, 0, None], [1, 0, 9_999, 1, 0, None])
+    told = [house.hosts.take("schedule", h).args for h in ("a", "b")]
+    documents = [t["schedule"] for t in told]
+    assert [t["job"] for t in told] == [2, 2]  # nothing is asked of the reference
+    assert documents[0]["epoch_us"] % 100_000 == 5_000
+    assert documents[1]["epoch_us"] == documents[0]["epoch_us"] + 700
+    assert {(d["shift_us"], d["period_us"], d["gate"], d["pause_seq"], d["seq"]) for d in documents} == {
+        (50_000, 100_000, True, 0, 1)
+    }
+
+
+def test_a_job_off_its_slot_is_paused_once_with_a_new_number(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.report(1, [0, 0, 0, 100_000, 0, None])
+    house.report(2, [0, 0, 20_000, 100_000, 0, None])
+    house.see(pair(gate=False))
+    paused = house.hosts.take("schedule", "a").args["schedule"]
+    house.hosts.take("schedule", "b")
+    # its next iteration is due at 120 ms, its slot at 50 ms after the reference's at 100 ms
+    assert (paused["pause_seq"], paused["pause_length_us"]) == (1, 30_000)
+    assert house.regulator.of(2)["pauses"] == 1
+    house.report(2, [0, 0, 20_000, 100_000, 0, None])
+    house.see(pair(gate=False, cushion_us=11_000))  # another plan
+    again = house.hosts.take("schedule", "a").args["schedule"]
+    assert (again["pause_seq"], again["seq"]) == (2, 2)
+
+
+def test_a_job_that_leaves_the_plan_loses_its_schedule(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.see(pair())
+    house.report(1, [0, 0, 5_000, 100_000, 0, None])
+    for host in ("a", "b"):
+        assert house.hosts.take("schedule", host).args["schedule"] is not None
+    house.see()
+    for host in ("a", "b"):
+        gone = house.hosts.take("schedule", host).args
+        assert (gone["job"], gone["schedule"]) == (2, None)
+
+
+def test_silent_jobs_of_the_plan_are_watched_from_outside(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.run(3)
+    house.see(pair())
+    for job in (1, 3):
+        house.report(job, [0, 0, 5_000, 100_000, 0, None])
+    house.settle()
+    house.clock.us += module.SILENT_US
+    for host, rank in (("a", 0), ("b", 1)):
+        call = house.hosts.take("regulate", host)
+        assert (call.args["job"], call.args["rank"], call.args["phases"]) == (2, rank, 1)
+        if host == "a":
+            house.clock.us += module.REGULATE_US
+            call.answer()  # its hour is over
+    assert house.hosts.take("regulate").host == "a"
+    assert house.hosts.untaken("regulate") == []
+
+
+def test_a_job_without_a_profile_gets_one_and_tries_again_when_it_is_unclear(house: House) -> None:
+    house.run(1, traffic=None)
+    house.see()
+    house.clock.us += module.SILENT_US
+    house.hosts.take("profile").answer(phases=[], confidence=0)
+    house.settle()
+    house.clock.us += module.PROFILE_AGAIN_US - 5 * module.TURN_US
+    house.report(1, [0, 0, 5, 100_000, 0, None])
+    house.settle()
+    assert house.hosts.untaken("profile") == []
+    house.clock.us += 10 * module.TURN_US
+    house.hosts.take("profile").answer(**MEASURED)
+    measured = house.posted.wait(ev.ProfileMeasured)
+    assert measured == ev.ProfileMeasured(1, 1, TRAFFIC, cooperative=True)
+    assert [c.op for c in house.hosts.made].count("profile") == 2
+
+
+def test_jobs_that_stay_on_one_host_or_say_low_comm_are_left_alone(house: House) -> None:
+    house.run(1, traffic=None, low_comm=True)
+    house.do(
+        ev.JobSubmitted(2, builders.spec()),
+        ev.JobPlaced(2, builders.placement("a")),
+        ev.TasksStarted(2, 1, "a", 5, (0,)),
+    )
+    assert set(running_of(house.state)) == {1}
+    house.run(3)
+    house.see(Alignment(100.0, shaping=(rule(3, "a"),)))
+    house.clock.us += 2 * module.SILENT_US
+    house.settle()
+    house.settle()  # the jobs are looked after between two items
+    assert house.hosts.untaken("profile") == []
+
+
+def test_the_last_words_of_an_earlier_attempt_do_not_count(house: House) -> None:
+    house.run(1)
+    house.see()
+    house.report(1, [0, 0, 5_000, 80_000, 0, None], attempt=2)
+    house.report(1, [0, 0, 5_000, 100_000, 0, None], attempt=1)
+    house.see(Alignment(100.0, shaping=(rule(1, "a"),)))
+    house.hosts.take("shape")
+    summary = house.regulator.of(1)
+    assert (summary["count"], summary["mean_us"], summary["p99_us"]) == (1, 80_000, 80_000)
+
+
+def test_what_is_inspected_again_is_installed_again_even_if_nothing_changed(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.see(pair(gate=False, inject_us=0))
+    house.report(1, [0, 0, 0, 100_000, 0, None])
+    for n in range(6):  # slow, and computing otherwise than its profile says
+        house.report(2, [0, n, n * 130_000, 130_000, 0, 40_000])
+    call = house.hosts.take("profile")
+    assert call.args["job"] == 2
+    call.answer(**MEASURED)
+    paused = house.hosts.take("schedule", "a").args
+    assert (paused["job"], paused["schedule"]["pause_seq"]) == (2, 1)
+    assert house.posted.items == []
+
+
+def test_the_real_policy_pair_comes_to_rest(house: House) -> None:
+    """The wiring with the product's own communication policy: contended jobs get schedules."""
+    policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "metronome"))
+    cycle = Cycle(house.state, policies)
+    house.run(1, priority=100)
+    house.run(2)
+    cycle.step([], house.clock.us)
+    assert {s.job for s in house.state.alignment.schedules} == {1, 2}
+    house.see(house.state.alignment)
+    house.report(1, [0, 0, 5_000, 100_000, 0, None])
+    house.report(2, [0, 0, 5_000, 100_000, 0, None])
+    assert house.hosts.take("schedule").args["job"] == 2
