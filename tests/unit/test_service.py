@@ -1,0 +1,168 @@
+"""The use cases over a real leader: waiting misses nothing, logs end, refusals say why."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.store_memory import MemoryStore
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.job import Job, JobState
+from rm.core.registry import load
+from rm.core.state import ClusterState
+from rm.daemon.executor import log_path
+from rm.daemon.leader import Leader
+from rm.daemon.prune import prune
+from rm.daemon.service import Service
+from rm.errors import Conflict, NotFound
+from tests import builders
+from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
+from tests.unit.test_leader import FakeExecutor
+
+ENDED = ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6)
+
+
+class House:
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store, self.hosts = folder, MemoryStore(), FakeHosts()
+        clock = ManualClock()
+        assert self.store.acquire_lease("here", clock.us, 10**12)
+        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+        self.leader = Leader(Cycle(ClusterState(), policies), self.store, 0, clock)
+        self.leader.executor = FakeExecutor()  # type: ignore[assignment]
+        anything: Any = None
+        self.service = Service(
+            self.leader, self.store, self.hosts, anything, anything, lambda zone: 0, clock, folder, 10**9,
+            {"epoch": 7},
+        )  # fmt: skip
+        self.leader.on_jobs = self.service.jobs_changed
+        self.leader.start(())
+
+    def do(self, *events: ev.Event) -> None:
+        self.leader.request(lambda state: list(events)).result(PATIENCE_S)
+
+    def run(self) -> None:
+        """Job 1 runs on h1."""
+        self.do(ev.HostAdded(builders.host("h1")))
+        self.do(ev.JobSubmitted(1, builders.spec()))
+        self.do(ev.TasksStarted(1, 1, "h1", 5, (0,)))
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.leader.stop()
+
+
+def test_whoever_waits_hears_of_an_end_that_comes_while_he_looks(house: House) -> None:
+    house.run()
+    look = house.service.job
+
+    async def slow_look(job_id: int) -> Job:
+        """The job ends after the answer was given and before it is read."""
+        job = await look(job_id)
+        if not job.state.final:
+            await asyncio.to_thread(house.do, ENDED)
+            await asyncio.sleep(0)  # its news is in the loop's hands
+            await asyncio.sleep(0)
+        return job
+
+    house.service.job = slow_look  # type: ignore[method-assign]
+
+    async def wait() -> Job:
+        return await asyncio.wait_for(house.service.wait(1, 10 * PATIENCE_S), PATIENCE_S)
+
+    assert asyncio.run(wait()).state is JobState.COMPLETED
+
+
+def test_a_wait_ends_with_its_time_and_leaves_nothing(house: House) -> None:
+    house.run()
+    assert asyncio.run(house.service.wait(1, 0.01)).state is JobState.RUNNING
+    assert house.service._waiters == {}
+
+
+async def text_of(chunks: AsyncIterator[bytes]) -> bytes:
+    return b"".join([chunk async for chunk in chunks])
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_the_log_of_a_job_that_never_ran_is_refused_not_awaited(house: House, follow: bool) -> None:
+    house.do(ev.JobSubmitted(1, builders.spec()))
+    house.do(ev.CancelRequested(1, "alice"))
+    with pytest.raises(Conflict, match="never ran"):
+        asyncio.run(text_of(house.service.logs(1, 0, "out", 0, follow)))
+
+
+def test_a_collected_log_is_read_at_home_from_where_the_reader_is(house: House) -> None:
+    house.run()
+    house.do(ENDED)
+    path = log_path(house.folder, 1, 1, 0, "out")
+    path.parent.mkdir()
+    path.write_bytes(b"one\ntwo\n")
+    assert asyncio.run(text_of(house.service.logs(1, 0, "out", 4, True))) == b"two\n"
+    with pytest.raises(NotFound, match="no task 5"):
+        asyncio.run(text_of(house.service.logs(1, 5, "out", 0, False)))
+
+
+def test_a_signal_goes_only_where_something_runs(house: House) -> None:
+    house.run()
+
+    async def send() -> Job:
+        sending = asyncio.ensure_future(house.service.cancel(1, "alice", 10))
+        call = await asyncio.to_thread(house.hosts.take, "signal")
+        call.refuse("no-such-attempt")
+        assert (call.host, call.args["signal"], call.args["epoch"]) == ("h1", 10, 7)
+        return await sending
+
+    with pytest.raises(Conflict, match="nothing to signal"):
+        asyncio.run(send())
+    house.do(ENDED)
+    with pytest.raises(Conflict, match="nothing to signal"):
+        asyncio.run(house.service.cancel(1, "alice", 10))
+
+
+def test_refusals_say_what_the_job_is(house: House) -> None:
+    with pytest.raises(NotFound, match="no job 9"):
+        asyncio.run(house.service.hold(9, "alice"))
+    house.run()
+    with pytest.raises(Exception, match="RUNNING and cannot be held"):
+        asyncio.run(house.service.hold(1, "alice"))
+    house.do(ENDED)
+    with pytest.raises(Conflict, match="already ended"):
+        asyncio.run(house.service.cancel(1, "alice", None))
+    house.leader.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
+    with pytest.raises(Conflict, match="too long ago"):
+        asyncio.run(house.service.requeue(1, "alice"))
+
+
+def test_a_zone_that_is_none_is_not_measured(house: House) -> None:
+    house.run()
+    assert asyncio.run(house.service.measure("z1")) == 0
+    with pytest.raises(NotFound, match="no zone 'z9'"):
+        asyncio.run(house.service.measure("z9"))
+
+
+def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(house: House) -> None:
+    house.do(ev.HostAdded(builders.host("h1")))
+    clock = house.leader._clock
+    assert isinstance(clock, ManualClock)
+    for job in (1, 2, 3, 4):
+        house.do(ev.JobSubmitted(job, builders.spec()))
+    for job in (4, 2, 3, 1):  # the oldest ends last
+        clock.us += 1_000
+        house.do(ev.TaskExited(job, 1, "h1", 0, 0, 0, 5, 6))
+        log_path(house.folder, job, 1, 0, "out").parent.mkdir()
+    house.do(*(ev.ActionSettled(n) for n in range(1, 20)))  # as the executor would
+    house.do(ev.JobSubmitted(5, builders.spec(hold=True)))
+    (house.folder / "notes").mkdir()
+    assert prune(house.store, house.folder, 4) == 0
+    assert prune(house.store, house.folder, 2) == 2
+    assert [j.id for j in house.store.jobs()] == [1, 3, 5]
+    assert sorted(p.name for p in house.folder.iterdir()) == ["1.1", "3.1", "notes"]
+    assert prune(house.store, house.folder, 0) == 2
+    assert [j.id for j in house.store.jobs()] == [5]
