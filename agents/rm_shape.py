@@ -234,9 +234,7 @@ def shape(request):
         rules = _rules()
         old = rules.get((job, index))
         minor = (old or {}).get("minor") or _free_minor(rules, index)
-        rm_htb.set_class(
-            interface, minor, rm_htb.LINK, class_rate, limit, max(0, min(7, priority)), queue
-        )
+        rm_htb.set_class(interface, minor, rm_htb.LINK, class_rate, limit, max(0, min(7, priority)), queue)
         classifier, verified, missing = _mark(job, attempt, interface, minor, old)
         name = "%x:%x" % (rm_htb.MAJOR, minor)
         return {
