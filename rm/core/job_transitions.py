@@ -151,7 +151,8 @@ def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: s
     tasks = _update(job.tasks, host, tuple(alive), ended_us=ctx.now_us, note=why)
     job = touch(job, ctx.now_us, why, tasks=tasks)
     if job.ending is None:
-        ending = S.PENDING if job.spec.requeue else S.NODE_FAIL
+        # a gang that was never told to start has done nothing yet: it may always be tried again
+        ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
         job = replace(job, ending=ending, reason=Reason(ReasonCode.HOST_LOST, why))
     _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
-from rm.core.host import Host, Zone
+from rm.core.host import Host, HostState, Zone
 from rm.core.job import Job, JobSpec, JobState, Placement
 from rm.core.network import Link, LinkStats, NetworkView
 from rm.core.reasons import Reason
@@ -178,6 +178,10 @@ def rebuild(
     for zone in zones:
         state.zones[zone.name] = zone
     for host in hosts:
+        if host.state is HostState.UP:  # it was: nothing is placed there before it answers
+            host = replace(
+                host, state=HostState.UNKNOWN, reason="it has not answered since the daemon started"
+            )
         state.hosts[host.name] = host
         state.free[host.name] = all_of(host)
         state.silent_since[host.name] = now_us

@@ -1,18 +1,19 @@
 """The cycle: what the clock brings, and which recomputation still counts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rm.core import events as ev
 from rm.core.alignment import Alignment, LinkAlignment
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.host import HostState
-from rm.core.job import JobState
+from rm.core.job import Job, JobState, Task
 from rm.core.lifecycle import Rules
 from rm.core.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.snapshot import PlacedJob, Snapshot
-from rm.core.state import ClusterState
+from rm.core.state import ClusterState, rebuild
 from tests import builders
 
 TRAFFIC = builders.profile(100, (0, 40, 500))
@@ -156,3 +157,23 @@ def test_a_contended_job_is_tried_again_when_a_profile_changes() -> None:
     assert one.state.jobs[2].state is JobState.PENDING
     one.step([ev.ProfileMeasured(1, 1, builders.profile(90, (0, 4, 500)), True)], 105)
     assert one.state.jobs[2].state is JobState.CONFIGURING
+
+
+def test_a_new_daemon_places_nothing_on_a_host_that_has_not_answered_it() -> None:
+    known = [builders.host("h1", boot_id="boot"), builders.host("h2", boot_id="boot")]
+    waiting = Job(1, builders.spec(), 50)
+    running = replace(Job(2, builders.spec(), 50, JobState.RUNNING), attempt=1, tasks=(Task(0, "h2"),))
+    state = rebuild([waiting, running], known, [], {}, 3, 1, 100)
+    one = Cycle(state, cycle("h1").policies, Rules(grace_us=5, down_after_us=20))
+    one.step([], 100)
+    assert state.jobs[1].state is JobState.PENDING
+    assert list(state.placed) == [2]
+    one.step([ev.HostUp("h1", "boot", "1")], 101)
+    assert state.jobs[1].state is JobState.CONFIGURING
+    assert one.step([], 120).recorded[0] == ev.HostDown("h2", known_reason(state, "h2"))
+    assert state.jobs[2].state is not JobState.RUNNING
+
+
+def known_reason(state: ClusterState, host: str) -> str:
+    assert "has not answered" in state.hosts[host].reason
+    return state.hosts[host].reason

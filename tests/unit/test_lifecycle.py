@@ -234,6 +234,14 @@ def test_a_lost_host_loses_its_jobs_and_the_others_are_stopped(requeue: bool, st
     assert world.is_at_rest()
 
 
+def test_a_gang_that_never_began_is_tried_again_whatever_it_asked() -> None:
+    world = World(requeue=False)
+    world.place()
+    actions = world.do(ev.HostDown("h2", "silent"))
+    assert actions == [Discard(1, 1, "h1"), Discard(1, 1, "h2")]
+    assert world.job.state is S.PENDING
+
+
 def test_a_requeued_job_runs_as_another_attempt() -> None:
     world = World(ALONE).run()
     world.exit(0, 1)
