@@ -33,6 +33,7 @@ from rm.lab import LabSpec, up
 PROGRAM = Path(__file__).with_name("ddp.py")
 LEFT_OUT_S = 4.0  # after the later start: connections warm up, and a silent job is noticed after 3 s
 SEED = 1
+ON_THE_WIRE = 1.06  # bytes on the link per byte of gradients
 PATIENCE_S = 180.0
 UNMANAGED, SHAPED, _, MANAGED = scenario.MODES
 
@@ -132,10 +133,10 @@ class Runner:
         words = [f"--job-name={training.name}", f"--priority={training.name}", "--time=10"]
         words += ["--nodes=2", "--ntasks-per-node=1", "--gpus-per-task=1", f"--nodelist={hosts}"]
         words += ["--export=NONE", "--chdir=/tmp", "--parsable"]
-        if period := self.periods_ms.get(training.name):
-            duty = (period - training.compute_ms) / period
-            words += [f"--period={period:.1f}ms", f"--duty-cycle={duty:.3f}"]
-            words += [f"--bandwidth={scenario.LINK_MBPS}mbit"]
+        if period_ms := self.periods_ms.get(training.name):
+            profile = self.stage.work / f"{training.name}.json"
+            profile.write_text(traffic_file(period_ms, training))
+            words.append(f"--traffic={profile}")
         return int(self.stage.rmx("submit", *words, str(script)))
 
     def run(self, setting: Setting) -> dict[str, Outcome]:
@@ -170,6 +171,21 @@ class Runner:
             last = (errors or logs[0] or ["it printed nothing"])[-1]
             raise RmError(f"Job {job} ({name}) ended as {answer['job']['state']}: {last}")
         return [json.loads(lines[-1]) for lines in logs]
+
+
+def traffic_file(period_ms: float, training: Training) -> str:
+    """The job's profile: it computes, then all-reduces until the iteration ends.
+
+    Of two ranks each sends its gradients once; headers and acknowledgements take the link, too.
+    """
+    comm_us = round(training.megabytes * 8e6 / scenario.LINK_MBPS * ON_THE_WIRE)
+    period_us = round(1000 * period_ms)
+    phase = {
+        "offset_us": period_us - comm_us,
+        "duration_us": comm_us,
+        "rate_bps": scenario.LINK_MBPS * 1_000_000,
+    }
+    return json.dumps({"period_us": period_us, "phases": [phase]})
 
 
 def environment_of(python: Path) -> tuple[str, ...]:
@@ -262,7 +278,7 @@ def main() -> int:
                 runs[setting.name].append(found)
                 means = {name: statistics.mean(o.within) for name, o in found.items()}
                 if setting.apart and not runner.periods_ms:
-                    runner.periods_ms = means
+                    runner.periods_ms = {name: statistics.median(o.within) for name, o in found.items()}
                 told = ", ".join(f"{name} {mean:.1f} ms" for name, mean in means.items())
                 say(f"{setting.name}, run {repeat + 1}: {told}")
         say("taking everything down")
