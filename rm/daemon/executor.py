@@ -7,40 +7,28 @@ because every operation is idempotent for its (job, attempt).
 
 from __future__ import annotations
 
-import base64
 import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
-from rm.core.host import Gpu, Host
 from rm.core.reconcile import ReportedTask
+from rm.daemon.agent_news import exited, reported, up_event
+from rm.daemon.agents import Hosts
 from rm.daemon.deliver import Delivery
+from rm.daemon.log_home import LogHome
 from rm.errors import RmError, Unreachable
 
 log = logging.getLogger(__name__)
 
-CHUNK_BYTES = 256 * 1024
 CALL_TIMEOUT_S = 30.0
 REPEAT_S = 2.0
 LATER_S = 60.0  # when our own disk refuses a log
-# What a log may be refused for without making the others, and the end of the attempt, wait for it.
-NO_LOG = frozenset({"no-log", "no-such-task"})
-
-
-class Hosts(Protocol):
-    """What the executor needs of the fleet."""
-
-    def call(self, name: str, op: str, timeout_s: float = ..., **args: Any) -> Future[dict[str, Any]]: ...
-    def add(self, host: Host) -> None: ...
-    def remove(self, name: str) -> None: ...
-    def clock_offset_us(self, name: str) -> int | None: ...
-    def hello(self, name: str) -> dict[str, Any] | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +85,8 @@ class Executor:
         self._hosts = hosts
         self._post = post
         self._request_of = request_of
-        self._logs = logs
         self._epoch = epoch
-        self._max_log_bytes = max_log_bytes
+        self._home = LogHome(hosts, logs, max_log_bytes)
         self._on_iterations = on_iterations
         self._on_deposed = on_deposed
         self._delivery_of = delivery_of
@@ -198,7 +185,7 @@ class Executor:
         """A notification of a host's agent."""
         kind = message.get("event")
         if kind == "exit":
-            self._post(self._exited(host, message))
+            self._post(exited(host, message, self._offset_us(host)))
             self._after_exit(host, message["job"], message["attempt"])
         elif kind == "started":
             self._post(
@@ -206,7 +193,7 @@ class Executor:
                     message["job"],
                     message["attempt"],
                     host,
-                    self._ours(host, message["started_us"]) or 0,
+                    message["started_us"] - self._offset_us(host),
                     (message["rank"],),
                 )
             )
@@ -227,7 +214,9 @@ class Executor:
             facts = self._hosts.call(host, "facts", timeout_s=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             answer = self._hosts.call(host, "tasks", timeout_s=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             report = HostReport(
-                self._up_event(host, facts), [self._reported(host, t) for t in answer["tasks"]], connection
+                up_event(host, facts, self._hosts.hello(host) or {}),
+                [reported(t, self._offset_us(host)) for t in answer["tasks"]],
+                connection,
             )
         except Exception as error:  # a host that is connected but never welcomed would be lost for good
             log.warning("host %s said hello and nothing that helps: %s", host, error)
@@ -241,23 +230,6 @@ class Executor:
         timer = threading.Timer(seconds, work)
         timer.daemon = True
         timer.start()
-
-    def _up_event(self, host: str, facts: dict[str, Any]) -> ev.HostUp:
-        interfaces = facts.get("interfaces", [])
-        named = next((i for i in interfaces if i.get("primary")), interfaces[0] if interfaces else {})
-        return ev.HostUp(
-            host,
-            facts.get("boot_id", ""),
-            (self._hosts.hello(host) or {}).get("version", ""),
-            facts.get("cpus", 0),
-            facts.get("mem_bytes", 0),
-            tuple(
-                Gpu(g["index"], g.get("uuid", ""), g.get("model", ""), g.get("mem_bytes", 0))
-                for g in facts.get("gpus", [])
-            ),
-            named.get("name", ""),
-            named.get("speed_bps") or 0,
-        )
 
     def _arguments(self, intent: Intent) -> dict[str, Any]:
         action = intent.action
@@ -355,7 +327,7 @@ class Executor:
                 action.job,
                 action.attempt,
                 action.host,
-                self._ours(action.host, min(t["started_us"] for t in started)) or 0,
+                min(t["started_us"] for t in started) - self._offset_us(action.host),
                 tuple(t["rank"] for t in started),
                 notes,
             )
@@ -371,7 +343,7 @@ class Executor:
         try:
             for rank in action.ranks:
                 for stream in ("out", "err"):
-                    self._fetch_log(action, rank, stream)
+                    self._home.fetch(action, rank, stream)
             self._hosts.call(
                 action.host, "discard", job=action.job, attempt=action.attempt, epoch=self._epoch
             ).result(CALL_TIMEOUT_S)
@@ -406,7 +378,7 @@ class Executor:
     def _deliver(self, action: Collect, delivery: Delivery | None) -> None:
         if delivery is None:
             return
-        note = delivery.carry_out(lambda r: log_path(self._logs, action.job, action.attempt, r, "out"))
+        note = delivery.carry_out(lambda r: self._home.path(action, r, "out"))
         if note:
             self._post(ev.Noted(action.job, note))
 
@@ -417,42 +389,6 @@ class Executor:
             again, entry.ended = entry.ended, False
         if again:
             self._send(entry)
-
-    def _fetch_log(self, action: Collect, rank: int, stream: str) -> None:
-        path = log_path(self._logs, action.job, action.attempt, rank, stream)
-        offset, chunks = 0, 0
-        part = path.with_suffix(".part")
-        while True:
-            try:
-                answer = self._hosts.call(
-                    action.host,
-                    "logs",
-                    timeout_s=CALL_TIMEOUT_S,
-                    job=action.job,
-                    attempt=action.attempt,
-                    rank=rank,
-                    stream=stream,
-                    offset=offset,
-                    limit=CHUNK_BYTES,
-                ).result(CALL_TIMEOUT_S)
-            except RmError as error:
-                if getattr(error, "code", "") not in NO_LOG:
-                    raise
-                log.warning("no %s of task %d of job %d: %s", stream, rank, action.job, error)
-                break
-            if offset == 0 and answer["size"] > self._max_log_bytes:
-                offset = answer["size"] - self._max_log_bytes
-                continue
-            data = base64.b64decode(answer["data"])
-            if not data:
-                break
-            if chunks == 0:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            with part.open("ab" if chunks else "wb") as file:
-                file.write(data)
-            offset, chunks = answer["offset"], chunks + 1
-        if chunks:
-            part.replace(path)
 
     def _after_exit(self, host: str, job: int, attempt: int) -> None:
         """Whatever waits for the end of an attempt may go on now."""
@@ -466,41 +402,5 @@ class Executor:
         for entry in again:
             self._send(entry)
 
-    def _ours(self, host: str, at_us: int | None) -> int | None:
-        """A time of the host's clock on ours."""
-        return None if at_us is None else at_us - (self._hosts.clock_offset_us(host) or 0)
-
-    def _exited(self, host: str, m: dict[str, Any]) -> ev.TaskExited | ev.TasksLost:
-        if m.get("code") is None and m.get("signal") is None:  # its supervisor is gone
-            return ev.TasksLost(m["job"], m["attempt"], host, (m["rank"],), m.get("why", ""))
-        return ev.TaskExited(
-            m["job"],
-            m["attempt"],
-            host,
-            m["rank"],
-            m.get("code") or 0,
-            m.get("signal") or 0,
-            self._ours(host, m.get("started_us")),
-            self._ours(host, m["ended_us"]) or 0,
-            bool(m.get("oom")),
-            m.get("why", ""),
-        )
-
-    def _reported(self, host: str, t: dict[str, Any]) -> ReportedTask:
-        return ReportedTask(
-            t["job"],
-            t["attempt"],
-            t["rank"],
-            t["state"],
-            self._ours(host, t.get("started_us")),
-            self._ours(host, t.get("ended_us")),
-            t.get("code") or 0,
-            t.get("signal") or 0,
-            bool(t.get("oom")),
-            t.get("why") or "",
-        )
-
-
-def log_path(logs: Path, job: int, attempt: int, rank: int, stream: str) -> Path:
-    """Where a collected log lies."""
-    return logs / f"{job}.{attempt}" / f"{rank}.{stream}"
+    def _offset_us(self, host: str) -> int:
+        return self._hosts.clock_offset_us(host) or 0

@@ -12,8 +12,8 @@ from rm.core.cycle import Cycle
 from rm.core.host import Host, HostState
 from rm.core.snapshot import Free
 from rm.core.state import ClusterState
+from rm.daemon.agents import Hosts
 from rm.daemon.asking import Asking
-from rm.daemon.executor import Hosts
 from rm.daemon.leader import Leader
 from rm.errors import Conflict, NotFound
 

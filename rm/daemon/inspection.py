@@ -12,13 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rm.core.traffic import Phase, TrafficProfile
+from rm.daemon.agents import Agents
+from rm.daemon.running import Running
 from rm.errors import RmError
-
-if TYPE_CHECKING:
-    from rm.daemon.regulator import Agents, Running
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from rm.core.job import Job, JobState
-from rm.daemon.executor import Hosts, log_path
+from rm.daemon.agents import Agents
+from rm.daemon.log_home import log_path
 from rm.errors import Conflict, NotFound, RmError, Unreachable
 
 FOLLOW_S = 0.1
@@ -22,7 +23,7 @@ class AgentForgot(Exception):
 class LogReader:
     """`job_of` answers with the newest version of a job."""
 
-    def __init__(self, hosts: Hosts, logs: Path, job_of: Callable[[int], Awaitable[Job]]) -> None:
+    def __init__(self, hosts: Agents, logs: Path, job_of: Callable[[int], Awaitable[Job]]) -> None:
         self._hosts = hosts
         self._logs = logs
         self._job_of = job_of

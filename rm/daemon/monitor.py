@@ -19,8 +19,8 @@ from rm.core.cycle import Cycle
 from rm.core.host import Host, HostState
 from rm.core.network import LinkStats
 from rm.core.ports import Clock
+from rm.daemon.agents import Agents
 from rm.daemon.leader import Leader
-from rm.daemon.regulator import Agents
 from rm.errors import RmError, Unreachable
 
 log = logging.getLogger(__name__)

@@ -12,17 +12,18 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rm.core import events as ev
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment, Schedule, ShapingRule
-from rm.core.job import Job, JobState
+from rm.core.alignment import Alignment, Schedule, ShapingRule
 from rm.core.ports import Clock
 from rm.core.state import ClusterState
 from rm.core.traffic import TrafficProfile
+from rm.daemon.agents import Agents
 from rm.daemon.inspection import Inspection
 from rm.daemon.iterations import IterationBook
+from rm.daemon.running import Place, Running, View, place_on, running_of
 from rm.policies.regulate.controller import (
     Command,
     Controller,
@@ -46,49 +47,11 @@ REGULATE_US = 3_600_000_000
 PROFILE_AGAIN_US = 10_000_000
 
 
-class Agents(Protocol):
-    def call(self, name: str, op: str, timeout_s: float = ..., **args: Any) -> Future[dict[str, Any]]: ...
-    def clock_offset_us(self, name: str) -> int | None: ...
-
-
 class ShapingSettings(Protocol):
     @property
     def enabled(self) -> bool: ...
     @property
     def queue_packets(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One host of a running job, as far as traffic is concerned. `rank` is its lowest there;
-    `since_us` changes when the host's agent says hello again: what was told may be gone."""
-
-    host: str
-    rank: int
-    interface: str
-    nic_bps: int
-    since_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A job whose traffic crosses the network."""
-
-    job: int
-    attempt: int
-    started_us: int
-    places: tuple[Place, ...]
-    traffic: TrafficProfile | None
-    low_comm: bool
-    cooperative: bool
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What the leader shows after a step: the plan and the jobs it is about."""
-
-    alignment: Alignment = NOTHING_TO_ALIGN
-    running: Mapping[int, Running] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -482,37 +445,3 @@ def changed(old: TrafficProfile | None, new: TrafficProfile, share: float = 0.05
         (old.peak_bps, new.peak_bps),
     )
     return any(abs(a - b) > share * a for a, b in pairs)
-
-
-def place_on(running: Running | None, host: str) -> Place | None:
-    if running is None:
-        return None
-    return next((p for p in running.places if p.host == host), None)
-
-
-def running_of(state: ClusterState) -> dict[int, Running]:
-    """The running jobs with tasks on several hosts."""
-    found: dict[int, Running] = {}
-    for placed in state.placed.values():
-        job = state.jobs[placed.job]
-        hosts = placed.placement.hosts
-        if job.state is not JobState.RUNNING or len(hosts) < 2:
-            continue
-        found[job.id] = _running(job, hosts, state)
-    return found
-
-
-def _running(job: Job, hosts: tuple[str, ...], state: ClusterState) -> Running:
-    places = tuple(
-        Place(h.name, min(t.rank for t in job.tasks if t.host == h.name), h.interface, h.nic_bps, h.since_us)
-        for h in (state.hosts[name] for name in hosts if name in state.hosts)
-    )
-    return Running(
-        job.id,
-        job.attempt,
-        job.started_us or job.submitted_us,
-        places,
-        job.traffic,
-        job.spec.low_comm,
-        job.cooperative,
-    )

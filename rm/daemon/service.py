@@ -23,7 +23,7 @@ from rm.core.job import Job, JobSpec, JobState
 from rm.core.ports import Clock
 from rm.core.state import ClusterState
 from rm.core.store import Store
-from rm.daemon.executor import Hosts
+from rm.daemon.agents import Hosts
 from rm.daemon.host_service import HostService, Keys, shown
 from rm.daemon.leader import Leader
 from rm.daemon.log_reader import LogReader

@@ -11,7 +11,8 @@ from rm.core import events as ev
 from rm.core.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.job import TaskPlacement
 from rm.daemon import executor as module
-from rm.daemon.executor import Executor, HostReport, log_path
+from rm.daemon.executor import Executor, HostReport
+from rm.daemon.log_home import log_path
 from rm.errors import NotFound, Unreachable
 from tests.fakes import FakeHosts, Inbox
 

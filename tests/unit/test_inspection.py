@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rm.core.traffic import Phase, TrafficProfile
 from rm.daemon.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed
-from rm.daemon.regulator import Place, Running
+from rm.daemon.running import Place, Running
 from tests.fakes import FakeHosts
 
 MEASURED = {"period_us": 200_000, "phases": [[0, 80_000, 500]], "confidence": 0.9}

@@ -15,7 +15,8 @@ from rm.core.registry import load
 from rm.core.state import ClusterState
 from rm.core.traffic import TrafficProfile
 from rm.daemon import regulator as module
-from rm.daemon.regulator import Regulator, running_of
+from rm.daemon.regulator import Regulator
+from rm.daemon.running import running_of
 from rm.policies.regulate.controller import ControllerOptions
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, Inbox, ManualClock

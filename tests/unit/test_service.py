@@ -14,8 +14,8 @@ from rm.core.engine import Policies
 from rm.core.job import Job, JobState
 from rm.core.registry import load
 from rm.core.state import ClusterState
-from rm.daemon.executor import log_path
 from rm.daemon.leader import Leader
+from rm.daemon.log_home import log_path
 from rm.daemon.prune import prune
 from rm.daemon.service import Service
 from rm.errors import Conflict, NotFound
