@@ -124,7 +124,7 @@ class Stage:
         users = 'run_root_as = "rmjob"' if self.full_root else "allow_root = true"
         self.config.write_text(
             f'[daemon]\nsocket = "{self.work}/rm.sock"\nstate_dir = "{self.work}/state"\n'
-            f"[jobs]\n{users}\ngrace_s = 2\n"
+            f'[jobs]\n{users}\ngrace_s = 2\ndeliver = ""\n'
             f'[ssh]\nknown_hosts = "{self.lab.known_hosts}"\n'
             # probes beside the measurements would be measured, too: the demo asks for them once
             "[monitor]\nenabled = false\n"
