@@ -46,6 +46,7 @@ def commands() -> Iterator[tuple[str, str]]:
     for name, text in documents().items():
         spans = [*blocks(text), *re.findall(r"`((?:rmx|rm) [^`]+)`", text)]
         for span in spans:
+            span = re.sub(r"=?\"?\$\((?!rmx)[^)]*\)\"?", "VALUE", span)  # what another program prints
             for part in re.split(r"&&|\||;|\$\(|\beval \"", span):
                 found = re.match(r"\s*(?:until |do |then )*((?:rmx|rm) \S.*)", part)
                 if found and not FORM.search(found[1]):
@@ -78,7 +79,7 @@ def parse(words: list[str]) -> None:
         assert found is not None, f"there is no command {name}"
         command, context = (
             found,
-            click.Context(found, info_name=name, parent=context, resilient_parsing=False),
+            click.Context(found, info_name=name, parent=context, **found.context_settings),
         )
     if any(word in ("--help", "--version") for word in rest):
         return
