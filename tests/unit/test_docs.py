@@ -46,7 +46,6 @@ def commands() -> Iterator[tuple[str, str]]:
     for name, text in documents().items():
         spans = [*blocks(text), *re.findall(r"`((?:rmx|rm) [^`]+)`", text)]
         for span in spans:
-            span = re.sub(r"=?\"?\$\((?!rmx)[^)]*\)\"?", "VALUE", span)  # what another program prints
             for part in re.split(r"&&|\||;|\$\(|\beval \"", span):
                 found = re.match(r"\s*(?:until |do |then )*((?:rmx|rm) \S.*)", part)
                 if found and not FORM.search(found[1]):
