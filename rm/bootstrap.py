@@ -155,7 +155,12 @@ class Daemon:
             clock.now_us(),
         )
         rules = Rules(int(config.jobs.grace_s * US), int(config.hosts.down_after_s * US))
-        cycle = Cycle(state, self.policies, rules, Tuning(top_k=config.policies.candidates))
+        cycle = Cycle(
+            state,
+            self.policies,
+            rules,
+            Tuning(config.policies.candidates, config.policies.min_score or float("-inf")),
+        )
         leader = Leader(cycle, store, loaded.version, clock)
         leader.on_fatal = fail
 

@@ -80,6 +80,7 @@ class PoliciesConfig:
     placement: str = "metronome"
     comm: str = "metronome"
     candidates: AtLeastOne = 4
+    min_score: NotNegative = 0.0
     options: Mapping[str, Mapping[str, Options]] = field(default_factory=dict)
 
 
