@@ -35,7 +35,7 @@ LEFT_OUT_S = 4.0  # after the later start: connections warm up, and a silent job
 SEED = 1
 ON_THE_WIRE = 1.06  # bytes on the link per byte of gradients
 PATIENCE_S = 180.0
-UNMANAGED, SHAPED, _, MANAGED = scenario.MODES
+UNMANAGED, SHAPED, ROTATED, MANAGED = scenario.MODES
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ SETTINGS = (
     Setting("alone", UNMANAGED, apart=True),
     Setting("unmanaged", UNMANAGED),
     Setting("shaping only", SHAPED),
+    Setting("rotation only", ROTATED),
     Setting("managed, hooked", MANAGED),
     Setting("managed, unhooked", MANAGED, unhooked=True),
 )
