@@ -22,6 +22,7 @@ log = logging.getLogger("rm.agent")
 PROTOCOL = 1
 SMALL_BYTES = 16384  # a line up to this fits a socket that says it is writable
 HELLO_S = 20.0
+EXIT_S = 2.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -212,6 +213,7 @@ class AgentChannel:
         return lines[-1].strip() if lines else ""
 
     def _no_agent(self) -> Unreachable:
+        self._channel.status_event.wait(EXIT_S)  # the exit status may come after the end of the output
         code = self._channel.recv_exit_status() if self._channel.exit_status_ready() else -1
         words = self._last_words()
         if code < 0 and not self._channel.closed and not words:
