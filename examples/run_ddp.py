@@ -92,6 +92,7 @@ class Runner:
         self.python = python
         self.iterations = iterations
         self.periods_ms: dict[str, float] = {}
+        self.shapes = True
         self.chance = random.Random(SEED)
 
     def prepare(self) -> None:
@@ -100,6 +101,10 @@ class Runner:
         stage.configure(UNMANAGED)
         for name in ("bootstrap", "agents") if stage.full_root else ("agents",):
             stage.rmx("playbook", "run", name, "--inventory", inventory, inside=True)
+        try:
+            stage.rmx("playbook", "run", "shaping", "--inventory", inventory, inside=True)
+        except RmError:
+            self.shapes = False
         for host in stage.lab.hosts:
             self._open_the_way(host.name)
         stage.start_daemon(UNMANAGED)
@@ -271,7 +276,7 @@ def main() -> int:
         runner = Runner(stage, jobs, python, chosen.iterations)
         runner.prepare()
         say("the hosts are ready, and PyTorch can be imported on them")
-        settings = [s for s in SETTINGS if stage.full_root or not s.mode.shaping]
+        settings = [s for s in SETTINGS if runner.shapes or s.mode is not SHAPED]
         runs: Runs = {setting.name: [] for setting in settings}
         for repeat in range(chosen.repeats):
             for setting in settings:
@@ -284,6 +289,8 @@ def main() -> int:
                 say(f"{setting.name}, run {repeat + 1}: {told}")
         say("taking everything down")
     print(*table(runs), "", *verdict(runs), "", *proof(runs), sep="\n")
+    if not runner.shapes:
+        print("Managed is without shaping: `rmx playbook run shaping` finds that this lab's hosts cannot.")
     if chosen.json:
         Path(chosen.json).write_text(json.dumps(figures(runs), indent=1) + "\n")
     return 0
