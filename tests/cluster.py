@@ -256,6 +256,7 @@ class Cluster:
                 with suppress(RmError):
                     self.client.delete("jobs", job["id"])
         until(lambda: not any(host["jobs"] for host in self.hosts().values()), "the hosts are free")
+        self.all_up()  # a daemon that was restarted may not have reached them all yet
 
     # -- the hosts
 

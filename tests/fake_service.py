@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rm.config import Config
+from rm.config import Config, JobsConfig
 from rm.core.alignment import Alignment, Schedule
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
@@ -230,7 +230,9 @@ def serving(socket_path: Path, config: Config | None = None) -> Iterator[Daemon]
 
     async def main() -> None:
         service = FakeService()
-        runner = await serve(service, str(socket_path), config or Config())
+        runner = await serve(
+            service, str(socket_path), config or Config(jobs=JobsConfig(run_root_as="rmjob"))
+        )
         box.append(Daemon(service, socket_path, asyncio.get_running_loop()))
         started.set()
         await box[0].stop.wait()

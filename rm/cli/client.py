@@ -131,7 +131,11 @@ class Client:
         timeout_s: float | None,
     ) -> http.client.HTTPResponse:
         target = "/v1/" + "/".join(quote(str(part), safe="") for part in path)
-        present = {key: value for key, value in query.items() if value not in (None, "", False)}
+        present = {
+            key: value
+            for key, value in query.items()
+            if value is not None and value is not False and value != ""
+        }
         if present:
             target += "?" + urlencode({key: 1 if value is True else value for key, value in present.items()})
         payload = None if body is None else json.dumps(body).encode()

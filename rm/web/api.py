@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from rm.config import Config
-from rm.errors import RmError, UsageError
+from rm.errors import Forbidden, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.identity import Caller, caller_of
@@ -159,6 +159,7 @@ class _Api:
     def __init__(self, service: Service, config: Config) -> None:
         self.service = service
         self.admins = frozenset(config.daemon.admins)
+        self.root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
         self.defaults = {
             "output": config.jobs.output,
             "deliver": "" if config.jobs.output else config.jobs.deliver,
@@ -203,10 +204,15 @@ class _Api:
     def _user_for(self, value: Any, caller: Caller, user: str) -> str:
         """The caller; an administrator may submit for another user."""
         named = value.get("user") if isinstance(value, dict) else None
-        if not named or named == user:
-            return user
-        caller.must_administer(f"submit a job for {named}")
-        return str(named)
+        if named and named != user:
+            caller.must_administer(f"submit a job for {named}")
+            user = str(named)
+        if user == "root" and not self.root_runs:  # the agents refuse it too
+            raise Forbidden(
+                "Jobs of root are not run.",
+                "Submit as another user, or set jobs.run_root_as or jobs.allow_root in rm.toml.",
+            )
+        return user
 
     async def plan(self, request: web.Request) -> web.Response:
         caller = self._caller(request)

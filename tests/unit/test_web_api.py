@@ -25,7 +25,10 @@ SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n"}
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    config = Config(daemon=DaemonConfig(admins=("boss",)), jobs=JobsConfig(time_limit="2h", output="x-%j"))
+    config = Config(
+        daemon=DaemonConfig(admins=("boss",)),
+        jobs=JobsConfig(time_limit="2h", output="x-%j", run_root_as="rmjob"),
+    )
     with serving(tmp_path / "rm.sock", config) as daemon:
         yield daemon
 
