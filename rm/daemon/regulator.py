@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 TURN_US = 250_000
 # A job that reports no iteration for so long after its start does not call the iteration client.
 SILENT_US = 3_000_000
+PAUSES_PER_EPOCH = 1_000_000
 REGULATE_US = 3_600_000_000
 # A job without a clear profile is looked at again after so long.
 PROFILE_AGAIN_US = 10_000_000
@@ -293,7 +294,9 @@ class Regulator:
         if running is None:
             return
         told = self._told.get(command.job)
-        pauses = (told.pauses if told and told.attempt == running.attempt else 0) + 1
+        last = told.pauses if told and told.attempt == running.attempt else 0
+        # above every number that an earlier leader gave: a host obeys only what it has not seen
+        pauses = max(last, self._epoch * PAUSES_PER_EPOCH) + 1
         self._book.entry(command.job, running.attempt).pauses += 1
         self._tell(
             command.job,
