@@ -6,6 +6,7 @@ no tc classifier is needed. The state is the kernel's own, plus a note of what w
 last removal restores it.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -75,15 +76,28 @@ def _matches(job, attempt, missing):
     if classid:
         yield "net_cls", "meta cgroup %d" % classid
     missing.append("net_cls")
-    owners = set()
-    for pid in rm_kernel.job_processes(job, attempt):
-        try:
-            owners.add(os.stat("/proc/%d" % pid).st_uid)
-        except OSError:
-            continue
-    if len(owners) == 1 and 0 not in owners:
+    owners = _owners(job, attempt)
+    if len(owners) == 1 and 0 not in owners and not _taken(owners, job):
         yield "skuid", "meta skuid %d" % owners.pop()
     missing.append("skuid")
+
+
+def _owners(job, attempt):
+    """User ids of the job's processes."""
+    found = set()
+    for pid in rm_kernel.job_processes(job, attempt):
+        with contextlib.suppress(OSError):
+            found.add(os.stat("/proc/%d" % pid).st_uid)
+    return found
+
+
+def _taken(owners, job):
+    """Does a user id already stand for another job here? Then it cannot tell the two apart."""
+    return any(
+        rule["classifier"] == "skuid" and owners & _owners(other, rule["attempt"])
+        for (other, _), rule in _rules().items()
+        if other != job
+    )
 
 
 def _net_cls(job, attempt):
