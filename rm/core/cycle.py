@@ -151,11 +151,7 @@ class Cycle:
         if state.placed_version == self._seen_placed:
             return
         self._seen_placed = state.placed_version
-        placed = [
-            p
-            for p in state.placed.values()
-            if p.traffic is not None and not p.low_comm and len(p.placement.hosts) > 1
-        ]
+        placed = [p for p in state.placed.values() if p.communicates]
         if not placed:
             state.alignment = NOTHING_TO_ALIGN
             return

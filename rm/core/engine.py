@@ -196,9 +196,9 @@ def align_candidate(
     job: Job, candidate: Candidate, snapshot: Snapshot, comm: CommPolicy, sequence: int
 ) -> Alignment:
     """The alignment of the jobs that the candidate would share links with, itself included."""
-    if job.traffic is None or job.spec.low_comm or len(candidate.placement.hosts) == 1:
-        return NOTHING_TO_ALIGN  # it puts nothing on any link
     new = placed_view(job, candidate.placement, sequence)
+    if not new.communicates:
+        return NOTHING_TO_ALIGN
     near = neighbours([new], snapshot.placed.values())
     if len(near) == 1:
         return NOTHING_TO_ALIGN
@@ -209,11 +209,8 @@ def neighbours(seeds: Sequence[PlacedJob], placed: Iterable[PlacedJob]) -> list[
     """The seeds and every communicating job connected to them through shared hosts."""
     by_host: dict[str, list[PlacedJob]] = {}
     for other in placed:
-        if other.traffic is None or other.low_comm:
-            continue
-        hosts = other.placement.hosts
-        if len(hosts) > 1:
-            for host in hosts:
+        if other.communicates:
+            for host in other.placement.hosts:
                 by_host.setdefault(host, []).append(other)
     found = {seed.job: seed for seed in seeds}
     frontier = list(seeds)
@@ -242,9 +239,7 @@ def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -
     assert isinstance(free, dict)
     assert isinstance(snapshot.placed, dict)
     for host in placement.hosts:
-        mine = placement.on(host)
-        gpus = tuple(g for t in mine for g in t.gpus)
-        free[host] = take(free[host], snapshot.hosts[host], job.spec, gpus, len(mine))
+        free[host] = take(free[host], job.spec, placement.on(host))
     snapshot.placed[job.id] = placed_view(job, placement, sequence)
 
 

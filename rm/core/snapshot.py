@@ -58,6 +58,11 @@ class PlacedJob:
     traffic: TrafficProfile | None
     low_comm: bool
 
+    @property
+    def communicates(self) -> bool:
+        """Does it put a known load on links that others may share?"""
+        return self.traffic is not None and not self.low_comm and len(self.placement.hosts) > 1
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:

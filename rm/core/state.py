@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.host import Host, HostState, Zone
-from rm.core.job import Job, JobSpec, JobState, Placement
+from rm.core.job import Job, JobSpec, JobState, Placement, TaskPlacement
 from rm.core.network import Link, LinkStats, NetworkView
 from rm.core.reasons import Reason
 from rm.core.snapshot import Free, PlacedJob, Snapshot, TrackedDict
@@ -19,11 +19,12 @@ def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
     return spec.cpus_per_task * tasks, spec.mem_bytes_per_task * tasks
 
 
-def take(free: Free, host: Host, spec: JobSpec, gpus: tuple[int, ...], tasks: int) -> Free:
-    """What is left of a host after `tasks` tasks with these GPUs; exclusive jobs take all of it."""
+def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
+    """What is left of a host after these tasks of one job; exclusive jobs take all of it."""
     if spec.exclusive:
         return Free(0, 0, ())
-    cpus, mem = needs(spec, tasks)
+    cpus, mem = needs(spec, len(tasks))
+    gpus = {g for task in tasks for g in task.gpus}
     return Free(free.cpus - cpus, free.mem_bytes - mem, tuple(g for g in free.gpus if g not in gpus))
 
 
@@ -100,19 +101,16 @@ class ClusterState:
 
     # -- derived state -----------------------------------------------------------------------
 
-    def occupy(self, job: Job, sequence: int | None = None) -> None:
+    def occupy(self, job: Job) -> None:
         """Take the resources of the job's tasks and let the policies see it as placed."""
         placement = job.placement
         assert placement is not None
         for host in placement.hosts:
-            mine = placement.on(host)
-            gpus = tuple(g for t in mine for g in t.gpus)
             if host in self.hosts:
-                self.free[host] = take(self.free[host], self.hosts[host], job.spec, gpus, len(mine))
+                self.free[host] = take(self.free[host], job.spec, placement.on(host))
             self.jobs_on.setdefault(host, set()).add(job.id)
-        if sequence is None:
-            sequence, self.next_sequence = self.next_sequence, self.next_sequence + 1
-        self.placed[job.id] = placed_view(job, placement, sequence)
+        self.placed[job.id] = placed_view(job, placement, self.next_sequence)
+        self.next_sequence += 1
         self.placed_version += 1
 
     def vacate(self, job: Job) -> None:
@@ -136,9 +134,7 @@ class ClusterState:
     def _free_with(self, host: str, jobs: set[int]) -> Free:
         free = all_of(self.hosts[host])
         for job_id in sorted(jobs):
-            mine = self.placed[job_id].placement.on(host)
-            gpus = tuple(g for t in mine for g in t.gpus)
-            free = take(free, self.hosts[host], self.jobs[job_id].spec, gpus, len(mine))
+            free = take(free, self.jobs[job_id].spec, self.placed[job_id].placement.on(host))
         return free
 
     def see_again(self, job: Job) -> None:

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rm.core import events as ev
@@ -98,8 +99,8 @@ class Monitor:
             busy = self._leader.ask(look).result(MARGIN_S)
             there, back = self._oneway(a, b, now_us)
             if not {a.name, b.name} & busy and self._throughput_due(a, b, now_us):
-                there = with_bandwidth(there, self._throughput(a, b))
-                back = with_bandwidth(back, self._throughput(b, a))
+                there = replace(there, bandwidth_bps=self._throughput(a, b))
+                back = replace(back, bandwidth_bps=self._throughput(b, a))
                 self._throughput_us[(a.name, b.name)] = now_us
         except (RmError, TimeoutError, KeyError) as error:
             log.warning("cannot measure %s to %s: %s", a.name, b.name, error)
@@ -109,7 +110,7 @@ class Monitor:
         for key, stats in zip(both, (there, back), strict=True):
             old = known.get(key)
             if stats.bandwidth_bps is None and old is not None:
-                stats = with_bandwidth(stats, old.bandwidth_bps)
+                stats = replace(stats, bandwidth_bps=old.bandwidth_bps)
             self._leader.post(ev.Measured(*key, stats))
         return True
 
@@ -219,26 +220,8 @@ def stats_of(measured: dict[str, Any], direction: str, now_us: int) -> LinkStats
     )
 
 
-def with_bandwidth(stats: LinkStats, bandwidth_bps: int | None) -> LinkStats:
-    return LinkStats(
-        stats.loss_pct,
-        stats.delay_us,
-        bandwidth_bps,
-        stats.jitter_us,
-        stats.measured_at_us,
-        stats.failures,
-    )
-
-
 def failed_try(old: LinkStats | None) -> LinkStats:
     """The last good values, with one more failure on record."""
     if old is None:
         return LinkStats(failures=1)
-    return LinkStats(
-        old.loss_pct,
-        old.delay_us,
-        old.bandwidth_bps,
-        old.jitter_us,
-        old.measured_at_us,
-        old.failures + 1,
-    )
+    return replace(old, failures=old.failures + 1)
