@@ -128,6 +128,13 @@ def _measured(ctx: Context, e: ev.Measured) -> None:
     ctx.state.capacity_version += 1  # a host may be well enough connected again
 
 
+def _progressed(ctx: Context, e: ev.JobsProgressed) -> None:
+    for told in e.progress:
+        job = ctx.state.jobs.get(told.job)
+        if job is not None and job.occupies and job.attempt == told.attempt:
+            ctx.state.progress[told.job] = told
+
+
 def _zone_measured(ctx: Context, e: ev.ZoneMeasured) -> None:
     zone = ctx.state.zones.get(e.zone)
     if zone is not None and zone.delay_us != e.delay_us:
@@ -170,6 +177,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.HostDown: _host_down,
     ev.HostDrained: _host_drained,
     ev.HostResumed: _host_resumed,
+    ev.JobsProgressed: _progressed,
     ev.Measured: _measured,
     ev.ZoneMeasured: _zone_measured,
     ev.AlignmentRecomputed: _recomputed,

@@ -11,6 +11,7 @@ from rm.core.alignment import Alignment
 from rm.core.host import Gpu, Host
 from rm.core.job import JobSpec, Placement
 from rm.core.network import LinkStats
+from rm.core.progress import Progress
 from rm.core.reasons import Reason
 from rm.core.traffic import TrafficProfile
 
@@ -190,6 +191,13 @@ class ProfileMeasured:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsProgressed:
+    """New estimates of how far running jobs have come; of an attempt that is over they are noise."""
+
+    progress: tuple[Progress, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Measured:
     """One direction of the network, as probed."""
 
@@ -256,6 +264,7 @@ Event = (
     | HostDrained
     | HostResumed
     | ProfileMeasured
+    | JobsProgressed
     | Measured
     | ZoneMeasured
     | AlignmentRecomputed

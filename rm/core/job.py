@@ -84,7 +84,10 @@ class JobSpec:
     mem_bytes_per_task: int = 0
     gpus_per_task: int = 0
     gpu_type: str = ""
+    gpu_mem_bytes: int = 0  # per GPU; 0 = the GPUs for itself, else shared with others as memory allows
     time_limit_us: int | None = None
+    expected_us: int | None = None  # run time if undisturbed: what srsf, lwf and backfill reckon with
+    iterations: int = 0  # how many iterations it will make; 0 = not said
     partition: str = ""
     priority: int = PRIORITY_LOW
     begin_us: int | None = None

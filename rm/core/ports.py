@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from rm.core.alignment import Alignment
 from rm.core.job import Job, Placement
@@ -58,6 +58,45 @@ class CommPolicy(Protocol):
 
         `offline` asks for stage 3: the scheme of the largest cushion, however long it takes.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One collective operation of a job between its hosts, under way or waiting to start.
+
+    `remaining_us` is the job's remaining service if undisturbed (SRSF's order), `compute_us` the
+    compute time of one of its iterations, `since_us` when it was ready to communicate.
+    """
+
+    job: int
+    hosts: tuple[str, ...]
+    size_bytes: float
+    left_bytes: float
+    gpus: int
+    remaining_us: float
+    compute_us: float = 0.0
+    since_us: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Which waiting transfers start now, in this order, and which ongoing ones wait again."""
+
+    start: tuple[int, ...]
+    pause: tuple[int, ...] = ()
+
+
+@runtime_checkable
+class AdmissionPolicy(Protocol):
+    """A communication policy that also decides when a single transfer may start.
+
+    Asked whenever a transfer becomes ready or ends. Needs an answer before every collective
+    operation, so the simulator asks it; on live hosts jobs keep their time slots instead.
+    """
+
+    def admit(self, waiting: Sequence[Transfer], ongoing: Sequence[Transfer]) -> Admission:
+        """`waiting` and `ongoing` in the order of their jobs' ids; pure."""
         ...
 
 

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from rm.core.fabric import Fabric
 from rm.core.host import Host, Zone
 from rm.core.job import Job, Placement
 from rm.core.network import Link, NetworkView
+from rm.core.progress import Progress
 from rm.core.traffic import TrafficProfile
 
 K = TypeVar("K")
@@ -35,11 +37,13 @@ class TrackedDict(dict[K, V]):
 
 @dataclass(slots=True)
 class Free:
-    """What is left of one host. `gpus` are free indices in ascending order."""
+    """What is left of one host. `gpus` are the idle indices in ascending order; `gpu_mem` pairs each
+    GPU that no job has for itself with its free bytes, for jobs that share GPUs."""
 
     cpus: int
     mem_bytes: int
     gpus: tuple[int, ...]
+    gpu_mem: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,5 @@ class Snapshot:
     free: Mapping[str, Free]
     placed: Mapping[int, PlacedJob]
     jobs: Mapping[int, Job] = field(default_factory=dict)
+    progress: Mapping[int, Progress] = field(default_factory=dict)
+    fabric: Fabric | None = None

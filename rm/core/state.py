@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.fabric import Fabric
 from rm.core.host import Host, HostState, Zone
 from rm.core.job import Job, JobSpec, JobState, Placement, TaskPlacement
 from rm.core.network import Link, LinkStats, NetworkView
+from rm.core.progress import Progress
 from rm.core.reasons import Reason
 from rm.core.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 
@@ -25,7 +27,12 @@ def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
         return Free(0, 0, ())
     cpus, mem = needs(spec, len(tasks))
     gpus = {g for task in tasks for g in task.gpus}
-    return Free(free.cpus - cpus, free.mem_bytes - mem, tuple(g for g in free.gpus if g not in gpus))
+    shared = spec.gpu_mem_bytes
+    left = free.gpu_mem
+    if gpus and left:
+        left = tuple((g, size - shared if g in gpus else size) for g, size in left if shared or g not in gpus)
+    idle = tuple(g for g in free.gpus if g not in gpus) if gpus else free.gpus
+    return Free(free.cpus - cpus, free.mem_bytes - mem, idle, left)
 
 
 def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
@@ -33,11 +40,25 @@ def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
     if spec.exclusive:
         return free == all_of(host)
     cpus, mem = needs(spec, 1)
-    return free.cpus >= cpus and free.mem_bytes >= mem and len(free.gpus) >= spec.gpus_per_task
+    gpus = usable_gpus(free, spec.gpu_mem_bytes)
+    return free.cpus >= cpus and free.mem_bytes >= mem and len(gpus) >= spec.gpus_per_task
+
+
+def usable_gpus(free: Free, gpu_mem_bytes: int) -> tuple[int, ...]:
+    """The GPUs that a task may use: idle ones, or with `gpu_mem_bytes` those with so much memory left."""
+    if not gpu_mem_bytes:
+        return free.gpus
+    return tuple(g for g, size in free.gpu_mem if size >= gpu_mem_bytes)
 
 
 def all_of(host: Host) -> Free:
-    return Free(host.cpus, host.mem_bytes, tuple(g.index for g in host.gpus))
+    gpus = host.gpus
+    return Free(
+        host.cpus,
+        host.mem_bytes,
+        tuple(g.index for g in gpus),
+        tuple((g.index, g.mem_bytes) for g in gpus if g.mem_bytes),
+    )
 
 
 @dataclass(slots=True)
@@ -58,6 +79,8 @@ class ClusterState:
     free: dict[str, Free] = field(default_factory=dict)
     placed: dict[int, PlacedJob] = field(default_factory=dict)
     jobs_on: dict[str, set[int]] = field(default_factory=dict)
+    progress: dict[int, Progress] = field(default_factory=dict)
+    fabric: Fabric | None = None
     alignment: Alignment = NOTHING_TO_ALIGN
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
@@ -81,6 +104,8 @@ class ClusterState:
             free=TrackedDict(self.free),
             placed=TrackedDict(self.placed),
             jobs=MappingProxyType(self.jobs),
+            progress=MappingProxyType(self.progress),
+            fabric=self.fabric,
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -118,6 +143,7 @@ class ClusterState:
         gone = self.placed.pop(job.id, None)
         if gone is None:
             return
+        self.progress.pop(job.id, None)
         for host in gone.placement.hosts:
             self.jobs_on.get(host, set()).discard(job.id)
             self.recount(host)

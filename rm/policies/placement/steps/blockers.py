@@ -7,7 +7,7 @@ import numpy as np
 from rm.core.host import Host
 from rm.core.job import Job
 from rm.core.reasons import Reason, ReasonCode
-from rm.policies.placement.steps.capacity import CPUS, GPUS, MEM, Capacities
+from rm.policies.placement.steps.capacity import CPUS, Capacities
 from rm.policies.placement.steps.filters import Shape, refusal, shape_of
 from rm.policies.placement.steps.gang import Gang
 
@@ -53,10 +53,10 @@ def _lacking_most(shape: Shape, capacities: Capacities) -> Reason | None:
     free = capacities.free_table()
     left = capacities.admitted(shape) & (free[CPUS] >= 0)
     groups: list[tuple[int, int, int]] = []  # hosts, minus the first of them, and the closest
-    for row, need in ((GPUS, shape.gpus), (CPUS, shape.cpus), (MEM, shape.mem_bytes)):
-        lacking = left & (free[row] < need)
+    for have, need in capacities.left(shape):
+        lacking = left & (have < need)
         if lacking.any():
-            closest = int(np.argmax(np.where(lacking, free[row], -1)))
+            closest = int(np.argmax(np.where(lacking, have, -1)))
             groups.append((int(lacking.sum()), -int(np.argmax(lacking)), closest))
             left &= ~lacking
     if not groups:

@@ -46,6 +46,8 @@ class Capacities:
         self._known: dict[Shape, _Known] = {}
         self._schedulable = np.array([h.schedulable for h in self.hosts], dtype=bool)
         self._free = np.full((3, len(self.hosts)), -1, dtype=np.int64)
+        gpus = max((len(h.gpus) for h in self.hosts), default=0)
+        self.gpu_mem = np.full((len(self.hosts), gpus), -1, dtype=np.int64)
         self._free_seen = -1
 
     def user_delay_us(self, zone: str) -> int:
@@ -82,6 +84,9 @@ class Capacities:
             i, have = self.number.get(name), free.get(name)
             if i is not None and have is not None:
                 self._free[:, i] = have.cpus, have.mem_bytes, len(have.gpus)
+                self.gpu_mem[i] = -1
+                for at, (_, size) in enumerate(have.gpu_mem):
+                    self.gpu_mem[i, at] = size
         self._free_seen = len(log) if log is not None else -1
         return self._free
 
@@ -98,10 +103,18 @@ class Capacities:
                 caps[i] = room(host, self.snapshot.free.get(host.name), shape)
             return caps
         tasks = np.where(admitted & (free[CPUS] >= 0), shape.tasks_per_host or UNLIMITED, 0)
-        for row, need in ((CPUS, shape.cpus), (MEM, shape.mem_bytes), (GPUS, shape.gpus)):
+        for have, need in self.left(shape):
             if need:
-                tasks = np.minimum(tasks, free[row] // need)
+                tasks = np.minimum(tasks, have // need)
         return np.maximum(tasks, 0)
+
+    def left(self, shape: Shape) -> tuple[tuple[Ints, int], ...]:
+        """What each host has left of GPUs, CPUs and memory, and what a task needs of it."""
+        free = self.free_table()
+        gpus = free[GPUS]
+        if shape.gpu_mem_bytes:
+            gpus = (self.gpu_mem >= shape.gpu_mem_bytes).sum(axis=1)
+        return (gpus, shape.gpus), (free[CPUS], shape.cpus), (free[MEM], shape.mem_bytes)
 
 
 class LatestCapacities:

@@ -12,6 +12,7 @@ from rm.core.host import Host
 from rm.core.job import JobSpec
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import Free
+from rm.core.state import usable_gpus
 from rm.units import fold_hosts
 
 UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing
@@ -26,6 +27,7 @@ class Shape:
     mem_bytes: int
     gpus: int
     gpu_type: str
+    gpu_mem_bytes: int
     tasks_per_host: int
     partition: str
     zone: str
@@ -40,6 +42,7 @@ def shape_of(spec: JobSpec) -> Shape:
         spec.mem_bytes_per_task,
         spec.gpus_per_task,
         spec.gpu_type,
+        spec.gpu_mem_bytes,
         spec.tasks_per_host,
         spec.partition,
         spec.zone,
@@ -49,7 +52,12 @@ def shape_of(spec: JobSpec) -> Shape:
     )
 
 
-def matching_gpus(host: Host, indices: tuple[int, ...], gpu_type: str) -> tuple[int, ...]:
+def gpus_for(host: Host, free: Free, shape: Shape) -> tuple[int, ...]:
+    """The GPU indices that tasks of this shape may use now: idle or shareable, and of its type."""
+    return of_type(host, usable_gpus(free, shape.gpu_mem_bytes), shape.gpu_type)
+
+
+def of_type(host: Host, indices: tuple[int, ...], gpu_type: str) -> tuple[int, ...]:
     """Those of the GPU indices whose model is of the type: "a100" matches "NVIDIA A100-SXM4"."""
     if not gpu_type:
         return indices
@@ -79,8 +87,7 @@ def room(host: Host, free: Free | None, shape: Shape) -> int:
     if shape.mem_bytes:
         tasks = min(tasks, free.mem_bytes // shape.mem_bytes)
     if shape.gpus:
-        gpus = matching_gpus(host, free.gpus, shape.gpu_type) if shape.gpu_type else free.gpus
-        tasks = min(tasks, len(gpus) // shape.gpus)
+        tasks = min(tasks, len(gpus_for(host, free, shape)) // shape.gpus)
     return max(tasks, 0)
 
 
@@ -140,10 +147,11 @@ def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
     numbers: list[tuple[str, float | int | str]] = []
     if shape.gpus:
         kind = f"{shape.gpu_type} " if shape.gpu_type else ""
-        have = len(matching_gpus(host, free.gpus, shape.gpu_type))
-        total = len(matching_gpus(host, tuple(g.index for g in host.gpus), shape.gpu_type))
+        have = len(gpus_for(host, free, shape))
+        total = len(of_type(host, tuple(g.index for g in host.gpus), shape.gpu_type))
         if have < shape.gpus:
-            told.append(f"{shape.gpus} {kind}GPUs, {have} free of {total}")
+            each = f" with {_gib(shape.gpu_mem_bytes)} of memory" if shape.gpu_mem_bytes else ""
+            told.append(f"{shape.gpus} {kind}GPUs{each}, {have} free of {total}")
             numbers += [("gpus_needed", shape.gpus), ("gpus_free", have), ("gpus", total)]
     if free.cpus < shape.cpus:
         told.append(f"{shape.cpus} CPUs, {free.cpus} free of {host.cpus}")

@@ -16,7 +16,7 @@ from rm.core.host import Host
 from rm.core.job import JobSpec, Placement, TaskPlacement
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import Free
-from rm.policies.placement.steps.filters import Shape, matching_gpus
+from rm.policies.placement.steps.filters import Shape, gpus_for
 
 Ints = NDArray[np.int64]
 
@@ -136,7 +136,7 @@ def place(
     """The placement with `count` consecutive ranks on each host, lowest free GPU indices first."""
     tasks: list[TaskPlacement] = []
     for host, count in counts:
-        gpus = matching_gpus(host, free[host.name].gpus, shape.gpu_type) if shape.gpus else ()
+        gpus = gpus_for(host, free[host.name], shape) if shape.gpus else ()
         for i in range(count):
             own = gpus[i * shape.gpus : (i + 1) * shape.gpus]
             tasks.append(TaskPlacement(len(tasks), host.name, own))
