@@ -1,0 +1,1 @@
+"""Flow-level models of the network. None has a clock: time is an argument and never goes back."""
