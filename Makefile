@@ -4,7 +4,7 @@ STAMP := .venv/.installed
 DDP := .venv-ddp
 TORCH := torch==2.13.0 numpy==2.4.6
 
-.PHONY: help demo ddp test lint bench lock clean setup need-lab need-test
+.PHONY: help demo ddp test lint bench papers lock clean setup need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
@@ -12,6 +12,7 @@ help:
 	@echo "make test    set everything up and run the tests"
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
+	@echo "make papers  the papers' results over seeds; writes the tables and plots of docs/papers (takes a while)"
 	@echo "make lock    pin today's versions of all dependencies in requirements.lock"
 	@echo "make clean   remove the virtual environments and caches"
 
@@ -31,6 +32,9 @@ lint: $(STAMP)
 
 bench: need-lab $(STAMP)
 	$(PY) -m bench $(ARGS)
+
+papers: $(STAMP)
+	.venv/bin/rmx sim paper --all --update-docs $(ARGS)
 
 lock:
 	@scripts/lock.sh

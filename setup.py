@@ -14,5 +14,10 @@ setup(
         "rm.shipped.examples": "examples",
         "rm.shipped.playbooks": "playbooks",
     },
-    package_data={"rm": ["py.typed"], "rm.shipped.playbooks": ["*.yml"]},
+    package_data={
+        "rm": ["py.typed"],
+        "rm.sim.papers": ["*.toml"],
+        "rm.sim.papers.expected": ["*.toml"],
+        "rm.shipped.playbooks": ["*.yml"],
+    },
 )

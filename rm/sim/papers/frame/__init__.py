@@ -1,0 +1,1 @@
+"""What all papers share: how they are found, run over seeds, compared with what was printed, and shown."""

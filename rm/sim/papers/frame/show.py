@@ -1,0 +1,90 @@
+"""A result as JSON, as a table for people, and as the table of the paper's page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rm.errors import ConfigError
+from rm.sim.papers.frame.expected import Expected
+from rm.sim.papers.frame.paper import Key, Result, Row
+
+COLUMNS = ("FIGURE", "CASE", "METRIC", "UNIT", "PUBLISHED", "MEAN", "± STD", "SEEDS", "RANGE", "WITHIN")
+RIGHT = ("PUBLISHED", "MEAN", "± STD", "SEEDS")
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+
+
+def as_json(name: str, result: Result) -> dict[str, Any]:
+    return {"paper": name, "rows": [row._asdict() for row in result.rows]}
+
+
+def number(value: float) -> str:
+    """Four significant digits, without an exponent where it reads well."""
+    if value == 0 or abs(value) >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.4g}"
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    return (
+        row.figure,
+        row.case,
+        row.metric,
+        row.unit,
+        "-" if row.published is None else number(row.published),
+        number(row.mean),
+        number(row.std),
+        str(row.seeds),
+        f"{number(row.low)} … {number(row.high)}",
+        "yes" if row.within else "no",
+    )
+
+
+def verdict(result: Result) -> str:
+    within = sum(row.within for row in result.rows)
+    return f"{within} of {len(result.rows)} rows are within their ranges."
+
+
+def markdown(result: Result, expected: dict[Key, Expected]) -> str:
+    """The page's tables, one a figure: the numbers, then where they were printed and why the range."""
+    lines: list[str] = [verdict(result)]
+    figure = ""
+    for row in result.rows:
+        if row.figure != figure:
+            figure = row.figure
+            lines += ["", f"**{figure}**", ""]
+            lines += ["| case | metric | published | mean ± std | range | within | place; why this range |"]
+            lines += ["|---|---|---|---|---|---|---|"]
+        told = expected[row[:3]]
+        unit = f" {row.unit}" if row.unit else ""
+        published = "–" if row.published is None else f"{number(row.published)}{unit}"
+        line = (
+            row.case,
+            row.metric,
+            published,
+            f"{number(row.mean)} ± {number(row.std)}{unit}",
+            f"{number(row.low)} … {number(row.high)}",
+            "yes" if row.within else "**no**",
+            f"{told.place}; {told.why}",
+        )
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |")
+    seeds = sorted({row.seeds for row in result.rows})
+    lines += ["", f"Seeds a row: {', '.join(map(str, seeds))}."]
+    return "\n".join(lines)
+
+
+def put_into(page: Path, table: str) -> None:
+    """Replace what stands between the two marks of a page.
+
+    Raises:
+        ConfigError: there is no such page, or it lacks the marks.
+    """
+    try:
+        text = page.read_text()
+    except FileNotFoundError:
+        raise ConfigError(f"There is no {page}.", "Tables are written in a checkout of rm only.") from None
+    before, begin, rest = text.partition(f"{BEGIN}\n")
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ConfigError(f"{page} lacks the lines {BEGIN} and {END}.", "The table goes between them.")
+    page.write_text(f"{before}{begin}\n{table}\n\n{end}{after}")
