@@ -1,0 +1,84 @@
+"""A running job in the simulated world: where it is in its program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rm.core.job import Placement
+from rm.sim.gpus import Gpu
+from rm.sim.network.port import Flow
+from rm.sim.program import Communicate, Program
+from rm.sim.workload import Chance, SimJob
+
+
+@dataclass(slots=True, eq=False)
+class Story:
+    """What outlives an attempt: iterations done are kept (a checkpoint) when a job moves."""
+
+    sim: SimJob
+    chance: Chance
+    job: int = 0
+    start_us: float | None = None
+    end_us: float | None = None
+    done: int = 0  # iterations
+    spent_us: float = 0.0  # in them
+    paused_us: float = 0.0
+    attempts: int = 0
+    hosts: tuple[str, ...] = ()
+    durations_us: list[float] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One launch of a job. Compared by identity: an event of a stopped attempt finds `alive` False."""
+
+    story: Story
+    number: int
+    placement: Placement
+    hosts: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    shared: bool
+    waiting_for: int  # hosts that were not told to start yet
+    alive: bool = True
+    stage: int = 0
+    origin_us: float | None = None  # of the iteration under way
+    pause_us: float = 0.0  # the wait before the origin to come
+    last_pause: int = 0  # number of the last pause obeyed
+    busy: int = 0  # GPUs that have not finished the compute stage
+    parts: dict[Gpu, tuple[float, ...]] = field(default_factory=dict)  # what each of them has still to do
+    transfer: int | None = None
+    barrier: int = 0  # steps of the communication stage that are done
+    asked_us: float = 0.0  # when the transfer was ready
+    comm_us: float = 0.0  # communication in this iteration
+    comm_from_us: float = 0.0
+    flows: dict[int, tuple[Flow, ...]] = field(default_factory=dict)  # by stage
+
+    @property
+    def job(self) -> int:
+        return self.story.job
+
+    @property
+    def program(self) -> Program:
+        return self.story.sim.program
+
+    @property
+    def communicates(self) -> bool:
+        return len(self.hosts) > 1
+
+    @property
+    def iteration_us(self) -> float:
+        """One undisturbed iteration on these hosts: on one host communication is free."""
+        return self.program.alone_us if self.communicates else self.program.compute_us
+
+    @property
+    def remaining_us(self) -> float:
+        """Undisturbed time that the job still needs (Ada-SRSF Sec. IV-A: compute plus communication)."""
+        return (self.program.iterations - self.story.done) * self.iteration_us
+
+    def ring(self, stage: Communicate, priorities: tuple[int, ...]) -> tuple[Flow, ...]:
+        """The flows of one step of a ring collective, one from each host to the next."""
+        hosts, bits = self.hosts, stage.bits / stage.barriers
+        return tuple(
+            Flow(host, hosts[(i + 1) % len(hosts)], bits, stage.cap_bps, priorities[i])
+            for i, host in enumerate(hosts)
+        )

@@ -1,0 +1,272 @@
+"""How running jobs spend their time: wait for the slot, compute, communicate, report, again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from rm.core.ports import AdmissionPolicy
+from rm.core.ports import Transfer as Asked
+from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
+from rm.sim.admission import Gatekeeper, Verdict
+from rm.sim.attempt import Attempt
+from rm.sim.gpus import Gpu, GpuPool
+from rm.sim.network.port import Network, Transfer
+from rm.sim.program import Communicate, Compute
+from rm.sim.regulation import Regulation, Seen
+from rm.sim.slots import wait_rule
+
+Handler = Callable[[Any, Any], None]
+
+
+class Timeline(Protocol):
+    """The world's clock and agenda."""
+
+    now_us: float
+
+    def at(self, at_us: float, handler: Handler, a: Any = None, b: Any = None) -> None: ...
+
+    def inspect(self, command: Inspect) -> None: ...
+
+
+class Training:
+    """All running attempts, by job id in `running`; `ended` is called at each one's last instant."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        network: Network,
+        comm: object,
+        controller: ControllerOptions,
+        regulated: bool,
+        record: bool,
+        ended: Callable[[Attempt], None],
+    ) -> None:
+        self.running: dict[int, Attempt] = {}
+        self.seen: dict[int, Seen] = {}
+        self.regulation = Regulation(timeline.inspect, controller, regulated)
+        self._time = timeline
+        self._network = network
+        self._gate = Gatekeeper(comm) if isinstance(comm, AdmissionPolicy) else None
+        self._record = record
+        self._ended = ended
+        self._gpus = GpuPool(self._service)
+        self._wait = wait_rule()
+        self._transfers = 0
+        self._carrying: dict[int, Attempt] = {}
+
+    # -- from the world ------------------------------------------------------------------------
+
+    def begin(self, attempt: Attempt) -> None:
+        """All hosts of the attempt have started it."""
+        self.running[attempt.job] = attempt
+        self.seen[attempt.job] = Seen(attempt.number, round(attempt.program.compute_us))
+        if attempt.story.start_us is None:
+            attempt.story.start_us = self._time.now_us
+        self._next_iteration(attempt)
+
+    def stop(self, attempt: Attempt) -> None:
+        """The attempt is over, now: what it was doing is forgotten, finished iterations are kept."""
+        attempt.alive = False
+        self.running.pop(attempt.job, None)
+        self.seen.pop(attempt.job, None)
+        if attempt.shared and attempt.busy:
+            for gpu in attempt.gpus:
+                self._gpus.leave(gpu, attempt.job)
+                self._next_part(gpu)
+        if attempt.transfer is not None and attempt.transfer in self._carrying:
+            del self._carrying[attempt.transfer]
+            self._network.suspend(attempt.transfer, self._time.now_us)
+        if self._gate is not None and attempt.communicates:
+            self._let(self._gate.end(attempt, self._asked))
+
+    def carried(self, transfer: int) -> None:
+        """The network has carried a transfer."""
+        attempt = self._carrying.pop(transfer, None)
+        if attempt is None:
+            return  # of an attempt that was stopped
+        attempt.transfer = None
+        stage = attempt.program.stages[attempt.stage]
+        assert isinstance(stage, Communicate)
+        attempt.barrier += 1
+        if attempt.barrier < stage.barriers:
+            self._transmit(attempt, stage)
+            return
+        attempt.comm_us += self._time.now_us - attempt.comm_from_us
+        if self._gate is not None:
+            self._let(self._gate.end(attempt, self._asked))
+        self._stage_done(attempt)
+
+    def reshape(self) -> None:
+        """Traffic classes have changed: the flows to come are made anew."""
+        for attempt in self.running.values():
+            attempt.flows.clear()
+
+    # -- iterations ----------------------------------------------------------------------------
+
+    def _next_iteration(self, attempt: Attempt) -> None:
+        """The boundary between two iterations: wait for the slot, as the hosts' agents would."""
+        now_us = self._time.now_us
+        schedule = self.regulation.schedule(attempt.job)
+        attempt.pause_us = 0.0
+        if schedule is not None:
+            before = None if attempt.origin_us is None else round(attempt.origin_us)
+            attempt.pause_us = float(self._wait(round(now_us), schedule, attempt.last_pause, before))
+            attempt.last_pause = max(attempt.last_pause, schedule["pause_seq"])
+        if attempt.pause_us > 0:
+            self._time.at(now_us + attempt.pause_us, self._origin, attempt)
+        else:
+            self._origin(attempt)
+
+    def _origin(self, attempt: Attempt, _: object = None) -> None:
+        if not attempt.alive:
+            return
+        now_us = self._time.now_us
+        if attempt.origin_us is not None:
+            self._report(attempt, now_us)
+        attempt.origin_us, attempt.comm_us = now_us, 0.0
+        attempt.story.chance.next_iteration()
+        attempt.stage = -1
+        self._stage_done(attempt)
+
+    def _report(self, attempt: Attempt, until_us: float) -> None:
+        """An iteration lasts until the next one's origin, so the wait before that is in it."""
+        story, origin_us = attempt.story, attempt.origin_us
+        assert origin_us is not None
+        duration_us = until_us - origin_us
+        story.spent_us += duration_us
+        story.paused_us += attempt.pause_us
+        if self._record:
+            story.durations_us.append(duration_us)
+        seen = self.seen[attempt.job]
+        seen.next_start_us = round(until_us)
+        report = Report(
+            attempt.job,
+            round(origin_us),
+            round(duration_us),
+            round(attempt.pause_us),
+            round(attempt.comm_us) if attempt.communicates else None,
+        )
+        self.regulation.report(report, self.seen)
+
+    def _stage_done(self, attempt: Attempt) -> None:
+        stages = attempt.program.stages
+        attempt.stage += 1
+        while attempt.stage < len(stages):
+            stage = stages[attempt.stage]
+            if isinstance(stage, Compute):
+                self._compute(attempt, stage)
+                return
+            if attempt.communicates:
+                self._communicate(attempt, stage)
+                return
+            attempt.stage += 1
+        attempt.story.done += 1
+        if attempt.story.done < attempt.program.iterations:
+            self._next_iteration(attempt)
+            return
+        attempt.pause_us = 0.0
+        self._report(attempt, self._time.now_us)
+        self._ended(attempt)
+
+    # -- compute -------------------------------------------------------------------------------
+
+    def _compute(self, attempt: Attempt, stage: Compute) -> None:
+        chance, now_us = attempt.story.chance, self._time.now_us
+        if not attempt.shared:
+            length_us = sum([chance.compute_us(part) for part in stage.parts_us])
+            self._time.at(now_us + length_us, self._computed, attempt)
+            return
+        parts = tuple([chance.compute_us(part) for part in stage.parts_us])
+        attempt.busy = len(attempt.gpus)
+        attempt.parts = dict.fromkeys(attempt.gpus, parts)
+        for gpu in attempt.gpus:
+            if self._gpus.ask(gpu, attempt.job, parts[0]):
+                self._time.at(now_us + parts[0], self._part_done, attempt, gpu)
+
+    def _computed(self, attempt: Attempt, _: object) -> None:
+        if attempt.alive:
+            self._stage_done(attempt)
+
+    def _part_done(self, attempt: Attempt, gpu: Gpu) -> None:
+        if not attempt.alive:
+            return
+        self._gpus.done(gpu)
+        left = attempt.parts[gpu][1:]
+        attempt.parts[gpu] = left
+        if left:
+            if self._gpus.ask(gpu, attempt.job, left[0]):
+                self._time.at(self._time.now_us + left[0], self._part_done, attempt, gpu)
+                return
+        else:
+            attempt.busy -= 1
+            if not attempt.busy:
+                self._stage_done(attempt)
+        self._next_part(gpu)
+
+    def _next_part(self, gpu: Gpu) -> None:
+        chosen = self._gpus.choose(gpu)
+        if chosen is not None:
+            job, length_us = chosen
+            self._time.at(self._time.now_us + length_us, self._part_done, self.running[job], gpu)
+
+    def _service(self, job: int) -> tuple[float, int]:
+        """SRSF's order on a GPU: remaining service time, weighted with the GPUs; ties by id."""
+        attempt = self.running[job]
+        return attempt.remaining_us * len(attempt.gpus), job
+
+    # -- communication -------------------------------------------------------------------------
+
+    def _communicate(self, attempt: Attempt, stage: Communicate) -> None:
+        attempt.barrier = 0
+        attempt.asked_us = self._time.now_us
+        if self._gate is None:
+            attempt.comm_from_us = self._time.now_us
+            self._transmit(attempt, stage)
+        else:
+            self._let(self._gate.arrive(attempt, self._asked))
+
+    def _transmit(self, attempt: Attempt, stage: Communicate) -> None:
+        flows = attempt.flows.get(attempt.stage)
+        if flows is None:
+            job, hosts = attempt.job, attempt.hosts
+            priorities = tuple(self.regulation.priority(job, host) for host in hosts)
+            flows = attempt.flows[attempt.stage] = attempt.ring(stage, priorities)
+        self._transfers += 1
+        attempt.transfer = self._transfers
+        self._carrying[attempt.transfer] = attempt
+        size_bytes = stage.size_bytes / stage.barriers
+        transfer = Transfer(attempt.transfer, attempt.job, attempt.hosts, flows, size_bytes)
+        self._network.begin(transfer, self._time.now_us)
+
+    def _let(self, verdict: Verdict) -> None:
+        """Carry out what the admission policy said."""
+        now_us = self._time.now_us
+        for attempt in verdict.pause:
+            if attempt.transfer is not None:
+                self._network.suspend(attempt.transfer, now_us)
+        for attempt in verdict.resume:
+            if attempt.transfer is not None:
+                self._network.resume(attempt.transfer, now_us)
+        for attempt in verdict.start:
+            stage = attempt.program.stages[attempt.stage]
+            assert isinstance(stage, Communicate)
+            attempt.comm_from_us = now_us
+            self._transmit(attempt, stage)
+
+    def _asked(self, attempt: Attempt) -> Asked:
+        stage = attempt.program.stages[attempt.stage]
+        assert isinstance(stage, Communicate)
+        left = stage.size_bytes
+        if attempt.transfer is not None:
+            left = self._network.left_bytes(attempt.transfer, self._time.now_us)
+        return Asked(
+            attempt.job,
+            attempt.hosts,
+            stage.size_bytes,
+            left,
+            len(attempt.gpus),
+            attempt.remaining_us,
+            attempt.program.compute_us,
+            attempt.asked_us,
+        )
