@@ -58,7 +58,8 @@ class Gatekeeper:
             )
         for job in answer.pause:
             self._move(ongoing[job], self._ongoing, self._waiting)
-        start, resume = [], []
+        start: list[Attempt] = []
+        resume: list[Attempt] = []
         for job in answer.start:
             self._move(waiting[job], self._waiting, self._ongoing)
             (resume if job in self._paused else start).append(waiting[job])
