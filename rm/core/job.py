@@ -178,6 +178,7 @@ class Job:
     # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
     ending: JobState | None = None
     launch_failures: int = 0
+    served_us: int = 0  # time that its earlier attempts ran
     avoid: tuple[str, ...] = ()  # hosts that failed to launch it
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
 

@@ -293,6 +293,7 @@ def _back_to_queue(ctx: Context, job: Job) -> None:
         replace(
             job,
             state=S.PENDING,
+            served_us=job.served_us + _ran_us(job),
             tasks=(),
             ending=None,
             started_us=None,
@@ -302,6 +303,13 @@ def _back_to_queue(ctx: Context, job: Job) -> None:
         )
     )
     ctx.state.enqueue(job.id)
+
+
+def _ran_us(job: Job) -> int:
+    """How long the attempt whose tasks have all ended ran; 0 if it never started."""
+    if job.started_us is None:
+        return 0
+    return max(0, max((t.ended_us or 0 for t in job.tasks), default=0) - job.started_us)
 
 
 TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = {

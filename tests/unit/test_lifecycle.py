@@ -253,6 +253,19 @@ def test_a_requeued_job_runs_as_another_attempt() -> None:
     assert world.job.state is S.CONFIGURING
 
 
+def test_the_service_of_earlier_attempts_is_kept() -> None:
+    world = World().run()  # started at 200
+    world.exit(0, 1)
+    world.exit(1, signal=15, why="abort")
+    world.exit(2, signal=15, why="abort")
+    assert world.job.served_us == 0  # the attempt is the current one still
+    world.do(ev.RequeueRequested(1, "root"))
+    assert world.job.served_us == 100
+    world.place()
+    world.do(ev.LaunchFailed(1, 2, "h1", "died", "no answer"))
+    assert (world.job.state, world.job.served_us) == (S.PENDING, 100)  # it never started
+
+
 def test_a_job_that_will_be_requeued_can_still_be_cancelled() -> None:
     world = World(ALONE).run()
     world.do(ev.RequeueRequested(1, "root"))
