@@ -1,6 +1,7 @@
 """Zone-first placement: the golden numbers, and what the policy makes of a cluster."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ from rm.core.snapshot import Free, TrackedDict
 from rm.policies.placement.first_fit import FirstFitPolicy
 from rm.policies.placement.steps.network_score import NetworkWeights, select
 from rm.policies.placement.steps.network_table import NetworkTable
-from rm.policies.placement.steps.zones import choose_zones
 from rm.policies.placement.zone import ZonePolicy
 from tests.builders import full_mesh, host, job, linkstats, snapshot
 
@@ -49,11 +49,12 @@ def test_accumulating_selection(case):
 
 @pytest.mark.parametrize("case", GOLDEN["zone_choices"], ids=lambda c: f"{c['tasks']}-tasks")
 def test_zone_choice(case):
-    delays = {frozenset((a, b)): d for a, b, d in case["zone_delay_ms"]}
-    shares = choose_zones(
-        case["room"], case["tasks"], case["user_delay_ms"], lambda a, b: delays[frozenset((a, b))]
-    )
-    assert [list(s) for s in shares] == case["shares"]
+    hosts = [host(f"{zone}{n}", zone, cpus=1) for zone, room in case["room"].items() for n in range(room)]
+    net = {(f"{a}0", f"{b}0"): linkstats(0, delay) for a, b, delay in case["zone_delay_ms"]}
+    snap = snapshot(*hosts, zones=case["user_delay_ms"], net=net)
+    found = first(ZonePolicy().candidates(job(ntasks=case["tasks"]), snap))
+    shares = Counter(name[0] for name in found.hosts)  # in the order in which zones are filled
+    assert [list(share) for share in shares.items()] == case["shares"]
 
 
 def first(proposal):

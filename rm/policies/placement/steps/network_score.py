@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,16 @@ def points(loss_pct: F, delay_us: F, bandwidth_bps: F, ref_bps: float, weights: 
     return total
 
 
+class Rows(Protocol):
+    """Pair scores by host: a matrix, or rows that are computed when they are asked for."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, host: int, /) -> Floats: ...
+
+
 def select(
-    pair: Floats,
+    pair: Rows,
     need: int,
     eligible: Mask | None = None,
     anchor: Floats | None = None,
@@ -68,7 +76,8 @@ def select(
 ) -> list[tuple[int, float]]:
     """Choose `need` hosts one after the other; returns (number, total when chosen).
 
-    `pair` is symmetric with a zero diagonal. The first host is the best connected to `anchor`
+    `pair` is symmetric with a zero diagonal; given an anchor or a start, only rows of chosen hosts
+    are asked for, none after the last choice (Sec. 4.1). The first host is the best connected to `anchor`
     (its scores with each host), or `start`, or else the medoid: the one of the highest mean
     score. Each chosen host adds its pair scores to the totals of the rest and is excluded; the
     highest total is next, ties by list order (R32-R34). `allowed` narrows each choice, given
@@ -85,12 +94,13 @@ def select(
         if first_of_all and start is not None:
             pick, worth = start, 0.0
         else:
-            value = medoid_means(pair, open_) if first_of_all else total
+            value = medoid_means(np.asarray(pair), open_) if first_of_all else total
             pick = int(np.argmax(np.where(may, np.round(value, DECIMALS), -np.inf)))
             worth = float(value[pick])
         chosen.append((pick, worth))
         open_[pick] = False
-        total = total + pair[pick]
+        if len(chosen) < need:
+            total = total + pair[pick]
     return chosen
 
 

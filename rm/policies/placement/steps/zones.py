@@ -12,12 +12,9 @@ Fits = Callable[[Sequence[str]], bool]
 Delay = Callable[[str, str], float]
 
 
-def fitting_zones(
-    capacity: Mapping[str, int], user_delay: Mapping[str, float], fits: Fits | None = None, need: int = 0
-) -> list[str]:
+def fitting_zones(capacity: Mapping[str, int], user_delay: Mapping[str, float], fits: Fits) -> list[str]:
     """The zones that alone hold the job: nearest to the user first, then roomier, then by name (R35)."""
-    enough = fits or (lambda zones: sum(capacity[z] for z in zones) >= need)
-    alone = [z for z in capacity if capacity[z] > 0 and enough((z,))]
+    alone = [z for z in capacity if capacity[z] > 0 and fits((z,))]
     return sorted(alone, key=lambda z: (user_delay[z], -capacity[z], z))
 
 
@@ -50,21 +47,6 @@ def spill_zones(
         if best is not None:
             return sorted(best, key=lambda z: (user_delay[z], z))
     return sorted(usable, key=lambda z: (user_delay[z], z))
-
-
-def choose_zones(
-    capacity: Mapping[str, int], need: int, user_delay: Mapping[str, float], zone_delay: Delay
-) -> list[tuple[str, int]]:
-    """(zone, tasks) for `need` tasks without further constraints, nearest filled first; [] = no room."""
-    alone = fitting_zones(capacity, user_delay, need=need)
-    chosen = alone[:1] or spill_zones(
-        capacity, user_delay, zone_delay, lambda zones: sum(capacity[z] for z in zones) >= need
-    )
-    shares: list[tuple[str, int]] = []
-    for zone in chosen:
-        share = min(capacity[zone], need - sum(n for _, n in shares))
-        shares.append((zone, share))
-    return shares
 
 
 def _grown(start: str, zones: Sequence[str], size: int, zone_delay: Delay) -> list[str]:
