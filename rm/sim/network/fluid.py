@@ -1,0 +1,289 @@
+"""A network of fluid flows: rates are max-min fair, and change only when a flow begins or ends.
+
+What begins or ends on a link can only change the rates of streams that are connected to it over
+tight links (links on which somebody may be held back); only these are computed anew, once for all
+that happened at one time. Nothing is stepped: a stream's end is known from its rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from math import fsum, inf
+
+from rm.errors import UsageError
+from rm.sim.network.fabric import Topology
+from rm.sim.network.plan import PER_US, ROUNDING, Plan, Wire, plan
+from rm.sim.network.port import Flow, LinkUsage, Transfer
+from rm.sim.network.running import Current, Running
+from rm.sim.network.sharing import fill
+
+SAME_TIME = 1e-12  # relative: ends closer than this fall together, their difference is rounding
+SAME_RATE = 1e-12  # relative: a rate that changes by less has not changed
+REMEMBERED = 8_192  # plans kept for the next iteration of their jobs
+
+
+class Fluid:
+    """The flows of `Transfer.flows` over a topology.
+
+    With `lockstep` all flows of a transfer (of one priority and weight) progress in proportion to
+    their sizes and end together, as the steps of a ring do that wait for one another; otherwise
+    each flow takes what it can get and the last one ends the transfer.
+    """
+
+    def __init__(self, topology: Topology, *, lockstep: bool = False) -> None:
+        self.topology = topology
+        self.lockstep = lockstep
+        self._wires = [
+            Wire(n, c * PER_US) for n, c in zip(topology.names, topology.capacity_bps, strict=True)
+        ]
+        self._now = 0.0
+        self._running: dict[int, Running] = {}
+        self._ended: list[int] = []  # not told yet
+        self._heap: list[tuple[float, int, Current]] = []  # ends; an entry that is not its end is void
+        self._live = 0
+        self._number = 0
+        self._mark = 0
+        self._new: list[Current] = []  # on their wires since the rates were computed
+        self._touched: list[Wire] = []  # tight wires whose streams have changed since
+        self._plans: dict[tuple[int, int], tuple[tuple[Flow, ...], tuple[Plan, ...]]] = {}
+        self._remember = topology.fabric is None or topology.ecmp == "connection"
+
+    def begin(self, transfer: Transfer, now_us: float) -> None:
+        """Raises UsageError for flows that the topology cannot carry."""
+        if transfer.id in self._running:
+            raise ValueError(f"transfer {transfer.id} has begun already")
+        plans = self._plans_of(transfer)
+        self._run_to(now_us)
+        running = self._running[transfer.id] = Running(transfer, plans)
+        for one in plans:
+            self._number += 1
+            current = Current(one, running, self._number, now_us)
+            running.currents[current] = None
+            self._attach(current)
+
+    def next_us(self) -> float | None:
+        if self._ended:
+            return self._now
+        return self._next()
+
+    def advance(self, now_us: float) -> list[int]:
+        self._run_to(now_us)
+        ended, self._ended = self._ended, []
+        return ended
+
+    def left_bytes(self, transfer: int, now_us: float) -> float:
+        """`size_bytes` (or what its flows carry, where that is 0) times its share of bits to come."""
+        running = self._at(transfer, now_us)
+        if running is None:
+            return 0.0
+        self._resolve()
+        left = 0.0
+        for current in running.currents:
+            there = current.left - current.rate * (now_us - current.since)
+            if there > 0.0:
+                left += there / current.plan.size * current.plan.bits
+        if not running.transfer.size_bytes:
+            return left / 8
+        total = fsum(plan.bits for plan in running.plans)
+        return running.transfer.size_bytes * left / total if total else 0.0
+
+    def suspend(self, transfer: int, now_us: float) -> None:
+        running = self._at(transfer, now_us)
+        if running is not None and not running.suspended:
+            running.suspended = True
+            for current in running.currents:
+                self._detach(current)
+
+    def resume(self, transfer: int, now_us: float) -> None:
+        running = self._at(transfer, now_us)
+        if running is not None and running.suspended:
+            running.suspended = False
+            for current in running.currents:
+                self._attach(current)
+
+    def recap(self, transfer: int, cap_bps: float, now_us: float) -> None:
+        if not cap_bps >= 0:
+            raise UsageError(f"A flow cannot have the cap {cap_bps:g} bit/s.", "A cap is not below 0.")
+        running = self._at(transfer, now_us)
+        if running is None:
+            return
+        for current in running.currents:
+            if not running.suspended:
+                self._detach(current)
+            plan = current.plan
+            current.limit(min(plan.limit, cap_bps * PER_US * plan.ratio) if plan.wires else plan.cap)
+            current.asked = min(plan.asked, current.cap)
+            if not running.suspended:
+                self._attach(current)
+
+    def usage(self) -> Mapping[str, LinkUsage]:
+        """Busy is a link that somebody wants to send over, also while all its streams are starved."""
+        self._resolve()
+        return {wire.name: self._seen(wire) for wire in self._wires}
+
+    def _seen(self, wire: Wire) -> LinkUsage:
+        wire.watch(self._now)
+        carried = wire.carried
+        for current in wire.streams:
+            left = max(0.0, current.left - current.rate * (self._now - current.since))
+            carried += (current.told - left) * dict(current.wires)[wire]
+        return LinkUsage(carried, wire.busy_us, wire.overloaded_us, wire.excess)
+
+    def _wire(self, job: int, index: int) -> Wire:
+        """The link of the topology as this job sees it: here the one that all share."""
+        return self._wires[index]
+
+    def _plans_of(self, transfer: Transfer) -> tuple[Plan, ...]:
+        """Jobs repeat themselves: the same flows (the same object) of a job are planned once."""
+        key = (transfer.job, id(transfer.flows))
+        known = self._plans.get(key)
+        if known is not None and known[0] is transfer.flows:
+            return known[1]
+        job = transfer.job
+        plans = plan(self.topology.subflows(transfer), lambda i: self._wire(job, i), self.lockstep)
+        if self._remember:
+            if len(self._plans) >= REMEMBERED:
+                self._plans.clear()
+            self._plans[key] = transfer.flows, plans
+        return plans
+
+    def _at(self, transfer: int, now_us: float) -> Running | None:
+        """The transfer at this time; None if it has ended by then and was not told."""
+        self._run_to(now_us)
+        running = self._running.get(transfer)
+        if running is None and transfer not in self._ended:
+            raise ValueError(f"no transfer {transfer} is under way")
+        return running
+
+    def _run_to(self, now: float) -> None:
+        """Let all end that ends by now, each at its own time."""
+        if now < self._now:
+            raise ValueError(f"time goes back from {self._now} to {now} us")
+        last = now * (1 + SAME_TIME)
+        while True:
+            end = self._next()
+            if end is None or end > last:
+                break
+            self._now = min(end, now)
+            together = end * (1 + SAME_TIME)
+            ended = []
+            heap = self._heap
+            while heap and heap[0][0] <= together:
+                end, _, current = heappop(heap)
+                if current.end != end:
+                    continue
+                current.left = current.rate = 0.0
+                self._detach(current)
+                of = current.of
+                del of.currents[current]
+                if not of.currents:
+                    del self._running[of.transfer.id]
+                    ended.append(of.transfer.id)
+            self._ended += sorted(ended)
+        self._now = now
+
+    def _next(self) -> float | None:
+        """The next end of a stream."""
+        if self._new or self._touched:
+            self._resolve()
+        heap = self._heap
+        while heap:
+            end, _, current = heap[0]
+            if current.end == end:
+                return end
+            heappop(heap)
+        return None
+
+    def _attach(self, current: Current) -> None:
+        """Put a stream on its wires; its rate is found when it is needed."""
+        now = current.since = self._now
+        cap, asked = current.cap, current.asked
+        for wire, load in current.wires:
+            wire.watch(now)
+            wire.streams[current] = None
+            wire.asked += asked * load
+            caps = wire.caps = wire.caps + cap * load
+            if wire.tight or caps > wire.capacity * (1 + ROUNDING):
+                wire.tight = True
+                self._touched.append(wire)
+        self._new.append(current)
+        self._live += 1
+
+    def _detach(self, current: Current) -> None:
+        """Take a stream off its wires, with what it has carried."""
+        now = self._now
+        if current.rate:
+            current.left = max(0.0, current.left - current.rate * (now - current.since))
+        current.rate = 0.0
+        current.since = now
+        current.end = inf
+        carried = current.told - current.left
+        current.told = current.left
+        cap, asked = current.cap, current.asked
+        for wire, load in current.wires:
+            wire.watch(now)
+            wire.carried += carried * load
+            del wire.streams[current]
+            if wire.streams:
+                wire.asked -= asked * load
+                wire.caps -= cap * load
+                if wire.tight:
+                    wire.tight = wire.caps > wire.capacity * (1 + ROUNDING)
+                    self._touched.append(wire)
+            else:
+                wire.asked = wire.caps = 0.0
+                wire.tight = False
+        self._live -= 1
+
+    def _resolve(self) -> None:
+        """Find the rates of all whom the latest changes concern."""
+        if not (self._new or self._touched):
+            return
+        mark = self._mark = self._mark + 1
+        streams: list[Current] = []
+        for current in self._new:
+            if current.mark != mark and not current.of.suspended:
+                current.mark = mark
+                streams.append(current)
+        wires: list[Wire] = []
+        for wire in self._touched:
+            if wire.mark != mark:
+                wire.mark = mark
+                wires.append(wire)
+        self._new, self._touched = [], []
+        for wire in wires:  # which grows: all that is connected over tight wires
+            for current in wire.streams:
+                if current.mark != mark:
+                    current.mark = mark
+                    streams.append(current)
+                    for other, _ in current.wires:
+                        if other.tight and other.mark != mark:
+                            other.mark = mark
+                            wires.append(other)
+        if wires:
+            fill(streams)
+        else:
+            for current in streams:
+                current.share = current.cap
+        self._schedule(streams)
+
+    def _schedule(self, streams: list[Current]) -> None:
+        """Let the streams go on at the rates found; whose rate is the same keeps its end to the bit."""
+        now, heap = self._now, self._heap
+        for current in streams:
+            rate, before = current.share, current.rate
+            if before:
+                if abs(rate - before) <= SAME_RATE * before:
+                    continue
+                current.left = max(0.0, current.left - before * (now - current.since))
+            current.since = now
+            current.rate = rate
+            if rate > 0.0:
+                current.end = now + current.left / rate
+                heappush(heap, (current.end, current.number, current))
+            else:
+                current.end = inf
+        if len(heap) > 64 + 4 * self._live:
+            heap[:] = [entry for entry in heap if entry[2].end == entry[0]]
+            heapify(heap)
