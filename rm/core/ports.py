@@ -65,8 +65,9 @@ class CommPolicy(Protocol):
 class Transfer:
     """One collective operation of a job between its hosts, under way or waiting to start.
 
-    `remaining_us` is the job's remaining service if undisturbed (SRSF's order), `compute_us` the
-    compute time of one of its iterations, `since_us` when it was ready to communicate.
+    `remaining_us` is the job's remaining time if undisturbed, which times `gpus` is its remaining
+    service (SRSF's order); `compute_us` the compute time of one of its iterations, `since_us` when
+    it was ready to communicate.
     """
 
     job: int

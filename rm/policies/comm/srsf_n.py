@@ -1,0 +1,65 @@
+"""srsf-n: a transfer starts while fewer than n run on every host that it uses.
+
+Source: Ada-SRSF, Sec. V: SRSF(1) avoids all contention, SRSF(2) and SRSF(3) accept it blindly up to
+two and three ways. Waiting transfers have their turn in the order of shortest remaining service;
+one that may not start holds nobody up. A started transfer is never paused.
+
+An admission policy: it decides before every collective operation, so it acts in the simulator. On
+live hosts it aligns nothing and jobs communicate when they like.
+
+An answer for one transfer depends only on those that use a host of its own. So it is enough to ask
+about the neighbourhood of what has changed: what was refused elsewhere is refused still.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.ports import Admission, Transfer
+from rm.core.snapshot import PlacedJob, Snapshot
+from rm.errors import ConfigError
+from rm.policies.comm.steps.transfers import srsf
+
+
+@dataclass(frozen=True, slots=True)
+class SrsfOptions:
+    """`n` transfers at most at a time on each host."""
+
+    n: int = 1
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ConfigError(f"The option n of comm policy srsf-n is {self.n}.", "Use 1 or more.")
+
+
+class SrsfN:
+    name = "srsf-n"
+    Options = SrsfOptions
+
+    def __init__(self, options: SrsfOptions | None = None) -> None:
+        self.options = options or SrsfOptions()
+
+    def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
+        return NOTHING_TO_ALIGN
+
+    def admit(self, waiting: Sequence[Transfer], ongoing: Sequence[Transfer]) -> Admission:
+        """Those that start now, in the order of shortest remaining service."""
+        if not waiting:
+            return Admission(())
+        running: dict[str, int] = {}
+        for transfer in ongoing:
+            for host in transfer.hosts:
+                running[host] = running.get(host, 0) + 1
+        start: list[int] = []
+        for transfer in srsf(waiting):
+            if all(running.get(host, 0) < self.options.n for host in transfer.hosts):
+                start.append(transfer.job)
+                for host in transfer.hosts:
+                    running[host] = running.get(host, 0) + 1
+        return Admission(tuple(start))
+
+
+OPTIONS = SrsfOptions
+POLICY = SrsfN

@@ -1,0 +1,1 @@
+"""What communication policies share."""
