@@ -12,6 +12,7 @@ from rm.core.host import Gpu, Host, HostState, Zone
 from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.network import Link, LinkStats, NetworkView
 from rm.core.snapshot import Free, PlacedJob, Snapshot
+from rm.core.state import all_of
 from rm.core.traffic import Phase, TrafficProfile
 
 GIB = 1 << 30
@@ -138,7 +139,7 @@ def placed(
 
 def whole(one: Host) -> Free:
     """All of a host is free."""
-    return Free(one.cpus, one.mem_bytes, tuple(g.index for g in one.gpus))
+    return all_of(one)
 
 
 def snapshot(

@@ -1,39 +1,38 @@
 """How many tasks of a shape each host takes now, for all hosts at once.
 
-Within one pass the free resources only change where a job was reserved. `Capacities` follows a
-`TrackedDict` through its `changed` list and counts with numpy, so that a job costs some ten
-microseconds with 1,000 hosts; any other mapping is read anew each time.
+Within one pass the free resources only change where a job was reserved, and from pass to pass where
+jobs began and ended. `Capacities` follows a `TrackedDict` through its `changed` list, finds the
+entries that differ from those of the snapshot before, and counts with numpy, so that a job costs
+some ten microseconds with 1,000 hosts.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from operator import is_
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rm.core.host import Host
-from rm.core.snapshot import Snapshot, TrackedDict
-from rm.policies.placement.steps.filters import UNLIMITED, Shape, admits, room
+from rm.core.snapshot import Free, Snapshot, TrackedDict
+from rm.policies.placement.steps.filters import UNLIMITED, Shape, admits
 from rm.policies.placement.steps.gang import Ints
 
 CPUS, MEM, GPUS = range(3)  # rows of the table of what is free
-
-
-@dataclass(slots=True)
-class _Known:
-    admitted: NDArray[np.bool_]
-    caps: Ints
-    seen: int  # entries of `changed` that the capacities reflect; -1 = none yet
+SHAPES_MAX = 1_000  # shapes of which it is kept which hosts they admit
+Mask = NDArray[np.bool_]
 
 
 class Capacities:
-    """Capacities under one snapshot. Hosts are numbered in inventory order."""
+    """Capacities under one snapshot. Hosts are numbered in inventory order, and the GPUs of each
+    host by their position in its list: tables of GPUs are hosts x the most GPUs of a host."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
         self.hosts: tuple[Host, ...] = tuple(snapshot.hosts.values())
         self.number = {host.name: i for i, host in enumerate(self.hosts)}
+        self._zones = dict(snapshot.zones)
         zones = dict.fromkeys(h.zone for h in self.hosts)
         self.zones: tuple[str, ...] = tuple(
             sorted(zones, key=lambda z: (self.user_delay_us(z), z))
@@ -43,78 +42,144 @@ class Capacities:
         self.members: tuple[Ints, ...] = tuple(
             np.flatnonzero(self.zone_of == i) for i in range(len(self.zones))
         )
-        self._known: dict[Shape, _Known] = {}
+        self.total = np.array(
+            [(h.cpus, h.mem_bytes, len(h.gpus)) for h in self.hosts], dtype=np.int64
+        ).T.reshape(3, -1)  # rows as of `free_table`
         self._schedulable = np.array([h.schedulable for h in self.hosts], dtype=bool)
+        self.gpus_max = max((len(h.gpus) for h in self.hosts), default=0)
+        self.gpu_index = np.full((len(self.hosts), self.gpus_max), -1, dtype=np.int64)
+        self.gpu_total = np.zeros((len(self.hosts), self.gpus_max), dtype=np.int64)  # bytes
+        self._positions = []
+        for i, host in enumerate(self.hosts):
+            self._positions.append({gpu.index: at for at, gpu in enumerate(host.gpus)})
+            for at, gpu in enumerate(host.gpus):
+                self.gpu_index[i, at], self.gpu_total[i, at] = gpu.index, gpu.mem_bytes
+        self._of_type: dict[str, Mask] = {}
+        self._admits: dict[Shape, Mask] = {}
+        self._caps: dict[Shape, tuple[int, Ints]] = {}  # with the version of the tables
         self._free = np.full((3, len(self.hosts)), -1, dtype=np.int64)
-        gpus = max((len(h.gpus) for h in self.hosts), default=0)
-        self.gpu_mem = np.full((len(self.hosts), gpus), -1, dtype=np.int64)
-        self._free_seen = -1
+        self._idle = np.zeros((len(self.hosts), self.gpus_max), dtype=bool)
+        self._gpu_mem = np.full((len(self.hosts), self.gpus_max), -1, dtype=np.int64)
+        self._read: list[Free | None] = [None] * len(self.hosts)  # what the tables were read from
+        self._log_seen = -1  # entries of `changed` that they reflect; -1 = not yet this snapshot's
+        self._version = 0
+
+    def turned_to(self, snapshot: Snapshot) -> Capacities:
+        """The capacities under another snapshot; those of this one stay as they are.
+
+        What is known of the hosts is kept where they are the very same, and what was read of
+        their free resources where those entries are.
+        """
+        same = len(snapshot.hosts) == len(self.hosts) and all(map(is_, snapshot.hosts.values(), self.hosts))
+        if not same or snapshot.zones != self._zones:
+            return Capacities(snapshot)
+        other = copy(self)
+        other.snapshot = snapshot
+        other._free, other._idle, other._gpu_mem = self._free.copy(), self._idle.copy(), self._gpu_mem.copy()
+        other._read, other._log_seen = list(self._read), -1
+        other._caps = {}
+        return other
 
     def user_delay_us(self, zone: str) -> int:
         """Delay from the users to a zone; an undeclared zone is farther than any other."""
-        known = self.snapshot.zones.get(zone)
+        known = self._zones.get(zone)
         return known.delay_us if known is not None else 1 << 60
+
+    def position(self, host: int, gpu: int) -> int | None:
+        """The position of the GPU of this index on the host; None if it has none such."""
+        return self._positions[host].get(gpu)
 
     def of(self, shape: Shape) -> Ints:
         """Tasks each host takes; the array is the cache's own: do not write to it."""
-        known = self._known.get(shape)
-        if known is None:
-            known = _Known(self._admitted(shape), np.zeros(len(self.hosts), dtype=np.int64), -1)
-            self._known[shape] = known
         free = self.free_table()
-        if known.seen != self._free_seen or self._free_seen < 0:
-            known.caps = self._count(known.admitted, free, shape)
-            known.seen = self._free_seen
-        return known.caps
+        version, caps = self._caps.get(shape, (-1, None))
+        if caps is None or version != self._version:
+            caps = self._count(free, shape)
+            self._caps[shape] = self._version, caps
+        return caps
 
-    def admitted(self, shape: Shape) -> NDArray[np.bool_]:
-        """The hosts that pass the filters that do not depend on what is free."""
-        self.of(shape)
-        return self._known[shape].admitted
+    def admitted(self, shape: Shape) -> Mask:
+        """The hosts that pass the filters that do not depend on what is free; do not write to it."""
+        if not (shape.partition or shape.hosts_only or shape.hosts_excluded or shape.zone):
+            return self._schedulable
+        if shape not in self._admits:
+            if len(self._admits) >= SHAPES_MAX:
+                self._admits.clear()
+            self._admits[shape] = np.array([admits(h, shape) for h in self.hosts], dtype=bool)
+        return self._admits[shape]
 
     def free_table(self) -> Ints:
         """Free CPUs, bytes of memory and GPUs of each host, in three rows; -1 = not known."""
         free = self.snapshot.free
         log = free.changed if isinstance(free, TrackedDict) else None
-        if log is None or self._free_seen < 0:
-            names = [h.name for h in self.hosts]
+        if log is None or self._log_seen < 0:
+            for i, host in enumerate(self.hosts):
+                have = free.get(host.name)
+                if have is not self._read[i]:
+                    self._note(i, have)
         else:
-            names = log[self._free_seen :]
-        for name in names:
-            i, have = self.number.get(name), free.get(name)
-            if i is not None and have is not None:
-                self._free[:, i] = have.cpus, have.mem_bytes, len(have.gpus)
-                self.gpu_mem[i] = -1
-                for at, (_, size) in enumerate(have.gpu_mem):
-                    self.gpu_mem[i, at] = size
-        self._free_seen = len(log) if log is not None else -1
+            for name in log[self._log_seen :]:
+                number = self.number.get(name)
+                if number is not None:
+                    self._note(number, free.get(name))
+        self._log_seen = len(log) if log is not None else -1
         return self._free
 
-    def _admitted(self, shape: Shape) -> NDArray[np.bool_]:
-        if shape.partition or shape.hosts_only or shape.hosts_excluded or shape.zone:
-            return np.array([admits(h, shape) for h in self.hosts], dtype=bool)
-        return self._schedulable
+    def usable(self, shape: Shape) -> Mask:
+        """The GPUs that tasks of this shape may use now: idle or shareable, and of its type."""
+        self.free_table()
+        need = shape.gpu_mem_bytes
+        mask = self._gpu_mem >= need if need else self._idle
+        return mask & self._typed(shape.gpu_type) if shape.gpu_type else mask
 
-    def _count(self, admitted: NDArray[np.bool_], free: Ints, shape: Shape) -> Ints:
-        if shape.exclusive or shape.gpu_type:  # what is free does not tell it all
-            caps = np.zeros(len(self.hosts), dtype=np.int64)
-            for i in np.flatnonzero(admitted):
-                host = self.hosts[i]
-                caps[i] = room(host, self.snapshot.free.get(host.name), shape)
-            return caps
-        tasks = np.where(admitted & (free[CPUS] >= 0), shape.tasks_per_host or UNLIMITED, 0)
-        for have, need in self.left(shape):
-            if need:
-                tasks = np.minimum(tasks, have // need)
-        return np.maximum(tasks, 0)
+    def gpu_mem(self) -> Ints:
+        """Bytes that jobs which share GPUs may still take of each; -1 = none, it is not to be shared."""
+        self.free_table()
+        return self._gpu_mem
 
     def left(self, shape: Shape) -> tuple[tuple[Ints, int], ...]:
         """What each host has left of GPUs, CPUs and memory, and what a task needs of it."""
         free = self.free_table()
         gpus = free[GPUS]
-        if shape.gpu_mem_bytes:
-            gpus = (self.gpu_mem >= shape.gpu_mem_bytes).sum(axis=1)
+        if shape.gpu_mem_bytes or shape.gpu_type:
+            gpus = self.usable(shape).sum(axis=1)
         return (gpus, shape.gpus), (free[CPUS], shape.cpus), (free[MEM], shape.mem_bytes)
+
+    def _note(self, i: int, have: Free | None) -> None:
+        self._read[i] = have
+        self._version += 1
+        self._idle[i] = False
+        self._gpu_mem[i] = -1
+        if have is None:
+            self._free[:, i] = -1
+            return
+        self._free[:, i] = have.cpus, have.mem_bytes, len(have.gpus)
+        positions = self._positions[i]
+        if have.gpus:
+            self._idle[i, [positions[gpu] for gpu in have.gpus]] = True
+        for gpu, size in have.gpu_mem:
+            self._gpu_mem[i, positions[gpu]] = size
+
+    def _typed(self, gpu_type: str) -> Mask:
+        if gpu_type not in self._of_type:
+            wanted = gpu_type.lower()
+            mask = np.zeros((len(self.hosts), self.gpus_max), dtype=bool)
+            for i, host in enumerate(self.hosts):
+                for at, gpu in enumerate(host.gpus):
+                    mask[i, at] = wanted in gpu.model.lower()
+            self._of_type[gpu_type] = mask
+        return self._of_type[gpu_type]
+
+    def _count(self, free: Ints, shape: Shape) -> Ints:
+        may = self.admitted(shape) & (free[CPUS] >= 0)
+        if shape.exclusive:
+            may &= (free[CPUS] >= self.total[CPUS]) & (free[MEM] >= self.total[MEM])
+            may &= free[GPUS] == self.total[GPUS]
+        tasks = np.where(may, shape.tasks_per_host or UNLIMITED, 0)
+        for have, need in self.left(shape):
+            if need:
+                tasks = np.minimum(tasks, have // need)
+        return np.maximum(tasks, 0)
 
 
 class LatestCapacities:
@@ -127,6 +192,8 @@ class LatestCapacities:
         self._last: Capacities | None = None
 
     def under(self, snapshot: Snapshot) -> Capacities:
-        if self._last is None or self._last.snapshot is not snapshot:
+        if self._last is None:
             self._last = Capacities(snapshot)
+        elif self._last.snapshot is not snapshot:
+            self._last = self._last.turned_to(snapshot)
         return self._last

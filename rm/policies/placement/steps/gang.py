@@ -61,13 +61,31 @@ class Gang:
         `picks_left` how many may follow after the next one. As long as the gang fits with
         picks_left + 1 of `others`, a host qualifies exactly when its capacity reaches this.
         """
-        if picks_left <= 0:
-            best = 0
-        elif picks_left >= len(others):
-            best = int(others.sum())
-        else:
-            best = int(np.partition(others, len(others) - picks_left)[-picks_left:].sum())
-        return self.tasks - picked - best
+        return self.tasks - picked - roomiest(others, picks_left)
+
+    def may_take_next(self, caps: Ints, counts: Ints, done: int) -> NDArray[np.bool_]:
+        """Hosts that can take one more task so that the rest of the gang still fits.
+
+        `caps` are the tasks that each host takes in all, `counts` those it was given of the `done`
+        tasks so far.
+        """
+        if self.tasks == 1:
+            return caps > 0
+        used = counts > 0
+        left = self.tasks - done - 1
+        rest = np.where(used, caps - counts, 0)
+        fresh = np.where(used, 0, caps)
+        slots = self.most_hosts - int(used.sum())
+        owed = max(self.hosts_min - int(used.sum()), 0)
+        may: NDArray[np.bool_] = np.zeros(len(caps), dtype=bool)
+        room = int(rest.sum())
+        if owed <= left and room - 1 + roomiest(fresh, slots) >= left:
+            may |= rest > 0
+        if slots > 0 and owed - 1 <= left:
+            # one more host; the best slots - 1 others beside it must hold what is left
+            least = max(left + 1 - room - roomiest(fresh, slots - 1), 1)
+            may |= fresh >= least
+        return may
 
     def blocker(self, caps: Ints) -> Reason:
         """Why the gang does not fit on hosts with these capacities."""
@@ -126,6 +144,15 @@ class Gang:
 
     def _fewest(self, caps: Sequence[int]) -> int:
         return Gang(self.tasks).host_count(np.asarray(caps, dtype=np.int64))
+
+
+def roomiest(caps: Ints, hosts: int) -> int:
+    """Capacity of the roomiest `hosts` hosts together."""
+    if hosts <= 0:
+        return 0
+    if hosts >= len(caps):
+        return int(caps.sum())
+    return int(np.partition(caps, len(caps) - hosts)[-hosts:].sum())
 
 
 def place(

@@ -164,30 +164,4 @@ class Stages:
 
     def _allowed(self, counts: Ints, done: int) -> Mask:
         """Hosts that can take the next task so that the rest of the gang still fits."""
-        gang, caps = self.gang, self.pool.caps
-        if gang.tasks == 1:
-            return caps > 0
-        used = counts > 0
-        left = gang.tasks - done - 1
-        rest = np.where(used, caps - counts, 0)
-        fresh = np.where(used, 0, caps)
-        slots = gang.most_hosts - int(used.sum())
-        owed = max(gang.hosts_min - int(used.sum()), 0)
-        may: Mask = np.zeros(len(caps), dtype=bool)
-        room = int(rest.sum())
-        if owed <= left and room - 1 + _best(fresh, slots) >= left:
-            may |= rest > 0
-        if slots > 0 and owed - 1 <= left:
-            # one more host; the best slots - 1 others beside it must hold what is left
-            least = max(left + 1 - room - _best(fresh, slots - 1), 1)
-            may |= fresh >= least
-        return may
-
-
-def _best(caps: Ints, hosts: int) -> int:
-    """Capacity of the roomiest `hosts` hosts."""
-    if hosts <= 0:
-        return 0
-    if hosts >= len(caps):
-        return int(caps.sum())
-    return int(np.partition(caps, len(caps) - hosts)[-hosts:].sum())
+        return self.gang.may_take_next(self.pool.caps, counts, done)

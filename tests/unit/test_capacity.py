@@ -1,0 +1,62 @@
+"""The table of capacities against counting host by host, through passes and from pass to pass."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm.core.host import HostState
+from rm.core.job import TaskPlacement
+from rm.core.snapshot import TrackedDict
+from rm.core.state import all_of, take
+from rm.policies.placement.steps.capacity import LatestCapacities
+from rm.policies.placement.steps.filters import capacity, shape_of
+from tests.builders import GIB, host, snapshot, spec
+
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=80, database=None)
+HOSTS = st.builds(
+    lambda i, **more: host(f"h{i}", cpus=6, mem_gib=4, **more),
+    st.integers(0, 3),
+    gpus=st.integers(0, 3),
+    gpu_model=st.sampled_from(("A100", "V100")),
+    state=st.sampled_from((HostState.UP, HostState.UP, HostState.DOWN)),
+)
+SPECS = st.builds(
+    spec,
+    gpus_per_task=st.integers(0, 2),
+    gpu_mem_bytes=st.sampled_from((0, 5 * GIB, 10 * GIB)),
+    gpu_type=st.sampled_from(("", "", "a100")),
+    mem_gib=st.sampled_from((0, 1)),
+    exclusive=st.sampled_from((False, False, True)),
+    hosts_excluded=st.sampled_from(((), ("h1",))),
+    tasks_per_host=st.sampled_from((0, 1)),
+)
+
+
+@SETTINGS
+@given(
+    hosts=st.lists(HOSTS, min_size=1, max_size=4, unique_by=lambda h: h.name),
+    asked=st.lists(st.tuples(SPECS, st.integers(0, 3), st.integers(0, 2)), max_size=8),
+)
+def test_capacities_follow_what_is_taken_in_a_pass_and_between_passes(hosts, asked):
+    latest = LatestCapacities()
+    snap = snapshot(*hosts)
+    snap = replace(snap, free=TrackedDict(snap.free))
+    for one, at, then in asked:
+        shape = shape_of(one)
+        caps = latest.under(snap).of(shape)
+        assert list(caps) == [capacity(h, snap.free[h.name], shape) for h in hosts]
+        here = hosts[at % len(hosts)]
+        if caps[at % len(hosts)]:
+            usable = latest.under(snap).usable(shape)[at % len(hosts)]
+            gpus = [g.index for g, may in zip(here.gpus, usable, strict=False) if may]
+            task = TaskPlacement(0, here.name, tuple(gpus[: one.gpus_per_task]))
+            snap.free[here.name] = take(snap.free[here.name], one, (task,))
+        if then == 1:  # another pass, in which one host has come free
+            free = TrackedDict(snap.free)
+            dict.__setitem__(free, here.name, all_of(here))
+            snap = replace(snap, free=free)
+        elif then == 2:  # a host has changed
+            states = {HostState.UP: HostState.DOWN, HostState.DOWN: HostState.UP}
+            hosts = [replace(h, state=states[h.state]) if h is here else h for h in hosts]
+            snap = replace(snap, hosts={h.name: h for h in hosts}, free=TrackedDict(snap.free))
