@@ -8,6 +8,8 @@ import click
 
 # verb -> (module, attribute, what it does)
 VERBS = {
+    "run": ("rm.cli.sim_run", "run", "Simulate a scenario file."),
+    "compare": ("rm.cli.sim_run", "compare", "Set policies against each other on one scenario."),
     "paper": ("rm.cli.sim_paper", "paper", "Reproduce a paper's results beside what it printed."),
 }
 

@@ -13,7 +13,7 @@ from rm.sim.papers.frame import expected, find, show
 from rm.sim.papers.frame.draw import draw
 from rm.sim.papers.frame.parameters import PATH, _sections, parameters
 from rm.sim.papers.frame.run import run
-from rm.sim.papers.frame.statistics import mean_std
+from rm.sim.statistics import mean_std
 
 TINY = "tests.papers.tiny"
 ROWS = """

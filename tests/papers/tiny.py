@@ -3,7 +3,7 @@
 import random
 
 from rm.sim.papers.frame.paper import Paper, Result, Sample, Series
-from rm.sim.papers.frame.statistics import reduction_pct
+from rm.sim.statistics import reduction_pct
 
 
 def measure(part, seed):

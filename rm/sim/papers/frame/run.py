@@ -13,7 +13,7 @@ from rm.errors import ConfigError
 from rm.sim.papers.frame.expected import DIRECTORY, Expected, read
 from rm.sim.papers.frame.find import load
 from rm.sim.papers.frame.paper import Key, Paper, Result, Row, Sample, Series
-from rm.sim.papers.frame.statistics import mean_std
+from rm.sim.statistics import mean_std
 
 Found = tuple[Sample | Series, ...]
 Unit = tuple[int, str]  # seed, part
