@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rm.core.reasons import Reason
+
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
@@ -69,8 +71,10 @@ class ShapingRule:
 class Alignment:
     """A communication policy's whole answer for a set of placed jobs.
 
-    `score` is the worst link's; 100 when nothing contends. `unmatched` jobs share a contended
-    link but have no rotation (periods do not match, or no room): they are not controlled.
+    `score` ranks candidates: the worst link's, or as the policy says; 100 when nothing contends.
+    `unmatched` jobs share a contended link but have no rotation (periods do not match, or no room):
+    they are not controlled. A placement whose alignment is `rejected` is not taken, whatever else
+    there is; of jobs that are placed already it says nothing.
     """
 
     score: float
@@ -79,6 +83,7 @@ class Alignment:
     shaping: tuple[ShapingRule, ...] = ()
     unmatched: tuple[int, ...] = ()
     recompute: bool = False  # stage 3 (offline recomputation) would improve the cushions
+    rejected: Reason | None = None
 
 
 NOTHING_TO_ALIGN = Alignment(100.0)

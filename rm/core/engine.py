@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.fabric import Fabric, uplink_name
 from rm.core.host import HostState
 from rm.core.job import Job, Placement
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy
@@ -20,6 +21,7 @@ from rm.core.state import ClusterState, all_of, may_take, placed_view, take
 
 PERFECT = 100.0
 EPSILON = 1e-9
+REJECTED_MAX = 64  # candidates that the comm policy rejects before a job waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,8 @@ def place(
 ) -> tuple[Decision | None, list[Reason]]:
     """The best of the first `top_k` candidates by alignment score, or every reason for none.
 
-    Hosts that failed to launch the job are taken only when there is no other way.
+    Candidates that the communication policy rejects do not count among these. Hosts that failed
+    to launch the job are taken only when there is no other way.
     """
     if job.avoid:
         elsewhere = place(avoiding(job), snapshot, policies, tuning, sequence)
@@ -172,14 +175,20 @@ def place(
             return elsewhere
     proposal = policies.placement.candidates(job, snapshot)
     best: Decision | None = None
-    for candidate in islice(proposal.candidates, tuning.top_k):
+    rejections: list[Reason] = []
+    compared = 0
+    for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
         alignment = align_candidate(job, candidate, snapshot, policies.comm, sequence)
+        if alignment.rejected is not None:
+            rejections.append(alignment.rejected)
+            continue
+        compared += 1
         if best is None or alignment.score > best.alignment.score + EPSILON:
             best = Decision(job.id, candidate.placement, alignment, candidate.note)
-        if best.alignment.score >= PERFECT - EPSILON:
-            break  # candidates come best first: no later one can be better
+        if best.alignment.score >= PERFECT - EPSILON or compared == tuning.top_k:
+            break  # candidates come best first: no later one can be better than a perfect one
     if best is None:
-        reasons = list(proposal.reasons)
+        reasons = [*proposal.reasons, *dict.fromkeys(rejections)]
         return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
     if best.alignment.score < tuning.min_score:
         return None, [contention(best.alignment, tuning)]
@@ -199,28 +208,38 @@ def align_candidate(
     new = placed_view(job, candidate.placement, sequence)
     if not new.communicates:
         return NOTHING_TO_ALIGN
-    near = neighbours([new], snapshot.placed.values())
+    near = neighbours([new], snapshot.placed.values(), snapshot.fabric)
     if len(near) == 1:
         return NOTHING_TO_ALIGN
     return comm.align(near, snapshot)
 
 
-def neighbours(seeds: Sequence[PlacedJob], placed: Iterable[PlacedJob]) -> list[PlacedJob]:
-    """The seeds and every communicating job connected to them through shared hosts."""
-    by_host: dict[str, list[PlacedJob]] = {}
+def neighbours(
+    seeds: Sequence[PlacedJob], placed: Iterable[PlacedJob], fabric: Fabric | None = None
+) -> list[PlacedJob]:
+    """The seeds and every communicating job connected to them through shared hosts or uplinks."""
+    by_link: dict[str, list[PlacedJob]] = {}
     for other in placed:
         if other.communicates:
-            for host in other.placement.hosts:
-                by_host.setdefault(host, []).append(other)
+            for link in links_of(other, fabric):
+                by_link.setdefault(link, []).append(other)
     found = {seed.job: seed for seed in seeds}
     frontier = list(seeds)
     while frontier:
-        for host in frontier.pop().placement.hosts:
-            for other in by_host.get(host, ()):
+        for link in links_of(frontier.pop(), fabric):
+            for other in by_link.get(link, ()):
                 if other.job not in found:
                     found[other.job] = other
                     frontier.append(other)
     return [found[j] for j in sorted(found)]
+
+
+def links_of(job: PlacedJob, fabric: Fabric | None) -> tuple[str, ...]:
+    """The host links and the leaves' uplinks that the job's traffic takes."""
+    hosts = job.placement.hosts
+    if fabric is None:
+        return hosts
+    return (*hosts, *map(uplink_name, fabric.crossings(hosts)))
 
 
 def contention(alignment: Alignment, tuning: Tuning) -> Reason:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rm.core.alignment import Alignment, LinkAlignment
-from rm.core.engine import Blocked, Policies, Tuning, decide, explain, never_fits
+from rm.core.engine import Blocked, Policies, Tuning, decide, explain, neighbours, never_fits
+from rm.core.fabric import Fabric
 from rm.core.host import HostState
 from rm.core.job import Job, Placement
 from rm.core.network import Link
@@ -58,6 +59,22 @@ class ByHost:
         return Alignment(min(link.score for link in links), links)
 
 
+class Rejecting(ByHost):
+    """Rejects every placement on one of these hosts."""
+
+    def __init__(self, *hosts: str) -> None:
+        super().__init__()
+        self.hosts = set(hosts)
+
+    def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
+        answer = super().align(placed, snapshot, offline)
+        bad = sorted(self.hosts & {link.link for link in answer.links})
+        if not bad:
+            return answer
+        reason = Reason(ReasonCode.DEPENDENCY_LOOP, f"closes a loop at {bad[0]}", (("jobs", 3),))
+        return replace(answer, rejected=reason)
+
+
 def cluster(*names: str) -> Snapshot:
     """Hosts with one communicating job over all of them."""
     hosts = [builders.host(n) for n in names]
@@ -102,6 +119,49 @@ def test_a_score_below_the_least_keeps_the_job_waiting_with_the_link_and_its_num
     assert reason is not None
     assert (reason.code, dict(reason.numbers)) == (ReasonCode.CONTENTION, {"score": 60, "min_score": 70})
     assert "link b" in reason.message
+
+
+def test_a_rejected_candidate_is_never_taken_and_costs_none_of_those_compared() -> None:
+    chosen = policies(Fixed(*PAIRS), Rejecting("a", "c"))
+    result = decide([talker()], cluster(*"abcdef"), chosen, Tuning(top_k=1), Blocked())
+    assert [d.placement for d in result.decisions] == [PAIRS[2]]
+
+
+def test_a_job_of_which_every_candidate_is_rejected_waits_and_says_why() -> None:
+    blocked = Blocked()
+    chosen = policies(Fixed(*PAIRS), Rejecting(*"ace"))
+    result = decide([talker()], cluster(*"abcdef"), chosen, Tuning(), blocked)
+    assert result.decisions == []
+    reason = blocked.reason_of(talker())
+    assert reason is not None
+    assert (reason.code, reason.message) == (ReasonCode.DEPENDENCY_LOOP, "closes a loop at a")
+
+
+def test_jobs_that_share_only_an_uplink_are_aligned_together() -> None:
+    """Hosts a, b hang below leaf L1, c, d below L2: job 1 on a-c and job 2 on b-d share no host."""
+    fabric = Fabric({"a": "L1", "b": "L1", "c": "L2", "d": "L2"}, spines=2, uplink_bps=10**9)
+    there = [
+        builders.placed(2, "b", "d", traffic=TRAFFIC),
+        builders.placed(3, "b", "e", traffic=TRAFFIC),  # e hangs on no known leaf
+        builders.placed(4, "f", "e", traffic=TRAFFIC, low_comm=True),
+    ]
+    new = builders.placed(1, "a", "c", traffic=TRAFFIC)
+    assert [p.job for p in neighbours([new], there, fabric)] == [1, 2, 3]
+    assert [p.job for p in neighbours([new], there)] == [1]
+    inside = builders.placed(1, "a", "a", traffic=TRAFFIC)
+    assert [p.job for p in neighbours([inside], there, fabric)] == [1]
+    snap = replace(builders.snapshot(*map(builders.host, "abcd"), placed=there[:1]), fabric=fabric)
+    comm = ByHost()
+    decide([talker()], snap, policies(Fixed(builders.placement("a", "c")), comm), Tuning(top_k=1), Blocked())
+    assert comm.calls == 1
+
+
+def test_a_ring_leaves_a_leaf_once_for_every_time_that_it_comes_back() -> None:
+    fabric = Fabric({"a": "L1", "b": "L1", "c": "L2", "d": "L2"}, spines=1, uplink_bps=1)
+    assert fabric.crossings(("a", "b")) == {}
+    assert fabric.crossings(("a", "b", "c", "d")) == {"L1": 1, "L2": 1}
+    assert fabric.crossings(("a", "c", "b", "d")) == {"L1": 2, "L2": 2}
+    assert fabric.crossings(("a", "elsewhere", "nowhere")) == {"L1": 1}
 
 
 @pytest.mark.parametrize("fields", [{"low_comm": True}, {"traffic": None}])
