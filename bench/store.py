@@ -14,7 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,11 @@ from typing import Any
 from bench.figure import Figure, Settings
 from rm.adapters.store_memory import MemoryStore
 from rm.adapters.store_sql import open_store
+from rm.core import events as ev
 from rm.core.job import Job, JobSpec, JobState, Task
-from rm.core.store import Batch, Entry, Store, StoredAction
+from rm.core.journal import event_to_plain
+from rm.core.network import LinkStats
+from rm.core.store import STEP, Batch, Entry, Measured, Store, StoredAction
 
 SMALL_COMMITS = 500
 BATCH_JOBS = 1_000
@@ -49,6 +52,19 @@ def sync_ms(directory: Path) -> float:
         return statistics.median(timed(once) for _ in range(200))
 
 
+def step(events: Sequence[ev.Event]) -> Entry:
+    """The journal's entry of one batch of events."""
+    return Entry(1, STEP, {"n": 1, "events": [event_to_plain(e, 1) for e in events]})
+
+
+def submission(jobs: Sequence[Job]) -> list[ev.Event]:
+    return [ev.JobSubmitted(j.id, j.spec) for j in jobs]
+
+
+def starts(jobs: Sequence[Job]) -> list[ev.Event]:
+    return [ev.TasksStarted(j.id, 1, "h1", 2, (0,)) for j in jobs]
+
+
 def measure(store: Store) -> dict[str, float]:
     if store.acquire_lease("bench", now_us=time.time_ns() // 1000, ttl_us=3_600_000_000) is None:
         sys.exit("Another daemon leads on this database: measure on one of its own.")
@@ -71,18 +87,30 @@ def measure(store: Store) -> dict[str, float]:
     for _ in range(SMALL_COMMITS):
         jobs = new_jobs(1)
         launch = StoredAction(action_id, "launch", jobs[0].id, 1, "h1", {"hold": False})
-        small.append(commit(Batch(events=(Entry(1, "Submitted", jobs[0].id),), jobs=jobs, actions=(launch,))))
+        entry = step(submission(jobs))
+        small.append(commit(Batch(events=(entry,), jobs=jobs, actions=(launch,))))
         action_id += 1
 
     submitted, started = [], []
     for _ in range(BATCHES):
         jobs = new_jobs(BATCH_JOBS)
-        submitted.append(commit(Batch(events=tuple(Entry(1, "Submitted", j.id) for j in jobs), jobs=jobs)))
+        entry = step(submission(jobs))
+        submitted.append(commit(Batch(events=(entry,), jobs=jobs)))
         running = tuple(
             replace(j, state=JobState.RUNNING, attempt=1, tasks=(Task(0, "h1", (0,)),), started_us=2)
             for j in jobs
         )
-        started.append(commit(Batch(events=tuple(Entry(2, "Started", j.id) for j in jobs), jobs=running)))
+        entry = step(starts(running))
+        started.append(commit(Batch(events=(entry,), jobs=running)))
+
+    pairs = []
+    for n in range(SMALL_COMMITS):
+        both = [
+            Measured(a, b, LinkStats(0.0, 180 + n % 7, 943_718_400, 12, 1))
+            for a, b in ((f"h{n}", f"h{n + 1}"), (f"h{n + 1}", f"h{n}"))
+        ]
+        entry = step([ev.Measured(m.source, m.destination, m.stats) for m in both])
+        pairs.append(commit(Batch(events=(entry,), measurements=tuple(both))))
 
     load = timed(store.load)
     listing = timed(lambda: store.jobs(limit=100))
@@ -93,6 +121,7 @@ def measure(store: Store) -> dict[str, float]:
         "small_commits_per_s": 1000 * len(small) / sum(small),
         "submit_1000_ms": statistics.median(submitted),
         "update_1000_ms": statistics.median(started),
+        "measured_pair_ms": statistics.median(pairs),
         "jobs_per_s": 1000 * BATCH_JOBS * BATCHES / sum(submitted),
         "load_ms": load,
         "loaded_jobs": unfinished,
@@ -114,6 +143,7 @@ def run(settings: Settings) -> list[Figure]:
         Figure("SQLite: one small commit, 99th percentile", m["small_commit_p99_ms"], "ms"),
         Figure("SQLite: 1,000 new jobs in one commit", m["submit_1000_ms"], "ms"),
         Figure("SQLite: 1,000 changed jobs in one commit", m["update_1000_ms"], "ms"),
+        Figure("SQLite: one measured pair of hosts, median", m["measured_pair_ms"], "ms"),
         Figure("SQLite: load all", m["load_ms"], "ms", f"{m['loaded_jobs']:,} unfinished jobs"),
     ]
 

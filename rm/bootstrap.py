@@ -22,8 +22,9 @@ from rm.config import Config, options_for, policy_options
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies, Tuning
 from rm.core.host import Host
+from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
-from rm.core.registry import load
+from rm.core.registry import KINDS, load, options_in_force
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
 from rm.daemon.deliver import deliveries
@@ -31,7 +32,7 @@ from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader
 from rm.daemon.monitor import Monitor
-from rm.daemon.prune import prune
+from rm.daemon.prune import prune, prune_journal
 from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
 from rm.errors import ConfigError, RmError, StoreError
@@ -63,6 +64,15 @@ def policies_of(config: Config) -> Policies:
         return load(kind, name, policy_options(config, kind, name))
 
     return Policies(one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm))
+
+
+def named_policies(config: Config) -> dict[str, Chosen]:
+    """The policies of `policies_of` for the journal: their names and all their options."""
+    names = {kind: getattr(config.policies, kind) for kind in KINDS}
+    return {
+        kind: Chosen(name, options_in_force(kind, name, policy_options(config, kind, name)))
+        for kind, name in names.items()
+    }
 
 
 class HostKeys:
@@ -161,7 +171,8 @@ class Daemon:
             rules,
             Tuning(config.policies.candidates, config.policies.min_score or float("-inf")),
         )
-        leader = Leader(cycle, store, loaded.version, clock)
+        recorder = Recorder(__version__, named_policies(config))
+        leader = Leader(cycle, store, loaded.version, clock, recorder)
         leader.on_fatal = fail
 
         fleet = Fleet(
@@ -215,6 +226,9 @@ class Daemon:
         timers = Timers()
         timers.every(config.daemon.lease_s / 3, "lease", lambda: self._renew(lease_us, fail))
         timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
+        timers.every(
+            3600, "prune the journal", lambda: prune_journal(store, clock, config.daemon.journal_days)
+        )
         if config.monitor.enabled:
             timers.every(config.monitor.interval_s, "monitor", monitor.measure, jitter_s=2)
 

@@ -37,6 +37,7 @@ class DaemonConfig:
     state_dir: str = ""
     database: str = ""
     lease_s: Positive = 10.0
+    journal_days: NotNegative = 14.0
     log_level: str = "info"
     log_json: bool = False
     admins: tuple[str, ...] = ()

@@ -85,7 +85,7 @@ def action_row(a: StoredAction) -> Row:
 
 def entry_row(e: Entry) -> Row:
     body = to_text(e.body, f"The journal entry {e.kind}")
-    return {"at_us": e.at_us, "kind": e.kind, "job": e.job, "host": e.host, "body": body}
+    return {"at_us": e.at_us, "kind": e.kind, "body": body}
 
 
 def job(row: Any) -> Job:
@@ -116,7 +116,7 @@ def action(row: Any) -> StoredAction:
 
 def entry(row: Any) -> Entry:
     body = _from(_object, row.body, f"Journal entry {row.seq}")
-    return Entry(row.at_us, row.kind, row.job, row.host, body)
+    return Entry(row.at_us, row.kind, body)
 
 
 def _job_to_text(job: Job) -> str:

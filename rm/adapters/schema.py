@@ -21,10 +21,13 @@ from sqlalchemy import (
     bindparam,
     delete,
     select,
+    text,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.sql.dml import Insert
+
+from rm.core.store import START
 
 # SQLite only makes an INTEGER PRIMARY KEY the row's own address
 KEY = BigInteger().with_variant(Integer(), "sqlite")
@@ -124,17 +127,16 @@ documents = Table(
 )
 
 # AUTOINCREMENT: a sequence number is not used again after its entry was pruned.
+# Entries are many and starts are few: only these are searched for.
+IS_START = text(f"kind = '{START}'")
 journal = Table(
     "journal",
     metadata,
     Column("seq", KEY, primary_key=True),
     Column("at_us", BigInteger, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("job", BigInteger),
-    Column("host", Text),
     Column("body", Text, nullable=False),
-    Index(None, "job", "seq"),
-    Index(None, "at_us"),
+    Index("ix_journal_start", "seq", sqlite_where=IS_START, postgresql_where=IS_START),
     sqlite_autoincrement=True,
 )
 
@@ -154,6 +156,8 @@ DELETE_MEASUREMENTS = delete(measurements).where(
 )
 DELETE_ZONE = delete(zones).where(zones.c.name == bindparam("b_name"))
 DELETE_ACTION = delete(actions).where(actions.c.id == bindparam("b_id"))
+# literal, so that the partial index serves
+STARTS = select(journal.c.seq, journal.c.at_us).where(IS_START).order_by(journal.c.seq)
 DELETE_DOCUMENT = delete(documents).where(documents.c.name == bindparam("b_name"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
-from rm.core.store import Batch, Entry, Loaded, Measured, StoredAction
+from rm.core.store import START, Batch, Entry, Loaded, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 
 
@@ -127,11 +127,13 @@ class MemoryStore:
         with self._db.lock:
             return self._db.jobs.get(id)
 
-    def journal(self, after: int = 0, limit: int = 1000, job: int | None = None) -> list[tuple[int, Entry]]:
+    def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         with self._db.lock:
-            return [(s, e) for s, e in self._db.journal if s > after and (job is None or e.job == job)][
-                :limit
-            ]
+            return [(s, e) for s, e in self._db.journal if s > after][:limit]
+
+    def journal_starts(self) -> list[tuple[int, int]]:
+        with self._db.lock:
+            return [(s, e.at_us) for s, e in self._db.journal if e.kind == START]
 
     def prune(self, before_us: int) -> int:
         db = self._db
@@ -144,8 +146,15 @@ class MemoryStore:
             ]
             for id in old:
                 del db.jobs[id]
-            db.journal = [(s, e) for s, e in db.journal if e.at_us >= before_us or e.job in db.jobs]
             return len(old)
+
+    def prune_journal(self, before_us: int) -> int:
+        db = self._db
+        with db.lock:
+            kept = max((s for s, at_us in self.journal_starts() if at_us <= before_us), default=0)
+            before = len(db.journal)
+            db.journal = [(s, e) for s, e in db.journal if s >= kept]
+            return before - len(db.journal)
 
     def close(self) -> None:
         self._epoch = None

@@ -44,13 +44,15 @@ class Recomputation:
 @dataclass(slots=True)
 class Outcome:
     """What one step did. `recorded` are the events as they took effect, in order, decisions
-    included; `refused` pairs the index of a refused event with its error."""
+    included; `refused` pairs the index of a refused event with its error; `looked` says whether
+    any pending job was tried or the alignment asked for, whatever came of it."""
 
     changes: Changes
     intents: list[Intent] = field(default_factory=list)
     recorded: list[ev.Event] = field(default_factory=list)
     refused: dict[int, IllegalTransition] = field(default_factory=dict)
     realigned: bool = False
+    looked: bool = False
     recompute: Recomputation | None = None
 
 
@@ -85,6 +87,14 @@ class Cycle:
             out.intents.append(Intent(self.state.next_action, action))
             self.state.next_action += 1
         return out
+
+    def start_over(self, aligned: bool) -> None:
+        """Forget what earlier steps found beyond the state: the next one tries every pending job.
+        `aligned`: the state's alignment is that of the jobs that are placed now."""
+        self.blocked.clear()
+        self._begins_us.clear()
+        self._seen_capacity = -1
+        self._seen_placed = self.state.placed_version if aligned else -1
 
     def reason_of(self, job: Job) -> Reason | None:
         """Why a pending job pends, as of the last pass that looked at it or its like."""
@@ -134,6 +144,7 @@ class Cycle:
             chosen = [j for j in fresh | again | begin if j in state.pending]
         if not chosen:
             return
+        out.looked = True
         snapshot = state.snapshot(now_us)
         result = decide((state.jobs[j] for j in chosen), snapshot, self.policies, self.tuning, self.blocked)
         for job_id in chosen:
@@ -150,7 +161,7 @@ class Cycle:
         state = self.state
         if state.placed_version == self._seen_placed:
             return
-        self._seen_placed = state.placed_version
+        self._seen_placed, out.looked = state.placed_version, True
         placed = [p for p in state.placed.values() if p.communicates]
         if not placed:
             state.alignment = NOTHING_TO_ALIGN

@@ -27,6 +27,18 @@ def names(kind: str) -> tuple[str, ...]:
 
 def load(kind: str, name: str, options: Mapping[str, object] | None = None) -> Any:
     """The policy object called `name`; raises ConfigError for unknown names and options."""
+    module, filled = _chosen(kind, name, options)
+    return module.POLICY() if filled is None else module.POLICY(filled)
+
+
+def options_in_force(kind: str, name: str, options: Mapping[str, object] | None = None) -> dict[str, object]:
+    """All options of the policy that `load` makes of these arguments, the defaults included."""
+    filled = _chosen(kind, name, options)[1]
+    return {} if filled is None else {f.name: getattr(filled, f.name) for f in fields(filled)}
+
+
+def _chosen(kind: str, name: str, options: Mapping[str, object] | None) -> tuple[Any, Any]:
+    """(the policy's module, an instance of its OPTIONS or None)."""
     known = names(kind)
     wanted = name.strip().replace("_", "-")
     if wanted not in known:
@@ -44,8 +56,8 @@ def load(kind: str, name: str, options: Mapping[str, object] | None = None) -> A
                 f"The {kind} policy {wanted!r} has no options, but {', '.join(sorted(chosen))} was given.",
                 "Remove it from rm.toml.",
             )
-        return module.POLICY()
-    return module.POLICY(_filled(form, chosen, f"{kind} policy {wanted!r}"))
+        return module, None
+    return module, _filled(form, chosen, f"{kind} policy {wanted!r}")
 
 
 def _package(kind: str) -> str:

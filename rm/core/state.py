@@ -124,6 +124,14 @@ class ClusterState:
         self.pending[job_id] = None
         self.fresh[job_id] = None
 
+    def forget_finished(self, over: int = 4_000) -> None:
+        """When more finished jobs than that are in memory, the older half leaves; the store keeps it."""
+        if len(self.jobs) - len(self.pending) - len(self.placed) < over:
+            return
+        finished = sorted((j for j in self.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
+        for job in finished[: len(finished) // 2]:
+            del self.jobs[job.id]
+
     # -- derived state -----------------------------------------------------------------------
 
     def occupy(self, job: Job) -> None:

@@ -15,15 +15,16 @@ from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
 
+# Kinds of journal entries (`rm.core.journal`); what precedes a start can be forgotten.
+START, STEP = "start", "step"
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the journal: an event or a decision. `body` is a JSON object."""
+    """One line of the journal. `body` is a JSON object."""
 
     at_us: int
     kind: str
-    job: int | None = None
-    host: str | None = None
     body: dict[str, Any] = field(default_factory=dict)
 
 
@@ -147,14 +148,23 @@ class Store(Protocol):
 
     def job(self, id: int) -> Job | None: ...
 
-    def journal(self, after: int = 0, limit: int = 1000, job: int | None = None) -> list[tuple[int, Entry]]:
+    def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         """The oldest `limit` entries with a sequence number above `after`, in order."""
         ...
 
-    def prune(self, before_us: int) -> int:
-        """Forgets jobs that ended before `before_us` and old journal entries; counts the jobs.
+    def journal_starts(self) -> list[tuple[int, int]]:
+        """(sequence number, at_us) of every entry of the kind START, in order."""
+        ...
 
-        Jobs with an open action stay, and so do the journal entries of all jobs that stay.
+    def prune(self, before_us: int) -> int:
+        """Forgets jobs that ended before `before_us`; counts them. Jobs with an open action stay."""
+        ...
+
+    def prune_journal(self, before_us: int) -> int:
+        """Forgets what precedes the last start at or before `before_us`; counts the entries.
+
+        What is left begins with a start, so that it can be replayed. Without such a start
+        nothing is forgotten.
         """
         ...
 

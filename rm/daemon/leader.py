@@ -13,11 +13,13 @@ from typing import Any
 
 import msgspec
 
+from rm import __version__
 from rm.core import events as ev
 from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
 from rm.core.alignment import Alignment
 from rm.core.cycle import Cycle, Outcome, Recomputation
 from rm.core.job import Job
+from rm.core.journal import Recorder, named
 from rm.core.ports import Clock
 from rm.core.reconcile import reconcile, worth_repeating
 from rm.core.state import ClusterState
@@ -31,8 +33,6 @@ MAX_BATCH = 2_000
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
 # short jobs then share one. An idle cluster's first news is acted upon at once.
 NEWS_EVERY_US = 5_000
-# Noise that would only bloat the journal: the outcome of actions, and the passing of time.
-UNJOURNALLED = (ev.ActionSettled, ev.Tick, ev.Measured, ev.ZoneMeasured)
 
 
 @dataclass(slots=True)
@@ -59,8 +59,11 @@ class Question:
 class Leader:
     """Owns the state. Everything else posts events, requests and questions to its inbox."""
 
-    def __init__(self, cycle: Cycle, store: Store, version: int, clock: Clock) -> None:
+    def __init__(
+        self, cycle: Cycle, store: Store, version: int, clock: Clock, recorder: Recorder | None = None
+    ) -> None:
         self.cycle = cycle
+        self._recorder = recorder or Recorder(__version__, named(cycle.policies))
         self._store = store
         self._version = version
         self._clock = clock
@@ -196,11 +199,13 @@ class Leader:
                 question.done.set_exception(error)
 
     def _step(self, events: list[ev.Event], requests: list[tuple[Request, int, int]], now_us: int) -> None:
+        begun = self._recorder.before(self.cycle, now_us)
         outcome = self.cycle.step(events, now_us)
+        made = self._recorder.after(self.cycle, events, outcome, now_us)
         for index, refusal in outcome.refused.items():
             if not any(a <= index < b for _, a, b in requests):
                 log.info("ignored %s: %s", type(events[index]).__name__, refusal)
-        self._commit(outcome, now_us)
+        self._commit(outcome, (*begun, *made))
         for request, first, last in requests:
             self._answer(request, outcome, first, last)
         assert self.executor is not None
@@ -213,7 +218,7 @@ class Leader:
             self.on_alignment(self.cycle.state.alignment, self.cycle.state)
         if outcome.recompute is not None:
             self._offline.submit(self._recompute, outcome.recompute)
-        self._forget_old(now_us)
+        self.cycle.state.forget_finished()
 
     def _recompute(self, work: Recomputation) -> None:
         if work.placed_version != self.cycle.state.placed_version:
@@ -243,9 +248,8 @@ class Leader:
         self.executor.repeat_open(host)
         return [report.up, *reconcile(state, host, report.tasks, launches, ends, now_us)]
 
-    def _commit(self, outcome: Outcome, now_us: int) -> None:
+    def _commit(self, outcome: Outcome, entries: tuple[Entry, ...]) -> None:
         changes, state = outcome.changes, self.cycle.state
-        entries = tuple(journal_entry(e, now_us) for e in outcome.recorded if not isinstance(e, UNJOURNALLED))
         batch = Batch(
             events=entries,
             jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
@@ -269,15 +273,6 @@ class Leader:
         except Exception as error:  # it is done and durable; only the telling failed
             request.done.set_exception(error)
 
-    def _forget_old(self, now_us: int) -> None:
-        """Finished jobs leave memory after a while; the store keeps them."""
-        state = self.cycle.state
-        if len(state.jobs) - len(state.pending) - len(state.placed) < 4_000:
-            return
-        finished = sorted((j for j in state.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
-        for job in finished[: len(finished) // 2]:
-            del state.jobs[job.id]
-
     def _refuse_rest(self) -> None:
         with self._door:
             self._closed = True
@@ -297,16 +292,6 @@ def _begin(item: Request | Question) -> bool:
 
 def stopping() -> Unreachable:
     return Unreachable("The daemon is stopping.", "Try again.")
-
-
-def journal_entry(event: ev.Event, now_us: int) -> Entry:
-    return Entry(
-        at_us=now_us,
-        kind=type(event).__name__,
-        job=getattr(event, "job", None),
-        host=event.host.name if isinstance(event, ev.HostAdded) else getattr(event, "host", None),
-        body=msgspec.to_builtins(event),
-    )
 
 
 def stored(intent: Intent) -> StoredAction:

@@ -1,4 +1,4 @@
-"""Old finished jobs leave the database, and their logs the disk."""
+"""Old finished jobs leave the database, and their logs the disk; so do old entries of the journal."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import logging
 import shutil
 from pathlib import Path
 
+from rm.core.ports import Clock
 from rm.core.store import Store
 
 log = logging.getLogger(__name__)
 
 MARGIN = 1_000  # unfinished jobs among the newest
+DAY_US = 24 * 3_600_000_000
 
 
 def prune(store: Store, logs: Path, keep: int) -> int:
@@ -30,4 +32,12 @@ def prune(store: Store, logs: Path, keep: int) -> int:
         if name.isdecimal() and int(name) not in left and store.job(int(name)) is None:
             shutil.rmtree(folder, ignore_errors=True)
     log.info("forgot %d old jobs", forgotten)
+    return forgotten
+
+
+def prune_journal(store: Store, clock: Clock, keep_days: float) -> int:
+    """Forget what is not needed to replay the last `keep_days`; the number of entries forgotten."""
+    forgotten = store.prune_journal(clock.now_us() - int(keep_days * DAY_US))
+    if forgotten:
+        log.info("forgot %d old entries of the journal", forgotten)
     return forgotten

@@ -13,7 +13,7 @@ version, job_id, action_id = loaded.version, loaded.next_job_id, loaded.next_act
 while True:
     jobs = tuple(Job(job_id + i, JobSpec("j", "alice", "#!/bin/sh\n" + "x" * 2000), 1) for i in range(3))
     batch = Batch(
-        events=(Entry(1, "submit", job_id, body={"version": version + 1}),),
+        events=(Entry(1, "submit", {"version": version + 1}),),
         jobs=jobs,
         actions=(StoredAction(action_id, "launch", job_id),),
     )

@@ -16,12 +16,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from rm.adapters import store_sql
 from rm.adapters.store_memory import MemoryStore
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
 from rm.core.reasons import Reason, ReasonCode
-from rm.core.store import Batch, Entry, Measured, StoredAction
+from rm.core.store import START, STEP, Batch, Entry, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 from tests import builders
 
@@ -123,7 +124,7 @@ def test_documents(database: Any, store: Any) -> None:
 
 
 def test_the_journal_is_read_in_pages(store: Any) -> None:
-    entries = [Entry(i, "tick", i % 2, "a" if i else None, {"i": i}) for i in range(10)]
+    entries = [Entry(i, START if i % 4 == 1 else "tick", {"i": i}) for i in range(10)]
     store.commit(Batch(events=tuple(entries[:6])), 0)
     store.commit(Batch(events=tuple(entries[6:])), 1)
     read: list[tuple[int, Entry]] = []
@@ -132,7 +133,7 @@ def test_the_journal_is_read_in_pages(store: Any) -> None:
         read += page
     assert [e for _, e in read] == entries
     assert [s for s, _ in read] == sorted({s for s, _ in read})
-    assert [e for _, e in store.journal(job=1)] == entries[1::2]
+    assert store.journal_starts() == [(seq, e.at_us) for seq, e in read if e.kind == START]
 
 
 def test_what_load_and_jobs_select(store: Any) -> None:
@@ -163,16 +164,27 @@ def test_pruning_keeps_what_is_still_needed(database: Any, store: Any) -> None:
         return replace(builders.job(id), state=JobState.COMPLETED, ended_us=at)
 
     jobs = (ended(1, 10), ended(2, 30), ended(3, 10), builders.job(4))
-    entries = (*(Entry(10, "submit", i) for i in (1, 2, 4)), Entry(10, "old"), Entry(30, "new", 1))
-    store.commit(Batch(jobs=jobs, events=entries, actions=(StoredAction(1, "discard", 3),)), 0)
-    last = store.journal()[-1][0]
+    store.commit(Batch(jobs=jobs, actions=(StoredAction(1, "discard", 3),)), 0)
     assert store.prune(before_us=30) == 1
     assert [j.id for j in store.jobs()] == [2, 3, 4]
-    assert [(e.kind, e.job) for _, e in store.journal()] == [("submit", 2), ("submit", 4), ("new", 1)]
     assert database.open().load().next_job_id == 5
     with pytest.raises(StoreError):  # the id of a forgotten job is not free again
         store.commit(Batch(jobs=(ended(1, 40),)), 1)
-    store.commit(Batch(jobs=(replace(jobs[1], exit_code=0),), events=(Entry(50, "later"),)), 1)
+    store.commit(Batch(jobs=(replace(jobs[1], exit_code=0),)), 1)
+
+
+def test_a_pruned_journal_begins_with_a_start(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_sql, "PRUNE_CHUNK", 2)
+    kinds = ["submit", START, STEP, STEP, START, STEP, START, STEP]
+    store.commit(Batch(events=tuple(Entry(10 * i, kind) for i, kind in enumerate(kinds))), 0)
+    last = store.journal()[-1][0]
+    assert store.prune_journal(before_us=9) == 0  # no start is so old
+    assert store.prune_journal(before_us=40) == 4
+    assert [e.at_us for _, e in store.journal()] == [40, 50, 60, 70]
+    assert store.prune_journal(before_us=59) == 0
+    assert store.prune_journal(before_us=10**6) == 2
+    assert [e.at_us for _, e in store.journal()] == [60, 70]
+    store.commit(Batch(events=(Entry(90, STEP),)), 1)
     assert store.journal()[-1][0] > last
 
 
@@ -341,9 +353,7 @@ states = st.sampled_from([*JobState])
 jobs = st.builds(a_job, small, states, st.none() | small, st.lists(st.tuples(ints, words), max_size=2))
 batches = st.builds(
     Batch,
-    events=st.lists(
-        st.builds(Entry, small, words, st.none() | small, st.none() | words, bodies), max_size=3
-    ).map(tuple),
+    events=st.lists(st.builds(Entry, small, words | st.just(START), bodies), max_size=3).map(tuple),
     jobs=some(jobs),
     hosts=some(st.builds(builders.host, few, few, cpus=small)),
     removed_hosts=some(few),
@@ -365,7 +375,8 @@ queries = st.fixed_dictionaries(
         "before_id": small,
     },
 )
-steps = st.lists(batches | st.tuples(st.just("prune"), small) | st.just("reopen") | queries, max_size=8)
+prunes = st.tuples(st.sampled_from(["prune", "prune_journal"]), small)
+steps = st.lists(batches | prunes | st.just("reopen") | queries, max_size=8)
 
 
 @settings(
@@ -391,7 +402,7 @@ def test_any_history_ends_as_in_memory(
             elif isinstance(step, dict):
                 assert store.jobs(**step) == model.jobs(**step)
             elif isinstance(step, tuple):
-                assert store.prune(step[1]) == model.prune(step[1])
+                assert getattr(store, step[0])(step[1]) == getattr(model, step[0])(step[1])
             else:
                 outcomes = []
                 for s in (store, model):
@@ -404,5 +415,8 @@ def test_any_history_ends_as_in_memory(
                     version = outcomes[0]
             assert store.load(since) == model.load(since)
         assert [e for _, e in store.journal(limit=100)] == [e for _, e in model.journal(limit=100)]
+        assert [at_us for _, at_us in store.journal_starts()] == [
+            at_us for _, at_us in model.journal_starts()
+        ]
     finally:
         store.close()

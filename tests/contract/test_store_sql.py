@@ -40,7 +40,7 @@ INSERT INTO zones (name, body) VALUES ('z', '{"name":"z","delay_us":250}');
 INSERT INTO actions VALUES (4, 'launch', 6, 1, 'h1', '{"hold":false}');
 INSERT INTO measurements VALUES ('h1', 'h2', '{"loss_pct":0.5,"delay_us":90}');
 INSERT INTO documents VALUES ('alignment', '{"score":100.0}');
-INSERT INTO journal (at_us, kind, job, host, body) VALUES (10, 'Submitted', 6, NULL, '{"id":6}');
+INSERT INTO journal (at_us, kind, body) VALUES (10, 'Submitted', '{"id":6}');
 """
 
 # A revision such as one may come: it makes a table anew to which another one refers.
@@ -94,7 +94,7 @@ def assert_first_data(store: Any) -> None:
     assert loaded.actions == (StoredAction(4, "launch", 6, 1, "h1", {"hold": False}),)
     assert loaded.measurements == (Measured("h1", "h2", LinkStats(0.5, 90)),)
     assert loaded.documents == (("alignment", {"score": 100.0}),)
-    assert store.journal() == [(1, Entry(10, "Submitted", 6, None, {"id": 6}))]
+    assert store.journal() == [(1, Entry(10, "Submitted", {"id": 6}))]
 
 
 # ── upgrades ──

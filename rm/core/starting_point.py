@@ -1,0 +1,102 @@
+"""The state as plain values, whole, and back: where a replay of the journal begins.
+
+Unlike `rm.core.state.rebuild`, which makes a new daemon's state from what the store holds, this
+gives back the very state that a leader had, with the order of its queue and of its deployments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from rm.core.alignment import Alignment
+from rm.core.fabric import Fabric
+from rm.core.host import Host, Zone
+from rm.core.job import Job
+from rm.core.network import LinkStats
+from rm.core.plain import from_plain, to_plain
+from rm.core.progress import Progress
+from rm.core.state import ClusterState, placed_view
+
+# The fields of ClusterState that are not written: they are worked out from the others, or found
+# again by a pass over all pending jobs.
+FOUND_AGAIN = frozenset({"free", "jobs_on", "reasons", "capacity_version", "freed", "fresh"})
+
+
+def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
+    """Plain values (`rm.core.plain`); jobs without what they run and without their story."""
+    return {
+        "jobs": [to_plain(job) for job in state.jobs.values()],
+        "pending": list(state.pending),
+        "placed": [[p.job, p.sequence] for p in state.placed.values()],
+        "hosts": [to_plain(host) for host in state.hosts.values()],
+        "zones": [to_plain(zone) for zone in state.zones.values()],
+        "network": [[a, b, *stats_row(stats, now_us)] for (a, b), stats in state.network.items()],
+        "progress": [to_plain(p) for p in state.progress.values()],
+        "fabric": to_plain(state.fabric),
+        "alignment": to_plain(state.alignment),
+        "silent_since": dict(state.silent_since),
+        "next_job": state.next_job,
+        "next_action": state.next_action,
+        "next_sequence": state.next_sequence,
+        "placed_version": state.placed_version,
+    }
+
+
+def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
+    """The state that `dump_state` made `plain` of.
+
+    Raises:
+        KeyError, TypeError, ValueError: it did not.
+    """
+    state = ClusterState(
+        network={(a, b): stats_from(row, now_us) for a, b, *row in plain["network"]},
+        alignment=from_plain(Alignment, plain["alignment"]),
+        fabric=None if plain["fabric"] is None else from_plain(Fabric, plain["fabric"]),
+        silent_since=dict(plain["silent_since"]),
+        next_job=plain["next_job"],
+        next_action=plain["next_action"],
+        next_sequence=plain["next_sequence"],
+        placed_version=plain["placed_version"],
+    )
+    for zone in (from_plain(Zone, z) for z in plain["zones"]):
+        state.zones[zone.name] = zone
+    for host in (from_plain(Host, h) for h in plain["hosts"]):
+        state.hosts[host.name] = host
+    for job in (from_plain(Job, j) for j in plain["jobs"]):
+        state.jobs[job.id] = job
+    state.pending = dict.fromkeys(plain["pending"])
+    for progress in (from_plain(Progress, p) for p in plain["progress"]):
+        state.progress[progress.job] = progress
+    for job_id, sequence in plain["placed"]:
+        job = state.jobs[job_id]
+        if (placement := job.placement) is None:
+            raise ValueError(f"job {job_id} is placed, but nowhere")
+        state.placed[job_id] = placed_view(job, placement, sequence)
+        for name in placement.hosts:
+            state.jobs_on.setdefault(name, set()).add(job_id)
+    for name in state.hosts:
+        state.recount(name)
+    return state
+
+
+def stats_row(stats: LinkStats, now_us: int) -> list[Any]:
+    """The fields in order, without the defaults at the end; instead of the time of the measurement
+    its age, which is short (None: never measured)."""
+    row: list[Any] = [getattr(stats, name) for name, _ in STATS]
+    row[AGE] = now_us - stats.measured_at_us if stats.measured_at_us else None
+    while row and row[-1] == STATS[len(row) - 1][1]:
+        row.pop()
+    return row
+
+
+def stats_from(row: list[Any], now_us: int) -> LinkStats:
+    values = dict(zip((name for name, _ in STATS), row, strict=False))
+    age_us = values.pop("measured_at_us", None)
+    if age_us is not None:
+        values["measured_at_us"] = now_us - age_us
+    return from_plain(LinkStats, values)
+
+
+STATS = tuple((f.name, None if f.name == "measured_at_us" else f.default) for f in fields(LinkStats))
+AGE = [name for name, _ in STATS].index("measured_at_us")
