@@ -7,35 +7,51 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rm.sim.figure import save
-from rm.sim.result import Result
+from rm.sim.result import JobResult, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def timeline(result: Result, title: str, path: Path) -> None:
-    """Each job as a bar from its start to its end on the row of each of its last hosts; the thin
-    line before it is its time in the queue."""
+    """Each job as a bar from its start to its end on each of its last hosts, side by side with the
+    others there; jobs of one colour are one job."""
 
     def plot(figure: Figure) -> None:
         hosts = sorted({host for job in result.jobs for host in job.hosts})
-        row = {host: n for n, host in enumerate(hosts)}
-        figure.set_size_inches(9, max(2.0, 0.3 * len(hosts) + 1))
+        figure.set_size_inches(9, max(2.0, 0.45 * len(hosts) + 1))
         axes = figure.add_subplot()
-        for number, job in enumerate(result.jobs):
-            if job.start_us is None:
-                continue
-            end_us = job.end_us if job.end_us is not None else result.span_us
-            colour = f"C{number % 10}"
-            for host in job.hosts:
-                start_s = job.start_us / 1e6
-                axes.barh(row[host], end_us / 1e6 - start_s, left=start_s, color=colour, alpha=0.6)
-                axes.plot([job.arrival_us / 1e6, start_s], [row[host]] * 2, color=colour, linewidth=0.5)
+        for row, host in enumerate(hosts):
+            lanes = _lanes([job for job in result.jobs if host in job.hosts], result.span_us)
+            height = 0.9 / max(1, len(lanes))
+            for number, lane in enumerate(lanes):
+                for job, start_us, end_us in lane:
+                    axes.barh(
+                        row - 0.45 + (number + 0.5) * height,
+                        (end_us - start_us) / 1e6,
+                        height=0.9 * height,
+                        left=start_us / 1e6,
+                        color=f"C{job.job % 10}",
+                    )
         axes.set_yticks(range(len(hosts)), hosts)
         axes.set_xlabel("simulated time (s)")
         axes.set_title(title)
 
     save(plot, path)
+
+
+def _lanes(jobs: Sequence[JobResult], span_us: float) -> list[list[tuple[JobResult, float, float]]]:
+    """The jobs of one host in as few lanes as let none cover another."""
+    lanes: list[list[tuple[JobResult, float, float]]] = []
+    spans = [
+        (j.start_us, j.end_us if j.end_us is not None else span_us, j) for j in jobs if j.start_us is not None
+    ]
+    for start_us, end_us, job in sorted(spans, key=lambda span: (span[0], span[2].job)):
+        free = next((lane for lane in lanes if lane[-1][2] <= start_us), None)
+        if free is None:
+            lanes.append(free := [])
+        free.append((job, start_us, end_us))
+    return lanes
 
 
 def completion(results: Mapping[str, Sequence[Result]], title: str, path: Path) -> None:
