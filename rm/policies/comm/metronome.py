@@ -9,7 +9,7 @@ not the distance of their middles, (d) early iterations wait for their slot (slo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
@@ -18,9 +18,10 @@ from rm.core.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.interleave.affinity import bfs_shifts, blocks, components, contended, violations
 from rm.policies.interleave.circle import LinkLoad
-from rm.policies.interleave.profile import DEMAND_MODELS, Phases, job_demands, phases_of
+from rm.policies.interleave.loads import link_loads, rank_of
+from rm.policies.interleave.profile import DEMAND_MODELS
 from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unmatched_link_score
-from rm.policies.interleave.unify import Demand, rank_key
+from rm.policies.interleave.unify import Demand
 
 LEAST_SHARE = 100  # each HTB class is guaranteed one part in so many: priority decides the rest
 LOWEST_HTB_PRIORITY = 7
@@ -90,11 +91,12 @@ class Metronome:
         self.options = options or MetronomeOptions()
 
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
-        """Align all jobs that share contended host links; independent of the order of `placed`."""
+        """Align all jobs that share contended links, of hosts and of leaves; independent of the
+        order of `placed`."""
         jobs = {p.job: p for p in placed}
         demands, links = link_loads(placed, snapshot, self.options.demand)
         crowded = contended(links)
-        shaping = self._shaping(crowded, jobs) if self.options.shaping else ()
+        shaping = self._shaping(crowded, jobs, snapshot.hosts) if self.options.shaping else ()
         answer = _Answer()
         members = {name: sorted(load.phases) for name, load in crowded.items()}
         if self.options.rotation:
@@ -193,54 +195,20 @@ class Metronome:
         return tuple(sorted(result, key=lambda s: s.job))
 
     def _shaping(
-        self, crowded: Mapping[str, LinkLoad], jobs: Mapping[int, PlacedJob]
+        self, crowded: Mapping[str, LinkLoad], jobs: Mapping[int, PlacedJob], hosts: Container[str]
     ) -> tuple[ShapingRule, ...]:
-        """Strict priorities on contended links: all high jobs first, then the low ones by rank."""
+        """Strict priorities on contended host links: high jobs first, then the low ones by rank."""
         rules = []
         for host in sorted(crowded):
+            if host not in hosts:
+                continue  # classes are kept where the kernel is ours: not on uplinks
             capacity, low = crowded[host].capacity, 0
-            for job in sorted((jobs[j] for j in crowded[host].phases), key=_rank):
+            for job in sorted((jobs[j] for j in crowded[host].phases), key=rank_of):
                 low += 0 if job.high else 1
                 priority = 0 if job.high else min(low, LOWEST_HTB_PRIORITY)
                 rate = max(1, capacity // LEAST_SHARE)
                 rules.append(ShapingRule(job.job, host, priority, rate, capacity))
         return tuple(rules)
-
-
-def link_loads(
-    placed: Iterable[PlacedJob], snapshot: Snapshot, model: str = "ring"
-) -> tuple[dict[int, Demand], dict[str, LinkLoad]]:
-    """Each job's demand (period as self-limited by its links) and each host link's load.
-
-    LowComm jobs, jobs without a profile, and hosts without a link in the snapshot put no load.
-    """
-    demands: dict[int, Demand] = {}
-    loads: dict[str, dict[int, Phases]] = {}
-    for job in placed:
-        if job.traffic is None or job.low_comm:
-            continue
-        tasks = {h: len(job.placement.on(h)) for h in job.placement.hosts}
-        capacity = {h: snapshot.links[h].capacity_bps for h in tasks if h in snapshot.links}
-        for host in tasks.keys() - capacity.keys():
-            capacity[host] = snapshot.hosts[host].nic_bps
-        profiles = job_demands(job.traffic, tasks, capacity, model)
-        for host, profile in profiles.items():
-            phases = phases_of(profile)
-            if phases:
-                loads.setdefault(host, {})[job.job] = phases
-                demands[job.job] = Demand(job.job, profile.period_us, phases, _rank(job))
-    links = {
-        host: LinkLoad(
-            snapshot.links[host].capacity_bps if host in snapshot.links else snapshot.hosts[host].nic_bps,
-            loads[host],
-        )
-        for host in sorted(loads)
-    }
-    return demands, links
-
-
-def _rank(job: PlacedJob) -> tuple[int, int, str]:
-    return rank_key(job.priority, job.sequence, job.name)
 
 
 def _nearness(

@@ -99,20 +99,29 @@ def self_limited(profile: TrafficProfile, capacity: int) -> TrafficProfile:
 def job_demands(
     profile: TrafficProfile,
     tasks_by_host: Mapping[str, int],
-    capacity_by_host: Mapping[str, int],
+    capacity_by_link: Mapping[str, int],
     model: str = "ring",
+    uplinks: Mapping[str, tuple[int, int]] | None = None,
 ) -> dict[str, TrafficProfile]:
-    """Demands on all host links of one job, with one common period, self-limited (R13).
+    """Demands on all links of one job, with one common period, self-limited (R13).
 
     A collective transfer moves at the pace of its slowest link, so each phase is stretched by
-    the worst ratio of demand to capacity among the job's hosts, on every link alike.
+    the worst ratio of demand to capacity among the job's links, on every link alike.
+
+    Args:
+        uplinks: of leaves that the job's traffic leaves: the tasks below it, and how often a ring
+            over the job's hosts leaves it. A ring sends its rate out (and in) each time; in the
+            other models a leaf is like one host with all of its tasks.
     """
     total = sum(tasks_by_host.values())
-    result: dict[str, list[tuple[int, int, int]]] = {host: [] for host in tasks_by_host}
+    above = uplinks or {}
+    result: dict[str, list[tuple[int, int, int]]] = {link: [] for link in (*tasks_by_host, *above)}
     grown = 0
     for offset, duration, bw in phases_of(profile):
         wanted = {h: _demanded(bw, k, total, model) for h, k in tasks_by_host.items()}
-        slower = max((Fraction(w, capacity_by_host[h]) for h, w in wanted.items()), default=Fraction(0))
+        for link, (k, crossings) in above.items():
+            wanted[link] = bw * crossings if model == "ring" else _demanded(bw, k, total, model)
+        slower = max((Fraction(w, capacity_by_link[h]) for h, w in wanted.items()), default=Fraction(0))
         slower = max(slower, Fraction(1))
         lasts = _ceil(duration * slower)
         for host, rate in wanted.items():

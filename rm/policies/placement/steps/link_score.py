@@ -13,9 +13,9 @@ from rm.core.job import Job
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import PlacedJob, Snapshot, TrackedDict
 from rm.core.traffic import TrafficProfile
-from rm.policies.comm.metronome import link_loads
 from rm.policies.interleave.affinity import blocks, peak_sum
 from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.loads import link_loads
 from rm.policies.interleave.profile import Phases, link_demand, phases_of
 from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unmatched_link_score
 from rm.policies.interleave.unify import Demand, rank_key
@@ -95,6 +95,8 @@ class PlacedLoads:
             self._hosts[view.job] = ()
             return
         demands, links = link_loads([view], snapshot, self._model)
+        # task by task nobody knows what a job will send through uplinks: they count when it is aligned
+        links = {name: load for name, load in links.items() if name in snapshot.hosts}
         self._hosts[view.job] = tuple(links)
         self.demands.update(demands)
         for host, load in links.items():
