@@ -6,7 +6,7 @@ that share a host with what has just arrived or ended.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rm.core.ports import AdmissionPolicy, Transfer
@@ -37,12 +37,13 @@ class Gatekeeper:
         self._put(self._waiting, attempt)
         return self._ask({attempt.job: attempt}, describe)
 
-    def end(self, attempt: Attempt, describe: Callable[[Attempt], Transfer]) -> Verdict:
-        """Its transfer has ended, or the attempt was stopped while it waited or communicated."""
-        self._drop(self._waiting, attempt)
-        self._drop(self._ongoing, attempt)
-        self._paused.discard(attempt.job)
-        return self._ask(self._near(self._waiting, [attempt]), describe)
+    def end(self, attempts: Sequence[Attempt], describe: Callable[[Attempt], Transfer]) -> Verdict:
+        """Their transfers have ended, or they were stopped while they waited or communicated."""
+        for attempt in attempts:
+            self._drop(self._waiting, attempt)
+            self._drop(self._ongoing, attempt)
+            self._paused.discard(attempt.job)
+        return self._ask(self._near(self._waiting, attempts), describe)
 
     def _ask(self, waiting: dict[int, Attempt], describe: Callable[[Attempt], Transfer]) -> Verdict:
         if not waiting:

@@ -52,23 +52,15 @@ class Attempt:
     comm_us: float = 0.0  # communication in this iteration
     comm_from_us: float = 0.0
     flows: dict[int, tuple[Flow, ...]] = field(default_factory=dict)  # by stage
+    job: int = field(init=False)
+    program: Program = field(init=False)
+    communicates: bool = field(init=False)
+    iteration_us: float = field(init=False)  # undisturbed: on one host communication is free
 
-    @property
-    def job(self) -> int:
-        return self.story.job
-
-    @property
-    def program(self) -> Program:
-        return self.story.sim.program
-
-    @property
-    def communicates(self) -> bool:
-        return len(self.hosts) > 1
-
-    @property
-    def iteration_us(self) -> float:
-        """One undisturbed iteration on these hosts: on one host communication is free."""
-        return self.program.alone_us if self.communicates else self.program.compute_us
+    def __post_init__(self) -> None:
+        self.job, self.program = self.story.job, self.story.sim.program
+        self.communicates = len(self.hosts) > 1
+        self.iteration_us = self.program.alone_us if self.communicates else self.program.compute_us
 
     @property
     def remaining_us(self) -> float:

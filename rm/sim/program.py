@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from rm.core.traffic import TrafficProfile
@@ -52,10 +52,11 @@ class Program:
     iterations: int
     stages: tuple[Stage, ...]
     alone_us: float
+    compute_us: float = field(init=False)
 
-    @property
-    def compute_us(self) -> float:
-        return sum(s.total_us for s in self.stages if isinstance(s, Compute))
+    def __post_init__(self) -> None:
+        total_us = sum(s.total_us for s in self.stages if isinstance(s, Compute))
+        object.__setattr__(self, "compute_us", total_us)
 
 
 def program_of(profile: TrafficProfile, iterations: int) -> Program:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from rm.core.ports import AdmissionPolicy
@@ -43,6 +43,7 @@ class Training:
         ended: Callable[[Attempt], None],
     ) -> None:
         self.running: dict[int, Attempt] = {}
+        self.progressed: set[int] = set()  # jobs that made an iteration since somebody last looked
         self.seen: dict[int, Seen] = {}
         self.regulation = Regulation(timeline.inspect, controller, regulated)
         self._time = timeline
@@ -78,24 +79,28 @@ class Training:
             del self._carrying[attempt.transfer]
             self._network.suspend(attempt.transfer, self._time.now_us)
         if self._gate is not None and attempt.communicates:
-            self._let(self._gate.end(attempt, self._asked))
+            self._let(self._gate.end([attempt], self._asked))
 
-    def carried(self, transfer: int) -> None:
-        """The network has carried a transfer."""
-        attempt = self._carrying.pop(transfer, None)
-        if attempt is None:
-            return  # of an attempt that was stopped
-        attempt.transfer = None
-        stage = attempt.program.stages[attempt.stage]
-        assert isinstance(stage, Communicate)
-        attempt.barrier += 1
-        if attempt.barrier < stage.barriers:
-            self._transmit(attempt, stage)
-            return
-        attempt.comm_us += self._time.now_us - attempt.comm_from_us
-        if self._gate is not None:
-            self._let(self._gate.end(attempt, self._asked))
-        self._stage_done(attempt)
+    def carried(self, transfers: Iterable[int]) -> None:
+        """The network has carried these, at this instant; those of stopped attempts are nobody's."""
+        over: list[Attempt] = []
+        for transfer in transfers:
+            attempt = self._carrying.pop(transfer, None)
+            if attempt is None:
+                continue
+            attempt.transfer = None
+            stage = attempt.program.stages[attempt.stage]
+            assert isinstance(stage, Communicate)
+            attempt.barrier += 1
+            if attempt.barrier < stage.barriers:
+                self._transmit(attempt, stage)
+                continue
+            attempt.comm_us += self._time.now_us - attempt.comm_from_us
+            over.append(attempt)
+        if self._gate is not None and over:
+            self._let(self._gate.end(over, self._asked))
+        for attempt in over:
+            self._stage_done(attempt)
 
     def reshape(self) -> None:
         """Traffic classes have changed: the flows to come are made anew."""
@@ -162,6 +167,7 @@ class Training:
                 return
             attempt.stage += 1
         attempt.story.done += 1
+        self.progressed.add(attempt.job)
         if attempt.story.done < attempt.program.iterations:
             self._next_iteration(attempt)
             return

@@ -123,8 +123,7 @@ class World:
             self.now_us = max(self.now_us, at)
             self._events += 1
             if from_network:
-                for transfer in network.advance(self.now_us):
-                    self.training.carried(transfer)
+                self.training.carried(network.advance(self.now_us))
             else:
                 _, _, handler, a, b = heapq.heappop(heap)
                 handler(a, b)
@@ -145,7 +144,9 @@ class World:
         while self._inbox:
             events, self._inbox = self._inbox, []
             if state.pending or any(isinstance(e, ev.JobSubmitted) for e in events):
-                told = tuple(self._progress(a) for a in self.training.running.values())
+                running, progressed = self.training.running, self.training.progressed
+                told = tuple(self._progress(running[j]) for j in sorted(progressed) if j in running)
+                progressed.clear()
                 if told:
                     events.insert(0, ev.JobsProgressed(told))
             outcome = self.cycle.step(events, START_US + int(self.now_us))
