@@ -41,6 +41,12 @@ class Schedule:
     `reference` jobs are never paused, injected or gated. `component` names the connected
     affinity component (its smallest job id) whose members share one epoch. `mul` iterations
     make one hyper-period.
+
+    What keeps the job there: `gate`, an early iteration waits for its slot, at every iteration;
+    `adjust`, an iteration off its slot by more than this share of the period, early or late, waits
+    for the next one (CASSINI Sec. 5.7; 0 = never); `regulated`, the controller watches the job's
+    iterations and commands pauses. Without any the job is moved to its slot once, when the schedule
+    is installed, and then left to itself.
     """
 
     job: int
@@ -53,7 +59,9 @@ class Schedule:
     cushion_us: int = 0
     reference: bool = False
     high: bool = False
-    gate: bool = False  # slot gating: an early iteration waits; only where the scheme is perfect
+    gate: bool = False  # only where the scheme is perfect
+    adjust: float = 0.0
+    regulated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
