@@ -13,9 +13,10 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from rm.core.alignment import Alignment, LinkAlignment, Rotation, Schedule, ShapingRule
+from rm.core.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
 from rm.core.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
+from rm.policies.comm.steps.results import link_alignment
 from rm.policies.interleave.affinity import bfs_shifts, blocks, components, contended, violations
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads, rank_of
@@ -147,7 +148,7 @@ class Metronome:
                 answer.rotations[name] = {j: solution.scheme.shift(j) for j in there}
             for name, load in links.items():  # the dominated links follow from this block
                 if name in names or (name not in answer.links and set(load.phases) <= set(inside)):
-                    answer.links[name] = _link_alignment(name, load, solution)
+                    answer.links[name] = link_alignment(name, load, solution)
                     for job in load.phases:
                         gap = solution.gap(load, job)
                         if gap is not None:
@@ -217,20 +218,6 @@ def _nearness(
     """Blocks that touch a settled job come first, then the best ranked job's."""
     inside = {j for n in names for j in links[n].phases}
     return (not inside & answer.effective.keys(), min(demands[j].rank for j in inside), list(names))
-
-
-def _link_alignment(name: str, load: LinkLoad, solution: Solution) -> LinkAlignment:
-    gap = solution.gap(load)
-    return LinkAlignment(
-        link=name,
-        score=solution.link_score(load),
-        perimeter_us=solution.plan.perimeter,
-        jobs=tuple(sorted(load.phases)),
-        rotations=tuple(
-            Rotation(name, j, solution.scheme.rotation(j), solution.scheme.slots) for j in sorted(load.phases)
-        ),
-        gap_us=None if gap is None else int(gap),
-    )
 
 
 OPTIONS = MetronomeOptions
