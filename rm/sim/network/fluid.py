@@ -198,10 +198,10 @@ class Fluid:
     def _attach(self, current: Current) -> None:
         """Put a stream on its wires; its rate is found when it is needed."""
         now = current.since = self._now
-        cap, asked = current.cap, current.asked
+        cap, asked, weight = current.cap, current.asked, current.weight
         for wire, load in current.wires:
             wire.watch(now)
-            wire.streams[current] = None
+            wire.streams[current] = weight * load
             wire.asked += asked * load
             caps = wire.caps = wire.caps + cap * load
             if wire.tight or caps > wire.capacity * (1 + ROUNDING):
@@ -262,7 +262,7 @@ class Fluid:
                             other.mark = mark
                             wires.append(other)
         if wires:
-            fill(streams)
+            fill(streams, [wire for wire in wires if wire.tight])
         else:
             for current in streams:
                 current.share = current.cap

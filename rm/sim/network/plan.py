@@ -133,8 +133,8 @@ def _set_asked(plans: Sequence[Plan]) -> None:
     for one in plans:
         path = tuple((links[wire], load) for wire, load in one.wires)
         streams.append(Stream(path, one.cap, one.priority, one.weight))
-        for link, _ in path:
-            link.streams[streams[-1]] = None
-    fill(streams)
+        for link, load in path:
+            link.streams[streams[-1]] = load * one.weight
+    fill(streams, list(links.values()))
     for one, stream in zip(plans, streams, strict=True):
         one.asked = stream.share

@@ -23,7 +23,8 @@ FULL = 1e-9  # relative: what a priority leaves of a link below this is rounding
 
 
 class Link:
-    """A capacity and the streams that use it, in the order of their arrival.
+    """A capacity and the streams that use it, in the order of their arrival, each with its pull: its
+    load here at fair rate 1, which is its weight times its load at rate 1.
 
     `tight` says that the caps of its streams together exceed the capacity; only such links limit
     anybody, the others are not looked at.
@@ -34,7 +35,7 @@ class Link:
     def __init__(self, capacity: float, tight: bool = True) -> None:
         self.capacity = capacity
         self.tight = tight
-        self.streams: dict[Any, None] = {}  # of Stream, or of what a network derives from it
+        self.streams: dict[Any, float] = {}  # of Stream, or of what a network derives from it
         self.room = capacity  # the rest are notes of one call of `fill`
         self.pull = self.whole = 0.0
         self.open = 0
@@ -68,11 +69,12 @@ _by_ceiling = attrgetter("ceiling")
 _by_priority = attrgetter("priority")
 
 
-def fill(streams: Sequence[Stream]) -> None:
-    """Set the `share` of each stream; with a stream come all others on its tight links.
+def fill(streams: Sequence[Stream], links: Sequence[Link]) -> None:
+    """Set the `share` of each stream.
 
-    Time: rounds x tight links + the sum of the paths' lengths, with at most one round for each
-    distinct fair rate and each distinct cap.
+    `links` are the tight links of these streams, and the streams all that are on them. Time: rounds x
+    links + the sum of the paths' lengths, with at most one round for each distinct fair rate and
+    each distinct cap.
     """
     if not streams:
         return
@@ -82,84 +84,73 @@ def fill(streams: Sequence[Stream]) -> None:
         stream.held = False
         if stream.priority != first:
             mixed = True
-        for link, _ in stream.path:
-            link.room = link.capacity
+    links = [link for link in links if link.streams]
+    for link in links:
+        link.room = link.capacity
     if not mixed:
-        _fill_class(sorted(streams, key=_by_ceiling))
+        for link in links:
+            link.pull = link.whole = sum(link.streams.values())
+            link.open = len(link.streams)
+        _fill_class(sorted(streams, key=_by_ceiling), links, last=True)
         return
-    for _, same in groupby(sorted(streams, key=_by_priority), _by_priority):
-        used = _fill_class(sorted(same, key=_by_ceiling))
-        for link in used:
+    for priority, same in groupby(sorted(streams, key=_by_priority), _by_priority):
+        used = []
+        for link in links:
             if link.room < FULL * link.capacity:
                 link.room = 0.0
+            pulls = [pull for stream, pull in link.streams.items() if stream.priority == priority]
+            link.pull = link.whole = sum(pulls)
+            link.open = len(pulls)
+            if pulls:
+                used.append(link)
+        _fill_class(sorted(same, key=_by_ceiling), used, last=False)
 
 
-def _fill_class(streams: list[Stream]) -> list[Link]:
-    """Fill the links' `room` with streams of one priority, ordered by ceiling. Returns the tight links."""
-    links: list[Link] = []
-    for stream in streams:
-        weight = stream.weight
-        for link, load in stream.path:
-            if link.tight:
-                if link.open:
-                    link.pull += weight * load
-                else:
-                    link.pull = weight * load
-                    links.append(link)
-                link.open += 1
-    used = links
-    for link in links:
-        link.whole = link.pull
+def _fill_class(streams: list[Stream], links: Sequence[Link], last: bool) -> None:
+    """Share the links' `room` among streams of one priority, ordered by ceiling; of the `last` one
+    nobody asks what it leaves over."""
     priority = streams[0].priority
-    first, count = 0, len(streams)
+    first, growing = 0, len(streams)
     while True:
-        level = inf  # the rate per weight at which the next link is full
-        for link in links:
-            at = link.room / link.pull
-            if at < level:
-                level = at
-        capped = False
-        while first < count:
+        level = min([link.room / link.pull for link in links], default=inf)  # the next link is full here
+        held = []
+        while first < len(streams):
             stream = streams[first]
             if not stream.held:
                 if stream.ceiling > level:
                     break
-                _hold(stream, stream.cap)
-                capped = True
+                stream.held = True
+                stream.share = stream.cap
+                held.append(stream)
             first += 1
-        if first == count:
-            return used
-        if not capped:
+        if not held:
             bound = level * (1 + EQUAL)
-            for link in [link for link in links if link.room <= bound * link.pull]:
-                for stream in link.streams:
-                    if not stream.held and stream.priority == priority:
-                        _hold(stream, level * stream.weight)
+            for link in links:
+                if link.room <= bound * link.pull:
+                    for stream in link.streams:
+                        if not stream.held and stream.priority == priority:
+                            stream.held = True
+                            stream.share = level * stream.weight
+                            held.append(stream)
+        growing -= len(held)
+        if last and not growing:
+            return
+        for stream in held:
+            rate, weight = stream.share, stream.weight
+            for link, load in stream.path:
+                if link.tight:
+                    link.open -= 1
+                    link.room -= rate * load
+                    link.pull -= weight * load
+        if not growing:
+            return
         links = [link for link in links if link.open]
-
-
-def _hold(stream: Stream, rate: float) -> None:
-    """The stream grows no further: take its rate from its links."""
-    stream.held = True
-    stream.share = rate
-    weight = stream.weight
-    for link, load in stream.path:
-        if link.open:
-            link.open -= 1
-            room = link.room - rate * load
-            link.room = room if room > 0.0 else 0.0
-            link.pull -= weight * load
-            if link.open and link.pull < 1e-6 * link.whole:  # mostly rounding: count again
-                link.pull = link.whole = _pull(link, stream.priority)
-
-
-def _pull(link: Link, priority: int) -> float:
-    """The weights that still grow on a link, with their loads, counted from scratch."""
-    pull = 0.0
-    for stream in link.streams:
-        if not stream.held and stream.priority == priority:
-            pull += stream.weight * dict(stream.path)[link]
-    return pull
+        for link in links:
+            if link.room < 0.0:
+                link.room = 0.0
+            if link.pull < 1e-6 * link.whole:  # mostly rounding: count again
+                growing_here = (p for s, p in link.streams.items() if not s.held and s.priority == priority)
+                link.pull = link.whole = sum(growing_here)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +175,7 @@ def max_min(capacity: Sequence[float], demands: Sequence[Demand]) -> list[float]
         path = tuple((links[link], 1.0) for link in demand.links)
         stream = Stream(path, min(cap, demand.cap), demand.priority, demand.weight)
         streams.append(stream)
-        for link, _ in path:
-            link.streams[stream] = None
-    fill(streams)
+        for link, load in path:
+            link.streams[stream] = load * stream.weight
+    fill(streams, links)
     return [stream.share for stream in streams]
