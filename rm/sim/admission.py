@@ -66,7 +66,12 @@ class Gatekeeper:
             (resume if job in self._paused else start).append(waiting[job])
         self._paused -= set(answer.start)
         self._paused |= set(answer.pause)
-        return Verdict(tuple(start), tuple(resume), tuple(ongoing[j] for j in answer.pause))
+        pause = tuple(ongoing[j] for j in answer.pause)
+        if not pause:
+            return Verdict(tuple(start), tuple(resume))
+        # what is paused frees hosts that the others did not ask for: somebody else may start there
+        more = self._ask(self._near(self._waiting, pause), describe)
+        return Verdict((*start, *more.start), (*resume, *more.resume), (*pause, *more.pause))
 
     @staticmethod
     def _put(where: dict[str, dict[int, Attempt]], attempt: Attempt) -> None:
