@@ -12,12 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core import registry
+from rm.core.engine import Blocked, Policies, Tuning, decide
 from rm.core.host import HostState
-from rm.core.snapshot import Free
+from rm.core.snapshot import Free, TrackedDict
 from tests.builders import GIB, full_mesh, host, job, linkstats, placed, profile, snapshot
 
 PLACEMENTS = registry.names("placement")
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+FEWER = settings(SETTINGS, max_examples=30)  # where one example is many placements
 CANDIDATES = 12  # how many of the lazy candidates are looked at
 
 
@@ -40,10 +42,13 @@ def clusters(draw, uniform_links: bool = False):
             state=draw(st.sampled_from((HostState.UP,) * 5 + (HostState.DOWN,))),
         )
         hosts.append(one)
+        # of each GPU's 16 GiB: taken by one job alone, shared, or idle
+        left = {i: draw(st.sampled_from((None, 3, 10, 16, 16))) for i in range(gpus)}
         free[name] = Free(
             draw(st.integers(0, one.cpus)),
             draw(st.integers(0, 4)) * GIB,
-            tuple(i for i in range(gpus) if draw(st.booleans())),
+            tuple(i for i, gib in left.items() if gib == 16),
+            tuple((i, gib * GIB) for i, gib in left.items() if gib is not None),
         )
     net = {
         (a, b): linkstats(
@@ -57,23 +62,28 @@ def clusters(draw, uniform_links: bool = False):
         placed(900 + i, *draw(st.lists(st.sampled_from(names), min_size=2, max_size=3)), traffic=loud)
         for i in range(draw(st.integers(0, 2)))
     ]
-    return snapshot(*hosts, zones={"near": 1, "far": 20}, net=net, free=free, placed=others)
+    known = [
+        job(p.job, ntasks=len(p.placement.tasks), expected_us=draw(st.sampled_from((None, 5, 10**9))))
+        for p in others
+    ]
+    return snapshot(*hosts, zones={"near": 1, "far": 20}, net=net, free=free, placed=others, jobs=known)
 
 
 TRAFFICS = (None, profile(200, (0, 40, 500)), profile(200, (0, 120, 900)))
 
 
 @st.composite
-def jobs(draw):
+def jobs(draw, id: int = 1):
     ntasks = draw(st.integers(1, 5))
     hosts_min = draw(st.integers(0, 3))
     return job(
-        1,
+        id,
         ntasks=ntasks,
         cpus_per_task=draw(st.integers(1, 2)),
         mem_gib=draw(st.integers(0, 2)),
         gpus_per_task=draw(st.integers(0, 2)),
         gpu_type=draw(st.sampled_from(("", "", "a100"))),
+        gpu_mem_bytes=draw(st.sampled_from((0, 0, 3, 9))) * GIB,
         tasks_per_host=draw(st.integers(0, 2)),
         hosts_min=hosts_min,
         hosts_max=draw(st.sampled_from((0, max(hosts_min, 1), hosts_min + 1))),
@@ -100,12 +110,19 @@ def check_placement(one, snap, placement) -> None:
         assert len(mine) * spec.mem_bytes_per_task <= free.mem_bytes
         assert all(len(t.gpus) == spec.gpus_per_task for t in mine)
         assert len(set(gpus)) == len(gpus)
-        assert set(gpus) <= set(free.gpus)
+        assert set(gpus) <= set(usable(spec, free))
         models = {g.index: g.model.lower() for g in here.gpus}
         assert all(spec.gpu_type in models[g] for g in gpus)
         if spec.exclusive:
             assert free.cpus == here.cpus
             assert len(free.gpus) == len(here.gpus)
+
+
+def usable(spec, free):
+    """The GPUs that a task may have: idle ones, or those with enough memory left to share."""
+    if not spec.gpu_mem_bytes:
+        return free.gpus
+    return tuple(g for g, left in free.gpu_mem if left >= spec.gpu_mem_bytes)
 
 
 def could_be_placed(one, snap) -> bool:
@@ -121,7 +138,8 @@ def could_be_placed(one, snap) -> bool:
         untouched = free.cpus == here.cpus and free.mem_bytes == here.mem_bytes
         if spec.exclusive and not (untouched and len(free.gpus) == len(here.gpus)):
             return False
-        fitting = [g.index for g in here.gpus if spec.gpu_type in g.model.lower() and g.index in free.gpus]
+        may = usable(spec, free)
+        fitting = [g.index for g in here.gpus if spec.gpu_type in g.model.lower() and g.index in may]
         return (
             (not spec.tasks_per_host or tasks <= spec.tasks_per_host)
             and tasks * spec.cpus_per_task <= free.cpus
@@ -169,6 +187,34 @@ def test_placements_are_a_function_of_their_arguments(name, one, snap, other):
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
+@FEWER
+@given(data=st.data())
+def test_gpus_are_shared_within_their_memory_and_never_with_an_exclusive_holder(name, data):
+    """Whatever a pass decides one after the other, from an idle cluster, told by the decisions alone."""
+    hosts = [host(n, cpus=16, gpus=data.draw(st.integers(1, 3))) for n in ("h0", "h1", "h2")]
+    waiting = [data.draw(jobs(id)) for id in range(1, data.draw(st.integers(2, 8)))]
+    policies = Policies(
+        registry.load("queue", "fifo"), registry.load("placement", name), registry.load("comm", "none")
+    )
+    snap = snapshot(*hosts, jobs=waiting)
+    result = decide(waiting, replace(snap, free=TrackedDict(snap.free)), policies, Tuning(), Blocked())
+    asked = {j.id: j.spec for j in waiting}
+    holders: dict[tuple[str, int], list[int]] = {}
+    for decision in result.decisions:
+        for task in decision.placement.tasks:
+            for gpu in task.gpus:
+                holders.setdefault((task.host, gpu), []).append(asked[decision.job].gpu_mem_bytes)
+    for held in holders.values():
+        assert sum(held) <= 16 * GIB
+        assert 0 not in held or len(held) == 1
+    alone = {j.job for j in result.decisions if asked[j.job].exclusive}
+    for decision in result.decisions:
+        if decision.job in alone:
+            others = {h for d in result.decisions if d is not decision for h in d.placement.hosts}
+            assert not others & set(decision.placement.hosts)
+
+
+@pytest.mark.parametrize("name", PLACEMENTS)
 @SETTINGS
 @given(one=jobs(), snap=clusters())
 def test_explaining_judges_every_host(name, one, snap):
@@ -194,6 +240,8 @@ def test_what_is_measured_first_does_not_matter(name, one, snap, data):
             pairs=dict(data.draw(st.permutations(list(snap.network.pairs.items())))),
         ),
         free=dict(data.draw(st.permutations(list(snap.free.items())))),
+        placed=dict(reversed(snap.placed.items())),
+        jobs=dict(reversed(snap.jobs.items())),
         zones=dict(reversed(snap.zones.items())),
     )
     answers = [
@@ -210,24 +258,35 @@ def test_an_empty_cluster_is_a_reason_too(name):
     assert proposal.reasons
 
 
+WAITING = st.builds(
+    lambda id, served_us, **fields: replace(job(id, **fields), served_us=served_us),
+    st.integers(1, 50),
+    served_us=st.sampled_from((0, 0, 7)),
+    submitted_us=st.integers(0, 3),
+    priority=st.integers(0, 2),
+    ntasks=st.integers(1, 3),
+    expected_us=st.sampled_from((None, 5, 6)),
+    time_limit_us=st.sampled_from((None, 8)),
+)
+
+
 @pytest.mark.parametrize("name", registry.names("queue"))
 @SETTINGS
-@given(
-    pending=st.lists(
-        st.builds(job, st.integers(1, 50), submitted_us=st.integers(0, 3), priority=st.integers(0, 2)),
-        unique_by=lambda j: j.id,
-        max_size=8,
-    ),
-    data=st.data(),
-)
+@given(pending=st.lists(WAITING, unique_by=lambda j: j.id, max_size=8), data=st.data())
 def test_queue_orders_every_job_once_whatever_the_input_order(name, pending, data):
     policy = registry.load("queue", name)
-    ordered = list(policy.order(pending, snapshot()))
+    snap = snapshot(now_us=10, jobs=pending)
+    ordered = list(policy.order(pending, snap))
     assert sorted(j.id for j in ordered) == sorted(j.id for j in pending)
     shuffled = data.draw(st.permutations(pending))
-    assert list(policy.order(shuffled, snapshot())) == ordered
-    equals = [j for j in ordered if j.spec.priority == 0]
-    assert equals == sorted(equals, key=lambda j: (j.submitted_us, j.id)), "equals are not served in turn"
+    assert list(policy.order(shuffled, snap)) == ordered
+    assert list(registry.load("queue", name).order(ordered, snap)) == ordered
+    kinds: dict[object, list[tuple[int, int]]] = {}
+    for one in ordered:
+        s = one.spec
+        kind = s.priority, s.ntasks, s.expected_us, s.time_limit_us, one.served_us
+        kinds.setdefault(kind, []).append((one.submitted_us, one.id))
+    assert all(turns == sorted(turns) for turns in kinds.values()), "equals are not served in turn"
 
 
 @pytest.mark.parametrize("name", registry.names("comm"))

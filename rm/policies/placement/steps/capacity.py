@@ -132,6 +132,11 @@ class Capacities:
         mask = self._gpu_mem >= need if need else self._idle
         return mask & self._typed(shape.gpu_type) if shape.gpu_type else mask
 
+    def idle(self) -> Mask:
+        """The GPUs that no job has or shares."""
+        self.free_table()
+        return self._idle
+
     def gpu_mem(self) -> Ints:
         """Bytes that jobs which share GPUs may still take of each; -1 = none, it is not to be shared."""
         self.free_table()

@@ -1,0 +1,101 @@
+"""From an order of hosts or of GPUs to proposals: what the policies that know no network share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from rm.core.job import Job, Placement, TaskPlacement
+from rm.core.ports import Candidate, Proposal
+from rm.core.snapshot import Snapshot
+from rm.policies.placement.steps.blockers import by_kind, headline
+from rm.policies.placement.steps.capacity import Capacities
+from rm.policies.placement.steps.filters import Shape, shape_of
+from rm.policies.placement.steps.gang import Gang, Ints
+from rm.policies.placement.steps.network_score import Floats
+from rm.policies.placement.steps.slots import Counts, preferred
+from rm.policies.placement.steps.verdicts import explain_hosts
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A job that fits, and the cluster that it is to be placed in; `caps` are the tasks that each
+    host takes."""
+
+    job: Job
+    snapshot: Snapshot
+    capacities: Capacities
+    shape: Shape
+    gang: Gang
+    caps: Ints
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole job; of one without GPUs its tasks."""
+        return self.gang.tasks * (self.shape.gpus or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """A policy's preferences for one job.
+
+    `choose` gives the tasks of each host, first ranks first, for capacities with which the gang
+    fits; on each host the GPUs of the least `keys` (hosts x positions) are taken, ties by position.
+    `score` is what the hosts were compared by, named for `rmx why`.
+    """
+
+    choose: Callable[[Ints], Counts]
+    keys: Floats
+    note: str
+    score: tuple[str, Floats] | None = None
+
+
+def propose(
+    job: Job, snapshot: Snapshot, capacities: Capacities, explain: bool, rank: Callable[[Ask], Ranking]
+) -> Proposal:
+    """The policy's choice; each further candidate does without the first host of the one before."""
+    shape, gang = shape_of(job.spec), Gang.of(job.spec)
+    caps = capacities.of(shape)
+    if not gang.fits(caps):
+        reasons = [headline(job, capacities)]
+        if not explain:
+            return Proposal(iter(()), reasons)
+        reasons += by_kind(shape, capacities)
+        return Proposal(iter(()), reasons, explain_hosts(capacities, shape, caps))
+    ask = Ask(job, snapshot, capacities, shape, gang, caps)
+    ranking = rank(ask)
+    order = preferred(capacities.usable(shape), ranking.keys) if shape.gpus else None
+    found = _candidates(ask, ranking, order)
+    if not explain:
+        return Proposal(found)
+    first = next(found)
+    scores = None
+    if ranking.score is not None:
+        name, values = ranking.score
+        scores = {i: [(name, float(value))] for i, value in enumerate(values)}
+    verdicts = explain_hosts(capacities, shape, caps, placement=first.placement, scores=scores)
+    return Proposal(chain([first], found), [], verdicts)
+
+
+def _candidates(ask: Ask, ranking: Ranking, order: Ints | None) -> Iterator[Candidate]:
+    left = ask.caps.copy()
+    while ask.gang.fits(left):
+        counts = ranking.choose(left)
+        yield Candidate(_placement(ask, counts, order), 0.0, ranking.note)
+        left[counts[0][0]] = 0
+
+
+def _placement(ask: Ask, counts: Counts, order: Ints | None) -> Placement:
+    """Consecutive ranks on each host, and its chosen GPUs in ascending order."""
+    each = ask.shape.gpus
+    tasks: list[TaskPlacement] = []
+    for number, count in counts:
+        name = ask.capacities.hosts[number].name
+        gpus: tuple[int, ...] = ()
+        if order is not None:
+            chosen = sorted(order[number, : count * each].tolist())
+            gpus = tuple(ask.capacities.gpu_index[number, chosen].tolist())
+        for i in range(count):
+            tasks.append(TaskPlacement(len(tasks), name, gpus[i * each : (i + 1) * each]))
+    return Placement(tuple(tasks))
