@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from rm.core.alignment import Alignment
 from rm.core.ports import AdmissionPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
@@ -58,12 +59,15 @@ class Training:
 
     # -- from the world ------------------------------------------------------------------------
 
-    def begin(self, attempt: Attempt) -> None:
-        """All hosts of the attempt have started it."""
+    def begin(self, attempt: Attempt, alignment: Alignment) -> None:
+        """All hosts of the attempt have started it: it goes to its slot, if it has one, and iterates."""
+        now_us = self._time.now_us
         self.running[attempt.job] = attempt
-        self.seen[attempt.job] = Seen(attempt.number, round(attempt.program.compute_us))
+        self.seen[attempt.job] = Seen(attempt.number, round(attempt.program.compute_us), round(now_us))
         if attempt.story.start_us is None:
-            attempt.story.start_us = self._time.now_us
+            attempt.story.start_us = now_us
+        if alignment.schedules:
+            self.regulation.aligned(alignment, self.seen)
         self._next_iteration(attempt)
 
     def stop(self, attempt: Attempt) -> None:

@@ -246,11 +246,8 @@ class World:
             self.at(self.now_us + delay_us, self._begin, attempt)
 
     def _begin(self, attempt: Attempt, _: object) -> None:
-        if not attempt.alive:
-            return
-        self.training.begin(attempt)
-        if self.cycle.state.alignment.schedules:
-            self.training.regulation.aligned(self.cycle.state.alignment, self.training.seen)
+        if attempt.alive:
+            self.training.begin(attempt, self.cycle.state.alignment)
 
     def _ended(self, attempt: Attempt) -> None:
         """The last iteration is done: every task exits with code 0."""
