@@ -166,8 +166,9 @@ def place(
 ) -> tuple[Decision | None, list[Reason]]:
     """The best of the first `top_k` candidates by alignment score, or every reason for none.
 
-    Candidates that the communication policy rejects do not count among these. Hosts that failed
-    to launch the job are taken only when there is no other way.
+    Candidates that the communication policy rejects do not count among these; when it rejects all,
+    the placement policy is asked to do without the hosts whose links stood against them. Hosts that
+    failed to launch the job are taken only when there is no other way.
     """
     if job.avoid:
         elsewhere = place(avoiding(job), snapshot, policies, tuning, sequence)
@@ -176,17 +177,24 @@ def place(
     proposal = policies.placement.candidates(job, snapshot)
     best: Decision | None = None
     rejections: list[Reason] = []
+    against: dict[str, None] = {}
     compared = 0
     for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
         alignment = align_candidate(job, candidate, snapshot, policies.comm, sequence)
         if alignment.rejected is not None:
             rejections.append(alignment.rejected)
+            theirs = {link.link for link in alignment.links}
+            against |= dict.fromkeys(h for h in candidate.placement.hosts if h in theirs)
             continue
         compared += 1
         if best is None or alignment.score > best.alignment.score + EPSILON:
             best = Decision(job.id, candidate.placement, alignment, candidate.note)
         if best.alignment.score >= PERFECT - EPSILON or compared == tuning.top_k:
             break  # candidates come best first: no later one can be better than a perfect one
+    if best is None and against:
+        elsewhere = place(without(job, against), snapshot, policies, tuning, sequence)
+        if elsewhere[0] is not None:
+            return elsewhere
     if best is None:
         reasons = [*proposal.reasons, *dict.fromkeys(rejections)]
         return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
@@ -197,8 +205,12 @@ def place(
 
 def avoiding(job: Job) -> Job:
     """The job as the placement policy sees it: without the hosts that failed to launch it."""
-    excluded = (*job.spec.hosts_excluded, *job.avoid)
-    return replace(job, avoid=(), spec=replace(job.spec, hosts_excluded=excluded))
+    return replace(without(job, job.avoid), avoid=())
+
+
+def without(job: Job, hosts: Iterable[str]) -> Job:
+    """The job as if its user had excluded these hosts too."""
+    return replace(job, spec=replace(job.spec, hosts_excluded=(*job.spec.hosts_excluded, *hosts)))
 
 
 def align_candidate(
