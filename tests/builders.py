@@ -6,7 +6,10 @@ Units are the test's convenience (Mbit/s, milliseconds, GiB); the built values a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from rm.core.host import Gpu, Host, HostState, Zone
 from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
@@ -171,3 +174,20 @@ def snapshot(
         placed={p.job: p for p in placed},
         jobs={j.id: j for j in jobs},
     )
+
+
+def filled(kind: Any, name: str = "", default: object = None) -> Any:
+    """A value of the type, none of whose fields, at any depth, has its default."""
+    members = get_args(kind)
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return kind(**{f.name: filled(hints[f.name], f.name, f.default) for f in fields(kind)})
+    if get_origin(kind) is tuple:
+        return tuple(filled(m, name) for m in members if m is not ...)
+    if members:  # a union: the first that is not None
+        return filled(next(m for m in members if m is not NoneType), name, default)
+    if issubclass(kind, Enum):
+        return next(m for m in reversed(kind) if m != default)
+    if kind is bool:
+        return not default
+    return {int: len(name) + (1 << 40), float: 0.1, str: f"{name} \"é漢\\r\n'\t\x7f"}[kind]

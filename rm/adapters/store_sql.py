@@ -6,6 +6,7 @@ synchronous_commit=on, so a commit returns after its log record is on disk.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import sys
 import threading
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
@@ -278,6 +280,28 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
         raise
 
 
+def read_store(url: str) -> SqlStore:
+    """The store at `url` for its reads alone: nothing is made, upgraded or written.
+
+    Raises:
+        ConfigError, StoreError: as `open_store`; also when the schema is not this rm's.
+    """
+    engine = _engine(url, read_only=True)
+    name = engine.url.render_as_string(hide_password=True)
+    try:
+        with _sentences(name, "open"), engine.connect() as c, c.begin():
+            found = c.scalar(_FOUND) if VERSION_TABLE in sa.inspect(c).get_table_names() else None
+        if found != head():
+            raise StoreError(
+                f"The database {name} has schema {found or 'of something else'}, and this rm reads {head()}.",
+                "The daemon of this rm brings a database up to date when it starts on it.",
+            )
+        return SqlStore(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+
+
 def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, migrations: Path) -> None:
     wanted = head(migrations)
     if found == wanted:
@@ -323,12 +347,15 @@ def migrating(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _engine(url: str, foreign_keys: bool = True) -> Engine:
+def _engine(url: str, foreign_keys: bool = True, read_only: bool = False) -> Engine:
     try:
         parsed = make_url(url)
         backend = parsed.get_backend_name()
         if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
             parsed = parsed.set(drivername="sqlite+pysqlite")
+            if read_only:
+                file = f"file:{quote(os.path.abspath(str(parsed.database)))}"
+                return sa.create_engine(parsed.set(database=file, query={"mode": "ro", "uri": "true"}))
             engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
             sa.event.listen(engine, "connect", partial(_prepare_sqlite, foreign_keys))
             sa.event.listen(engine, "begin", _begin_sqlite)

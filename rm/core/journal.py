@@ -151,16 +151,7 @@ def digest(outcome: Outcome, alignment: Alignment) -> str:
         (i.action.kind, i.action.job, i.action.attempt, i.action.host) for i in outcome.intents
     ]
     if outcome.realigned:
-        said.append(alignment.score)
-        said += [
-            (k.link, k.score, k.perimeter_us, k.jobs, [(r.job, r.slots, r.circle_slots) for r in k.rotations])
-            for k in alignment.links
-        ]
-        said += [
-            (s.job, s.component, s.shift_us, s.period_us, s.inject_us, s.mul, s.cushion_us, s.gate)
-            for s in alignment.schedules
-        ]
-        said += [(r.job, r.host, r.priority, r.rate_bps, r.ceil_bps) for r in alignment.shaping]
+        said.append(to_plain(alignment))
     return hashlib.blake2b(repr(said).encode(), digest_size=6).hexdigest()
 
 

@@ -16,6 +16,8 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
+import numpy as np
+
 from rm.core.job import Job, JobSpec, TaskPlacement
 from rm.core.progress import Progress
 from rm.core.traffic import Phase
@@ -60,6 +62,8 @@ def to_plain(value: Any) -> Any:
         return value.value
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, np.generic):
+        return value.item()
     raise TypeError(f"{kind.__name__} has no plain form")
 
 
@@ -96,8 +100,11 @@ def reader(hint: Any) -> Reader:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint
     origin, of = get_origin(hint), get_args(hint)
-    if origin in (types.UnionType, typing.Union) and len(of) == 2 and type(None) in of:
-        return _optional(reader(of[of[0] is type(None)]))
+    if origin in (types.UnionType, typing.Union):
+        if len(of) == 2 and type(None) in of:
+            return _optional(reader(of[of[0] is type(None)]))
+        if ATOMS.issuperset(of):
+            return _atom(*of)
     if origin is tuple:
         return _sequence(reader(of[0])) if of[-1] is Ellipsis else _row([reader(t) for t in of])
     if origin in (dict, Mapping):
@@ -105,12 +112,12 @@ def reader(hint: Any) -> Reader:
     raise TypeError(f"{hint} has no plain form")
 
 
-def _atom(kind: type) -> Reader:
-    allowed: tuple[type, ...] = (int, float) if kind is float else (kind,)
+def _atom(*kinds: type) -> Reader:
+    allowed = {*kinds, int} if float in kinds else set(kinds)
 
     def read(plain: Any) -> Any:
-        if not isinstance(plain, allowed) or (isinstance(plain, bool) and kind is not bool):
-            raise ValueError(f"{plain!r:.40} is not {kind.__name__}")
+        if type(plain) not in allowed:
+            raise ValueError(f"{plain!r:.40} is not {' or '.join(k.__name__ for k in kinds)}")
         return plain
 
     return read
@@ -163,9 +170,9 @@ def _dataclass(kind: type) -> Reader:
             readers.update((name, reader(hints[name])) for name in names)
         values = dict(left_out)
         for name, item in _object(plain).items():
-            if (reader := readers.get(name)) is not None:
+            if (one := readers.get(name)) is not None:
                 try:
-                    values[name] = reader(item)
+                    values[name] = one(item)
                 except ValueError as error:
                     raise ValueError(f"{kind.__name__}.{name}: {error}") from None
         for name in needed:

@@ -6,11 +6,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -27,26 +25,9 @@ from rm.errors import StaleLeader, StoreError
 from tests import builders
 
 
-def filled(kind: Any, name: str = "", default: object = None) -> Any:
-    """A value of the type, none of whose fields, at any depth, has its default."""
-    members = get_args(kind)
-    if is_dataclass(kind):
-        hints = get_type_hints(kind)
-        return kind(**{f.name: filled(hints[f.name], f.name, f.default) for f in fields(kind)})
-    if get_origin(kind) is tuple:
-        return tuple(filled(m, name) for m in members if m is not ...)
-    if members:  # a union: the first that is not None
-        return filled(next(m for m in members if m is not NoneType), name, default)
-    if issubclass(kind, Enum):
-        return next(m for m in reversed(kind) if m != default)
-    if kind is bool:
-        return not default
-    return {int: len(name) + (1 << 40), float: 0.1, str: f"{name} \"é漢\\r\n'\t\x7f"}[kind]
-
-
 def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> None:
-    job = replace(filled(Job), id=1, state=JobState.RUNNING)
-    host, zone, stats = filled(Host), filled(Zone), filled(LinkStats)
+    job = replace(builders.filled(Job), id=1, state=JobState.RUNNING)
+    host, zone, stats = builders.filled(Host), builders.filled(Zone), builders.filled(LinkStats)
     assert job.spec.traffic.phases[0].rate_bps > 0
     measured = Measured("a", "b", stats)
     store.commit(Batch(jobs=(job,), hosts=(host,), zones=(zone,), measurements=(measured,)), 0)

@@ -4,7 +4,7 @@ twice or late, a daemon that dies between any two actions. One seed, one run, ex
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -14,15 +14,20 @@ from rm.core import events as ev
 from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
-from rm.core.job import Job, JobSpec
+from rm.core.job import Job, JobSpec, JobState
+from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
+from rm.core.network import LinkStats
+from rm.core.progress import Progress
 from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
-from rm.core.registry import load
+from rm.core.registry import KINDS, load
 from rm.core.state import rebuild
-from rm.core.store import Batch, StoredAction
+from rm.core.store import Batch, Measured, StoredAction
+from rm.core.traffic import TrafficProfile
 from tests import builders
 
 S = 1_000_000
+PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
 RULES = Rules(grace_us=2 * S, down_after_us=20 * S)
 
 
@@ -50,8 +55,19 @@ class ModelHost:
 class World:
     """`run` plays one seed; the checks are the test's."""
 
-    def __init__(self, seed: int, hosts: int = 4, jobs: int = 12, faults: float = 1.0) -> None:
+    def __init__(
+        self,
+        seed: int,
+        hosts: int = 4,
+        jobs: int = 12,
+        faults: float = 1.0,
+        journalled: dict[str, Chosen] | None = None,
+    ) -> None:
+        """`journalled` names policies: they decide, their steps are journalled, and the hosts also
+        tell of the network, of their jobs' traffic and of how far these have come."""
         self.random = random.Random(seed)
+        self.journalled = journalled
+        self.measuring = random.Random(f"measuring {seed}")  # the rest of a seed's story stays as it is
         self.faults = faults
         self.now_us = S
         self.db = MemoryDatabase()
@@ -81,13 +97,15 @@ class World:
             loaded.jobs,
             loaded.hosts,
             loaded.zones,
-            {},
+            {(m.source, m.destination): m.stats for m in loaded.measurements},
             loaded.next_job_id,
             loaded.next_action_id,
             self.now_us,
         )
-        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+        chosen = self.journalled or PLAIN
+        policies = Policies(*(load(kind, chosen[kind].name, chosen[kind].options) for kind in KINDS))
         self.cycle = Cycle(state, policies, RULES)
+        self.recorder = Recorder("of this test", chosen)
         self.open = {a.id: Intent(a.id, msgspec.convert(a.body, ACTIONS[a.kind])) for a in loaded.actions}
         self.inbox = []
         self.greeted: set[str] = set()
@@ -103,12 +121,18 @@ class World:
 
     def turn(self, events: list[ev.Event]) -> bool:
         """One turn of the leader's loop; False when the daemon died in it."""
+        entries = self.recorder.before(self.cycle, self.now_us) if self.journalled else ()
         outcome = self.cycle.step(events, self.now_us)
+        if self.journalled:
+            entries += self.recorder.after(self.cycle, events, outcome, self.now_us)
         if self.crash_or(0.01):
             return False  # before the commit: as if nothing had been said
         state, changes = self.cycle.state, outcome.changes
         self.version = self.store.commit(
             Batch(
+                events=entries,
+                zones=tuple(state.zones[z] for z in sorted(changes.zones)),
+                measurements=tuple(Measured(*m) for m in changes.measured),
                 jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
                 hosts=tuple(state.hosts[h] for h in sorted(changes.hosts)),
                 actions=tuple(
@@ -126,6 +150,8 @@ class World:
             ),
             self.version,
         )
+        if outcome.recompute is not None:
+            self.inbox.append(outcome.recompute.run())
         for intent in outcome.intents:
             self.open[intent.id] = intent
         for intent in outcome.intents:
@@ -302,6 +328,8 @@ class World:
                 self.hello(host)
         if self.acknowledged and chance() < 0.01 * self.faults:
             self.cancel(self.random.choice(self.acknowledged))
+        if self.journalled:
+            self.inbox += self.measure()
         events, self.inbox = self.inbox, []
         if chance() < 0.1 * self.faults:
             self.random.shuffle(events)
@@ -309,11 +337,43 @@ class World:
         if self.crash_or(0.005):
             return
 
+    def measure(self) -> list[ev.Event]:
+        """What the hosts tell by the way: some directions of the network, and about their jobs."""
+        state, pick = self.cycle.state, self.measuring
+        found: list[ev.Event] = []
+        if pick.random() < 0.5:
+            a, b = pick.sample(sorted(self.hosts), 2)
+            stats = LinkStats(pick.choice([0.0, 0.5]), pick.randrange(50, 400), 10**9, 3, self.now_us)
+            found.append(ev.Measured(a, b, pick.choice([stats, LinkStats(failures=1)])))
+        if pick.random() < 0.05:
+            found.append(ev.ZoneMeasured("z1", pick.choice([1000, 2000])))
+        running = [state.jobs[j] for j in sorted(state.placed) if state.jobs[j].state is JobState.RUNNING]
+        if running and pick.random() < 0.2:
+            told = tuple(Progress(j.id, j.attempt, pick.randrange(S), pick.randrange(S)) for j in running)
+            found.append(ev.JobsProgressed(told))
+        if running and pick.random() < 0.1:
+            job = pick.choice(running)
+            found.append(ev.ProfileMeasured(job.id, job.attempt, self.traffic(), True))
+        return found
+
+    def traffic(self) -> TrafficProfile:
+        period, duty = self.measuring.choice([100, 150, 200]), self.measuring.choice([0.3, 0.6])
+        return builders.profile(period, (0, duty * period, self.measuring.choice([400, 900])))
+
     def submit(self) -> None:
         tasks = self.random.choice([1, 1, 2, 4, 6])
         spec: JobSpec = builders.spec(
             ntasks=tasks, cpus_per_task=self.random.choice([1, 2]), requeue=self.random.random() < 0.5
         )
+        if self.journalled:
+            wait_us = self.measuring.choice([None, None, None, 5 * S])
+            spec = replace(
+                spec,
+                traffic=self.measuring.choice([None, self.traffic()]),
+                begin_us=wait_us and self.now_us + wait_us,
+                expected_us=self.measuring.randrange(1, 40) * S,
+                exclusive=self.measuring.random() < 0.1,
+            )
         job_id = self.cycle.state.next_job
         if self.turn([ev.JobSubmitted(job_id, spec)]):
             self.acknowledged.append(job_id)  # only after the commit
