@@ -16,7 +16,8 @@ largest cushion, is the communication policy's. Settled here:
   LowComm, every link is as good. Stage 2 does not: nothing says that its delays do not matter.
 * A declared rate beyond a host's link refuses the host (eq. 14); a measured one never does, since
   it was measured through such links.
-* `mode = "paper"` solves links to the letter and refuses every loop (CASSINI's rule).
+* `mode = "paper"` solves links to the letter and refuses every loop that `loop_test` finds. Two jobs on
+  the same two hosts are none (R21): under `cassini` the paper's own three jobs of snapshot S1 would be.
 """
 
 from __future__ import annotations
@@ -162,8 +163,7 @@ class MetronomePolicy:
         if job.traffic is not None and not job.spec.low_comm and gang.fits(caps):
             self._loads.follow(snapshot)
             joint = 0 if o.mode == "paper" else o.joint_jobs
-            test = "cassini" if o.mode == "paper" else o.loop_test
-            links = LinkScores(job, job.traffic, self._loads, o.thresholds, o.demand, test, joint)
+            links = LinkScores(job, job.traffic, self._loads, o.thresholds, o.demand, o.loop_test, joint)
             narrow = narrow_links(job, capacities, caps, self._loads.capacity)
             if narrow:
                 caps = caps.copy()
