@@ -10,7 +10,7 @@ from rm.core.job import Job, Placement, TaskPlacement
 from rm.core.ports import Candidate, Proposal
 from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.blockers import by_kind, headline
-from rm.policies.placement.steps.capacity import Capacities
+from rm.policies.placement.steps.capacity import Capacities, Mask
 from rm.policies.placement.steps.filters import Shape, shape_of
 from rm.policies.placement.steps.gang import Gang, Ints
 from rm.policies.placement.steps.network_score import Floats
@@ -65,8 +65,8 @@ def propose(
         return Proposal(iter(()), reasons, explain_hosts(capacities, shape, caps))
     ask = Ask(job, snapshot, capacities, shape, gang, caps)
     ranking = rank(ask)
-    order = preferred(capacities.usable(shape), ranking.keys) if shape.gpus else None
-    found = _candidates(ask, ranking, order)
+    usable = capacities.usable(shape).copy() if shape.gpus else None
+    found = _candidates(ask, ranking, usable)
     if not explain:
         return Proposal(found)
     first = next(found)
@@ -78,23 +78,23 @@ def propose(
     return Proposal(chain([first], found), [], verdicts)
 
 
-def _candidates(ask: Ask, ranking: Ranking, order: Ints | None) -> Iterator[Candidate]:
+def _candidates(ask: Ask, ranking: Ranking, usable: Mask | None) -> Iterator[Candidate]:
     left = ask.caps.copy()
     while ask.gang.fits(left):
         counts = ranking.choose(left)
-        yield Candidate(_placement(ask, counts, order), 0.0, ranking.note)
+        yield Candidate(_placement(ask, ranking.keys, counts, usable), 0.0, ranking.note)
         left[counts[0][0]] = 0
 
 
-def _placement(ask: Ask, counts: Counts, order: Ints | None) -> Placement:
+def _placement(ask: Ask, keys: Floats, counts: Counts, usable: Mask | None) -> Placement:
     """Consecutive ranks on each host, and its chosen GPUs in ascending order."""
     each = ask.shape.gpus
     tasks: list[TaskPlacement] = []
     for number, count in counts:
         name = ask.capacities.hosts[number].name
         gpus: tuple[int, ...] = ()
-        if order is not None:
-            chosen = sorted(order[number, : count * each].tolist())
+        if usable is not None:
+            chosen = sorted(preferred(usable[number], keys[number])[: count * each].tolist())
             gpus = tuple(ask.capacities.gpu_index[number, chosen].tolist())
         for i in range(count):
             tasks.append(TaskPlacement(len(tasks), name, gpus[i * each : (i + 1) * each]))

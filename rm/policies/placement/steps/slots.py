@@ -76,8 +76,8 @@ def one_by_one(keys: Floats, caps: Ints, gang: Gang) -> Counts:
 
 
 def preferred(usable: Mask, keys: Floats) -> Ints:
-    """The GPU positions of each host in the order of choice: usable ones of the least key first."""
-    return np.argsort(np.where(usable, keys, np.inf), axis=1, kind="stable")
+    """The GPU positions of one host in the order of choice: usable ones of the least key first."""
+    return np.argsort(np.where(usable, keys, np.inf), kind="stable")
 
 
 def slot_sums(usable: Mask, keys: Floats, per_task: int) -> Floats:

@@ -91,15 +91,16 @@ class LatestWorkload:
 
     def _differing(self, snapshot: Snapshot) -> list[int]:
         """The jobs that are new or otherwise than they were seen last; those that are gone are dropped."""
-        jobs, progress, known = snapshot.jobs, snapshot.progress, self._jobs
+        known = self._jobs
+        known_of, job_of, progress_of = known.get, snapshot.jobs.get, snapshot.progress.get
         found = []
         for job, placed in snapshot.placed.items():
-            seen = known.get(job)
+            seen = known_of(job)
             if (
                 seen is None
                 or seen.placed is not placed
-                or seen.job is not jobs.get(job)
-                or seen.progress is not progress.get(job)
+                or seen.job is not job_of(job)
+                or seen.progress is not progress_of(job)
             ):
                 found.append(job)
         if len(known) + len(found) > len(snapshot.placed):
