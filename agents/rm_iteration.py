@@ -28,9 +28,10 @@ def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
     `schedule` is the document's dict or None; `last_pause_seq` the last pause obeyed;
     `previous_start_us` the origin of the iteration before, or None. With e the time to the next
     instant epoch + shift + n*period: a new pause waits e once, whatever it is; a gate waits e when the
-    job is early (tolerance < e <= period/2) and never when it is late. Without a gate an injecting job
-    does not begin before one effective period (which contains the injected time) after its previous
-    origin; with a gate the grid itself injects, so that a late job uses its idle time to catch up.
+    job is early (tolerance < e <= period/2) and never when it is late; without a gate, adjust_us > 0
+    waits e when the job is off by more than that, early or late. Else an injecting job does not begin
+    before one effective period (which contains the injected time) after its previous origin; with a
+    gate the grid itself injects, so that a late job uses its idle time to catch up.
     Never more than one period.
     """
     if not schedule:
@@ -48,6 +49,9 @@ def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
         return 0 if on_time else early
     if schedule.get("gate"):
         return early if tolerance < early <= period // 2 else 0
+    adjust = int(schedule.get("adjust_us") or 0)
+    if adjust > 0 and adjust < early < period - adjust:
+        return early
     if int(schedule.get("inject_us") or 0) > 0 and previous_start_us is not None:
         return max(0, min(period, previous_start_us + period - now_us))
     return 0

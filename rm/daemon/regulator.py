@@ -281,6 +281,7 @@ class Regulator:
                         inject_us=command.inject,
                         tolerance_us=command.tolerance,
                         gate=command.gate,
+                        adjust_us=command.adjust,
                     )
                 case Pause():
                     self._pause(command)

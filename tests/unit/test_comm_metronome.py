@@ -163,6 +163,38 @@ def test_parts_can_be_switched_off() -> None:
     assert not any(s.gate for s in align(jobs, gating=False).schedules)
 
 
+def test_without_stage_3_the_first_scheme_stays() -> None:
+    jobs = [placed(i, "h0", "h1", traffic=onoff(200, 30), priority=100 if i == 1 else 0) for i in (1, 2, 3)]
+    quick, wide = align(jobs), align(jobs, offline=True)
+    assert quick.recompute
+    assert quick != wide
+    off = align(jobs, stage3=False)
+    assert not off.recompute
+    assert off.schedules == quick.schedules
+    assert align(jobs, offline=True, stage3=False) == off
+
+
+def test_a_compact_scheme_leaves_no_cushion() -> None:
+    """Metronome's ablation: the low job begins where the high one ends."""
+    answer = align(pair(onoff(200, 50), onoff(200, 60)), compact=True)
+    assert answer.score == 100
+    assert [s.shift_us for s in answer.schedules] == [0, 50_000]
+    assert answer.schedules[1].cushion_us == 0
+    three = [placed(i, "h0", "h1", traffic=onoff(180, 30), priority=100 if i == 1 else 0) for i in (1, 2, 3)]
+    compact = align(three, offline=True, compact=True)
+    assert sorted(s.shift_us for s in compact.schedules) == [0, 30_000, 60_000]
+    assert not compact.recompute
+
+
+def test_regulation_is_a_switch_of_its_own() -> None:
+    jobs = pair(onoff(196, 75), onoff(191, 75))
+    with_it, without = align(jobs), align(jobs, regulation=False)
+    assert all(s.regulated for s in with_it.schedules)
+    assert not any(s.regulated for s in without.schedules)
+    assert [s.shift_us for s in without.schedules] == [s.shift_us for s in with_it.schedules]
+    assert [s.gate for s in without.schedules] == [False, True]
+
+
 def test_a_collective_moves_at_the_pace_of_its_narrowest_link() -> None:
     cluster = snapshot(host("wide", nic_mbps=100), host("narrow", nic_mbps=50))
     jobs = [

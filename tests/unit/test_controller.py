@@ -1,6 +1,7 @@
 """The stop-and-wait controller: worked examples, and what must hold for any reports."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,33 @@ def test_gated_jobs_hear_at_once_when_an_iteration_of_the_reference_took_longer(
     assert controller.report(Report(1, 1000, 246)) == [Retime(2, 1246, 98, 196, 5, 9, True)]
 
 
+def test_without_regulation_a_job_is_moved_to_its_slot_once_and_never_judged() -> None:
+    controller = Controller()
+    members = [
+        Member(1, (0,), True, 0, 200, regulated=False),
+        Member(2, (1,), False, 100, 200, regulated=False),
+    ]
+    assert controller.install(1, members, [[1, 2]]) == []
+    assert controller.report(Report(2, 20, 200)) == [], "the reference has not been seen"
+    assert controller.report(Report(1, 0, 200)) == []
+    (pause,) = controller.report(Report(2, 220, 200))
+    assert (pause.job, pause.at, pause.length) == (2, 420, 80)  # type: ignore[union-attr]
+    late = [c for r in slow(1, 200, 20) + slow(2, 420, 20) for c in controller.report(r)]
+    assert late == []
+    started = Controller()
+    assert len(started.install(1, members, [[1, 2]], {1: 0, 2: 20})) == 1
+    assert started.report(Report(2, 220, 200)) == [], "it was moved when the plan was installed"
+
+
+def test_a_job_that_adjusts_itself_is_told_its_slots_and_nothing_else() -> None:
+    controller = Controller()
+    low = Member(2, (1,), False, 98, 196, adjust=10, regulated=False)
+    members = [Member(1, (0,), True, 0, 196, reference=True, regulated=False), low]
+    controller.install(1, members, [[1, 2]])
+    assert controller.report(Report(1, 1000, 196)) == [Retime(2, 1196, 98, 196, 0, 9, False, 10)]
+    assert controller.report(Report(2, 1000, 300)) == []
+
+
 def test_a_removed_component_is_forgotten() -> None:
     controller = Controller()
     controller.install(1, PAIR, [[1, 2]])
@@ -133,6 +161,9 @@ def test_a_schedule_becomes_a_member_with_a_dead_band_above_noise() -> None:
     schedule = Schedule(5, 5, 98_000, 196_000, 191_000, 5_000, cushion_us=1_000, gate=True)
     member = member_of(schedule, (0, 5))
     assert (member.period, member.inject, member.gate) == (196_000, 5_000, True)
+    assert (member.adjust, member.regulated) == (0, True)
+    left = member_of(replace(schedule, gate=False, adjust=0.05, regulated=False), (0, 5))
+    assert (left.adjust, left.regulated) == (9_800, False)
     controller = Controller()
     reference = Member(1, (0,), True, 0, 196_000, reference=True)
     starts = {1: 0, 5: 98_000 + 3_000}  # 3 ms late: within 2 % of the period

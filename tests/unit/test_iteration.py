@@ -51,6 +51,10 @@ def schedule(**changed: Any) -> dict[str, Any]:
         (1_300_000, {"gate": True}, 0, None, 0),  # late by 50 ms: never waits
         (1_150_000, {"gate": True}, 0, None, 100_000),  # exactly half a period counts as early
         (1_149_999, {"gate": True}, 0, None, 0),  # more than half is late
+        (1_300_000, {"adjust_us": 10_000}, 0, None, 150_000),  # 50 ms late: off its slot
+        (1_230_000, {"adjust_us": 10_000}, 0, None, 20_000),  # 20 ms early
+        (1_241_000, {"adjust_us": 10_000}, 0, None, 0),  # 9 ms early: near enough
+        (1_259_000, {"adjust_us": 10_000}, 0, None, 0),  # 9 ms late
         (1_300_000, {"pause_seq": 3}, 2, None, 150_000),  # a new pause waits whatever e is
         (1_300_000, {"pause_seq": 3}, 3, None, 0),  # an obeyed one does not
         (1_251_500, {"pause_seq": 3}, 2, None, 0),  # late by less than the tolerance is on time

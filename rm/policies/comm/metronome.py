@@ -33,7 +33,10 @@ class MetronomeOptions:
     """Thresholds of Metronome Sec. III and IV, and switches for ablations.
 
     `g_t_us` G_T, `e_t` E_T as a share of the period, `slots` Di-Pre; `demand` one of
-    ring, sum, alltoall, literal.
+    ring, sum, alltoall, literal. `stage3` seeks the largest cushion offline where the scheduler's
+    first scheme has not got it; `compact` leaves no cushion at all, which is how the paper's ablation
+    removes stage 3 (Table VII), and `regulation` lets the controller pause jobs (Table VIII; without
+    it a job is moved to its slot once). `gating` is no part of regulation: it has its own switch.
     """
 
     slots: int = 72
@@ -47,6 +50,9 @@ class MetronomeOptions:
     shaping: bool = True
     rotation: bool = True
     gating: bool = True
+    stage3: bool = True
+    compact: bool = False
+    regulation: bool = True
 
     def __post_init__(self) -> None:
         if self.mode not in ("default", "paper"):
@@ -69,7 +75,14 @@ class MetronomeOptions:
     @property
     def thresholds(self) -> Thresholds:
         return Thresholds(
-            self.g_t_us, self.e_t, self.mul_max, self.slots, self.min_slots, self.d_max, self.paper
+            self.g_t_us,
+            self.e_t,
+            self.mul_max,
+            self.slots,
+            self.min_slots,
+            self.d_max,
+            self.paper,
+            compact=self.compact,
         )
 
 
@@ -115,7 +128,7 @@ class Metronome:
             schedules=schedules,
             shaping=shaping,
             unmatched=tuple(sorted({j for m in members.values() for j in m} - controlled)),
-            recompute=answer.improvable,
+            recompute=answer.improvable and self.options.stage3,
         )
 
     def _component(
@@ -136,7 +149,7 @@ class Metronome:
             block = [links[n] for n in names]
             inside = sorted({j for load in block for j in load.phases})
             mine = [self._pinned(demands[j], jobs[j], mixed, answer) for j in inside]
-            solution = solve_block(mine, block, self.options.thresholds, offline)
+            solution = solve_block(mine, block, self.options.thresholds, offline and self.options.stage3)
             if solution is None:
                 continue
             answer.improvable |= solution.improvable
@@ -191,6 +204,7 @@ class Metronome:
                         reference=reference,
                         high=jobs[job].high,
                         gate=gating and not reference and not (jobs[job].high and mixed),
+                        regulated=self.options.regulation,
                     )
                 )
         return tuple(sorted(result, key=lambda s: s.job))

@@ -59,8 +59,14 @@ def search_online(plan: Plan, phases: Mapping[int, Phases], capacity: int, budge
     return search_block(plan, (LinkLoad(capacity, phases),), budget)
 
 
-def search_block(plan: Plan, links: Sequence[LinkLoad], budget: int = BUDGET) -> Scheme:
-    """As search_online, for several links that share jobs, solved jointly (R17)."""
+def search_block(
+    plan: Plan, links: Sequence[LinkLoad], budget: int = BUDGET, compact: bool = False
+) -> Scheme:
+    """As search_online, for several links that share jobs, solved jointly (R17).
+
+    `compact` takes the first perfect rotation instead of a middle: phases then follow each other
+    without a cushion (Metronome's ablation of stage 3, Sec. IV-C).
+    """
     circle = Circle(plan, links)
     steps = Steps(budget)
     feasibility = Feasibility(circle)
@@ -71,7 +77,9 @@ def search_block(plan: Plan, links: Sequence[LinkLoad], budget: int = BUDGET) ->
         found, decided = None, False
     if found is not None:
         prefix, allowed = found
-        last = middle_of_first_run(allowed, circle.n[-1]) if len(circle.n) > 1 else 0
+        first = (allowed & -allowed).bit_length() - 1
+        last = first if compact else middle_of_first_run(allowed, circle.n[-1])
+        last = last if len(circle.n) > 1 else 0
         return scheme_of(circle, [*prefix, last], 0)
     k, excess, bound = LeastExcess(circle).search(Steps(budget))
     return scheme_of(circle, k, bound if decided else min(bound, excess), excess)

@@ -21,7 +21,8 @@ from rm.policies.interleave.unify import Demand, Plan, unify
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Metronome's thresholds, times in ticks; see `unify`. `paper` switches to the letter."""
+    """Metronome's thresholds, times in ticks; see `unify`. `paper` switches to the letter, `compact`
+    leaves no cushion between phases."""
 
     g_t: int
     e_t: float = 0.10
@@ -31,6 +32,7 @@ class Thresholds:
     d_max: int = 3600
     paper: bool = False
     budget: int = BUDGET
+    compact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +107,12 @@ def _solve(
     plan = literal if thresholds.paper else literal.settled()
     if not thresholds.paper and plan.injects and plan.injected_share >= _random_excess(demands, loads):
         return None
-    scheme = search_block(plan, loads, thresholds.budget)
+    scheme = search_block(plan, loads, thresholds.budget, thresholds.compact)
     if not scheme.perfect:
         kept = not plan.injects if thresholds.paper else plan.exact and not plan.injects
         return Solution(plan, scheme, False) if kept else None
-    widen = len(demands) > 2 or any(len(p) > 1 for load in loads for p in load.phases.values())
+    several = len(demands) > 2 or any(len(p) > 1 for load in loads for p in load.phases.values())
+    widen = several and not thresholds.compact
     if widen and offline:
         metric, over = ("midpoint", "middles") if thresholds.paper else ("gap", "all")
         spread = search_offline(plan, loads, metric, over, thresholds.budget)

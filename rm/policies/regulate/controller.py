@@ -42,7 +42,9 @@ class Member:
     """One controlled job. `shift` and `period` as in its schedule; `rank` sorts, least first.
 
     `compute` is the profile's compute time per iteration, None when unknown; `cushion` the
-    least distance to a contending phase, None when unknown.
+    least distance to a contending phase, None when unknown. `adjust` is the drift from which on the
+    agent moves the job back by itself, 0 = never; a job that is not `regulated` is moved to its slot
+    once and not judged.
     """
 
     job: int
@@ -56,6 +58,8 @@ class Member:
     inject: int = 0
     gate: bool = False
     reference: bool = False
+    adjust: int = 0
+    regulated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,7 @@ class Retime:
     inject: int
     tolerance: int
     gate: bool
+    adjust: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +135,7 @@ class _Track:
     end: int | None = None
     cool: int = 0
     retimed: int | None = None  # the epoch that its agent was last told
+    moved: bool = False  # to its slot, once
 
 
 @dataclass(slots=True)
@@ -192,6 +198,7 @@ class Controller:
         for track in list(made.tracks.values())[1:]:
             at = starts.get(track.member.job)
             if at is not None:
+                track.moved = True
                 commands += self._pause(made, track, at)
         return commands
 
@@ -232,6 +239,8 @@ class Controller:
             return []
         if track.member is part.reference:
             commands = self._retime(part)
+        if not track.member.regulated:
+            return commands + self._move_once(part, track)
         if track.cool > 0:
             track.cool -= 1
             return commands
@@ -291,6 +300,15 @@ class Controller:
             return []
         return [Pause(member.job, at, length, part.origin, member.shift, member.period)]
 
+    def _move_once(self, part: _Component, track: _Track) -> list[Command]:
+        """The rotation itself, of a job that nothing else would bring to its slot."""
+        member = track.member
+        by_itself = member.gate or member.adjust
+        if track.moved or by_itself or member is part.reference or part.epoch is None or track.end is None:
+            return []
+        track.moved = True
+        return self._pause(part, track, track.end)
+
     def _tolerance(self, member: Member) -> Fraction:
         band = self._dead_band * member.period
         return band if member.cushion is None else min(band, Fraction(member.cushion, 2))
@@ -300,7 +318,7 @@ class Controller:
         commands: list[Command] = []
         for track in list(part.tracks.values())[1:]:
             member = track.member
-            if part.origin is None or not (member.gate or member.inject):
+            if part.origin is None or not (member.gate or member.inject or member.adjust):
                 continue
             tolerance = self._tolerance(member)
             if track.retimed is not None:
@@ -317,6 +335,7 @@ class Controller:
                     member.inject,
                     int(tolerance),
                     member.gate,
+                    member.adjust,
                 )
             )
         return commands
@@ -348,4 +367,6 @@ def member_of(schedule: Schedule, rank: tuple[int, ...], compute_us: int | None 
         inject=schedule.inject_us,
         gate=schedule.gate,
         reference=schedule.reference,
+        adjust=round(schedule.adjust * schedule.period_us),
+        regulated=schedule.regulated,
     )
