@@ -19,10 +19,15 @@ def as_json(name: str, result: Result) -> dict[str, Any]:
 
 
 def number(value: float) -> str:
-    """Four significant digits, without an exponent where it reads well."""
-    if value == 0 or abs(value) >= 1000:
+    """Four significant digits, without an exponent where it reads well; rounding errors are 0."""
+    if abs(value) < 1e-9 or abs(value) >= 1000:
         return f"{value:.0f}"
     return f"{value:.4g}"
+
+
+def spread(value: float) -> str:
+    """Two significant digits: nobody knows more of a standard deviation."""
+    return number(value) if abs(value) < 1e-9 or abs(value) >= 100 else f"{value:.2g}"
 
 
 def cells(row: Row) -> tuple[str, ...]:
@@ -33,7 +38,7 @@ def cells(row: Row) -> tuple[str, ...]:
         row.unit,
         "-" if row.published is None else number(row.published),
         number(row.mean),
-        number(row.std),
+        spread(row.std),
         str(row.seeds),
         f"{number(row.low)} … {number(row.high)}",
         "yes" if row.within else "no",
@@ -62,7 +67,7 @@ def markdown(result: Result, expected: dict[Key, Expected]) -> str:
             row.case,
             row.metric,
             published,
-            f"{number(row.mean)} ± {number(row.std)}{unit}",
+            f"{number(row.mean)} ± {spread(row.std)}{unit}",
             f"{number(row.low)} … {number(row.high)}",
             "yes" if row.within else "**no**",
             f"{told.place}; {told.why}",
