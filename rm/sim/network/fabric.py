@@ -57,6 +57,9 @@ class Topology:
         self._in = self._out
         if duplex:
             self._in = [self._link(f"{h}:in", bps) for h, bps in host_bps.items()]
+        self.pairs = (
+            list(zip(self._out, self._in, strict=True)) if duplex else []
+        )  # the host links' directions
         self._up: dict[str, list[int]] = {}
         self._down: dict[str, list[int]] = {}
         self._leaf: list[str | None] = [None] * len(self._hosts)

@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 from math import fsum, inf
 
-from rm.errors import UsageError
 from rm.sim.network.fabric import Topology
-from rm.sim.network.plan import PER_US, ROUNDING, Plan, Wire, plan
+from rm.sim.network.plan import PER_US, Plan, Wire, pair, plan
 from rm.sim.network.port import Flow, LinkUsage, Transfer
+from rm.sim.network.rates import Rates
 from rm.sim.network.running import Current, Running
-from rm.sim.network.sharing import fill
 
 SAME_TIME = 1e-12  # relative: ends closer than this fall together, their difference is rounding
 SAME_RATE = 1e-12  # relative: a rate that changes by less has not changed
@@ -37,6 +36,9 @@ class Fluid:
         self._wires = [
             Wire(n, c * PER_US) for n, c in zip(topology.names, topology.capacity_bps, strict=True)
         ]
+        if lockstep:
+            for out, into in topology.pairs:
+                pair(self._wires[out], self._wires[into])
         self._now = 0.0
         self._running: dict[int, Running] = {}
         self._ended: list[int] = []  # not told yet
@@ -46,7 +48,8 @@ class Fluid:
         self._mark = 0
         self._new: list[Current] = []  # on their wires since the rates were computed
         self._touched: list[Wire] = []  # tight wires whose streams have changed since
-        self._plans: dict[tuple[int, int], tuple[tuple[Flow, ...], tuple[Plan, ...]]] = {}
+        self._plans: dict[tuple[int, int, float | None], tuple[tuple[Flow, ...], tuple[Plan, ...]]] = {}
+        self._rates = Rates(remember=lockstep)
         self._remember = topology.fabric is None or topology.ecmp == "connection"
 
     def begin(self, transfer: Transfer, now_us: float) -> None:
@@ -56,10 +59,10 @@ class Fluid:
         plans = self._plans_of(transfer)
         self._run_to(now_us)
         running = self._running[transfer.id] = Running(transfer, plans)
-        for one in plans:
+        for index, one in enumerate(plans):
             self._number += 1
             current = Current(one, running, self._number, now_us)
-            running.currents[current] = None
+            running.currents[current] = index
             self._attach(current)
 
     def next_us(self) -> float | None:
@@ -103,17 +106,15 @@ class Fluid:
                 self._attach(current)
 
     def recap(self, transfer: int, cap_bps: float, now_us: float) -> None:
-        if not cap_bps >= 0:
-            raise UsageError(f"A flow cannot have the cap {cap_bps:g} bit/s.", "A cap is not below 0.")
+        """Raises UsageError for a cap that makes no sense."""
         running = self._at(transfer, now_us)
         if running is None:
             return
-        for current in running.currents:
+        plans = self._plans_of(running.transfer, cap_bps)
+        for current, index in running.currents.items():
             if not running.suspended:
                 self._detach(current)
-            plan = current.plan
-            current.limit(min(plan.limit, cap_bps * PER_US * plan.ratio) if plan.wires else plan.cap)
-            current.asked = min(plan.asked, current.cap)
+            current.follow(plans[index])
             if not running.suspended:
                 self._attach(current)
 
@@ -134,14 +135,15 @@ class Fluid:
         """The link of the topology as this job sees it: here the one that all share."""
         return self._wires[index]
 
-    def _plans_of(self, transfer: Transfer) -> tuple[Plan, ...]:
+    def _plans_of(self, transfer: Transfer, cap_bps: float | None = None) -> tuple[Plan, ...]:
         """Jobs repeat themselves: the same flows (the same object) of a job are planned once."""
-        key = (transfer.job, id(transfer.flows))
+        key = (transfer.job, id(transfer.flows), cap_bps)
         known = self._plans.get(key)
         if known is not None and known[0] is transfer.flows:
             return known[1]
         job = transfer.job
-        plans = plan(self.topology.subflows(transfer), lambda i: self._wire(job, i), self.lockstep)
+        subflows = self.topology.subflows(transfer)
+        plans = plan(subflows, lambda i: self._wire(job, i), self.lockstep, cap_bps)
         if self._remember:
             if len(self._plans) >= REMEMBERED:
                 self._plans.clear()
@@ -199,14 +201,22 @@ class Fluid:
         """Put a stream on its wires; its rate is found when it is needed."""
         now = current.since = self._now
         cap, asked, weight = current.cap, current.asked, current.weight
+        touched = self._touched
+        for wire in current.plan.uneven:
+            wire.uneven += 1
+            if wire.caps > wire.bound and not wire.tight:
+                wire.tight = True
+                touched.append(wire)
         for wire, load in current.wires:
             wire.watch(now)
             wire.streams[current] = weight * load
             wire.asked += asked * load
-            caps = wire.caps = wire.caps + cap * load
-            if wire.tight or caps > wire.capacity * (1 + ROUNDING):
+            wire.caps += cap * load
+            if wire.tight:
+                touched.append(wire)
+            elif wire.caps > wire.bound and (wire.uneven or not wire.spare):
                 wire.tight = True
-                self._touched.append(wire)
+                touched.append(wire)
         self._new.append(current)
         self._live += 1
 
@@ -229,10 +239,14 @@ class Fluid:
                 wire.asked -= asked * load
                 wire.caps -= cap * load
                 if wire.tight:
-                    wire.tight = wire.caps > wire.capacity * (1 + ROUNDING)
+                    wire.tight = wire.caps > wire.bound
                     self._touched.append(wire)
             else:
                 wire.asked = wire.caps = 0.0
+                wire.tight = False
+        for wire in current.plan.uneven:
+            wire.uneven -= 1
+            if not wire.uneven:
                 wire.tight = False
         self._live -= 1
 
@@ -261,11 +275,7 @@ class Fluid:
                         if other.tight and other.mark != mark:
                             other.mark = mark
                             wires.append(other)
-        if wires:
-            fill(streams, [wire for wire in wires if wire.tight])
-        else:
-            for current in streams:
-                current.share = current.cap
+        self._rates.find(streams, wires)
         self._schedule(streams)
 
     def _schedule(self, streams: list[Current]) -> None:

@@ -20,13 +20,24 @@ class Wire(Link):
 
     `caps` and `asked` sum what its streams would take of it: each stream up to its cap, and each
     transfer by itself. Sizes are bits, times microseconds.
+
+    The two directions of a cable may be paired, one of them the `spare`: it is tight only while
+    `uneven` counts streams that load the two differently. As long as all load both alike, what
+    would hold somebody back on the one does so on the other, and one is enough to look at.
     """
 
-    __slots__ = ("asked", "busy_us", "caps", "carried", "excess", "mark", "name", "overloaded_us", "since")
+    __slots__ = (
+        "asked", "bound", "busy_us", "caps", "carried", "excess", "mark", "name", "other", "overloaded_us",
+        "since", "spare", "uneven",
+    )  # fmt: skip
 
     def __init__(self, name: str, capacity: float) -> None:
         super().__init__(capacity, tight=False)
         self.name = name
+        self.bound = capacity * (1 + ROUNDING)
+        self.other: Wire | None = None
+        self.spare = False
+        self.uneven = 0
         self.mark = 0
         self.caps = self.asked = 0.0
         self.since = 0.0
@@ -40,19 +51,22 @@ class Wire(Link):
             self.since = now_us
             if self.streams:
                 self.busy_us += passed
-                above = self.asked - self.capacity
-                if above > ROUNDING * self.capacity:
+                if self.asked > self.bound:
                     self.overloaded_us += passed
-                    self.excess += above * passed
+                    self.excess += (self.asked - self.capacity) * passed
 
 
-@dataclass(slots=True)
+def pair(wire: Wire, spare: Wire) -> None:
+    """Two directions of one capacity that mostly carry the same: the spare is looked at when they do not."""
+    wire.other, spare.other, spare.spare = spare, wire, True
+
+
+@dataclass(slots=True, eq=False)
 class Plan:
     """A stream before it is under way.
 
-    `size` is in bits at load 1, `bits` those of all its flows, `cap` and `asked` (its rate were its
-    transfer alone) in bit/us; `limit` is what the path would bear. A cap for whole flows is `ratio`
-    times that here.
+    `size` is in bits at load 1, `bits` those of all its flows, `cap` (never above what the path can
+    bear) and `asked` (its rate were its transfer alone) in bit/us.
     """
 
     wires: tuple[tuple[Wire, float], ...]
@@ -61,60 +75,84 @@ class Plan:
     cap: float
     priority: int = 0
     weight: float = 1.0
-    ratio: float = 1.0
-    limit: float = field(init=False)
     asked: float = field(init=False)
+    uneven: tuple[Wire, ...] = field(init=False)  # the spares that it loads otherwise than their others
 
     def __post_init__(self) -> None:
-        self.limit = min((wire.capacity / load for wire, load in self.wires), default=inf)
-        self.asked = self.cap = min(self.cap, self.limit)
+        self.cap = self.asked = min([self.cap, *(wire.capacity / load for wire, load in self.wires)])
+        loads = dict(self.wires)
+        pairs = {wire if wire.spare else wire.other: wire.other if wire.spare else wire for wire in loads}
+        self.uneven = tuple(
+            spare
+            for spare, other in pairs.items()
+            if spare is not None and other is not None and loads.get(spare) != loads.get(other)
+        )
 
 
 NOTHING = Plan((), 0.0, 0.0, 1.0)  # the stream of a transfer that has nothing to carry: it ends at once
 
 
 def plan(
-    subflows: Iterable[tuple[Flow, float, Path]], wire: Callable[[int], Wire], lockstep: bool
+    subflows: Iterable[tuple[Flow, float, Path]],
+    wire: Callable[[int], Wire],
+    lockstep: bool,
+    cap_bps: float | None = None,
 ) -> tuple[Plan, ...]:
     """The streams of one transfer; with `lockstep` one for all flows of a priority and weight.
+
+    With `cap_bps` each flow has that cap, and the streams are otherwise the same in the same order.
 
     Raises:
         UsageError: a weight or cap that makes no sense.
     """
     parts = [(f, share, path) for f, share, path in subflows if f.size_bits > 0 and share > 0]
-    for flow, _, _ in parts:
-        if not (flow.weight > 0 and flow.cap_bps >= 0):
+    parts = [(f, share, path) for f, share, path in parts if path or f.cap_bps < inf]
+    capped = []
+    for flow, share, path in parts:
+        cap = flow.cap_bps if cap_bps is None else cap_bps
+        if not (flow.weight > 0 and cap >= 0):
             raise UsageError(
                 f"A flow from {flow.source} to {flow.destination} has the weight {flow.weight:g} and the "
-                f"cap {flow.cap_bps:g} bit/s.",
+                f"cap {cap:g} bit/s.",
                 "A weight is above 0, a cap not below.",
             )
-    parts = [(f, share, path) for f, share, path in parts if path or f.cap_bps < inf]
-    plans = list(_in_step(parts, wire) if lockstep else _apart(parts, wire)) or [NOTHING]
+        capped.append(_Part(flow, cap * PER_US, share, path))
+    plans = list(_in_step(capped, wire) if lockstep else _apart(capped, wire)) or [NOTHING]
     _set_asked(plans)
     return tuple(plans)
 
 
-def _apart(parts: list[tuple[Flow, float, Path]], wire: Callable[[int], Wire]) -> Iterable[Plan]:
-    for flow, share, path in parts:
-        wires = tuple((wire(index), 1.0) for index in path)
-        size, cap = flow.size_bits * share, flow.cap_bps * PER_US * share
-        yield Plan(wires, size, size, cap, flow.priority, flow.weight * share, share)
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A subflow; `cap` is in bit/us and that of the whole flow."""
+
+    flow: Flow
+    cap: float
+    share: float
+    path: Path
 
 
-def _in_step(parts: list[tuple[Flow, float, Path]], wire: Callable[[int], Wire]) -> Iterable[Plan]:
-    """The stream's rate is that of its largest flow; the others keep their proportion to it."""
-    groups: dict[tuple[int, float], list[tuple[Flow, float, Path]]] = {}
+def _apart(parts: list[_Part], wire: Callable[[int], Wire]) -> Iterable[Plan]:
     for part in parts:
-        groups.setdefault((part[0].priority, part[0].weight), []).append(part)
+        flow, share = part.flow, part.share
+        wires = tuple((wire(index), 1.0) for index in part.path)
+        size = flow.size_bits * share
+        yield Plan(wires, size, size, part.cap * share, flow.priority, flow.weight * share)
+
+
+def _in_step(parts: list[_Part], wire: Callable[[int], Wire]) -> Iterable[Plan]:
+    """The stream's rate is that of its largest flow; the others keep their proportion to it."""
+    groups: dict[tuple[int, float], list[_Part]] = {}
+    for part in parts:
+        groups.setdefault((part.flow.priority, part.flow.weight), []).append(part)
     for (priority, weight), group in groups.items():
-        size = max(flow.size_bits for flow, _, _ in group)
-        bits = fsum(flow.size_bits * share for flow, share, _ in group)
+        size = max(part.flow.size_bits for part in group)
+        bits = fsum(part.flow.size_bits * part.share for part in group)
         loads: dict[int, float] = {}
-        for flow, share, path in group:
-            for index in path:
-                loads[index] = loads.get(index, 0.0) + share * flow.size_bits / size
-        cap = min(flow.cap_bps * PER_US * size / flow.size_bits for flow, _, _ in group)
+        for part in group:
+            for index in part.path:
+                loads[index] = loads.get(index, 0.0) + part.share * part.flow.size_bits / size
+        cap = min(part.cap * size / part.flow.size_bits for part in group)
         wires = tuple((wire(index), load) for index, load in loads.items())
         yield Plan(wires, size, bits, cap, priority, weight)
 

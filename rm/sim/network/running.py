@@ -18,30 +18,32 @@ class Current(Stream):
     __slots__ = ("asked", "end", "left", "mark", "number", "of", "plan", "rate", "since", "told", "wires")
 
     def __init__(self, plan: Plan, of: Running, number: int, now: float) -> None:
-        self.path = self.wires = plan.wires
-        self.cap = plan.cap
-        self.ceiling = plan.cap / plan.weight
-        self.priority = plan.priority
-        self.weight = plan.weight
-        self.held = False
-        self.share = self.rate = 0.0
-        self.asked = plan.asked
-        self.left = self.told = plan.size
-        self.plan = plan
         self.of = of
         self.number = number
+        self.follow(plan)
+        self.left = self.told = plan.size
+        self.held = False
+        self.share = self.rate = 0.0
         self.mark = 0
         self.since = now
         self.end = inf
 
+    def follow(self, plan: Plan) -> None:
+        """Be limited as the plan says."""
+        self.plan = plan
+        self.path = self.wires = plan.wires
+        self.cap, self.asked = plan.cap, plan.asked
+        self.priority, self.weight = plan.priority, plan.weight
+        self.ceiling = plan.cap / plan.weight
+
 
 class Running:
-    """A transfer that is under way, and which of its streams still are."""
+    """A transfer that is under way, and which of its streams still are, each with its plan's index."""
 
     __slots__ = ("currents", "plans", "suspended", "transfer")
 
     def __init__(self, transfer: Transfer, plans: tuple[Plan, ...]) -> None:
         self.transfer = transfer
         self.plans = plans
-        self.currents: dict[Current, None] = {}
+        self.currents: dict[Current, int] = {}
         self.suspended = False

@@ -168,11 +168,13 @@ def scripts(draw: st.DrawFn) -> tuple[Topology, list[Step], bool]:
         st.permutations(HOSTS).flatmap(lambda p: st.integers(2, 5).map(lambda n: "".join(p[:n]))),
         st.just(90.0),
     )
-    flows = st.one_of(rings, st.lists(flow, min_size=1, max_size=3).map(tuple))
+    some = st.one_of(rings, st.lists(flow, min_size=1, max_size=3).map(tuple))
+    said = draw(st.lists(some, min_size=1, max_size=4))  # jobs repeat themselves, also at one time
     steps: list[Step] = []
     for number in range(draw(st.integers(1, 6))):
         begins = draw(when)
-        steps.append((begins, "begin", (transfer(number, draw(flows)),)))
+        flows, job = draw(st.sampled_from(said)), draw(st.integers(0, 2))
+        steps.append((begins, "begin", (transfer(number, flows, job=job),)))
         if draw(st.integers(0, 3)) == 0:
             stops = begins + draw(st.integers(0, 20))
             steps.append((stops, "suspend", (number,)))
