@@ -21,6 +21,7 @@ from rm.adapters.store_sql import open_store
 from rm.config import Config, options_for, policy_options
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies, Tuning
+from rm.core.fabric import fabric_of
 from rm.core.host import Host
 from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
@@ -164,6 +165,7 @@ class Daemon:
             loaded.next_action_id,
             clock.now_us(),
         )
+        state.fabric = fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * 1_000_000)
         rules = Rules(int(config.jobs.grace_s * US), int(config.hosts.down_after_s * US))
         cycle = Cycle(
             state,

@@ -86,6 +86,14 @@ class PoliciesConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class FabricConfig:
+    """The switches above the hosts; which leaf a host hangs on is its inventory variable rm_leaf."""
+
+    spines: Count = 0
+    uplink_mbps: Count = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ShapingConfig:
     enabled: bool = True
     queue_packets: AtLeastOne = 30
@@ -106,6 +114,7 @@ class Config:
     hosts: HostsConfig = field(default_factory=HostsConfig)
     ssh: SshConfig = field(default_factory=SshConfig)
     policies: PoliciesConfig = field(default_factory=PoliciesConfig)
+    fabric: FabricConfig = field(default_factory=FabricConfig)
     regulate: Options = field(default_factory=dict)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
@@ -327,6 +336,11 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
         raise ConfigError(f"daemon.socket is longer than the 107 bytes a Unix socket may have: {socket}")
     if daemon.log_level not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"daemon.log_level is '{daemon.log_level}'.", "Use debug, info, warning or error.")
+    if config.fabric.spines and not config.fabric.uplink_mbps:
+        raise ConfigError(
+            f"fabric.spines is {config.fabric.spines}, but fabric.uplink_mbps is 0.",
+            "Say how much one link from a leaf to a spine carries, in Mbit/s.",
+        )
     if jobs.run_root_as == "root":
         raise ConfigError(
             "jobs.run_root_as must name another user.", "To run root's jobs as root set jobs.allow_root."

@@ -49,6 +49,8 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
         )
     else:
         ctx.state.silent_since[host.name] = ctx.now_us
+    if ctx.state.fabric is not None:
+        ctx.state.fabric = ctx.state.fabric.with_host(host)
     if host.zone not in ctx.state.zones:
         ctx.state.zones[host.zone] = Zone(host.zone)
         ctx.changes.zones.add(host.zone)

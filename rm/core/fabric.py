@@ -7,10 +7,14 @@ still meet there.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from rm.core.host import Host
 
 UPLINK = "leaf:"
+LEAF_VARIABLE = "rm_leaf"
 
 
 def uplink_name(leaf: str) -> str:
@@ -35,6 +39,13 @@ class Fabric:
         """All uplinks of one leaf together, one way."""
         return self.spines * self.uplink_bps
 
+    def with_host(self, host: Host) -> Fabric:
+        """The fabric with the leaf that the host's inventory variable names, if it names one."""
+        leaf = leaf_of(host)
+        if leaf is None or self.leaf_of.get(host.name) == leaf:
+            return self
+        return replace(self, leaf_of={**self.leaf_of, host.name: leaf})
+
     def leaves(self, hosts: Iterable[str]) -> tuple[str, ...]:
         """The distinct leaves of these hosts, sorted."""
         return tuple(sorted({self.leaf_of[h] for h in hosts if h in self.leaf_of}))
@@ -51,3 +62,22 @@ class Fabric:
             if here is not None and here != there:
                 found[here] = found.get(here, 0) + 1
         return found
+
+
+def leaf_of(host: Host) -> str | None:
+    """The leaf in the host's inventory variable `rm_leaf`; None when it has none."""
+    text = dict(host.variables).get(LEAF_VARIABLE)
+    if text is None:
+        return None
+    try:  # variables are kept as JSON where they would read as something else than a string
+        return str(json.loads(text))
+    except ValueError:
+        return text
+
+
+def fabric_of(hosts: Iterable[Host], spines: int, uplink_bps: int) -> Fabric | None:
+    """The fabric above these hosts; None without spines."""
+    if spines == 0:
+        return None
+    found = {host.name: leaf for host in hosts if (leaf := leaf_of(host)) is not None}
+    return Fabric(found, spines, uplink_bps)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rm.core import events as ev
 from rm.core.cycle import Cycle
+from rm.core.fabric import uplink_name
 from rm.core.host import Host, HostState
 from rm.core.snapshot import Free
 from rm.core.state import ClusterState
@@ -99,13 +100,13 @@ class HostService(Asking):
             state = cycle.state
             aligned = {link.link: link for link in state.alignment.links}
             rows = []
-            for host in state.hosts.values():
-                link = aligned.get(host.name)
+            for name, (capacity_bps, jobs) in known_links(state).items():
+                link = aligned.get(name)
                 rows.append(
                     {
-                        "name": host.name,
-                        "capacity_bps": host.nic_bps,
-                        "jobs": sorted(state.jobs_on.get(host.name, ())),
+                        "name": name,
+                        "capacity_bps": capacity_bps,
+                        "jobs": sorted(jobs),
                         "score": link.score if link else None,
                         "perimeter_us": link.perimeter_us if link else None,
                         "rotations": link.rotations if link else (),
@@ -161,6 +162,19 @@ class HostService(Asking):
 
         host: Host = await self._request(make, answer)
         return host
+
+
+def known_links(state: ClusterState) -> dict[str, tuple[int, set[int]]]:
+    """Capacity and jobs of every host link, then of every leaf's uplinks (the jobs that cross it)."""
+    found = {h.name: (h.nic_bps, state.jobs_on.get(h.name, set())) for h in state.hosts.values()}
+    fabric = state.fabric
+    if fabric is not None:
+        for leaf in fabric.leaves(state.hosts):
+            found[uplink_name(leaf)] = (fabric.capacity_bps, set())
+        for placed in state.placed.values():
+            for leaf in fabric.crossings(placed.placement.hosts):
+                found.setdefault(uplink_name(leaf), (fabric.capacity_bps, set()))[1].add(placed.job)
+    return found
 
 
 def known_host(state: ClusterState, name: str) -> Host:
