@@ -97,6 +97,10 @@ class World:
         self._number += 1
         heapq.heappush(self._heap, (at_us, self._number, handler, a, b))
 
+    def tell(self, at_us: float, event: ev.Event) -> None:
+        """Let the cycle hear at that instant of something outside: a measurement, a drained host."""
+        self.at(at_us, self._hear, event)
+
     def run(self, progress: Callable[[int, int], None] | None = None) -> Result:
         """Simulate until every job has ended, or `until_us`. `progress` hears (ended, all) jobs.
 
@@ -177,6 +181,9 @@ class World:
             alignment, training.seen
         ):
             training.reshape()
+
+    def _hear(self, event: ev.Event, _: object) -> None:
+        self._inbox.append(event)
 
     def _tick(self, _a: object, _b: object) -> None:
         self._inbox.append(ev.Tick())
