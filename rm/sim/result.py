@@ -44,7 +44,8 @@ class JobResult:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A whole run. `span_us` is the simulated time; `links` what each link saw in it.
+    """A whole run. `span_us` is the simulated time; `links` what each link saw in it; `gpu_busy_us`
+    how long GPUs computed, all of them together.
 
     `worst_score` is the least compatibility score of any alignment in force; `pauses` counts the
     controller's, `moved` the jobs that were taken off their hosts to run elsewhere.
@@ -54,6 +55,7 @@ class Result:
     span_us: float
     links: Mapping[str, LinkUsage]
     events: int
+    gpu_busy_us: float = 0.0
     alignments: int = 0
     worst_score: float = 100.0
     pauses: int = 0

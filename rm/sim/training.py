@@ -44,6 +44,7 @@ class Training:
         ended: Callable[[Attempt], None],
     ) -> None:
         self.running: dict[int, Attempt] = {}
+        self.gpu_busy_us = 0.0  # compute on all GPUs together
         self.progressed: set[int] = set()  # jobs that made an iteration since somebody last looked
         self.seen: dict[int, Seen] = {}
         self.regulation = Regulation(timeline.inspect, controller, regulated)
@@ -185,10 +186,12 @@ class Training:
         chance, now_us = attempt.story.chance, self._time.now_us
         if not attempt.shared:
             length_us = sum([chance.compute_us(part) for part in stage.parts_us])
+            self.gpu_busy_us += length_us * len(attempt.gpus)
             self._time.at(now_us + length_us, self._computed, attempt)
             return
         parts = tuple([chance.compute_us(part) for part in stage.parts_us])
         attempt.busy = len(attempt.gpus)
+        self.gpu_busy_us += sum(parts) * attempt.busy
         attempt.parts = dict.fromkeys(attempt.gpus, parts)
         for gpu in attempt.gpus:
             if self._gpus.ask(gpu, attempt.job, parts[0]):

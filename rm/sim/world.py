@@ -331,6 +331,7 @@ class World:
             span_us=self.now_us,
             links=self.network.usage(),
             events=self._events,
+            gpu_busy_us=self.training.gpu_busy_us,
             alignments=self._alignments,
             worst_score=self._worst,
             pauses=self.training.regulation.pauses,
