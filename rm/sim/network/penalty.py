@@ -20,28 +20,29 @@ SAME_TIME = 1e-12  # relative: ends closer than this fall together, their differ
 
 
 class Port:
-    """One host: who sends over it, and what it has seen."""
+    """One host: who sends over it, and what it has seen. `count` is how many `sending` are."""
 
-    __slots__ = ("busy_us", "carried", "excess_us", "name", "overloaded_us", "sending", "since")
+    __slots__ = (
+        "busy_from", "busy_us", "carried", "count", "excess_us", "name", "overloaded_us", "sending", "since",
+    )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.sending: dict[Sending, None] = {}
-        self.since = 0.0
+        self.count = 0
         self.carried = 0.0
+        self.busy_from = 0.0  # while somebody sends
+        self.since = 0.0  # the last change while several send
         self.busy_us = self.overloaded_us = self.excess_us = 0.0
 
     def watch(self, now_us: float) -> None:
-        """Count the time since the last change, before the next one."""
-        passed = now_us - self.since
-        if passed > 0.0:
-            self.since = now_us
-            count = len(self.sending)
-            if count:
-                self.busy_us += passed
-                if count > 1:
-                    self.overloaded_us += passed
-                    self.excess_us += passed * (count - 1)
+        """Count the time that several sent, before their number changes."""
+        above = self.count - 1
+        if above:
+            passed = now_us - self.since
+            self.overloaded_us += passed
+            self.excess_us += passed * above
+        self.since = now_us
 
 
 class Sending:
@@ -66,8 +67,8 @@ class Penalty:
     A transfer on one host ends at once: its hosts need no network. The capacity of a host is 1/b,
     and each transfer demands all of it.
 
-    A variant that treats the asked transfer in its own way derives from this class: `_settle`
-    brings `left` up to a time, `_schedule` finds the end from `left`.
+    A variant that treats transfers in its own way derives from this class and changes `left` of what
+    `_at` gives; `_drain` then finds the new end.
 
     Args:
         a_us: latency of an all-reduce.
@@ -83,7 +84,7 @@ class Penalty:
                 "b is above 0, a and eta not below.",
             )
         self.a_us, self.b_us_per_byte, self.eta_us_per_byte = a_us, b_us_per_byte, eta_us_per_byte
-        self._us_per_byte = [0.0]  # by k
+        self._us_per_byte = [0.0]  # by k, as far as it was needed
         self._now = 0.0
         self._ports: dict[str, Port] = {}
         self._known: dict[tuple[str, ...], tuple[Port, ...]] = {}
@@ -135,7 +136,7 @@ class Penalty:
     def suspend(self, transfer: int, now_us: float) -> None:
         sending = self._at(transfer, now_us)
         if sending is not None and sending.paused_us is None:
-            self._settle(sending, now_us)
+            self._drain(sending, now_us, sending.k)
             self._detach(sending)
             sending.paused_us = max(0.0, sending.since - now_us)
             sending.end = inf
@@ -163,9 +164,12 @@ class Penalty:
                 carried[port.name] += sending.size - self.left_bytes(sending.id, self._now)
         found = {}
         for name, port in self._ports.items():
-            port.watch(self._now)
+            busy_us = port.busy_us
+            if port.count:
+                port.watch(self._now)
+                busy_us += self._now - port.busy_from
             bits = 8 * (port.carried + carried[name])
-            found[name] = LinkUsage(bits, port.busy_us, port.overloaded_us, port.excess_us * capacity)
+            found[name] = LinkUsage(bits, busy_us, port.overloaded_us, port.excess_us * capacity)
         return found
 
     def _ports_of(self, hosts: tuple[str, ...]) -> tuple[Port, ...]:
@@ -209,54 +213,60 @@ class Penalty:
         now = self._now
         k = 1
         for port in sending.ports:
-            port.watch(now)
             here = port.sending
-            here[sending] = None
-            count = len(here)
-            if count > 1:
+            if not here:
+                port.busy_from = now
+                port.count = 1
+            else:
+                port.watch(now)
+                count = port.count = port.count + 1
                 if count > k:
                     k = count
                 for other in here:
-                    if other.k < count and other is not sending:
-                        self._settle(other, now)
-                        self._schedule(other, count)
-        self._schedule(sending, k)
+                    if other.k < count:
+                        self._drain(other, now, count)
+            here[sending] = None
+        self._drain(sending, now, k)
+        heap = self._heap
+        if len(heap) > 64 + 4 * len(self._sending):
+            heap[:] = [entry for entry in heap if entry[2].end == entry[0]]
+            heapify(heap)
 
     def _detach(self, sending: Sending) -> None:
         """Take it off its hosts; who met the most transfers there may meet fewer now."""
         now = self._now
+        fewer = []
         for port in sending.ports:
-            port.watch(now)
             here = port.sending
             del here[sending]
-            before = len(here) + 1
-            if before > 1:
+            count = port.count
+            if count == 1:
+                port.busy_us += now - port.busy_from
+            else:
+                port.watch(now)
                 for other in here:
-                    if other.k == before:
-                        k = max([len(p.sending) for p in other.ports])
-                        if k != before:
-                            self._settle(other, now)
-                            self._schedule(other, k)
+                    if other.k == count:
+                        fewer.append(other)
+            port.count = count - 1
+        for other in fewer:
+            k = max([port.count for port in other.ports])
+            if k != other.k:
+                self._drain(other, now, k)
 
-    def _settle(self, sending: Sending, now: float) -> None:
-        """Bring `left` up to now."""
+    def _drain(self, sending: Sending, now: float, k: int) -> None:
+        """Bring `left` up to now, and let the rest drain under k-way contention."""
         passed = now - sending.since
         if passed > 0.0:
             sending.since = now
             left = sending.left - passed / sending.us_per_byte
             sending.left = left if left > 0.0 else 0.0
-
-    def _schedule(self, sending: Sending, k: int) -> None:
-        """Let what is left drain under k-way contention from `since` on."""
-        table = self._us_per_byte
-        while len(table) <= k:
-            ways = len(table)
-            table.append(ways * self.b_us_per_byte + (ways - 1) * self.eta_us_per_byte)
         sending.k = k
-        sending.us_per_byte = table[k]
-        sending.end = sending.since + sending.left * sending.us_per_byte
-        heap = self._heap
-        heappush(heap, (sending.end, sending.id, sending))
-        if len(heap) > 64 + 4 * len(self._sending):
-            heap[:] = [entry for entry in heap if entry[2].end == entry[0]]
-            heapify(heap)
+        pace = self._us_per_byte
+        if k >= len(pace):
+            pace.extend(self._pace(ways) for ways in range(len(pace), k + 1))
+        sending.us_per_byte = pace[k]
+        sending.end = end = sending.since + sending.left * pace[k]
+        heappush(self._heap, (end, sending.id, sending))
+
+    def _pace(self, k: int) -> float:
+        return k * self.b_us_per_byte + (k - 1) * self.eta_us_per_byte

@@ -334,6 +334,22 @@ def test_ends_that_were_missed_are_told_in_order_and_rates_change_in_between() -
     assert network.next_us() == 101.0
 
 
+@pytest.mark.parametrize("begin_us", [0.0, 1e6, 1e12])
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_each_advance_gets_on(begin_us: float, lockstep: bool) -> None:
+    """No event is repeated for the sake of a rounding error, however long the clock has run."""
+    network = Fluid(Topology(dict.fromkeys(HOSTS, 7 * MBPS)), lockstep=lockstep)
+    for number in range(40):
+        hosts = "".join(HOSTS[(number + i) % 5] for i in range(2 + number % 4))
+        network.begin(transfer(number, ring(hosts, 1e-7 * 13**number / 3)), begin_us)
+    told, times = [], 0
+    while (due := network.next_us()) is not None:
+        told += network.advance(due)
+        times += 1
+    assert sorted(told) == list(range(40))
+    assert times <= sum(2 + number % 4 for number in range(40))
+
+
 def test_a_suspended_transfer_leaves_its_links_to_others() -> None:
     topology = Topology(dict.fromkeys("ab", 10 * MBPS))
     network = Fluid(topology)
