@@ -14,6 +14,7 @@ from rm.core import events as ev
 from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
+from rm.core.host import HostState
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
@@ -79,7 +80,8 @@ class World:
         self.inbox: list[Any] = []
         self.daemons = 0
         self.boot()
-        while not self.turn([ev.HostAdded(builders.host(n, cpus=4)) for n in self.hosts]):
+        state = HostState.UNKNOWN if journalled else HostState.UP
+        while not self.turn([ev.HostAdded(builders.host(n, cpus=4, state=state)) for n in self.hosts]):
             pass
 
     # -- the daemon ----------------------------------------------------------------------------
