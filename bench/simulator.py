@@ -90,7 +90,7 @@ def fluid(settings: Settings) -> list[Figure]:
         ("15 such jobs over 6 leaves and 2 spines", 15, names, (2, 8), leaves, None),
     )
     figures = []
-    events = 20_000 if settings.quick else 100_000
+    events = 10_000 if settings.quick else 40_000
     for what, jobs, hosts, sizes, fabric, target in cases:
         for lockstep in (True, False):
             drawn = draw(jobs, hosts, sizes, random.Random(jobs))
