@@ -76,6 +76,10 @@ def named_policies(config: Config) -> dict[str, Chosen]:
     }
 
 
+def tuning_of(config: Config) -> Tuning:
+    return Tuning(config.policies.candidates, config.policies.min_score or float("-inf"))
+
+
 class HostKeys:
     """Shows and pins host keys for the service."""
 
@@ -171,7 +175,7 @@ class Daemon:
             state,
             self.policies,
             rules,
-            Tuning(config.policies.candidates, config.policies.min_score or float("-inf")),
+            tuning_of(config),
         )
         recorder = Recorder(__version__, named_policies(config))
         leader = Leader(cycle, store, loaded.version, clock, recorder)

@@ -18,12 +18,12 @@ from rm.sim.whatif import Fate
 
 # metric -> what it says, unit
 METRICS: Mapping[str, tuple[str, str]] = {
-    "mean_wait_s": ("mean time from the submission (or --begin) to the start", "s"),
+    "mean_wait_s": ("from the submission (or --begin) to the start", "s"),
     "p95_wait_s": ("95th percentile of it", "s"),
-    "mean_jct_s": ("mean time from the submission to the end", "s"),
+    "mean_jct_s": ("from the submission to the end", "s"),
     "makespan_s": ("from the first submission to the last end", "s"),
     "mean_hosts": ("hosts per job", ""),
-    "mean_score": ("mean score of the worst link that a job shared when it was placed", ""),
+    "mean_score": ("mean score of the worst link a job shared when it was placed", ""),
     "worst_score": ("the worst of these", ""),
 }
 SAME_US = 1_000  # starts closer than this are the same

@@ -11,27 +11,50 @@ would have run beside other neighbours is not in a journal; the links' scores hi
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from rm.core import events as ev
 from rm.core.cycle import Cycle, Outcome
 from rm.core.engine import Policies, Tuning
 from rm.core.host import HostState
 from rm.core.job import JobState
-from rm.core.journal import Setup, Start
+from rm.core.journal import Chosen, Setup, Start
 from rm.core.store import Entry
 from rm.sim.recording import Recording, score_of
-from rm.sim.replay import records
+from rm.sim.replay import policies_of, records
 from rm.sim.replayed_hosts import ReplayedHosts
 
-Decider = Callable[[Setup], tuple[Policies, Tuning]]
 # Facts of the outside; all other events follow from decisions.
 OUTSIDE = (
     ev.JobSubmitted, ev.CancelRequested, ev.HoldRequested, ev.ReleaseRequested, ev.RequeueRequested,
     ev.HostAdded, ev.HostRemoved, ev.HostDrained, ev.HostResumed, ev.Measured, ev.ZoneMeasured,
 )  # fmt: skip
 RESTARTED = "it has not answered since the daemon started"
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """The journal's policies, but `changed` ones by kind; a bare name keeps the options that the
+    policy had in the journal, if it was in force, and its defaults otherwise."""
+
+    changed: Mapping[str, Chosen | str]
+    tuning: Tuning | None
+
+    def choose(self, setup: Setup) -> dict[str, Chosen]:
+        made = dict(setup.policies)
+        for kind, wanted in self.changed.items():
+            if isinstance(wanted, Chosen):
+                made[kind] = wanted
+            elif wanted.replace("_", "-") != made[kind].name.replace("_", "-"):
+                made[kind] = Chosen(wanted)
+        return made
+
+    def decide(self, setup: Setup) -> tuple[Policies, Tuning]:
+        """Raises:
+        ConfigError: there is no such policy, or it has no such option.
+        """
+        return policies_of(replace(setup, policies=self.choose(setup))), self.tuning or setup.tuning
 
 
 @dataclass(slots=True)
@@ -132,7 +155,7 @@ class WhatIf:
         return events
 
     def _start(self, start: Start) -> None:
-        policies, tuning = self._decider(start.setup)
+        policies, tuning = self._decider.decide(start.setup)
         if self._cycle is None:
             self._cycle = Cycle(start.state, policies, start.setup.rules, tuning)
             self._cycle.start_over(aligned=False)
