@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from rm.core import events as ev
 from rm.core.actions import Intent
 from rm.core.alignment import NOTHING_TO_ALIGN
-from rm.core.engine import Blocked, Policies, Tuning, decide
+from rm.core.engine import Blocked, Policies, Tuning, decide, not_yet
 from rm.core.host import HostState
 from rm.core.job import Job
 from rm.core.lifecycle import Changes, Rules, apply
@@ -22,6 +22,8 @@ from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import PlacedJob, Snapshot
 from rm.core.state import ClusterState
 from rm.errors import IllegalTransition
+
+RETRY_US = 1_000_000  # a reservation that is overdue is looked at again so much later
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +102,23 @@ class Cycle:
         """Why a pending job pends, as of the last pass that looked at it or its like."""
         return self.state.reasons.get(job.id) or self.blocked.reason_of(job)
 
+    @property
+    def reserved(self) -> Job | None:
+        """The pending job that others must not delay, where the queue policy reserves for any."""
+        ahead = self.blocked.reservation
+        return self.state.jobs.get(ahead.job.id) if ahead is not None else None
+
     def next_due_us(self) -> int | None:
-        """When the clock alone will change something: a begin time, or a host given up."""
+        """When the clock alone will change something: a begin time, a reservation that was not met, or
+        a host given up."""
         due = [
             since + self.rules.down_after_us
             for host, since in self.state.silent_since.items()
             if host in self.state.hosts and self.state.hosts[host].state is not HostState.DOWN
         ]
         due += self._begins_us.values()
+        if self.blocked.retry_us is not None:
+            due.append(self.blocked.retry_us)
         return min(due, default=None)
 
     def _record(self, event: ev.Event, now_us: int, out: Outcome) -> None:
@@ -142,6 +153,8 @@ class Cycle:
         else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
             chosen = [j for j in fresh | again | begin if j in state.pending]
+            if self.blocked.reservation is not None:
+                chosen = self._in_turn(chosen, self.blocked.reservation.job.id, now_us)
         if not chosen:
             return
         out.looked = True
@@ -155,6 +168,25 @@ class Cycle:
                 self._begins_us[job_id] = state.jobs[job_id].spec.begin_us or 0
         for decision in result.decisions:
             self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
+        starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
+        self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
+
+    def _in_turn(self, chosen: list[int], reserved: int, now_us: int) -> list[int]:
+        """Whom to try beside the chosen, since the last pass reserved for a job.
+
+        That job, which stands ahead still, and those behind it; but everybody when it has gone or
+        may start: only among all that wait does it show whose turn is next.
+        """
+        state, due = self.state, self.blocked.retry_us
+        job = state.jobs.get(reserved)
+        gone = job is None or reserved not in state.pending or not_yet(job, now_us) is not None
+        if gone or reserved in chosen:
+            self.blocked.retry(state)
+            self.blocked.reservation = self.blocked.retry_us = None
+            return list(state.pending)
+        if not chosen and (due is None or now_us < due):
+            return []
+        return list(dict.fromkeys([reserved, *self.blocked.retry(state), *chosen]))
 
     def _align(self, now_us: int, out: Outcome) -> None:
         """Align everything that is placed, whenever that set or a profile has changed."""

@@ -10,17 +10,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from rm.core.ahead import Ahead
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.blocked import Blocked, behind, shape
 from rm.core.fabric import Fabric, uplink_name
 from rm.core.host import HostState
 from rm.core.job import Job, Placement
-from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy
+from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, ReservingPolicy
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import PlacedJob, Snapshot
-from rm.core.state import ClusterState, all_of, may_take, placed_view, take
+from rm.core.state import all_of, placed_view, take
+
+__all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "links_of",
+           "neighbours", "never_fits", "not_yet", "shape"]  # fmt: skip
 
 PERFECT = 100.0
 EPSILON = 1e-9
+NEWEST = 1 << 60  # the place in the order of deployment of a job about to be placed
 REJECTED_MAX = 64  # candidates that the comm policy rejects before a job waits
 
 
@@ -55,53 +61,6 @@ class Pass:
     reasons: dict[int, Reason] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Blocked:
-    """Shapes of jobs that did not fit and the jobs that wait for it, so that a queue of 10,000
-    equal jobs costs one look.
-
-    Valid until something that may fit comes free: the owner calls `release` or `clear` then.
-    """
-
-    reasons: dict[object, Reason] = field(default_factory=dict)
-    waiting: dict[object, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
-
-    def reason_of(self, job: Job) -> Reason | None:
-        return self.reasons.get(shape(job))
-
-    def clear(self) -> None:
-        self.reasons.clear()
-        self.waiting.clear()
-
-    def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:
-        """Forget the refusals that these hosts' being freer may have ended: the jobs to try again.
-
-        A shape that lacked resources lacks them still unless one of the hosts takes a task of
-        it now; any other refusal may depend on all that runs there.
-        """
-        hosts = [state.hosts[h] for h in freed if h in state.hosts]
-        again: list[int] = []
-        for key, reason in list(self.reasons.items()):
-            jobs = [j for j in self.waiting[key] if j in state.pending]
-            if jobs and reason.code is ReasonCode.RESOURCES:
-                spec = state.jobs[jobs[0]].spec
-                if not any(may_take(host, state.free[host.name], spec) for host in hosts):
-                    continue
-            del self.reasons[key], self.waiting[key]
-            again += jobs
-        return again
-
-
-def shape(job: Job) -> object:
-    """What decides whether a job fits: two jobs of equal shape fit or fail together."""
-    s = job.spec
-    return (
-        s.ntasks, s.hosts_min, s.hosts_max, s.tasks_per_host, s.cpus_per_task, s.mem_bytes_per_task,
-        s.gpus_per_task, s.gpu_type, s.gpu_mem_bytes, s.partition, s.zone, s.hosts_only, s.hosts_excluded,
-        s.exclusive, s.low_comm, s.is_high, job.traffic, job.avoid,
-    )  # fmt: skip
-
-
 def decide(
     pending: Iterable[Job],
     snapshot: Snapshot,
@@ -111,11 +70,15 @@ def decide(
 ) -> Pass:
     """One scheduling pass over the pending jobs.
 
-    `snapshot.free` and `snapshot.placed` are private copies: the pass reserves in them.
+    `snapshot.free` and `snapshot.placed` are private copies: the pass reserves in them. Under a
+    policy that reserves, jobs known not to fit keep their turn, and the first in order of all that
+    do not fit stands before those after it.
     """
     result = Pass()
     eligible: list[Job] = []
     groups: dict[object, dict[int, None]] = {}  # those not yet looked at, by shape
+    ahead = reserving(snapshot, policies, tuning)
+    left = 0
     for job in pending:
         waits = not_yet(job, snapshot.now_us)
         if waits is not None:
@@ -124,29 +87,55 @@ def decide(
         key = shape(job)
         if key in blocked.reasons:  # refused before, and nothing has come free since
             blocked.waiting[key][job.id] = None
+            if ahead is None:
+                continue
         else:
             groups.setdefault(key, {})[job.id] = None
-            eligible.append(job)
-    left = len(eligible)
+            left += 1
+        eligible.append(job)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     for job in policies.queue.order(eligible, snapshot):
-        if left == 0:
+        if left == 0 and (ahead is None or ahead.reservation is not None):
             break
         key = shape(job)
-        if key in blocked.reasons:
-            continue
-        group = groups[key]
-        decision, reasons = place(job, snapshot, policies, tuning, sequence + 1)
-        if decision is None:
+        if key not in blocked.reasons:
+            group = groups[key]
+            if ahead is not None:
+                decision, reasons = ahead.place(job)
+            else:
+                decision, reasons = place(job, snapshot, policies, tuning, sequence + 1)
+            if decision is not None:
+                del group[job.id]
+                left -= 1
+                sequence += 1
+                reserve(snapshot, job, decision.placement, sequence)
+                result.decisions.append(decision)
+                continue
+            if reasons[0].code is ReasonCode.PRIORITY:  # its like may yet fit, if they end sooner
+                del group[job.id]
+                left -= 1
+                blocked.reasons[behind(job)] = reasons[0]
+                blocked.waiting.setdefault(behind(job), {})[job.id] = None
+                continue
             blocked.reasons[key], blocked.waiting[key] = reasons[0], group
             left -= len(group)
-            continue
-        del group[job.id]
-        left -= 1
-        sequence += 1
-        reserve(snapshot, job, decision.placement, sequence)
-        result.decisions.append(decision)
+        if ahead is not None and ahead.reserve(job):
+            assert ahead.reservation is not None
+            result.reasons[job.id] = ahead.reservation.promised(blocked.reasons[key])
+    blocked.reservation = ahead.reservation if ahead is not None else None
     return result
+
+
+def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning) -> Ahead[Decision] | None:
+    """What decides for jobs behind a reservation, where the queue policy makes any."""
+    queue = policies.queue
+    if not isinstance(queue, ReservingPolicy):
+        return None
+    return Ahead(
+        snapshot,
+        lambda job: queue.end_us(job, snapshot),
+        lambda job, then: place(job, then, policies, tuning, NEWEST),
+    )
 
 
 def not_yet(job: Job, now_us: int) -> Reason | None:
@@ -275,15 +264,28 @@ def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -
 
 
 def explain(
-    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, reserved: Job | None = None
 ) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
-    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`."""
+    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`.
+
+    `reserved` is the job that has a reservation, if any.
+    """
     waits = not_yet(job, snapshot.now_us)
     proposal = policies.placement.candidates(job, snapshot, explain=True)
-    sequence = max((p.sequence for p in snapshot.placed.values()), default=0) + 1
-    decision, reasons = place(job, snapshot, policies, tuning, sequence)
+    ahead = reserving(snapshot, policies, tuning)
+    mine = reserved is not None and reserved.id == job.id
+    if ahead is not None:
+        if reserved is not None and not mine:
+            first = next(iter(policies.queue.order([reserved, job], snapshot)))
+            if first is reserved:
+                ahead.reserve(reserved)
+        decision, reasons = ahead.place(job)
+    else:
+        decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
     if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
+    if mine and reasons and ahead is not None and ahead.reserve(job) and ahead.reservation is not None:
+        reasons[0] = ahead.reservation.promised(reasons[0])
     return decision, ([waits] if waits else []) + reasons, proposal.verdicts
 
 

@@ -42,6 +42,16 @@ class QueuePolicy(Protocol):
         ...
 
 
+@runtime_checkable
+class ReservingPolicy(QueuePolicy, Protocol):
+    """A queue policy under which the first job that does not fit gets a reservation: those after it
+    start only where they do not delay it."""
+
+    def end_us(self, job: Job, snapshot: Snapshot) -> int | None:
+        """When the job is expected to have ended, if it runs or else started now; None = never."""
+        ...
+
+
 class PlacementPolicy(Protocol):
     name: str
 

@@ -109,7 +109,7 @@ class Service(HostService):
         def ask(cycle: Cycle, now_us: int) -> dict[str, Any]:
             job = Job(0, spec, now_us, traffic=spec.traffic)
             snapshot = cycle.state.snapshot(now_us)
-            decision, reasons, verdicts = explain(job, snapshot, cycle.policies, cycle.tuning)
+            decision, reasons, verdicts = explain(job, snapshot, cycle.policies, cycle.tuning, cycle.reserved)
             return {
                 "placement": decision.placement if decision else None,
                 "alignment": decision.alignment if decision else None,
@@ -246,7 +246,8 @@ class Service(HostService):
             state = cycle.state
             snapshot = state.snapshot_without(job, now_us)
             answer: dict[str, Any] = {"job": job_id, "state": job.state, "alignment": None}
-            _, reasons, verdicts = explain(job, snapshot, cycle.policies, cycle.tuning)
+            reserved = cycle.reserved if job.state is JobState.PENDING else None
+            _, reasons, verdicts = explain(job, snapshot, cycle.policies, cycle.tuning, reserved)
             answer["verdicts"] = verdicts
             if job.state is JobState.PENDING:
                 answer["reasons"] = reasons

@@ -15,6 +15,7 @@ from rm.core.snapshot import Free
 from rm.core.state import ClusterState
 from tests.builders import host, job, profile, snapshot, spec
 
+SECOND_US = 1_000_000
 SHAPES = [
     spec("one"),
     spec("wide", ntasks=6, cpus_per_task=2),
@@ -24,18 +25,22 @@ SHAPES = [
     spec("memory", mem_gib=20),
     spec("talks", ntasks=4, hosts_min=2, gpus_per_task=1, traffic=profile(200, (0, 120, 900))),
     spec("held", hold=True),
-    spec("later", begin_us=40),
+    spec("later", begin_us=40 * SECOND_US),
+    spec("shared", ntasks=2, gpus_per_task=1, gpu_mem_bytes=6 << 30),
+    spec("short", ntasks=3, cpus_per_task=2, expected_us=3 * SECOND_US),
+    spec("long", ntasks=3, cpus_per_task=2, expected_us=30 * SECOND_US),
+    spec("limited", ntasks=2, gpus_per_task=1, time_limit_us=8 * SECOND_US),
 ]
 
 
-def cycle(placement: str) -> Cycle:
+def cycle(placement: str, queue: str) -> Cycle:
     state = ClusterState()
     for i in range(4):
         made = host(f"h{i}", f"z{i % 2}", gpus=2 if i < 3 else 0)
         state.hosts[made.name] = made
         state.zones[made.zone] = Zone(made.zone)
         state.recount(made.name)
-    policies = Policies(load("queue", "priority"), load("placement", placement), load("comm", "metronome"))
+    policies = Policies(load("queue", queue), load("placement", placement), load("comm", "metronome"))
     return Cycle(state, policies)
 
 
@@ -58,13 +63,23 @@ def happenings(state: ClusterState, chance: random.Random, now_us: int) -> list[
     return events
 
 
-@pytest.mark.parametrize("placement", ["first-fit", "zone", "metronome"])
+POLICIES = [
+    ("first-fit", "priority"),
+    ("zone", "priority"),
+    ("metronome", "priority"),
+    ("lwf", "srsf"),
+    ("consolidate", "backfill"),
+    ("zone", "backfill"),
+]
+
+
+@pytest.mark.parametrize(("placement", "queue"), POLICIES)
 @pytest.mark.parametrize("seed", range(4))
-def test_incremental_passes_decide_like_full_ones(placement: str, seed: int) -> None:
-    one, full = cycle(placement), cycle(placement)
+def test_incremental_passes_decide_like_full_ones(placement: str, queue: str, seed: int) -> None:
+    one, full = cycle(placement, queue), cycle(placement, queue)
     chance = random.Random(seed)
     placed = waited = 0
-    for now_us in range(1, 80):
+    for now_us in range(SECOND_US, 80 * SECOND_US, SECOND_US):
         events = happenings(one.state, chance, now_us)
         mine = one.step(events, now_us)
         full.state.capacity_version += 1

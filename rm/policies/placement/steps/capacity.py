@@ -160,10 +160,12 @@ class Capacities:
             return
         self._free[:, i] = have.cpus, have.mem_bytes, len(have.gpus)
         positions = self._positions[i]
-        if have.gpus:
-            self._idle[i, [positions[gpu] for gpu in have.gpus]] = True
+        for gpu in have.gpus:
+            if (at := positions.get(gpu)) is not None:
+                self._idle[i, at] = True
         for gpu, size in have.gpu_mem:
-            self._gpu_mem[i, positions[gpu]] = size
+            if (at := positions.get(gpu)) is not None:
+                self._gpu_mem[i, at] = size
 
     def _typed(self, gpu_type: str) -> Mask:
         if gpu_type not in self._of_type:
