@@ -35,7 +35,7 @@ class Ahead(Generic[D]):
         self._ends = ends
         self._attempt = attempt
         self._hopeless: set[object] = set()  # shapes that do not fit even when all has ended
-        self._behind: set[object] = set()  # shapes that the reservation refused to a job that outlasts it
+        self._behind: dict[object, Reason] = {}  # shapes that it refused to a job that would outlast it
 
     def reserve(self, job: Job) -> bool:
         """Give the reservation to a job that does not fit, if it is the first that ever will."""
@@ -56,13 +56,13 @@ class Ahead(Generic[D]):
         """The engine's choice, unless it would delay the reserved job: then another that would not."""
         ahead, kind = self.reservation, shape(job)
         stays = ahead is not None and ahead.outlasted_by(self._ends(job))
-        if ahead is not None and stays and kind in self._behind:
-            return None, [ahead.reason()]
+        if stays and kind in self._behind:
+            return None, [self._behind[kind]]
         found, reasons = self._attempt(job, self._snapshot)
         if ahead is None or found is None or not stays or ahead.admits(job, found.placement):
             return found, reasons
         found = self._attempt(job, ahead.narrowed(self._snapshot))[0]
         if found is not None and ahead.admits(job, found.placement):
             return found, []
-        self._behind.add(kind)
-        return None, [ahead.reason()]
+        self._behind[kind] = ahead.reason()
+        return None, [self._behind[kind]]
