@@ -1,0 +1,1 @@
+"""Parts of the Ada-SRSF scenario: the workload, and the authors' simulator's defect."""
