@@ -19,6 +19,7 @@ from rm.core.lifecycle import Changes, Rules, apply
 from rm.core.network import NetworkView
 from rm.core.ports import CommPolicy
 from rm.core.reasons import Reason, ReasonCode
+from rm.core.rescheduling import to_move
 from rm.core.snapshot import PlacedJob, Snapshot
 from rm.core.state import ClusterState
 from rm.errors import IllegalTransition
@@ -84,6 +85,7 @@ class Cycle:
                 out.refused[index] = refusal
         self._decide(now_us, out)
         self._align(now_us, out)
+        self._move(now_us, out)
         out.realigned = self.state.alignment != before
         for action in out.changes.actions:
             out.intents.append(Intent(self.state.next_action, action))
@@ -205,3 +207,13 @@ class Cycle:
                 snapshot, hosts=dict(state.hosts), zones=dict(state.zones), jobs={}, network=NetworkView()
             )
             out.recompute = Recomputation(self.policies.comm, tuple(placed), own, state.placed_version)
+
+    def _move(self, now_us: int, out: Outcome) -> None:
+        """Take a job off its hosts that a new profile has made incompatible with its neighbours."""
+        rule = getattr(self.policies.comm, "rescheduling", None)
+        if rule is None:
+            return
+        measured = {e.job for e in out.recorded if isinstance(e, ev.ProfileMeasured)}
+        found = to_move(self.state, measured, self.policies, self.tuning, rule, now_us) if measured else None
+        if found is not None:
+            self._record(ev.JobMoved(*found), now_us, out)

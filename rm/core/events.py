@@ -24,11 +24,19 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class JobPlaced:
-    """The engine's decision; the only event that comes from inside."""
+    """The engine's decision: it comes from inside."""
 
     job: int
     placement: Placement
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobMoved:
+    """Another decision from inside: a running job gives up its hosts, to be placed elsewhere."""
+
+    job: int
+    reason: Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +254,7 @@ class Tick:
 Event = (
     JobSubmitted
     | JobPlaced
+    | JobMoved
     | CancelRequested
     | HoldRequested
     | ReleaseRequested
@@ -273,4 +282,6 @@ Event = (
     | Tick
 )
 
-__all__ = ["Event", "Reason", *(t.__name__ for t in Event.__args__)]
+DECISIONS = (JobPlaced, JobMoved)  # what a cycle adds after the events of its batch
+
+__all__ = ["DECISIONS", "Event", "Reason", *(t.__name__ for t in Event.__args__)]

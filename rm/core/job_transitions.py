@@ -182,6 +182,13 @@ def _requeue(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
     _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
 
 
+def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
+    ctx.state.rescheduled_us = ctx.now_us
+    story = f"moved: {e.reason.message}"
+    job = touch(job, ctx.now_us, story, ending=S.PENDING, reason=e.reason)
+    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+
+
 def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
     job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, avoid=(), reason=None)
     _back_to_queue(ctx, job)
@@ -337,6 +344,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.COMPLETING, ev.CancelRequested): _cancel_requeue,
     (S.RUNNING, ev.RequeueRequested): _requeue,
     (S.CONFIGURING, ev.RequeueRequested): _requeue,
+    (S.RUNNING, ev.JobMoved): _moved,
     (S.RUNNING, ev.ProfileMeasured): _profiled,
     (S.COMPLETING, ev.ProfileMeasured): _profiled,
     **{(s, ev.RequeueRequested): _requeue_finished for s in S if s.final},

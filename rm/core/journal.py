@@ -69,8 +69,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One batch. `events` in their order; `decided` are those that the cycle added of itself:
-    hosts given up before them, jobs placed after them. `number` counts from 1 at each start."""
+    """One batch. `events` in their order; `decided` are those that the cycle added of itself: hosts
+    given up before them, jobs placed and moved after them. `number` counts from 1 at each start."""
 
     at_us: int
     number: int
@@ -138,7 +138,7 @@ def taken(events: Sequence[ev.Event], outcome: Outcome) -> tuple[list[ev.Event],
         e for i, e in enumerate(events) if i not in refused and not isinstance(e, SILENT)
     ]
     accepted, recorded = len(events) - len(refused), outcome.recorded
-    last = next((i for i in range(len(recorded), 0, -1) if not isinstance(recorded[i - 1], ev.JobPlaced)), 0)
+    last = next((i for i in range(len(recorded), 0, -1) if not isinstance(recorded[i - 1], ev.DECISIONS)), 0)
     return given, [*recorded[: last - accepted], *recorded[last:]]
 
 

@@ -61,6 +61,8 @@ class PlacementPolicy(Protocol):
 
 
 class CommPolicy(Protocol):
+    """A policy that lets running jobs be moved has a `rescheduling` besides (rm.core.rescheduling)."""
+
     name: str
 
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:

@@ -40,6 +40,7 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "next_action": state.next_action,
         "next_sequence": state.next_sequence,
         "placed_version": state.placed_version,
+        "rescheduled_us": state.rescheduled_us,
     }
 
 
@@ -58,6 +59,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         next_action=plain["next_action"],
         next_sequence=plain["next_sequence"],
         placed_version=plain["placed_version"],
+        rescheduled_us=plain.get("rescheduled_us"),
     )
     for zone in (from_plain(Zone, z) for z in plain["zones"]):
         state.zones[zone.name] = zone

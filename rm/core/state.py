@@ -91,6 +91,7 @@ class ClusterState:
     freed: dict[str, None] = field(default_factory=dict)  # insertion-ordered set
     fresh: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
     placed_version: int = 0
+    rescheduled_us: int | None = None  # when a running job was last moved
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""

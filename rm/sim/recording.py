@@ -206,7 +206,7 @@ def _of_attempt(found: Recording, event: ev.Event, now_us: int) -> None:
         case ev.LaunchFailed():
             story.failures.append(event)
             run.interrupted = True
-        case ev.TasksLost() | ev.CancelRequested() | ev.RequeueRequested():
+        case ev.TasksLost() | ev.CancelRequested() | ev.RequeueRequested() | ev.JobMoved():
             run.interrupted = True
 
 

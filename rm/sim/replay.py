@@ -149,6 +149,8 @@ def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]
     for event in decided:
         if isinstance(event, ev.JobPlaced):
             found["job", event.job] = event.placement.tasks
+        elif isinstance(event, ev.JobMoved):
+            found["move of job", event.job] = ("moved",)
         elif isinstance(event, ev.HostDown):
             found["host", event.host] = ("down",)
         else:
@@ -158,6 +160,8 @@ def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]
 
 def _told(cycle: Cycle, kind: str, name: int | str, what: tuple[object, ...] | None) -> tuple[str, str]:
     """(of then, of now)."""
+    if kind == "move of job":
+        return ("was decided", "is decided") if what else ("was not decided", "is not decided")
     if kind == "host":
         return ("was given up", "is given up") if what else ("was not given up", "is not given up")
     if what is not None:

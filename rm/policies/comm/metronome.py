@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from rm.core.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
+from rm.core.rescheduling import Rescheduling
 from rm.core.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.comm.steps.results import link_alignment
@@ -23,6 +24,7 @@ from rm.policies.interleave.loads import link_loads, rank_of
 from rm.policies.interleave.profile import DEMAND_MODELS
 from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unmatched_link_score
 from rm.policies.interleave.unify import Demand
+from rm.units import MINUTE_US
 
 LEAST_SHARE = 100  # each HTB class is guaranteed one part in so many: priority decides the rest
 LOWEST_HTB_PRIORITY = 7
@@ -37,6 +39,7 @@ class MetronomeOptions:
     first scheme has not got it; `compact` leaves no cushion at all, which is how the paper's ablation
     removes stage 3 (Table VII), and `regulation` lets the controller pause jobs (Table VIII; without
     it a job is moved to its slot once). `gating` is no part of regulation: it has its own switch.
+    `reschedule` and what follows: see rm.core.rescheduling; minutes between two moves.
     """
 
     slots: int = 72
@@ -53,6 +56,9 @@ class MetronomeOptions:
     stage3: bool = True
     compact: bool = False
     regulation: bool = True
+    reschedule: bool = False
+    reschedule_below: float = 90.0
+    reschedule_every_min: float = 30.0
 
     def __post_init__(self) -> None:
         if self.mode not in ("default", "paper"):
@@ -65,8 +71,11 @@ class MetronomeOptions:
         for name in ("slots", "mul_max", "min_slots", "d_max"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"Metronome's option {name} is {getattr(self, name)}.", "Use 1 or more.")
-        if self.g_t_us < 0 or self.e_t < 0:
-            raise ConfigError("Metronome's thresholds g_t_us and e_t must not be negative.")
+        for name in ("g_t_us", "e_t", "reschedule_every_min"):
+            if getattr(self, name) < 0:
+                raise ConfigError(
+                    f"Metronome's option {name} is {getattr(self, name)}.", "It must not be negative."
+                )
 
     @property
     def paper(self) -> bool:
@@ -103,6 +112,15 @@ class Metronome:
 
     def __init__(self, options: MetronomeOptions | None = None) -> None:
         self.options = options or MetronomeOptions()
+
+    @property
+    def rescheduling(self) -> Rescheduling | None:
+        """When the cycle may move running jobs; None = never."""
+        if not self.options.reschedule:
+            return None
+        return Rescheduling(
+            self.options.reschedule_below, round(self.options.reschedule_every_min * MINUTE_US)
+        )
 
     def align(self, placed: Sequence[PlacedJob], snapshot: Snapshot, offline: bool = False) -> Alignment:
         """Align all jobs that share contended links, of hosts and of leaves; independent of the
