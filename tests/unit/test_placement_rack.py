@@ -1,0 +1,77 @@
+"""rack: the fewest leaves, best fit, and rings that leave each leaf once."""
+
+from dataclasses import replace
+from itertools import combinations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm.core.fabric import Fabric
+from rm.core.job import Job, Placement
+from rm.core.registry import load
+from rm.core.snapshot import Snapshot
+from tests.builders import host, job, snapshot
+
+SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, database=None)
+
+
+def cluster(rooms: dict[str, int], leaf_of: dict[str, str]) -> Snapshot:
+    """Hosts with so many processors free."""
+    snap = snapshot(*(host(name, cpus=8) for name in rooms))
+    free = {name: replace(snap.free[name], cpus=room) for name, room in rooms.items()}
+    return replace(snap, free=free, fabric=Fabric(leaf_of, 1, 10**9) if leaf_of else None)
+
+
+def chosen(one: Job, snap: Snapshot) -> Placement:
+    return next(load("placement", "rack").candidates(one, snap).candidates).placement
+
+
+def leaves(rooms: str, size: int) -> dict[str, str]:
+    return {name: f"L{i // size + 1}" for i, name in enumerate(rooms)}
+
+
+def test_the_tightest_leaf_that_holds_the_gang() -> None:
+    rooms = dict.fromkeys("abcdefgh", 1)
+    above = {"a": "L1", "b": "L1", "c": "L1", "d": "L1", "e": "L2", "f": "L2", "g": "L3", "h": "L3"}
+    assert chosen(job(ntasks=2), cluster(rooms, above)).hosts == ("e", "f")
+    assert chosen(job(ntasks=3), cluster(rooms, above)).hosts == ("a", "b", "c")
+
+
+def test_what_does_not_fill_a_leaf_goes_to_the_tightest() -> None:
+    rooms = {**dict.fromkeys("abcd", 1), "e": 0, "f": 1, "g": 1, "h": 1}
+    above = leaves("abcdefgh", 4) | {"g": "L3", "h": "L3"}
+    assert chosen(job(ntasks=5), cluster(rooms, above)).hosts == ("a", "b", "c", "d", "f")
+    assert chosen(job(ntasks=6), cluster(rooms, above)).hosts == ("a", "b", "c", "d", "g", "h")
+
+
+def test_without_a_fabric_every_host_is_its_own_leaf() -> None:
+    rooms = {"a": 2, "b": 4, "c": 3}
+    assert chosen(job(ntasks=3), cluster(rooms, {})).hosts == ("c",)
+    assert chosen(job(ntasks=6), cluster(rooms, {})).hosts == ("b", "a")
+
+
+@SETTINGS
+@given(
+    rooms=st.lists(st.integers(0, 3), min_size=2, max_size=8),
+    size=st.integers(1, 3),
+    tasks=st.integers(1, 8),
+)
+def test_fewest_leaves_and_a_ring_leaves_each_once(rooms: list[int], size: int, tasks: int) -> None:
+    names = "abcdefgh"[: len(rooms)]
+    above = leaves(names, size)
+    snap = cluster(dict(zip(names, rooms, strict=True)), above)
+    room: dict[str, int] = {}
+    for name, free in zip(names, rooms, strict=True):
+        room[above[name]] = room.get(above[name], 0) + free
+    fits = [
+        n for n in range(1, len(room) + 1) if any(sum(c) >= tasks for c in combinations(room.values(), n))
+    ]
+    if not fits:
+        return
+    placement = chosen(job(ntasks=tasks), snap)
+    assert snap.fabric is not None
+    assert len(snap.fabric.leaves(placement.hosts)) == fits[0]
+    assert set(snap.fabric.crossings(placement.hosts).values()) <= {1}
+    if fits[0] == 1:
+        mine = above[placement.hosts[0]]
+        assert room[mine] == min(r for r in room.values() if r >= tasks), "not the tightest leaf"
