@@ -9,8 +9,10 @@ from rm.core.actions import Stop
 from rm.core.cycle import Cycle, Outcome
 from rm.core.engine import Policies
 from rm.core.job import Job, JobState
+from rm.core.journal import taken
 from rm.core.reasons import ReasonCode
 from rm.core.registry import load
+from rm.core.starting_point import dump_state, restore_state
 from rm.core.state import ClusterState
 from rm.core.traffic import TrafficProfile
 from rm.units import MINUTE_US
@@ -98,6 +100,16 @@ def test_its_tasks_are_stopped_once() -> None:
     stops = [i.action for i in out.intents if isinstance(i.action, Stop)]
     assert {(s.job, s.host) for s in stops} == {(2, "a"), (2, "b")}
     assert world.measure(1, profile(200, (0, 190, 1_000))) == []
+
+
+def test_the_journal_tells_a_move_as_a_decision() -> None:
+    world = meeting()
+    measured = ev.ProfileMeasured(1, 1, LOUD, True)
+    given, decided = taken([measured], world.do(measured))
+    assert given == [measured]
+    assert [type(e) for e in decided] == [ev.JobMoved]
+    again = restore_state(dump_state(world.cycle.state, world.now_us), world.now_us)
+    assert again.rescheduled_us == world.cycle.state.rescheduled_us == world.now_us
 
 
 def test_it_is_off_by_default() -> None:
