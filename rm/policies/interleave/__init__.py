@@ -5,7 +5,7 @@ plain values; ticks and bandwidth units are the caller's, the product uses micro
 """
 
 from rm.policies.interleave.circle import Circle, LinkLoad, slot_pattern
-from rm.policies.interleave.cushion import Distances, Spread, search_offline
+from rm.policies.interleave.cushion import Distances
 from rm.policies.interleave.profile import (
     Phases,
     canonical,
@@ -17,6 +17,7 @@ from rm.policies.interleave.profile import (
 )
 from rm.policies.interleave.score import random_phase, score, unmatched_score, utilisation
 from rm.policies.interleave.search import BUDGET, Scheme, search_block, search_online
+from rm.policies.interleave.stage3 import Spread, search_offline
 from rm.policies.interleave.unify import Demand, Plan, rank_key, unify
 
 __all__ = [

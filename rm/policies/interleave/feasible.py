@@ -1,21 +1,17 @@
-"""Exact search for perfect rotations: admissible sets as bit sets, with forward checking.
+"""Perfect rotations as bit sets: which of them a job has left beside a given load.
 
 For each bandwidth v of a job, the slots where the load exceeds capacity - v are "bad"; a
 rotation is forbidden when one of the job's runs would touch a bad slot, which is an OR of
-rotated copies. Placing jobs only shrinks these sets, so an empty one prunes safely.
+rotated copies.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rm.policies.interleave.circle import Circle, rotate
-from rm.policies.interleave.packing import Packing
 
 Load = list[list[tuple[int, int]]]  # per link: (load, set of slots with exactly that load)
-PairMasks = Mapping[tuple[int, int], int]  # (earlier, later) -> rotations of the later one
-# at rotation 0 of the earlier one
 
 
 class OutOfSteps(Exception):
@@ -37,7 +33,7 @@ class Steps:
 
 
 class Feasibility:
-    """Perfect rotations of the jobs on one circle, in rank order, reference at 0."""
+    """Loads on one circle and the rotations that they leave to its jobs."""
 
     def __init__(self, circle: Circle) -> None:
         self.circle = circle
@@ -49,16 +45,6 @@ class Feasibility:
         self.level_sets = [
             [[(v, _set_of(runs)) for v, runs in job_runs] for job_runs in link_runs]
             for link_runs in circle.runs
-        ]
-        # equal in phases, not only in slots: cushions depend on the exact durations
-        self.same_as_previous = [
-            j > 1
-            and circle.mul[j] == circle.mul[j - 1]
-            and all(
-                link.phases.get(circle.jobs[j]) == link.phases.get(circle.jobs[j - 1])
-                for link in circle.links
-            )
-            for j in range(len(circle.n))
         ]
 
     def volume_fits(self) -> bool:
@@ -113,94 +99,6 @@ class Feasibility:
                 if forbidden == full:
                     return 0
         return full & ~forbidden
-
-    def first(
-        self,
-        steps: Steps,
-        pairs: PairMasks | None = None,
-        run_of_last: bool = False,
-        packing: Packing | None = None,
-    ) -> tuple[list[int], int] | None:
-        """The lexicographically first perfect prefix and the last job's admissible set.
-
-        With `pairs`, further restricted to given relative rotations. `run_of_last` keeps the
-        whole set of the last job (its symmetries must not be cut). `packing` ends hopeless
-        branches early. None: no perfect scheme.
-        Raises OutOfSteps when undecided.
-        """
-        jobs = len(self.circle.n)
-        start = self.admissible(self.empty(), 0)
-        if not start & 1 or not self.volume_fits() or not (packing is None or packing.possible):
-            return None
-        if jobs == 1:
-            return [], start if run_of_last else 1
-        allowed = list(self.full)
-        gcd = self.circle.slots // math.lcm(self.circle.mul[0], self.circle.mul[1])
-        if not (run_of_last and jobs == 2):
-            allowed[1] = (1 << gcd) - 1  # turning everyone by a reference period changes nothing
-        narrowed = self._narrow(self.add(self.empty(), 0, 0), allowed, 0, 0, pairs, run_of_last)
-        if narrowed is None:
-            return None
-        return self._descend(
-            1, self.add(self.empty(), 0, 0), narrowed, [0], steps, pairs, run_of_last, packing
-        )
-
-    def _descend(
-        self,
-        j: int,
-        load: Load,
-        allowed: list[int],
-        prefix: list[int],
-        steps: Steps,
-        pairs: PairMasks | None,
-        run_of_last: bool,
-        packing: Packing | None,
-    ) -> tuple[list[int], int] | None:
-        if j == len(allowed) - 1:
-            return prefix, allowed[j]
-        candidates = allowed[j]
-        while candidates:
-            low = candidates & -candidates
-            candidates ^= low
-            k = low.bit_length() - 1
-            steps.take()
-            if packing is not None and not packing.has_room(prefix, k):
-                continue
-            placed = self.add(load, j, k)
-            narrowed = self._narrow(placed, allowed, j, k, pairs, run_of_last)
-            if narrowed is not None:
-                found = self._descend(
-                    j + 1, placed, narrowed, [*prefix, k], steps, pairs, run_of_last, packing
-                )
-                if found is not None:
-                    return found
-        return None
-
-    def _narrow(
-        self,
-        load: Load,
-        allowed: Sequence[int],
-        j: int,
-        k: int,
-        pairs: PairMasks | None,
-        run_of_last: bool,
-    ) -> list[int] | None:
-        """Admissible sets of the later jobs after job j was put at k; None when one is empty."""
-        narrowed = list(allowed)
-        last = len(allowed) - 1
-        for later in range(last, j, -1):
-            left = narrowed[later] & self.admissible(load, later)
-            if pairs is not None and left:
-                mask = pairs.get((j, later))
-                if mask is not None:
-                    n = self.circle.n[later]
-                    left &= rotate(mask, k % n, n)
-            if later == j + 1 and self.same_as_previous[later] and not (run_of_last and later == last):
-                left = left >> k << k  # equal jobs in ascending order
-            if not left:
-                return None
-            narrowed[later] = left
-        return narrowed
 
 
 def middle_of_first_run(allowed: int, n: int) -> int:

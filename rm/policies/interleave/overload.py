@@ -1,172 +1,265 @@
 """Exact search for the least contention where no perfect rotation exists (R15).
 
-max(0, x - B) is convex, so what a job adds to the excess never shrinks when others are placed
-first: the sum of the jobs' least additions bounds any completion from below, and so does the
-volume that finds no free room. Curves over all rotations of a job come from prefix sums; the
-last two jobs are tried in one batch.
+Two facts make it short. (1) max(0, x - B) is convex, so what a job adds to the excess never shrinks
+when others are placed first: the sum of the jobs' least additions bounds any completion from below,
+and so does the volume that finds no free room. (2) Turn the jobs that are not placed yet earlier,
+all together: their excess with the placed ones is piecewise linear, and bends upwards only where a
+demand of one side rises as one of the other falls. So if P is placed, some best completion has a
+job in such a contact with P (or, where no contact ever hinders, an agreed job at rotation 0), and
+only these few rotations are tried, whatever the number of slots. Rotations that have been tried are
+taken away from the job for all that follows, so that nothing is tried twice.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
-from rm.policies.interleave.circle import Circle, Vector
+from rm.policies.interleave.circle import Circle
+from rm.policies.interleave.contacts import contacts, twins
+from rm.policies.interleave.curves import Array, Curves
 from rm.policies.interleave.feasible import OutOfSteps, Steps
 
-_BATCH_CELLS = 1 << 19  # bounds the memory of a batch
-_STEP_CELLS = 1024  # array cells that cost about one step of the bit-set search
-_STEPS_PER_CURVE = 3  # what one call of an array routine costs, in such steps
+_BATCH_CELLS = 1 << 16  # rows times slots of one batch
+_STEPS_PER_CURVE = 6  # what a batch costs for each job, in steps of the bit-set search
+_CELLS_PER_STEP = 650
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """Children of one batch of schemes: row `parent[i]` of it with job `job` at `k[i]`.
+
+    `least[i]` bounds the excess of all completions; `domains` of the jobs that remain.
+    """
+
+    placed: tuple[int, ...]
+    rotations: Array
+    loads: Array
+    excess: Array
+    domains: dict[int, Array]
+    job: int
+    parent: Array
+    k: Array
+    added: Array
+    least: Array
+
+    def only(self, chosen: Array) -> _Batch:
+        return _Batch(
+            self.placed, self.rotations, self.loads, self.excess, self.domains, self.job,
+            self.parent[chosen], self.k[chosen], self.added[chosen], self.least[chosen],
+        )  # fmt: skip
 
 
 class LeastExcess:
-    """Branch and bound for one circle; reference at 0, others in rank order."""
+    """Branch and bound for one circle, reference at rotation 0; excess in units of `curves.unit`."""
 
     def __init__(self, circle: Circle) -> None:
         self.circle = circle
-        self.capacity = np.array(circle.capacity, dtype=np.int64)[:, None]
+        self.curves = Curves(circle)
         self.jobs = len(circle.n)
-        self.base = [  # (links, slots) at rotation 0
-            np.stack([np.tile(np.array(p[j], dtype=np.int64), circle.mul[j]) for p in circle.pattern])
-            for j in range(self.jobs)
-        ]
-        self.volume = [int(b.sum()) for b in self.base]
-        self.volume_by_link = [b.sum(axis=1) for b in self.base]
-        self.same_as_previous = [
-            j > 1 and circle.mul[j] == circle.mul[j - 1] and bool((self.base[j] == self.base[j - 1]).all())
-            for j in range(self.jobs)
-        ]
-        self.best: list[int] = []
-        self.value = 0
+        self.rows = max(1, _BATCH_CELLS // (circle.slots * len(circle.links)))
+        self.twin = twins(circle, circle.pattern)
+        self._contacts: dict[tuple[int, int], Array] = {}
 
-    def search(self, steps: Steps) -> tuple[list[int], int, int]:
+    def search(self, steps: Steps, in_order: Steps | None = None) -> tuple[list[int], int, int]:
         """(rotations, their excess, a lower bound on any excess); bound == excess when proven.
 
-        The rotations are the lexicographically first of least excess when proven.
+        Rotations of proven excess are the lexicographically first ones, as far as the steps of
+        `in_order` reach (default: as many as remain in `steps`).
         """
-        start = self.base[0]
-        excess = self._excess(start)
-        self.best = self._descent()
-        self.value = sum(self.circle.excess(self.best))
-        if self.jobs == 1:
-            return self.best, self.value, self.value
-        curves = [self._curve(j, start[None])[0] for j in range(1, self.jobs)]
-        bound = excess + self._addition(start, 1, [int(c.min()) for c in curves])
-        self.value += 1  # so that the first scheme in order, as good as the descent's, is taken
+        best = self._descent()
+        value = sum(self.circle.excess(best)) // self.curves.unit
+        found, value, bound = self._improve(self._root([], np.zeros(1, np.int64)), best, value, steps)
+        if bound == value:
+            found = self._first(found, value, in_order or steps)
+        return found, value * self.curves.unit, bound * self.curves.unit
+
+    def _improve(
+        self, root: _Batch, best: list[int], value: int, steps: Steps, enough: int | None = None
+    ) -> tuple[list[int], int, int]:
+        """The least excess below `value` of any completion of `root`, and its lower bound.
+
+        Ends as soon as `enough` is reached.
+        """
+        stack = [root]
         try:
-            self._branch(1, start, excess, [0], steps)
-        except OutOfSteps:
-            value = sum(self.circle.excess(self.best))
-            return self.best, value, min(bound, value)
-        return self.best, self.value, self.value
-
-    def _branch(self, j: int, load: Vector, excess: int, prefix: list[int], steps: Steps) -> None:
-        cells = sum(self.circle.n[i] for i in range(j, self.jobs)) * len(self.circle.links)
-        steps.take(_STEPS_PER_CURVE * (self.jobs - j) + cells // _STEP_CELLS)
-        curves = [self._curve(i, load[None])[0] for i in range(j, self.jobs)]
-        least = [int(c.min()) for c in curves]
-        if excess + self._addition(load, j, least) >= self.value:
-            return
-        curve, rest = curves[0], sum(least[1:])
-        if j == self.jobs - 1:
-            k = int(curve.argmin())
-            self._take([*prefix, k], excess + int(curve[k]))
-            return
-        first = prefix[-1] if self.same_as_previous[j] else 0
-        end = self.circle.n[j]
-        if j == 1:
-            end = self.circle.slots // math.lcm(self.circle.mul[0], self.circle.mul[1])
-        promising = first + np.flatnonzero(excess + curve[first:end] + rest < self.value)
-        if j == self.jobs - 2:
-            self._last_two(j, load, excess, curve, promising, prefix, steps)
-            return
-        for k in promising.tolist():
-            added = excess + int(curve[k])
-            if added + rest < self.value:
-                self._branch(j + 1, load + self._turned(j, k), added, [*prefix, k], steps)
-
-    def _last_two(
-        self,
-        j: int,
-        load: Vector,
-        excess: int,
-        curve: Vector,
-        promising: Vector,
-        prefix: list[int],
-        steps: Steps,
-    ) -> None:
-        """All remaining rotations of the last but one job at once, with the last job's best."""
-        rows = max(1, _BATCH_CELLS // load.size)
-        slots = np.arange(self.circle.slots)
-        for at in range(0, len(promising), rows):
-            ks = promising[at : at + rows]
-            ks = ks[excess + curve[ks] < self.value]
-            if not len(ks):
-                continue
-            steps.take(2 * _STEPS_PER_CURVE + len(ks) * load.size // _STEP_CELLS)
-            where = (slots[None, :] - ks[:, None]) % self.circle.slots
-            loads = load[None] + self.base[j][:, where].swapaxes(0, 1)
-            last = self._curve(self.jobs - 1, loads)
-            total = excess + curve[ks] + last.min(axis=1)
-            i = int(total.argmin())
-            self._take([*prefix, int(ks[i]), int(last[i].argmin())], int(total[i]))
-
-    def _take(self, rotations: list[int], value: int) -> None:
-        if value < self.value:
-            self.best, self.value = rotations, value
-
-    def _addition(self, load: Vector, j: int, least: Sequence[int]) -> int:
-        """Lower bound of what jobs j and later add to the excess of `load`."""
-        free = np.maximum(self.capacity - load, 0).sum(axis=1)
-        volume = sum(self.volume_by_link[j:])
-        return max(sum(least), int(np.maximum(volume - free, 0).sum()))
-
-    def _curve(self, j: int, loads: Vector) -> Vector:
-        """What job j adds to the excess at each rotation; loads (batch, links, slots)."""
-        n, mul = self.circle.n[j], self.circle.mul[j]
-        batch = loads.shape[0]
-        total = np.zeros((batch, n), dtype=np.int64)
-        for link, capacity in enumerate(self.circle.capacity):
-            runs = self.circle.runs[link][j]
-            if not runs:
-                continue
-            over = loads[:, link] - capacity
-            before = np.maximum(over, 0)
-            for v, pieces in runs:
-                added = (np.maximum(over + v, 0) - before).reshape(batch, mul, n).sum(axis=1)
-                if not added.any():
+            while stack:
+                if enough is not None and value <= enough:
+                    break
+                batch = stack.pop()
+                order = np.argsort(batch.least, kind="stable")
+                order = order[batch.least[order] < value]
+                if not len(order):
                     continue
-                sums = np.zeros((batch, 2 * n + 1), dtype=np.int64)
-                np.cumsum(np.concatenate((added, added), axis=1), axis=1, out=sums[:, 1:])
-                for offset, width in pieces:
-                    total += sums[:, offset + width : offset + width + n] - sums[:, offset : offset + n]
-        return total
+                if len(order) > self.rows:
+                    stack.append(batch.only(order[self.rows :]))
+                stack.append(batch.only(order[: self.rows]))  # counts as open if the steps end now
+                best, value = self._branch(stack, best, value, steps)
+        except OutOfSteps:
+            pass
+        left = [int(b.least.min()) for b in stack if len(b.least)]
+        return best, value, min([value, *left])
 
-    def _turned(self, j: int, k: int) -> Vector:
-        return np.roll(self.base[j], k, axis=1)
+    def _root(self, prefix: Sequence[int], k: Array) -> _Batch:
+        """The first jobs at `prefix` and the next one at each of `k`."""
+        j, rows = len(prefix), len(k)
+        loads = self.curves.load(prefix)
+        excess = self.curves.excess(loads)
+        rotations = np.zeros((1, self.jobs), dtype=np.int64)
+        rotations[0, :j] = prefix
+        domains = {i: np.ones((1, self.circle.n[i]), dtype=bool) for i in range(j + 1, self.jobs)}
+        added = self.curves.curve(j, loads)[0, k]
+        parent = np.zeros(rows, dtype=np.int64)
+        return _Batch(
+            tuple(range(j)), rotations, loads, excess, domains, j, parent, k, added, excess[0] + added
+        )
 
-    def _excess(self, load: Vector) -> int:
-        return int(np.maximum(load - self.capacity, 0).sum())
+    def _branch(
+        self, stack: list[_Batch], best: list[int], value: int, steps: Steps
+    ) -> tuple[list[int], int]:
+        """Take the top batch from the stack, and put its rows' children there."""
+        top = stack[-1]
+        rest = list(top.domains)
+        cells = len(top.k) * self.circle.slots * len(self.circle.links)
+        steps.take((1 + len(rest)) * (_STEPS_PER_CURVE + cells // _CELLS_PER_STEP))
+        stack.pop()
+        excess = top.excess[top.parent] + top.added
+        rotations = top.rotations[top.parent]
+        rotations[:, top.job] = top.k
+        if not rest:
+            i = int(excess.argmin())
+            return ([int(k) for k in rotations[i]], int(excess[i])) if excess[i] < value else (best, value)
+        loads = top.loads[top.parent] + self.curves.turned(top.job, top.k)
+        domains = {j: d[top.parent] for j, d in top.domains.items()}
+        curves = self.curves.curves(rest, loads)
+        for j in rest:
+            curves[j][~domains[j]] = self.curves.most
+        least = {j: c.min(axis=1) for j, c in curves.items()}
+        total = excess + sum(least.values())
+        if len(rest) == 1:
+            i = int(total.argmin())
+            if total[i] >= value:
+                return best, value
+            rotations[i, rest[0]] = curves[rest[0]][i].argmin()
+            return [int(k) for k in rotations[i]], int(total[i])
+        volume = excess + self.curves.unfitting(loads, rest)
+        alive = np.flatnonzero(np.maximum(total, volume) < value)
+        if not len(alive):
+            return best, value
+        if len(alive) < len(total):
+            rotations, loads, excess = rotations[alive], loads[alive], excess[alive]
+            total, volume = total[alive], volume[alive]
+            domains = {j: d[alive] for j, d in domains.items()}
+            curves = {j: c[alive] for j, c in curves.items()}
+            least = {j: x[alive] for j, x in least.items()}
+        placed = (*top.placed, top.job)
+        touching = {}
+        for j in rest:  # who is above the value alone with the least of the others is out for good
+            domains[j] &= curves[j] < (value - (total - least[j]))[:, None]
+            touching[j] = domains[j] & self._touching(placed, rotations, j, j == rest[0])
+        for j in sorted(rest, key=lambda j: int(np.count_nonzero(touching[j]))):
+            same = [t for t in rest if self.twin[t] == self.twin[j]]
+            if same[0] != j:
+                continue
+            tried = touching[j].copy()
+            if placed == (0,):  # turning everyone by a reference period changes nothing
+                tried[:, self.circle.slots // math.lcm(self.circle.mul[0], self.circle.mul[j]) :] = False
+            row, k = np.nonzero(tried)
+            added = curves[j][row, k]
+            bound = np.maximum(added + (total - least[j])[row], volume[row])
+            keep = bound < value
+            if keep.any():
+                others = {t: domains[t] for t in rest if t != j}
+                child = _Batch(placed, rotations, loads, excess, others, j, row, k, added, bound)
+                stack.append(child.only(np.flatnonzero(keep)))
+            for t in same:
+                domains[t] = domains[t] & ~touching[j]
+        return best, value
+
+    def _touching(self, placed: Sequence[int], rotations: Array, j: int, anchor: bool) -> Array:
+        """(rows, rotations) of job j in contact with a placed job; with `anchor` also rotation 0."""
+        n = self.circle.n[j]
+        found = np.zeros((len(rotations), n), dtype=bool)
+        for i in placed:
+            mask = self._contacts.get((i, j))
+            if mask is None:
+                mask = np.zeros(n, dtype=bool)
+                mask[contacts(self.circle, i, j)] = True
+                self._contacts[i, j] = mask
+            turns = sliding_window_view(np.concatenate((mask, mask)), n)
+            found |= turns[(-rotations[:, i]) % n]
+        if anchor:
+            found[:, 0] = True
+        return found
+
+    def _first(self, best: list[int], value: int, steps: Steps) -> list[int]:
+        """The first scheme in order whose excess is `value`, given one; best effort when steps end."""
+        try:
+            for j in range(1, self.jobs):
+                best = self._earliest(best, j, value, steps)
+        except OutOfSteps:
+            pass
+        return best
+
+    def _earliest(self, best: list[int], j: int, value: int, steps: Steps) -> list[int]:
+        """As `best` up to job j-1, job j as early as `value` allows."""
+        prefix = best[:j]
+        load = self.curves.load(prefix)
+        excess = self.curves.excess(load)[0]
+        curve = excess + self.curves.curve(j, load)[0]
+        end = best[j]
+        if j == 1:
+            end = min(end, self.circle.slots // math.lcm(self.circle.mul[0], self.circle.mul[1]))
+        start = prefix[-1] if j > 1 and self.twin[j] == self.twin[j - 1] else 0
+        candidates = start + np.flatnonzero(curve[start:end] <= value)
+        rest = range(j + 1, self.jobs)
+        at, size = 0, 8
+        while at < len(candidates):
+            ks, at, size = candidates[at : at + size], at + size, min(2 * size, self.rows)
+            cells = len(ks) * self.circle.slots * len(self.circle.links)
+            steps.take((1 + len(rest)) * (_STEPS_PER_CURVE + cells // _CELLS_PER_STEP))
+            loads = load + self.curves.turned(j, ks)
+            least = list(self.curves.curves(rest, loads).values())
+            total = curve[ks] + sum((c.min(axis=1) for c in least), np.zeros(len(ks)))
+            if rest:
+                total = np.maximum(total, curve[ks] + self.curves.unfitting(loads, rest))
+            possible = np.flatnonzero(total <= value)
+            if len(possible) and len(rest) < 2:  # the bound is the value
+                i = int(possible[0])
+                return [*prefix, int(ks[i]), *(int(c[i].argmin()) for c in least)]
+            ks, found = ks[possible], False
+            while len(ks):
+                scheme, reached, _ = self._improve(self._root(prefix, ks), best, value + 1, steps, value)
+                if reached > value:
+                    break
+                best, found = scheme, True
+                ks = ks[ks < scheme[j]]
+            if found:
+                break
+        return best
 
     def _descent(self) -> list[int]:
         """Greedy placement, largest first, then one job at a time to its best: an upper bound."""
-        order = sorted(range(1, self.jobs), key=lambda j: -self.volume[j])
+        order = sorted(range(1, self.jobs), key=lambda j: -int(self.curves.volume[j].sum()))
         rotations = [0] * self.jobs
-        load = self.base[0].copy()
+        load = self.curves.load([0])
+        at = np.zeros(1, dtype=np.int64)
         for j in order:
-            rotations[j] = int(self._curve(j, load[None])[0].argmin())
-            load = load + self._turned(j, rotations[j])
+            rotations[j] = int(self.curves.curve(j, load)[0].argmin())
+            load = load + self.curves.turned(j, at + rotations[j])
         for _ in range(4):
             moved = False
             for j in order:
-                without = load - self._turned(j, rotations[j])
-                curve = self._curve(j, without[None])[0]
+                without = load - self.curves.turned(j, at + rotations[j])
+                curve = self.curves.curve(j, without)[0]
                 k = int(curve.argmin())
                 if curve[k] < curve[rotations[j]]:
                     rotations[j], moved = k, True
-                load = without + self._turned(j, rotations[j])
+                load = without + self.curves.turned(j, at + rotations[j])
             if not moved:
                 break
         return rotations

@@ -7,7 +7,7 @@ used, and together they must hold all that remains.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rm.policies.interleave.circle import Circle, rotate
 
@@ -24,21 +24,20 @@ class Packing:
         self.masks = [
             ((1 << widths[j]) - 1) * sum(1 << (i * circle.n[j]) for i in range(circle.mul[j])) for j in jobs
         ]
-        self.rest = [sum(widths[i] * circle.mul[i] for i in jobs[j:]) for j in jobs]
-        self.narrowest = [min(widths[j:]) for j in jobs]
-        self.possible = self.rest[0] <= circle.slots and all(
+        self.volume = [w * b for w, b in zip(widths, circle.mul, strict=True)]
+        self.possible = sum(self.volume) <= circle.slots and all(
             w <= n for w, n in zip(widths, circle.n, strict=True)
         )
 
-    def has_room(self, prefix: Sequence[int], k: int) -> bool:
-        """May the jobs after prefix + [k] still fit?"""
+    def has_room(self, rotations: Mapping[int, int], rest: Iterable[int]) -> bool:
+        """May the jobs `rest` still fit beside those that are placed?"""
         slots, taken = self.circle.slots, 0
-        for j, at in enumerate((*prefix, k)):
+        for j, at in rotations.items():
             taken |= rotate(self.masks[j], (self.starts[j] + at) % slots, slots)
-        placed = len(prefix) + 1
-        if placed == len(self.widths):
+        left = list(rest)
+        if not left:
             return True
-        free, width = self.whole & ~taken, self.narrowest[placed]
+        free, width = self.whole & ~taken, min(self.widths[j] for j in left)
         usable = free
         done = 1
         while done < width and usable:  # keep only slots that start a long enough free stretch
@@ -50,7 +49,7 @@ class Packing:
             step = min(done, width - done)
             usable |= rotate(usable, step, slots)
             done += step
-        return usable.bit_count() >= self.rest[placed]
+        return usable.bit_count() >= sum(self.volume[j] for j in left)
 
 
 def packing_for(circle: Circle, least: int = 0) -> Packing | None:

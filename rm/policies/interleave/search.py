@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from rm.policies.interleave.circle import Circle, LinkLoad
 from rm.policies.interleave.feasible import Feasibility, OutOfSteps, Steps, middle_of_first_run
+from rm.policies.interleave.leftmost import Fits, Leftmost
 from rm.policies.interleave.overload import LeastExcess
 from rm.policies.interleave.packing import packing_for
 from rm.policies.interleave.profile import Phases
@@ -22,8 +23,8 @@ BUDGET = 20_000
 class Scheme:
     """Rotations of the jobs of a plan; every tuple runs parallel to `jobs` (rank order).
 
-    `k` in slots of the circle, `excess` in bandwidth-slots over all links of the block.
-    `exact` is False when the budget ended first; no rotation can then score above `bound`.
+    `k` in slots of the circle, `excess` in bandwidth-slots over all links of the block. No rotation
+    scores above `bound`; `exact` is False when the budget ended before this one was known to reach it.
     """
 
     jobs: tuple[int, ...]
@@ -39,6 +40,11 @@ class Scheme:
     @property
     def perfect(self) -> bool:
         return self.excess == 0
+
+    @property
+    def gap(self) -> float:
+        """What the score may be short of the best one's."""
+        return self.bound - self.score
 
     def rotation(self, job: int) -> int:
         return self.k[self.jobs.index(job)]
@@ -68,11 +74,10 @@ def search_block(
     without a cushion (Metronome's ablation of stage 3, Sec. IV-C).
     """
     circle = Circle(plan, links)
-    steps = Steps(budget)
-    feasibility = Feasibility(circle)
     decided = True
     try:
-        found = feasibility.first(steps, run_of_last=True, packing=packing_for(circle))
+        leftmost = Leftmost(Fits(Feasibility(circle)), packing=packing_for(circle))
+        found = leftmost.first(Steps(budget))
     except OutOfSteps:
         found, decided = None, False
     if found is not None:
@@ -81,8 +86,9 @@ def search_block(
         last = first if compact else middle_of_first_run(allowed, circle.n[-1])
         last = last if len(circle.n) > 1 else 0
         return scheme_of(circle, [*prefix, last], 0)
-    k, excess, bound = LeastExcess(circle).search(Steps(budget))
-    return scheme_of(circle, k, bound if decided else min(bound, excess), excess)
+    overload = LeastExcess(circle)
+    k, excess, bound = overload.search(Steps(budget), Steps(budget // 2))
+    return scheme_of(circle, k, max(bound, overload.curves.unit) if decided else bound, excess)
 
 
 def scheme_of(circle: Circle, k: Sequence[int], bound: int, excess: int | None = None) -> Scheme:

@@ -12,10 +12,11 @@ from fractions import Fraction
 from functools import lru_cache
 
 from rm.policies.interleave.circle import Circle, LinkLoad
-from rm.policies.interleave.cushion import Distances, search_offline
+from rm.policies.interleave.cushion import Distances
 from rm.policies.interleave.profile import Phases
 from rm.policies.interleave.score import random_phase, score, unmatched_score
 from rm.policies.interleave.search import BUDGET, Scheme, search_block
+from rm.policies.interleave.stage3 import search_offline
 from rm.policies.interleave.unify import Demand, Plan, unify
 
 
