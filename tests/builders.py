@@ -184,6 +184,8 @@ def filled(kind: Any, name: str = "", default: object = None) -> Any:
         return kind(**{f.name: filled(hints[f.name], f.name, f.default) for f in fields(kind)})
     if get_origin(kind) is tuple:
         return tuple(filled(m, name) for m in members if m is not ...)
+    if get_origin(kind) in (dict, Mapping):
+        return {filled(members[0], name): filled(members[1], name)}
     if members:  # a union: the first that is not None
         return filled(next(m for m in members if m is not NoneType), name, default)
     if issubclass(kind, Enum):

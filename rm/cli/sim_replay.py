@@ -129,7 +129,7 @@ def _verify(source: Journal, first: int, as_json: bool) -> int:
         click.echo(f"Policies: {_policies_text(setup.policies)} (rm {setup.rm}).")
     click.echo(
         f"Replayed {_span(verdict.from_us, verdict.until_us)}: {verdict.steps:,} steps with "
-        f"{verdict.events:,} events and {verdict.placed:,} placements, from {verdict.starts} starts."
+        f"{verdict.events:,} events and {verdict.placed:,} placements; starts: {verdict.starts}."
     )
     if found is None:
         click.echo("Every decision came out equal.")

@@ -107,8 +107,8 @@ def reader(hint: Any) -> Reader:
             return _atom(*of)
     if origin is tuple:
         return _sequence(reader(of[0])) if of[-1] is Ellipsis else _row([reader(t) for t in of])
-    if origin in (dict, Mapping):
-        return _mapping(reader(of[1]))
+    if origin in (dict, Mapping) and of[0] in (str, int):
+        return _mapping(of[0], reader(of[1]))
     raise TypeError(f"{hint} has no plain form")
 
 
@@ -140,8 +140,9 @@ def _row(inner: list[Reader]) -> Reader:
     return read
 
 
-def _mapping(inner: Reader) -> Reader:
-    return lambda plain: {key: inner(item) for key, item in _object(plain).items()}
+def _mapping(key: type, inner: Reader) -> Reader:
+    """JSON has text keys only: numbers among them are text there."""
+    return lambda plain: {key(name): inner(item) for name, item in _object(plain).items()}
 
 
 def _list(plain: Any) -> Any:

@@ -16,6 +16,7 @@ from rm.core.cycle import Cycle, Outcome
 from rm.core.engine import Policies
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.journal import Setup, Start, Step
+from rm.core.ports import CommPolicy
 from rm.core.snapshot import Snapshot
 from rm.core.store import Entry
 from rm.errors import StoreError
@@ -105,13 +106,21 @@ class Recording:
         return median_low(found) if found else 0
 
 
-class AsRecorded:
+class NoOrder:
     """A queue policy that tries no job: the decisions come with the steps."""
 
     name = "as recorded"
 
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterator[Job]:
         return iter(())
+
+
+class NoMoves:
+    """A communication policy that moves no running job: those decisions come with the steps, too."""
+
+    def __init__(self, comm: CommPolicy) -> None:
+        self.name = comm.name
+        self.align = comm.align
 
 
 def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
@@ -129,13 +138,13 @@ def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
             if record.setup not in found.setups:
                 found.setups.append(record.setup)
             asked = policies_of(record.setup)
-            cycle = cycle_of(record, Policies(AsRecorded(), asked.placement, asked.comm))
+            cycle = cycle_of(record, Policies(NoOrder(), asked.placement, NoMoves(asked.comm)))
             _meet(found, record)
             continue
         assert cycle is not None  # `records` begins with a start
         found.steps += 1
-        placed = tuple(e for e in record.decided if isinstance(e, ev.JobPlaced))
-        outcome = cycle.step((*record.events, *placed), record.at_us)
+        decided = tuple(e for e in record.decided if isinstance(e, ev.DECISIONS))
+        outcome = cycle.step((*record.events, *decided), record.at_us)
         for refusal in outcome.refused.values():
             raise StoreError(
                 f"Entry {seq} of the journal does not fit what precedes it: {refusal}",

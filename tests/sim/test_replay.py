@@ -15,6 +15,7 @@ import pytest
 
 from rm.adapters.store_sql import open_store
 from rm.core import journal
+from rm.core.cycle import Cycle
 from rm.core.journal import Chosen, parse
 from rm.core.plain import from_plain, to_plain
 from rm.core.starting_point import FOUND_AGAIN, dump_state
@@ -140,6 +141,14 @@ def test_every_field_of_the_state_is_written_or_found_again() -> None:
     written = set(dump_state(ClusterState(), 0))
     assert written | FOUND_AGAIN == {f.name for f in fields(ClusterState)}
     assert not written & FOUND_AGAIN
+
+
+def test_a_cycle_that_starts_over_is_a_new_one_on_the_same_state() -> None:
+    cycle = played(2).cycle
+    cycle.start_over(aligned=False)
+    fresh = Cycle(cycle.state, cycle.policies, cycle.rules, cycle.tuning)
+    for field in fields(Cycle):
+        assert getattr(cycle, field.name) == getattr(fresh, field.name), field.name
 
 
 def test_a_start_gives_the_state_back_and_nobodys_script() -> None:

@@ -12,12 +12,15 @@ from rm.core.actions import Intent
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.job import JobState
+from rm.core.journal import Step
+from rm.core.network import LinkStats
 from rm.core.registry import load
 from rm.core.state import ClusterState
 from rm.core.store import Batch
 from rm.daemon.executor import HostReport
 from rm.daemon.leader import Leader, revive
 from rm.errors import Conflict, IllegalTransition, RmError, StoreError, Unreachable
+from rm.sim.replay import records, verify
 from tests import builders
 from tests.fakes import PATIENCE_S, Inbox, ManualClock
 
@@ -100,6 +103,26 @@ def test_an_answer_comes_after_the_commit_and_the_intents_are_in_it(house: House
     assert house.state().jobs[1].state is JobState.CONFIGURING
     assert [i.action.kind for i in house.executor.submitted] == ["launch"]
     assert [revive(a) for a in house.db.actions.values()] == house.executor.submitted
+
+
+def test_what_a_leader_journals_replays(house: House) -> None:
+    house.start()
+    for name in ("h1", "h2"):
+        up = ev.HostUp(name, "boot", "1")
+        house.request(ev.HostAdded(builders.host(name)), up).result(PATIENCE_S)
+    house.request(*(ev.JobSubmitted(n, builders.spec(cpus_per_task=6)) for n in (1, 2, 3))).result(PATIENCE_S)
+    house.request(ev.CancelRequested(9, "alice")).exception(PATIENCE_S)
+    house.clock.us += 24 * 3_600_000_000
+    house.leader.post(ev.Measured("h1", "h2", LinkStats(0.1, 90, measured_at_us=house.clock.us)))
+    house.leader.post(ev.TaskExited(1, 1, "h1", 0, 0, 0, None, house.clock.us))
+    assert house.state().jobs[3].state is JobState.CONFIGURING
+    house.leader.stop()
+    verdict = verify(house.db.journal)
+    assert verdict.difference is None
+    assert (verdict.starts, verdict.placed) == (2, 3)  # one at the beginning, one after a day
+    told = [type(e).__name__ for _, r in records(house.db.journal) if isinstance(r, Step) for e in r.events]
+    assert told.count("Measured") == 1
+    assert "CancelRequested" not in told  # it was refused
 
 
 def test_what_waits_together_is_one_transaction_and_a_refusal_is_alone(house: House) -> None:
