@@ -14,6 +14,7 @@ from rm.config import Config, JobsConfig
 from rm.core.alignment import Alignment, Schedule
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
+from rm.core.progress import Progress
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import Free
 from rm.errors import Conflict, ImpossibleRequest, NotFound
@@ -72,6 +73,9 @@ class FakeService:
 
     def schedule(self, job_id: int) -> Schedule | None:
         return Schedule(job_id, 1, 40_000, 200_000, 196_000, inject_us=4_000) if job_id == 2 else None
+
+    def progress(self, job_id: int) -> Progress | None:
+        return Progress(job_id, 1, 60_000_000, 3_540_000_000) if job_id == 2 else None
 
     def put(self, job_id: int, **changes: Any) -> Job:
         self.table[job_id] = dataclasses.replace(self.table[job_id], **changes)

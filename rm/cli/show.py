@@ -59,8 +59,15 @@ def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if spec["mem_bytes_per_task"]:
         yield "MemPerTask", format_bytes(spec["mem_bytes_per_task"])
     if spec["gpus_per_task"]:
-        yield "GpusPerTask", f"{spec['gpu_type']}:{spec['gpus_per_task']}".lstrip(":")
+        shared = f", shared, {format_bytes(spec['gpu_mem_bytes'])} of each" if spec["gpu_mem_bytes"] else ""
+        yield "GpusPerTask", f"{spec['gpu_type']}:{spec['gpus_per_task']}".lstrip(":") + shared
     yield "TimeLimit", format_time_limit(spec["time_limit_us"])
+    if spec["expected_us"] is not None:
+        yield "Expected", format_elapsed(spec["expected_us"])
+    if spec["iterations"]:
+        yield "Iterations", spec["iterations"]
+    if progress := job.get("progress"):
+        yield "Remaining", f"{format_elapsed(progress['remaining_us'])}, as its iterations tell"
     yield "Submitted", moment(job["submitted_us"])
     if spec["begin_us"] is not None:
         yield "Begin", moment(spec["begin_us"])

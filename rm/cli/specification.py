@@ -43,6 +43,10 @@ def build(
         spec["chdir_required"] = True
     if "time" in values:
         spec["time_limit_us"] = units.parse_time_limit_us(values["time"])
+    if "expect" in values and (expected := _expected(values["expect"])) is not None:
+        spec["expected_us"] = expected
+    if iterations := count(values, "iterations"):
+        spec["iterations"] = iterations
     if "priority" in values:
         spec["priority"] = _priority(values["priority"])
     if "begin" in values:
@@ -96,6 +100,8 @@ def _shape(values: Mapping[str, Any]) -> dict[str, Any]:
         spec |= {"gpus_per_task": gpus, "gpu_type": gpu_type}
         if "gres" in values or "gpus_per_node" in values:
             spec["tasks_per_host"] = on_host
+    if size := _gpu_memory(values, gpus):
+        spec["gpu_mem_bytes"] = size
     if memory := _memory(values, cpus, gpus, on_host):
         spec["mem_bytes_per_task"] = memory
     return spec
@@ -147,6 +153,15 @@ def _gpus(values: Mapping[str, Any], ntasks: int, on_host: int) -> tuple[int, st
     return next(iter(found.values()), 0), next(iter(kinds), "")
 
 
+def _gpu_memory(values: Mapping[str, Any], gpus: int) -> int:
+    """Bytes of each GPU for a job that shares its GPUs; 0 = it wants them for itself."""
+    if "gpu_mem" not in values:
+        return 0
+    if not gpus:
+        raise UsageError("--gpu-mem is given, and the job asks for no GPU.", "Add --gpus-per-task.")
+    return units.parse_memory_bytes(values["gpu_mem"])
+
+
 def _memory(values: Mapping[str, Any], cpus: int, gpus: int, on_host: int) -> int:
     """Bytes for one task."""
     given = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if values.get(key)]
@@ -174,6 +189,14 @@ def _memory(values: Mapping[str, Any], cpus: int, gpus: int, on_host: int) -> in
             "Add --nodes or --ntasks-per-node, or use --mem-per-cpu.",
         )
     return math.ceil(size / on_host)
+
+
+def _expected(text: str) -> int | None:
+    """Microseconds, written like a time limit; None for UNLIMITED, which says nothing."""
+    try:
+        return units.parse_time_limit_us(text)
+    except UsageError as error:
+        raise UsageError(f"--expect is '{text}', and that is no run time.", error.hint) from None
 
 
 def _priority(text: str) -> int:

@@ -95,6 +95,8 @@ def task_environment(job: Job, task: TaskPlacement, host: Host) -> dict[str, str
     if task.gpus:
         env["SLURM_GPUS_ON_NODE"] = str(sum(len(t.gpus) for t in mine))
         env["RM_GPUS"] = ",".join(str(g) for g in task.gpus)
+        if job.spec.gpu_mem_bytes:  # of each; nothing but the job itself keeps it to that
+            env["RM_GPU_MEM_BYTES"] = str(job.spec.gpu_mem_bytes)
     if host.interface:
         # left to guess, NCCL and Gloo bind to the wrong interface
         env["NCCL_SOCKET_IFNAME"] = env["GLOO_SOCKET_IFNAME"] = host.interface

@@ -23,6 +23,7 @@ from rm.core.traffic import TrafficProfile
 from rm.daemon.agents import Agents
 from rm.daemon.inspection import Inspection
 from rm.daemon.iterations import IterationBook
+from rm.daemon.progress import Awaited, ProgressWatch, awaited_of
 from rm.daemon.running import Place, Running, View, place_on, running_of
 from rm.policies.regulate.controller import (
     Command,
@@ -84,6 +85,8 @@ class Regulator:
         self._shaping = shaping
         self._epoch = epoch
         self._book = IterationBook()
+        self._progress = ProgressWatch(post, clock)
+        self._awaited: Mapping[int, Awaited] = {}  # as last seen by the leader's thread
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._inspection = Inspection(agents, self._queue.put, self._profile)
         self._thread = threading.Thread(target=self._run, name="regulator", daemon=True)
@@ -114,6 +117,10 @@ class Regulator:
         view = View(alignment, running_of(state))
         if view.running or self._view.running:
             self._queue.put(lambda: self._see(view))
+        awaited = awaited_of(state)
+        if awaited != self._awaited:
+            self._awaited = awaited
+            self._queue.put(lambda: self._progress.expect(awaited))
 
     def iterations(self, host: str, message: dict[str, Any]) -> None:
         """Iteration reports of a host, in the fleet's thread."""
@@ -261,9 +268,10 @@ class Regulator:
             return  # the last words of an attempt that is over
         stats = self._book.entry(job, attempt)
         offset_us = self._agents.clock_offset_us(host) or 0
-        for rank, _, start_us, duration_us, paused_us, comm_us in message["items"]:
+        for rank, number, start_us, duration_us, paused_us, comm_us in message["items"]:
             if rank != 0:
                 continue  # the ranks of a gang move together: one speaks for all
+            self._progress.heard(job, attempt, number, duration_us)
             start_us -= offset_us + self._lead_us(job)
             stats.add(start_us, duration_us, paused_us, comm_us)
             self._inspection.heard(job, attempt, duration_us - paused_us, comm_us)
@@ -333,6 +341,7 @@ class Regulator:
 
     def _look_after(self) -> None:
         """Jobs without a profile get one measured; silent jobs are regulated from outside."""
+        self._progress.tell()
         now_us = self._clock.now_us()
         scheduled = {s.job for s in self._view.alignment.schedules}
         for running in self._view.running.values():

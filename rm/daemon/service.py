@@ -21,6 +21,7 @@ from rm.core.cycle import Cycle
 from rm.core.engine import explain, never_fits, shape
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.ports import Clock
+from rm.core.progress import Progress
 from rm.core.state import ClusterState
 from rm.core.store import Store
 from rm.daemon.agents import Hosts
@@ -164,6 +165,9 @@ class Service(HostService):
     def schedule(self, job_id: int) -> Schedule | None:
         alignment = self._leader.cycle.state.alignment
         return next((s for s in alignment.schedules if s.job == job_id), None)
+
+    def progress(self, job_id: int) -> Progress | None:
+        return self._leader.cycle.state.progress.get(job_id)
 
     async def cancel(self, job_id: int, by: str, signal: int | None) -> Job:
         job = await self.job(job_id)

@@ -243,7 +243,8 @@ class _Api:
         job_id = int(request.match_info["id"])
         job = await _settled(self.service.job(job_id))
         private = caller.admin or caller.user == job.spec.user
-        return _answer({"job": wire.job_json(job, self.service.schedule(job_id), private)})
+        schedule, progress = self.service.schedule(job_id), self.service.progress(job_id)
+        return _answer({"job": wire.job_json(job, schedule, progress, private)})
 
     async def cancel(self, request: web.Request) -> web.Response:
         job_id, caller = await self._owned(request)

@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from rm.core.alignment import Schedule
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
+from rm.core.progress import Progress
 from rm.core.snapshot import Free
 
 T = TypeVar("T")
@@ -46,6 +47,10 @@ class Service(Protocol):
 
     def schedule(self, job_id: int) -> Schedule | None:
         """How the job keeps its place in time; None when it is not aligned."""
+        ...
+
+    def progress(self, job_id: int) -> Progress | None:
+        """How far a running job has come, as it told; None when nothing is known."""
         ...
 
     def cancel(self, job_id: int, by: str, signal: int | None) -> Answer[Job]:

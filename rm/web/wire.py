@@ -13,6 +13,7 @@ import msgspec
 from rm.core.alignment import Schedule
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
+from rm.core.progress import Progress
 from rm.core.reasons import HostVerdict, Reason
 from rm.core.snapshot import Free
 from rm.errors import UsageError
@@ -102,7 +103,8 @@ def _check(spec: JobSpec) -> None:
         "ntasks": (spec.ntasks, 1), "cpus_per_task": (spec.cpus_per_task, 1),
         "hosts_min": (spec.hosts_min, 0), "hosts_max": (spec.hosts_max, 0),
         "tasks_per_host": (spec.tasks_per_host, 0), "gpus_per_task": (spec.gpus_per_task, 0),
-        "mem_bytes_per_task": (spec.mem_bytes_per_task, 0),
+        "mem_bytes_per_task": (spec.mem_bytes_per_task, 0), "gpu_mem_bytes": (spec.gpu_mem_bytes, 0),
+        "iterations": (spec.iterations, 0),
     }  # fmt: skip
     for name, (value, least) in counts.items():
         if value < least:
@@ -113,6 +115,10 @@ def _check(spec: JobSpec) -> None:
         problem = f"{spec.ntasks} tasks cannot use {spec.hosts_min} hosts"
     if spec.time_limit_us is not None and spec.time_limit_us <= 0:
         problem = "time_limit_us must be above 0"
+    if spec.expected_us is not None and spec.expected_us <= 0:
+        problem = "expected_us must be above 0"
+    if spec.gpu_mem_bytes and not spec.gpus_per_task:
+        problem = "gpu_mem_bytes is given, and gpus_per_task is 0"
     if not spec.name or any(char in spec.name for char in "\0\n\r/"):
         problem = "the name must be a word without slashes and line ends"
     if not spec.script.strip():
@@ -171,7 +177,9 @@ def explanation_json(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {**answer, "reasons": reasons, "verdicts": verdicts}
 
 
-def job_json(job: Job, schedule: Schedule | None = None, private: bool = False) -> dict[str, Any]:
+def job_json(
+    job: Job, schedule: Schedule | None = None, progress: Progress | None = None, private: bool = False
+) -> dict[str, Any]:
     """docs/http-api.md's job; without `private` no script, arguments and environment."""
     answer: dict[str, Any] = msgspec.to_builtins(job)
     spec = answer["spec"]
@@ -186,6 +194,8 @@ def job_json(job: Job, schedule: Schedule | None = None, private: bool = False) 
     answer["reason"] = reason_json(job.reason)
     if schedule is not None:
         answer["schedule"] = schedule
+    if progress is not None and progress.remaining_us is not None:
+        answer["progress"] = {"served_us": progress.served_us, "remaining_us": progress.remaining_us}
     return answer
 
 

@@ -192,12 +192,24 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
         "MemPerTask:  4G",
         "Traffic:     every 196ms: 98ms at 80Mbps from 0s",
         "Schedule:    shifted by 40ms, an iteration every 200ms, 4ms idle added",
+        "Remaining:   59:00, as its iterations tell",
     ):
         assert line in text
     assert "submitted by ann" in text
     assert rmx("show", "--job=1", "--json").json["job"]["spec"]["name"] == "train"
     assert "Mean:        201ms" in rmx("iterations", "2").out
     assert rmx("iterations", "2", "--json").json["count"] == 7
+    assert "GpusPerTask" not in text
+    rmx("submit", "--gpus=a100:1", "--gpu-mem=16G", "--expect=2h", "--iterations=6000", "--wrap=true")
+    spec = daemon.service.table[3].spec
+    assert (spec.gpu_mem_bytes, spec.expected_us, spec.iterations) == (16 << 30, 7_200_000_000, 6000)
+    text = rmx("show", "3").out
+    for line in (
+        "GpusPerTask: a100:1, shared, 16G of each",
+        "Expected:    2:00:00",
+        "Iterations:  6000",
+    ):
+        assert line in text
 
 
 def test_jobs_are_changed_one_by_one(daemon: Daemon, rmx: Rmx) -> None:

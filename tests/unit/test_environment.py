@@ -82,6 +82,11 @@ def test_the_first_run_has_no_restart_count_and_no_limit_no_end() -> None:
     assert of(again, 0)["SLURM_JOB_END_TIME"] == "67"
 
 
+def test_a_job_that_shares_gpus_is_told_how_much_of_each_is_its_own() -> None:
+    assert "RM_GPU_MEM_BYTES" not in of(placed(), 0)
+    assert of(placed(gpu_mem_bytes=16 << 30), 0)["RM_GPU_MEM_BYTES"] == str(16 << 30)
+
+
 def test_what_was_submitted_is_kept_but_not_over_what_is_ours() -> None:
     env = of(placed(env=(("PYTHONPATH", "/lib"), ("PYTHONUNBUFFERED", "0"), ("RANK", "9"), ("A", "b"))), 0)
     assert (env["A"], env["RANK"], env["PYTHONUNBUFFERED"]) == ("b", "0", "0")

@@ -163,6 +163,20 @@ def test_a_schedule_is_told_to_every_host_on_its_own_clock(house: House) -> None
     }
 
 
+def test_a_job_that_is_not_regulated_is_told_when_to_adjust_itself_and_never_paused(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.see(pair(gate=False, adjust=0.05, regulated=False))
+    house.report(1, [0, 0, 5_000, 100_000, 0, None])
+    document = house.hosts.take("schedule", "a").args["schedule"]
+    assert (document["gate"], document["adjust_us"], document["pause_seq"]) == (False, 5_000, 0)
+    house.hosts.take("schedule", "b")
+    for n in range(8):  # far above its period, again and again
+        house.report(2, [0, n, 60_000 + n * 150_000, 150_000, 0, None])
+    assert house.regulator.of(2)["pauses"] == 0
+    assert house.hosts.untaken("schedule") == []
+
+
 def test_a_job_off_its_slot_is_paused_once_with_a_new_number(house: House) -> None:
     house.run(1)
     house.run(2)
@@ -284,3 +298,15 @@ def test_the_real_policy_pair_comes_to_rest(house: House) -> None:
     house.report(1, [0, 0, 5_000, 100_000, 0, None])
     house.report(2, [0, 0, 5_000, 100_000, 0, None])
     assert house.hosts.take("schedule").args["job"] == 2
+
+
+def test_jobs_that_said_how_many_iterations_they_make_are_estimated_from_their_reports(house: House) -> None:
+    """Also one on a single host, which needs no regulation."""
+    house.do(ev.JobSubmitted(5, builders.spec(iterations=50)), ev.JobPlaced(5, builders.placement("a")))
+    house.do(ev.TasksStarted(5, 1, "a", house.clock.us, (0,)))
+    house.see()
+    for n in range(10):
+        house.report(5, [0, n, n * 200, 200, 0, None], [1, n, n * 200, 900, 0, None])
+    told = house.posted.wait(lambda e: isinstance(e, ev.JobsProgressed))
+    assert [(p.job, p.attempt, p.served_us) for p in told.progress] == [(5, 1, 0)]
+    assert told.progress[0].remaining_us in {200 * (50 - n) for n in range(1, 11)}

@@ -142,6 +142,8 @@ def test_a_job_in_json(daemon: Daemon) -> None:
     }  # fmt: skip
     assert job["spec"]["env"] == {"TOKEN": "s3cret"}
     assert job["schedule"]["shift_us"] == 40_000
+    assert job["progress"] == {"served_us": 60_000_000, "remaining_us": 3_540_000_000}
+    assert "progress" not in call(daemon, "GET", "/v1/jobs/1")[1]["job"]
     listed = call(daemon, "GET", "/v1/jobs?state=f,PENDING&limit=5&all=1")[1]["jobs"]
     assert [(job["id"], "env" in job["spec"]) for job in listed] == [(1, False), (2, False)]
     assert daemon.service.log[-1] == ("jobs", frozenset({JobState.FAILED, JobState.PENDING}), "", "", 5, True)
@@ -195,7 +197,7 @@ def test_hosts_are_administered_by_administrators(daemon: Daemon, monkeypatch: p
     assert "Unknown field 'state' in the host" in bad[1]["error"]["message"]
     hosts = call(daemon, "GET", "/v1/hosts")[1]["hosts"]
     assert (hosts[0]["name"], hosts[0]["free"], hosts[0]["jobs"]) == (
-        "h1", {"cpus": 6, "mem_bytes": 32 << 30, "gpus": [1]}, [1],
+        "h1", {"cpus": 6, "mem_bytes": 32 << 30, "gpus": [1], "gpu_mem": []}, [1],
     )  # fmt: skip
     assert "variables" not in hosts[0]
 
