@@ -45,6 +45,7 @@ TURN_US = 250_000
 SILENT_US = 3_000_000
 PAUSES_PER_EPOCH = 1_000_000
 REGULATE_US = 3_600_000_000
+GRID = ("gate", "inject_us", "adjust_us")  # what of a schedule makes a job wait again and again
 # A job without a clear profile is looked at again after so long.
 PROFILE_AGAIN_US = 10_000_000
 
@@ -240,10 +241,19 @@ class Regulator:
         for schedule in plan:
             stats = self._book.entry(schedule.job, self._view.running[schedule.job].attempt)
             stats.baseline_us = schedule.period_us
+            self._drop_grid(schedule)
         commands = self._controller.install(
             component, [self._member(s) for s in plan], links, self._next_starts(jobs)
         )
         self._obey(commands)
+
+    def _drop_grid(self, schedule: Schedule) -> None:
+        """A job that had to wait for slots, and no longer has to, must not keep to the old ones."""
+        told = self._told.get(schedule.job)
+        if told is None or schedule.gate or schedule.inject_us or schedule.adjust:
+            return  # nothing was told, or what replaces it follows
+        if any(told.document.get(key) for key in GRID):
+            self._tell(schedule.job, gate=False, inject_us=0, adjust_us=0)
 
     def _member(self, schedule: Schedule) -> Member:
         traffic = self._view.running[schedule.job].traffic

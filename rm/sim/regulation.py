@@ -126,6 +126,7 @@ class Regulation:
                     inject_us=command.inject if self.enabled else 0,
                     tolerance_us=command.tolerance,
                     gate=command.gate and self.enabled,
+                    adjust_us=command.adjust if self.enabled else 0,
                 )
             elif isinstance(command, Pause):
                 self.pauses += 1
