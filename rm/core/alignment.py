@@ -82,8 +82,8 @@ class Alignment:
 
     `score` ranks candidates: the worst link's, or as the policy says; 100 when nothing contends.
     `unmatched` jobs share a contended link but have no rotation (periods do not match, or no room):
-    they are not controlled. `plan` is what per-iteration delays, throttles and routes say beyond the
-    schedules; None = nothing. A placement whose alignment is `rejected` is not taken, whatever else
+    they are not controlled. `plans` say more than the schedules do: delays, throttles and routes of single iterations, each
+    for jobs that share links. A placement whose alignment is `rejected` is not taken, whatever else
     there is; of jobs that are placed already it says nothing.
     """
 
@@ -94,7 +94,7 @@ class Alignment:
     unmatched: tuple[int, ...] = ()
     recompute: bool = False  # stage 3 (offline recomputation) would improve the cushions
     rejected: Reason | None = None
-    plan: CommPlan | None = None
+    plans: tuple[CommPlan, ...] = ()
 
 
 NOTHING_TO_ALIGN = Alignment(100.0)

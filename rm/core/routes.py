@@ -8,7 +8,7 @@ spines) leaves that part out.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 
@@ -74,19 +74,30 @@ class PlannedIteration:
 
 @dataclass(frozen=True, slots=True)
 class CommPlan:
-    """The planned iterations of each job, in order, all jobs starting at the plan's beginning.
+    """The planned iterations of jobs that share links, in order; all start at the plan's beginning.
 
     `contention_free`: if every job keeps to its profile, no link is ever loaded above its
-    capacity. After its last planned iteration a job goes on without delay, throttle and routes.
+    capacity. The plan repeats every `cycle_us`, which leaves each job time for all of its
+    iterations; the last of them may overlap with the first ones of other jobs.
     """
 
     iterations: Mapping[int, tuple[PlannedIteration, ...]]
     contention_free: bool
+    cycle_us: int
 
     def at(self, job: int, iteration: int) -> PlannedIteration | None:
-        """What is planned for an iteration (counted from 0); None = nothing."""
-        planned = self.iterations.get(job, ())
-        return planned[iteration] if 0 <= iteration < len(planned) else None
+        """What is planned for an iteration (counted from 0, without end); None = nothing."""
+        planned = self.iterations.get(job)
+        if not planned:
+            return None
+        rounds, number = divmod(iteration, len(planned))
+        one = planned[number]
+        if rounds == 0:
+            return one
+        delay_us = one.delay_us
+        if number == 0:
+            delay_us = self.cycle_us + one.start_us - planned[-1].end_us
+        return replace(one, start_us=one.start_us + rounds * self.cycle_us, delay_us=delay_us)
 
     @property
     def end_us(self) -> int:
@@ -95,6 +106,12 @@ class CommPlan:
 
     @property
     def mean_iteration_us(self) -> Fraction:
-        """Mean over all iterations of all jobs, delays included, if all goes by plan."""
+        """Mean over the planned iterations of all jobs, delays included, if all goes by plan."""
         times = [i.delay_us + i.length_us for p in self.iterations.values() for i in p]
         return Fraction(sum(times), max(1, len(times)))
+
+    @property
+    def repeated_mean_us(self) -> Fraction:
+        """The same in the long run, as the plan repeats."""
+        jobs = [len(p) for p in self.iterations.values() if p]
+        return Fraction(self.cycle_us * len(jobs), max(1, sum(jobs)))

@@ -19,11 +19,12 @@ from rm.policies.foresight.demand import JobDemand, Links, Piece, Profile
 
 
 class LogicalLink(NamedTuple):
-    """One direction of all uplinks of a leaf taken as one, or of one host's link."""
+    """One direction of all uplinks of a leaf taken as one, of that to one `spine`, or of a host's link."""
 
     name: str
     up: bool
     leaf: bool = True
+    spine: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class LeafFlow:
 class Pattern:
     """Traffic without a pause: reserved loads during [start_us, end_us) of the iteration.
 
-    `loads` are in units on leaves' links and in bit/s on hosts'; each is above zero.
+    `loads` are in units on leaves' links and in bit/s on hosts'; each is above zero. `host_bps` is
+    what hosts' links really carry.
     """
 
     start_us: int
@@ -53,6 +55,7 @@ class Pattern:
     last_op: int
     flows: tuple[LeafFlow, ...]
     loads: tuple[tuple[LogicalLink, int], ...]
+    host_bps: tuple[tuple[LogicalLink, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,7 @@ def shape_of(profile: Profile, job: JobDemand, links: Links) -> Shape:
                     max(ops),
                     tuple(flows),
                     tuple(sorted(loads.items())),
+                    tuple((link, load) for link, load in sorted(loads.items()) if not link.leaf),
                 )
             )
     shape = Shape(profile.throttle, profile.length_us, tuple(patterns))
@@ -122,6 +126,8 @@ def shape_of(profile: Profile, job: JobDemand, links: Links) -> Shape:
 
 def capacity(link: LogicalLink, links: Links) -> int:
     """In units for a leaf's link, in bit/s for a host's."""
+    if link.spine is not None:
+        return links.units
     return links.colours if link.leaf else links.host_bps[link.name]
 
 

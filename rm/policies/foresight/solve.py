@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from rm.core.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
 from rm.errors import UsageError
+from rm.policies.foresight.cycle import cycle_us
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.joint import solve_local, solve_rounds
 from rm.policies.foresight.merging import merge_ranges, placed_patterns
@@ -53,6 +54,7 @@ def schedule(
     return CommPlan(
         iterations=_iterations(jobs, slots, routed),
         contention_free=pinned and not routed.bad and all(s.shape.fits for s in slots),
+        cycle_us=cycle_us(slots, routed, links),
     )
 
 

@@ -10,7 +10,7 @@ merged range, which succeeds whenever its greatest degree allows.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
@@ -35,6 +35,25 @@ class Held:
         self.mask = mask
 
 
+class _Lane:
+    """Those who hold units of one link, by their starts."""
+
+    __slots__ = ("held", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.held: list[Held] = []
+
+    def add(self, held: Held) -> None:
+        at = bisect_right(self.starts, held.start_us)
+        self.starts.insert(at, held.start_us)
+        self.held.insert(at, held)
+
+    def remove(self, held: Held) -> None:
+        at = self.held.index(held, bisect_left(self.starts, held.start_us))
+        del self.starts[at], self.held[at]
+
+
 class SpineBook:
     """Who holds which units of which leaf's links, and when.
 
@@ -45,7 +64,7 @@ class SpineBook:
         self._links = links
         self._merged = merged
         self._all = (1 << links.colours) - 1
-        self._held: dict[LogicalLink, list[Held]] = {}
+        self._lanes: dict[LogicalLink, _Lane] = {}
         self._longest_us = 0
         self._by_pattern: dict[tuple[int, int], list[Held]] = {}
 
@@ -81,7 +100,7 @@ class SpineBook:
         self._longest_us = max(self._longest_us, pattern.end_us - pattern.start_us)
         for held in mine:
             for node in held.nodes:
-                insort(self._held.setdefault(node, []), held, key=_start)
+                self._lanes.setdefault(node, _Lane()).add(held)
         if not pattern.fits:  # timing has given it its links alone
             for held in mine:
                 held.mask = self._all
@@ -101,7 +120,8 @@ class SpineBook:
         by_flow = dict(zip(flows, masks, strict=True))
         _note(before, {h: h.mask for h in chain})
         for held in chain:
-            held.mask = by_flow[held.pattern.job, held.flow.flow]
+            mask = by_flow[held.pattern.job, held.flow.flow]
+            held.mask = sum(1 << bit for bit in islice(_bits(mask), held.flow.units))
         return True
 
     def _colour(self, held: Held, changed: dict[Held, int]) -> bool:
@@ -143,7 +163,7 @@ class SpineBook:
         """
         both = 1 << taken | 1 << free
         chain: set[Held] = set()
-        border = [h for h in self._overlapping(held, node) if h.mask >> taken & 1]
+        border = self._overlapping(held, node, 1 << taken)
         other = held.nodes[0] if node is held.nodes[1] else held.nodes[1]
         while border:
             one = border.pop()
@@ -156,21 +176,20 @@ class SpineBook:
                 return None
             chain.add(one)
             for end in one.nodes:
-                border += [h for h in self._overlapping(one, end) if h.mask & both and h not in chain]
+                border += self._overlapping(one, end, both)
         return chain
 
     # -- what overlaps -------------------------------------------------------------------------
 
-    def _overlapping(self, held: Held, node: LogicalLink) -> Iterable[Held]:
-        """Those on a node at the same time as `held`, without itself."""
-        there = self._held.get(node, [])
-        first = bisect_left(there, held.start_us - self._longest_us, key=_start)
-        for at in range(first, len(there)):
-            other = there[at]
-            if other.start_us >= held.end_us:
-                break
-            if other.end_us > held.start_us and other is not held:
-                yield other
+    def _overlapping(self, held: Held, node: LogicalLink, mask: int = -1) -> list[Held]:
+        """Those on a node at the same time as `held`, without itself, that hold some of `mask`."""
+        lane = self._lanes.get(node)
+        if lane is None:
+            return []
+        first = bisect_left(lane.starts, held.start_us - self._longest_us)
+        there = lane.held[first : bisect_left(lane.starts, held.end_us)]
+        since = held.start_us
+        return [h for h in there if h.mask & mask and h.end_us > since and h is not held]
 
     def _free(self, held: Held, node: LogicalLink) -> int:
         taken = held.mask
@@ -203,11 +222,7 @@ class SpineBook:
     def _remove(self, pattern: Placed) -> None:
         for held in self._by_pattern.pop((pattern.slot, pattern.pattern), ()):
             for node in held.nodes:
-                self._held[node].remove(held)
-
-
-def _start(held: Held) -> int:
-    return held.start_us
+                self._lanes[node].remove(held)
 
 
 def _bits(mask: int) -> Iterator[int]:
