@@ -17,6 +17,7 @@ class Story:
 
     sim: SimJob
     chance: Chance
+    then: SimJob | None = None  # what it will do from its next iteration on
     job: int = 0
     start_us: float | None = None
     end_us: float | None = None
@@ -58,8 +59,19 @@ class Attempt:
     iteration_us: float = field(init=False)  # undisturbed: on one host communication is free
 
     def __post_init__(self) -> None:
-        self.job, self.program = self.story.job, self.story.sim.program
+        self.job = self.story.job
         self.communicates = len(self.hosts) > 1
+        self._follow()
+
+    def turn(self) -> None:
+        """Between two iterations: from now on do what the story says next, if it says anything."""
+        if self.story.then is not None:
+            self.story.sim, self.story.then = self.story.then, None
+            self.flows.clear()
+            self._follow()
+
+    def _follow(self) -> None:
+        self.program = self.story.sim.program
         self.iteration_us = self.program.alone_us if self.communicates else self.program.compute_us
 
     @property

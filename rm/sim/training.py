@@ -135,6 +135,7 @@ class Training:
         if attempt.origin_us is not None:
             self._report(attempt, now_us)
         attempt.origin_us, attempt.comm_us = now_us, 0.0
+        attempt.turn()
         attempt.story.chance.next_iteration()
         attempt.stage = -1
         self._stage_done(attempt)

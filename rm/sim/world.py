@@ -101,6 +101,11 @@ class World:
         """Let the cycle hear at that instant of something outside: a measurement, a drained host."""
         self.at(at_us, self._hear, event)
 
+    def change(self, at_us: float, index: int, to: SimJob) -> None:
+        """Let the job that was given as number `index` train otherwise from its first iteration after that
+        instant: with another batch size, say. The cycle learns of it by what is measured."""
+        self.at(at_us, self._change, index, to)
+
     def run(self, progress: Callable[[int, int], None] | None = None) -> Result:
         """Simulate until every job has ended, or `until_us`. `progress` hears (ended, all) jobs.
 
@@ -184,6 +189,9 @@ class World:
 
     def _hear(self, event: ev.Event, _: object) -> None:
         self._inbox.append(event)
+
+    def _change(self, index: int, to: SimJob) -> None:
+        self._stories[index].then = to
 
     def _tick(self, _a: object, _b: object) -> None:
         self._inbox.append(ev.Tick())
@@ -287,6 +295,7 @@ class World:
     def _profiled(self, attempt: Attempt, _: object) -> None:
         traffic = attempt.story.sim.spec.traffic
         if attempt.alive and traffic is not None:
+            self.training.seen[attempt.job].compute_us = round(attempt.program.compute_us)
             self._inbox.append(ev.ProfileMeasured(attempt.job, attempt.number, traffic, cooperative=True))
 
     def _inspected(self, component: int, _: object) -> None:
