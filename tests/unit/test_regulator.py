@@ -177,6 +177,22 @@ def test_a_job_that_is_not_regulated_is_told_when_to_adjust_itself_and_never_pau
     assert house.hosts.untaken("schedule") == []
 
 
+def test_a_job_that_need_not_wait_any_more_is_told_so(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.report(1, [0, 0, 0, 100_000, 0, None])
+    house.report(2, [0, 0, 50_000, 100_000, 0, None])
+    house.see(pair(inject_us=3_000))
+    assert house.hosts.take("schedule", "a").args["schedule"]["gate"]
+    house.hosts.take("schedule", "b")
+    house.see(pair(gate=False))
+    document = house.hosts.take("schedule", "a").args["schedule"]
+    assert (document["gate"], document["inject_us"], document["adjust_us"]) == (False, 0, 0)
+    house.hosts.take("schedule", "b")
+    house.see(pair(gate=False, cushion_us=9_000))
+    assert house.hosts.untaken("schedule") == []
+
+
 def test_a_job_off_its_slot_is_paused_once_with_a_new_number(house: House) -> None:
     house.run(1)
     house.run(2)
