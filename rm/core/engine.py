@@ -27,7 +27,8 @@ __all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "expla
 PERFECT = 100.0
 EPSILON = 1e-9
 NEWEST = 1 << 60  # the place in the order of deployment of a job about to be placed
-REJECTED_MAX = 64  # candidates that the comm policy rejects before a job waits
+REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
+ROUNDS_MAX = 32  # of asking the placement policy to do without the hosts that spoke against them
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,33 +164,43 @@ def place(
         elsewhere = place(avoiding(job), snapshot, policies, tuning, sequence)
         if elsewhere[0] is not None:
             return elsewhere
+    reasons: list[Reason] = []
+    asked = job
+    for _ in range(ROUNDS_MAX):
+        best, refusals, against = best_of(asked, snapshot, policies, tuning, sequence)
+        reasons = reasons or refusals
+        if best is not None or not against:
+            break
+        asked = without(asked, against)
+    if best is None:
+        return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
+    if best.alignment.score < tuning.min_score:
+        return None, [contention(best.alignment, tuning)]
+    return best, []
+
+
+def best_of(
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
+) -> tuple[Decision | None, list[Reason], set[str]]:
+    """(the best of the candidates, the reasons for none, the hosts whose links stood against those
+    that were rejected)."""
     proposal = policies.placement.candidates(job, snapshot)
     best: Decision | None = None
     rejections: list[Reason] = []
-    against: dict[str, None] = {}
+    against: set[str] = set()
     compared = 0
     for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
         alignment = align_candidate(job, candidate, snapshot, policies.comm, sequence)
         if alignment.rejected is not None:
             rejections.append(alignment.rejected)
-            theirs = {link.link for link in alignment.links}
-            against |= dict.fromkeys(h for h in candidate.placement.hosts if h in theirs)
+            against |= {link.link for link in alignment.links} & set(candidate.placement.hosts)
             continue
         compared += 1
         if best is None or alignment.score > best.alignment.score + EPSILON:
             best = Decision(job.id, candidate.placement, alignment, candidate.note)
         if best.alignment.score >= PERFECT - EPSILON or compared == tuning.top_k:
             break  # candidates come best first: no later one can be better than a perfect one
-    if best is None and against:
-        elsewhere = place(without(job, against), snapshot, policies, tuning, sequence)
-        if elsewhere[0] is not None:
-            return elsewhere
-    if best is None:
-        reasons = [*proposal.reasons, *dict.fromkeys(rejections)]
-        return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
-    if best.alignment.score < tuning.min_score:
-        return None, [contention(best.alignment, tuning)]
-    return best, []
+    return best, [*proposal.reasons, *dict.fromkeys(rejections)], against
 
 
 def avoiding(job: Job) -> Job:
@@ -199,7 +210,7 @@ def avoiding(job: Job) -> Job:
 
 def without(job: Job, hosts: Iterable[str]) -> Job:
     """The job as if its user had excluded these hosts too."""
-    return replace(job, spec=replace(job.spec, hosts_excluded=(*job.spec.hosts_excluded, *hosts)))
+    return replace(job, spec=replace(job.spec, hosts_excluded=(*job.spec.hosts_excluded, *sorted(hosts))))
 
 
 def align_candidate(
