@@ -89,14 +89,19 @@ class Leftmost:
             for (i, j), mask in pairs.items():
                 self.masks[i][j] &= mask
                 self.masks[j][i] = fits.reverse(i, j, self.masks[i][j])
-        self.edges = [
-            [self._edges(i, j) if i != j and j else 0 for j in range(self.jobs)] for i in range(self.jobs)
-        ]
+        self._edges: dict[int, list[int]] = {}
 
-    def _edges(self, i: int, j: int) -> int:
-        mask = self.masks[i][j]
-        begins = mask & ~rotate(mask, 1 % self.circle.n[j], self.circle.n[j])
-        return begins | self.fits.touching(i, j) if self.fits.crowds else begins
+    def edges(self, i: int) -> list[int]:
+        """For each other job its rotations in contact with i, which is at 0."""
+        found = self._edges.get(i)
+        if found is None:
+            found = []
+            for j, (mask, n) in enumerate(zip(self.masks[i], self.circle.n, strict=True)):
+                begins = mask & ~rotate(mask, 1 % n, n)
+                also = self.fits.crowds and i != j and j > 0
+                found.append(begins | self.fits.touching(i, j) if also else begins)
+            self._edges[i] = found
+        return found
 
     def root(self, steps: Steps) -> _Node | None:
         """The reference at 0; None when it is clear that there is no perfect scheme."""
@@ -108,10 +113,10 @@ class Leftmost:
         left = dict(enumerate(fits.alone))
         return self._place(_Node({}, left, dict.fromkeys(left, 0), empty), 0, 0, steps)
 
-    def find(self, node: _Node, steps: Steps) -> dict[int, int] | None:
+    def find(self, node: _Node, steps: Steps, special: int = 0) -> dict[int, int] | None:
         """Rotations of a perfect scheme below the node; None when there is none.
 
-        Raises OutOfSteps when undecided.
+        `special` is a job that changes places with no other. Raises OutOfSteps when undecided.
         """
         left = node.left
         if len(left) < 2:
@@ -120,13 +125,15 @@ class Leftmost:
         anchor = next(iter(left))
         candidates = {j: (node.touching[j] | (1 if j == anchor else 0)) & mask for j, mask in left.items()}
         if left[narrow].bit_count() <= sum(c.bit_count() for c in candidates.values()):
-            return self._try(node, narrow, left[narrow], steps)
+            return self._try(node, narrow, left[narrow], steps, special)
         rest = dict(left)
         for j in sorted(candidates, key=lambda j: candidates[j].bit_count()):
-            same = [t for t in rest if self.fits.twin[t] == self.fits.twin[j]]
-            if same[0] != j:
+            same = [t for t in rest if self.fits.twin[t] == self.fits.twin[j] and t != special]
+            if j == special:
+                same = [j]
+            elif same[0] != j:
                 continue
-            found = self._try(node._replace(left=rest), j, candidates[j], steps)
+            found = self._try(node._replace(left=rest), j, candidates[j], steps, special)
             if found is not None:
                 return found
             for t in same:
@@ -161,14 +168,16 @@ class Leftmost:
         return [best[j] for j in range(self.jobs - 1)], node.left[self.jobs - 1]
 
     def _earliest(self, node: _Node, j: int, best: dict[int, int], steps: Steps) -> dict[int, int]:
-        earlier = node.left[j] & ((1 << best[j]) - 1)
-        while earlier:
-            k = _lowest(earlier)
-            earlier &= earlier - 1
-            child = self._place(node, j, k, steps)
-            found = None if child is None else self.find(child, steps)
-            if found is not None:
-                return found
+        """As `best`, job j (of those left the first) as early as can be.
+
+        Turning jobs earlier keeps j below the rotation that it has, down to 0, where it is the
+        agreed one: so the search holds for a part of j's rotations, too, if that begins at 0.
+        """
+        found: dict[int, int] | None = best
+        while found is not None:
+            best = found
+            earlier = node.left[j] & ((1 << best[j]) - 1)
+            found = self.find(node._replace(left=node.left | {j: earlier}), steps, j) if earlier else None
         return best
 
     def _turned(self, scheme: dict[int, int]) -> dict[int, int]:
@@ -177,13 +186,13 @@ class Leftmost:
         turned = ({j: (k + t * period) % n[j] for j, k in scheme.items()} for t in range(self.circle.mul[0]))
         return min(turned, key=lambda s: [s[j] for j in range(self.jobs)])
 
-    def _try(self, node: _Node, j: int, candidates: int, steps: Steps) -> dict[int, int] | None:
+    def _try(self, node: _Node, j: int, candidates: int, steps: Steps, special: int) -> dict[int, int] | None:
         while candidates:
             k = _lowest(candidates)
             candidates &= candidates - 1
             child = self._place(node, j, k, steps)
             if child is not None:
-                found = self.find(child, steps)
+                found = self.find(child, steps, special)
                 if found is not None:
                     return found
         return None
@@ -192,7 +201,7 @@ class Leftmost:
         """Job j put at k; None when some other job has no rotation left."""
         if steps is not None:
             steps.take(1 + self.circle.slots // 720)
-        n, masks, edges = self.circle.n, self.masks[j], self.edges[j]
+        n, masks, edges = self.circle.n, self.masks[j], self.edges(j)
         left, touching = {}, {}
         for i, mask in node.left.items():
             if i == j:
@@ -209,7 +218,7 @@ class Leftmost:
         load = node.load
         if self.fits.crowds:
             load = self.fits.feasibility.add(load, j, k)
-            for i in left:
+            for i in left if len(rotations) > 1 else ():  # beside one job alone the masks say it all
                 left[i] &= self.fits.feasibility.admissible(load, i)
                 if not left[i]:
                     return None
