@@ -2,9 +2,10 @@
 
 Three ways from a routing that fails back to the timing:
 
-- "paper": Alg. 1 to the letter. All is timed, then all is routed; an iteration that comes near a
+- "paper": the loop of Alg. 1. All is timed, then all is routed; an iteration that comes near a
   bad range has its communication inflated at the first encounter, and finds fewer and fewer
-  units of its links at further ones; and again, until nothing is bad or `ROUNDS` are over.
+  units of its links at further ones; and again, until nothing is bad or `ROUNDS` are over. By how
+  much to inflate and to reduce is not published.
 - "local" (default): each iteration is routed as it is placed, so a bad range is met when it
   would arise, and repaired there: that iteration alone waits until its flows can be coloured, or
   takes another rate, whichever ends first. Nothing that was placed moves in time.
