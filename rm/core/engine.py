@@ -6,23 +6,23 @@ reserved, and the next job sees the cluster with it. Pure: the same snapshot giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core.ahead import Ahead
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.blocked import Blocked, behind, shape
-from rm.core.fabric import Fabric, uplink_name
 from rm.core.host import HostState
 from rm.core.job import Job, Placement
+from rm.core.neighbours import Neighbourhood
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, ReservingPolicy
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.snapshot import Snapshot
 from rm.core.state import all_of, placed_view, take
 
-__all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "links_of",
-           "neighbours", "never_fits", "not_yet", "shape"]  # fmt: skip
+__all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
+           "not_yet", "place", "shape"]  # fmt: skip
 
 PERFECT = 100.0
 EPSILON = 1e-9
@@ -188,9 +188,9 @@ def best_of(
     best: Decision | None = None
     rejections: list[Reason] = []
     against: set[str] = set()
-    compared = 0
+    compared, near = 0, Neighbourhood(snapshot)
     for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
-        alignment = align_candidate(job, candidate, snapshot, policies.comm, sequence)
+        alignment = align_candidate(job, candidate, near, policies.comm, sequence)
         if alignment.rejected is not None:
             rejections.append(alignment.rejected)
             against |= {link.link for link in alignment.links} & set(candidate.placement.hosts)
@@ -214,44 +214,16 @@ def without(job: Job, hosts: Iterable[str]) -> Job:
 
 
 def align_candidate(
-    job: Job, candidate: Candidate, snapshot: Snapshot, comm: CommPolicy, sequence: int
+    job: Job, candidate: Candidate, near: Neighbourhood, comm: CommPolicy, sequence: int
 ) -> Alignment:
     """The alignment of the jobs that the candidate would share links with, itself included."""
     new = placed_view(job, candidate.placement, sequence)
     if not new.communicates:
         return NOTHING_TO_ALIGN
-    near = neighbours([new], snapshot.placed.values(), snapshot.fabric)
-    if len(near) == 1:
+    jobs = near.of(new)
+    if len(jobs) == 1:
         return NOTHING_TO_ALIGN
-    return comm.align(near, snapshot)
-
-
-def neighbours(
-    seeds: Sequence[PlacedJob], placed: Iterable[PlacedJob], fabric: Fabric | None = None
-) -> list[PlacedJob]:
-    """The seeds and every communicating job connected to them through shared hosts or uplinks."""
-    by_link: dict[str, list[PlacedJob]] = {}
-    for other in placed:
-        if other.communicates:
-            for link in links_of(other, fabric):
-                by_link.setdefault(link, []).append(other)
-    found = {seed.job: seed for seed in seeds}
-    frontier = list(seeds)
-    while frontier:
-        for link in links_of(frontier.pop(), fabric):
-            for other in by_link.get(link, ()):
-                if other.job not in found:
-                    found[other.job] = other
-                    frontier.append(other)
-    return [found[j] for j in sorted(found)]
-
-
-def links_of(job: PlacedJob, fabric: Fabric | None) -> tuple[str, ...]:
-    """The host links and the leaves' uplinks that the job's traffic takes."""
-    hosts = job.placement.hosts
-    if fabric is None:
-        return hosts
-    return (*hosts, *map(uplink_name, fabric.crossings(hosts)))
+    return comm.align(jobs, near.snapshot)
 
 
 def contention(alignment: Alignment, tuning: Tuning) -> Reason:

@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from rm.core.alignment import Alignment, LinkAlignment
-from rm.core.engine import Blocked, Policies, Tuning, decide, explain, neighbours, never_fits
+from rm.core.engine import Blocked, Policies, Tuning, decide, explain, never_fits
 from rm.core.fabric import Fabric
 from rm.core.host import HostState
 from rm.core.job import Job, Placement
+from rm.core.neighbours import Neighbourhood
 from rm.core.network import Link
 from rm.core.ports import Candidate, Proposal
 from rm.core.reasons import Reason, ReasonCode
@@ -145,11 +146,13 @@ def test_jobs_that_share_only_an_uplink_are_aligned_together() -> None:
         builders.placed(3, "b", "e", traffic=TRAFFIC),  # e hangs on no known leaf
         builders.placed(4, "f", "e", traffic=TRAFFIC, low_comm=True),
     ]
+    flat = builders.snapshot(*map(builders.host, "abcdef"), placed=there)
+    tall = Neighbourhood(replace(flat, fabric=fabric))
     new = builders.placed(1, "a", "c", traffic=TRAFFIC)
-    assert [p.job for p in neighbours([new], there, fabric)] == [1, 2, 3]
-    assert [p.job for p in neighbours([new], there)] == [1]
+    assert [p.job for p in tall.of(new)] == [1, 2, 3]
+    assert [p.job for p in Neighbourhood(flat).of(new)] == [1]
     inside = builders.placed(1, "a", "a", traffic=TRAFFIC)
-    assert [p.job for p in neighbours([inside], there, fabric)] == [1]
+    assert [p.job for p in tall.of(inside)] == [1]
     snap = replace(builders.snapshot(*map(builders.host, "abcd"), placed=there[:1]), fabric=fabric)
     comm = ByHost()
     decide([talker()], snap, policies(Fixed(builders.placement("a", "c")), comm), Tuning(top_k=1), Blocked())

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core import registry
-from rm.core.engine import links_of
 from rm.core.fabric import uplink_name
 from rm.core.job import Job, Placement
+from rm.core.neighbours import links_of
 from rm.core.ports import Candidate, PlacementPolicy, Proposal
 from rm.core.snapshot import Snapshot
 from rm.core.state import placed_view
