@@ -37,7 +37,8 @@ class FlowRoute:
 class RoutedRange:
     """Routes of the operations `first_op` to `last_op` of an iteration, both included.
 
-    Operations are the transfers of an iteration, counted from 0 in the order of their starts.
+    Operations are the communications of an iteration (phases of the profile, collectives), counted
+    from 0 in the order of their starts; all steps of one ring all-reduce are one operation.
     """
 
     first_op: int

@@ -19,8 +19,8 @@ from rm.errors import UsageError
 class Piece:
     """Flow number `flow` sends at `rate_bps` during [start_us, end_us) of an iteration.
 
-    `op` counts the transfers of the iteration from 0 in the order of their starts; the parts of
-    one transfer, and its gaps, have the same `op`.
+    `op` counts the operations of the iteration (see `RoutedRange`) from 0 in the order of their
+    starts; what one operation sends, before and after a gap, is one pattern.
     """
 
     flow: int
