@@ -66,6 +66,20 @@ def test_nothing_happens_before_the_reference_was_seen() -> None:
     assert [c for r in slow(2, 130) for c in controller.report(r)] == []
 
 
+def test_a_job_that_computes_otherwise_is_inspected_even_if_it_keeps_its_time() -> None:
+    """Half the batch: its gate, or contention, fills the time that the compute phase no longer takes."""
+    controller = Controller()
+    gated = Member(2, (1,), False, 100, 200, compute=120, gate=True)
+    controller.install(1, [PAIR[0], gated], [[1, 2]], {1: 0, 2: 100})
+    controller.report(Report(1, 0, 200))
+    reports = [Report(2, 100 + 200 * i, 200, 15, 125) for i in range(10)]
+    commands = [c for r in reports for c in controller.report(r)]
+    assert [plain(c) for c in commands] == [["inspect", [2], "compute"], ["recalculate"]]
+    usual = [Report(2, 100 + 200 * i, 200, 0, 80) for i in range(20)]
+    controller.install(1, [PAIR[0], gated], [[1, 2]], {1: 0, 2: 100})
+    assert [c for r in usual for c in controller.report(r)] == []
+
+
 def test_three_readjustments_within_a_hundred_iterations_call_for_inspection() -> None:
     controller = Controller()
     controller.install(1, PAIR, [[1, 2]])

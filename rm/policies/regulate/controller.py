@@ -255,10 +255,14 @@ class Controller:
             return []
         if sum(s.fast for s in track.samples) > limit:
             return self._inspect(part, [track.member.job], "faster")
-        if sum(s.slow for s in track.samples) <= limit:
-            return []
-        if self._computes_differently(track):
+        slow = sum(s.slow for s in track.samples) > limit
+        full = (
+            len(track.samples) == self.options.window
+        )  # a changed job need not be slow: its gate may hide it
+        if (slow or full) and self._computes_differently(track):
             return self._inspect(part, [track.member.job], "compute")
+        if not slow:
+            return []
         reference = part.reference
         sharing = {j for link in part.links if track.member.job in link for j in link}
         near = [
