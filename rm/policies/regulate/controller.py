@@ -256,9 +256,8 @@ class Controller:
         if sum(s.fast for s in track.samples) > limit:
             return self._inspect(part, [track.member.job], "faster")
         slow = sum(s.slow for s in track.samples) > limit
-        full = (
-            len(track.samples) == self.options.window
-        )  # a changed job need not be slow: its gate may hide it
+        full = len(track.samples) == self.options.window
+        # a changed job need not be slow: its gate, or contention, may fill the time it no longer needs
         if (slow or full) and self._computes_differently(track):
             return self._inspect(part, [track.member.job], "compute")
         if not slow:
