@@ -207,8 +207,8 @@ def _what_if(source: Journal, first: int, asked: Decider, list_jobs: bool, as_js
     )
     if assumed:
         click.echo(
-            f"Of {len(assumed):,} jobs the journal does not tell how long they run: they take what they "
-            "declare, or what is usual."
+            f"Jobs whose run time the journal does not tell: {len(assumed):,}; they take what they declare, "
+            "or what is usual."
         )
 
 

@@ -7,7 +7,8 @@ its events as they took effect, the decisions, and a digest of the plan (actions
 A `Cycle` that is made from a start and takes the same steps decides the same.
 
 Steps in which nothing happened and nothing was looked at are not written; nor are events that
-decide nothing (`SILENT`). What a job runs (script, arguments, environment) is not written either.
+decide nothing (`SILENT`). What a job runs (script, arguments, environment) is not written either, nor
+are variables of hosts that are not rm's own (`rm_…`).
 """
 
 from __future__ import annotations

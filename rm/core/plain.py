@@ -11,19 +11,21 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 import numpy as np
 
+from rm.core.host import Host
 from rm.core.job import Job, JobSpec, TaskPlacement
 from rm.core.progress import Progress
 from rm.core.traffic import Phase
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
+OWN_VARIABLES = "rm_"  # what the inventory tells rm itself begins so; only that is written
 
 ATOMS = frozenset({str, int, float, bool, type(None)})
 POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
@@ -46,6 +48,9 @@ def to_plain(value: Any) -> Any:
     if kind is tuple or kind is list:
         return [to_plain(item) for item in value]
     if is_dataclass(kind):
+        if kind is Host:
+            own = tuple(v for v in value.variables if v[0].startswith(OWN_VARIABLES))
+            value = replace(value, variables=own)
         written = _written(kind)
         if kind in POSITIONAL:
             row = [to_plain(getattr(value, name)) for name, _ in written]

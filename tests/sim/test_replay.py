@@ -14,10 +14,12 @@ import msgspec
 import pytest
 
 from rm.adapters.store_sql import open_store
+from rm.core import events as ev
 from rm.core import journal
 from rm.core.cycle import Cycle
 from rm.core.journal import Chosen, parse
 from rm.core.plain import from_plain, to_plain
+from rm.core.registry import KINDS, names, options_in_force
 from rm.core.starting_point import FOUND_AGAIN, dump_state
 from rm.core.state import ClusterState
 from rm.core.store import START, STEP, Batch, Entry
@@ -28,7 +30,6 @@ from tests import builders
 from tests.sim.world import S, World
 
 Entries = list[tuple[int, Entry]]
-KINDS = ("queue", "placement", "comm")
 CHOICES = [
     ("fifo", "first-fit", "none"),
     ("srsf", "zone", "metronome"),
@@ -169,7 +170,19 @@ def test_every_kind_of_event_can_be_written_and_read(kind: str) -> None:
     plain = json.loads(json.dumps(journal.event_to_plain(event, 5)))
     if kind == "JobSubmitted":
         event = replace(event, spec=replace(event.spec, script="", script_args=(), env=()))
+    if kind == "HostAdded":
+        hidden = replace(event.host, variables=(("rm_leaf", "a"),))
+        shown = replace(event.host, variables=(("rm_leaf", "a"), ("ansible_become_password", "secret")))
+        assert "secret" not in str(journal.event_to_plain(ev.HostAdded(shown), 5))
+        plain, event = journal.event_to_plain(ev.HostAdded(shown), 5), ev.HostAdded(hidden)
     assert journal.event_from_plain(plain, 5) == event
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in KINDS for name in names(kind)])
+def test_the_options_of_every_policy_can_be_written_and_taken_again(kind: str, name: str) -> None:
+    options = options_in_force(kind, name)
+    again = json.loads(msgspec.json.encode(to_plain(options)))
+    assert options_in_force(kind, name, again) == options
 
 
 @pytest.mark.parametrize(
