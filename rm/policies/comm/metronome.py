@@ -10,19 +10,19 @@ not the distance of their middles, (d) early iterations wait for their slot (slo
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass
 
 from rm.core.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
 from rm.core.rescheduling import Rescheduling
 from rm.core.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.comm.steps.results import link_alignment
-from rm.policies.interleave.affinity import bfs_shifts, blocks, components, contended, violations
+from rm.policies.interleave.affinity import bfs_shifts, components, contended, violations
 from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.component import Settled
 from rm.policies.interleave.loads import link_loads, rank_of
 from rm.policies.interleave.profile import DEMAND_MODELS
-from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unmatched_link_score
+from rm.policies.interleave.solve import Thresholds, unmatched_link_score
 from rm.policies.interleave.unify import Demand
 from rm.units import MINUTE_US
 
@@ -95,18 +95,6 @@ class MetronomeOptions:
         )
 
 
-@dataclass(slots=True)
-class _Answer:
-    """What has been decided so far, over all components."""
-
-    effective: dict[int, Fraction] = field(default_factory=dict)  # iteration times already in use
-    solved: dict[int, list[Solution]] = field(default_factory=dict)  # job -> its blocks
-    rotations: dict[str, dict[int, Fraction]] = field(default_factory=dict)
-    links: dict[str, LinkAlignment] = field(default_factory=dict)
-    gaps: dict[int, list[Fraction]] = field(default_factory=dict)
-    improvable: bool = False
-
-
 class Metronome:
     name = "metronome"
 
@@ -126,80 +114,44 @@ class Metronome:
         """Align all jobs that share contended links, of hosts and of leaves; independent of the
         order of `placed`."""
         jobs = {p.job: p for p in placed}
-        demands, links = link_loads(placed, snapshot, self.options.demand)
-        crowded = contended(links)
+        demands, loads = link_loads(placed, snapshot, self.options.demand)
+        crowded = contended(loads)
         shaping = self._shaping(crowded, jobs, snapshot.hosts) if self.options.shaping else ()
-        answer = _Answer()
+        answer = Settled()
         members = {name: sorted(load.phases) for name, load in crowded.items()}
-        if self.options.rotation:
-            for names, group in components(members):
-                self._component({n: crowded[n] for n in names}, group, demands, jobs, answer, offline)
-        schedules = self._schedules(answer, demands, jobs)
+        for names, group in components(members) if self.options.rotation else ():
+            mixed = not all(jobs[j].high for j in group)  # then no high job is lengthened
+            pinned = {j for j in group if mixed and jobs[j].high and not self.options.paper}
+            part = {n: crowded[n] for n in names}
+            answer.add(part, demands, pinned, self.options.thresholds, offline and self.options.stage3)
+        schedules, broken = self._schedules(answer, crowded, demands, jobs)
+        links = {n: link_alignment(n, crowded[n], s) for n, s in answer.links.items() if n not in broken}
         for name, load in crowded.items():
-            if name not in answer.links:
+            if name not in links:
                 value = unmatched_link_score([demands[j] for j in load.phases], load)
-                answer.links[name] = LinkAlignment(name, value, 0, tuple(members[name]))
+                links[name] = LinkAlignment(name, value, 0, tuple(members[name]))
         controlled = {s.job for s in schedules}
         return Alignment(
-            score=min((a.score for a in answer.links.values()), default=100.0),
-            links=tuple(answer.links[name] for name in sorted(answer.links)),
+            score=min((a.score for a in links.values()), default=100.0),
+            links=tuple(links[name] for name in sorted(links)),
             schedules=schedules,
             shaping=shaping,
             unmatched=tuple(sorted({j for m in members.values() for j in m} - controlled)),
             recompute=answer.improvable and self.options.stage3,
         )
 
-    def _component(
+    def _schedules(
         self,
+        answer: Settled,
         links: Mapping[str, LinkLoad],
-        group: Sequence[int],
         demands: Mapping[int, Demand],
         jobs: Mapping[int, PlacedJob],
-        answer: _Answer,
-        offline: bool,
-    ) -> None:
-        """Solve the blocks of one component, outwards from its best ranked job."""
-        mixed = not all(jobs[j].high for j in group)
-        waiting = blocks(links)
-        while waiting:
-            names = min(waiting, key=lambda b: _nearness(b, links, demands, answer))
-            waiting.remove(names)
-            block = [links[n] for n in names]
-            inside = sorted({j for load in block for j in load.phases})
-            mine = [self._pinned(demands[j], jobs[j], mixed, answer) for j in inside]
-            solution = solve_block(mine, block, self.options.thresholds, offline and self.options.stage3)
-            if solution is None:
-                continue
-            answer.improvable |= solution.improvable
-            for job in inside:
-                answer.effective.setdefault(job, solution.plan.period(job))
-                answer.solved.setdefault(job, []).append(solution)
-            for name in names:
-                there = links[name].phases
-                answer.rotations[name] = {j: solution.scheme.shift(j) for j in there}
-            for name, load in links.items():  # the dominated links follow from this block
-                if name in names or (name not in answer.links and set(load.phases) <= set(inside)):
-                    answer.links[name] = link_alignment(name, load, solution)
-                    for job in load.phases:
-                        gap = solution.gap(load, job)
-                        if gap is not None:
-                            answer.gaps.setdefault(job, []).append(gap)
-
-    def _pinned(self, demand: Demand, job: PlacedJob, mixed: bool, answer: _Answer) -> Demand:
-        """The demand with the iteration time it has by now; who may not be lengthened is pinned."""
-        used = answer.effective.get(demand.job)
-        if used is not None:
-            return replace(demand, period=round(used), pinned=True)
-        return replace(demand, pinned=job.high and mixed and not self.options.paper)
-
-    def _schedules(
-        self, answer: _Answer, demands: Mapping[int, Demand], jobs: Mapping[int, PlacedJob]
-    ) -> tuple[Schedule, ...]:
+    ) -> tuple[tuple[Schedule, ...], set[str]]:
+        """The schedules, and links that they do not suit: there nothing is promised."""
         period = answer.effective
         rank = {j: demands[j].rank for j in period}
         shifts, references = bfs_shifts(answer.rotations, period, rank)
-        for link, _, _ in violations(answer.rotations, period, shifts):
-            answer.links.pop(link, None)  # periods drift across links: promise nothing there
+        broken = {link for link, _, _ in violations(answer.rotations, period, shifts)}
         result = []
         for _, group in components({n: sorted(r) for n, r in answer.rotations.items()}):
             perfect = all(s.scheme.perfect for j in group for s in answer.solved[j])
@@ -218,14 +170,14 @@ class Metronome:
                         base_period_us=demand.period,
                         inject_us=first.plan.inject[at] // first.plan.mul[at],
                         mul=max(s.plan.mul[s.plan.index(job)] for s in answer.solved[job]),
-                        cushion_us=max(0, int(min(answer.gaps.get(job, [Fraction(0)])))),
+                        cushion_us=max(0, int(answer.gap(job, links) or 0)),
                         reference=reference,
                         high=jobs[job].high,
                         gate=gating and not reference and not (jobs[job].high and mixed),
                         regulated=self.options.regulation,
                     )
                 )
-        return tuple(sorted(result, key=lambda s: s.job))
+        return tuple(sorted(result, key=lambda s: s.job)), broken
 
     def _shaping(
         self, crowded: Mapping[str, LinkLoad], jobs: Mapping[int, PlacedJob], hosts: Container[str]
@@ -242,14 +194,6 @@ class Metronome:
                 rate = max(1, capacity // LEAST_SHARE)
                 rules.append(ShapingRule(job.job, host, priority, rate, capacity))
         return tuple(rules)
-
-
-def _nearness(
-    names: Sequence[str], links: Mapping[str, LinkLoad], demands: Mapping[int, Demand], answer: _Answer
-) -> tuple[bool, tuple[int, int, str], list[str]]:
-    """Blocks that touch a settled job come first, then the best ranked job's."""
-    inside = {j for n in names for j in links[n].phases}
-    return (not inside & answer.effective.keys(), min(demands[j].rank for j in inside), list(names))
 
 
 OPTIONS = MetronomeOptions

@@ -16,14 +16,18 @@ from rm.policies.interleave.cushion import Distances
 from rm.policies.interleave.profile import Phases
 from rm.policies.interleave.score import random_phase, score, unmatched_score
 from rm.policies.interleave.search import BUDGET, Scheme, search_block
-from rm.policies.interleave.stage3 import search_offline
+from rm.policies.interleave.stage3 import Spread, search_offline
 from rm.policies.interleave.unify import Demand, Plan, unify
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """Metronome's thresholds, times in ticks; see `unify`. `paper` switches to the letter, `compact`
-    leaves no cushion between phases."""
+    leaves no cushion between phases.
+
+    Stage 3 measures cushions by `metric` ("" = by the mode: "gap", paper "midpoint") and leaves two
+    jobs of one phase each in the middle that is within a slot of the best, unless `widest`.
+    """
 
     g_t: int
     e_t: float = 0.10
@@ -34,15 +38,21 @@ class Thresholds:
     paper: bool = False
     budget: int = BUDGET
     compact: bool = False
+    metric: str = ""
+    widest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """A matched block: its plan, the rotations, and whether stage 3 could widen the cushions."""
+    """A matched block: its plan, the rotations, and whether stage 3 could widen the cushions.
+
+    `spread` is what stage 3 found, if it was asked; its scheme is `scheme`.
+    """
 
     plan: Plan
     scheme: Scheme
     improvable: bool
+    spread: Spread | None = None
 
     def link_score(self, link: LinkLoad) -> float:
         circle = Circle(self.plan, (link,))
@@ -113,12 +123,14 @@ def _solve(
         kept = not plan.injects if thresholds.paper else plan.exact and not plan.injects
         return Solution(plan, scheme, False) if kept else None
     several = len(demands) > 2 or any(len(p) > 1 for load in loads for p in load.phases.values())
-    widen = several and not thresholds.compact
+    widen = (several or thresholds.widest) and not thresholds.compact
+    spread = None
     if widen and offline:
-        metric, over = ("midpoint", "middles") if thresholds.paper else ("gap", "all")
+        metric = thresholds.metric or ("midpoint" if thresholds.paper else "gap")
+        over = "middles" if thresholds.paper else "all"
         spread = search_offline(plan, loads, metric, over, thresholds.budget)
         scheme = spread.scheme if spread is not None else scheme
-    return Solution(plan, scheme, widen and not offline)
+    return Solution(plan, scheme, widen and not offline, spread)
 
 
 def _random_excess(demands: Sequence[Demand], loads: Sequence[LinkLoad]) -> float:
