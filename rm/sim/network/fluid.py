@@ -45,7 +45,6 @@ class Fluid:
         self._heap: list[tuple[float, int, Current]] = []  # ends; an entry that is not its end is void
         self._live = 0
         self._number = 0
-        self._mark = 0
         self._new: list[Current] = []  # on their wires since the rates were computed
         self._touched: list[Wire] = []  # tight wires whose streams have changed since
         self._plans: dict[tuple[int, int, float | None], tuple[tuple[Flow, ...], tuple[Plan, ...]]] = {}
@@ -254,28 +253,8 @@ class Fluid:
         """Find the rates of all whom the latest changes concern."""
         if not (self._new or self._touched):
             return
-        mark = self._mark = self._mark + 1
-        streams: list[Current] = []
-        for current in self._new:
-            if current.mark != mark and not current.of.suspended:
-                current.mark = mark
-                streams.append(current)
-        wires: list[Wire] = []
-        for wire in self._touched:
-            if wire.mark != mark:
-                wire.mark = mark
-                wires.append(wire)
+        streams = self._rates.find(self._new, self._touched, self._live)
         self._new, self._touched = [], []
-        for wire in wires:  # which grows: all that is connected over tight wires
-            for current in wire.streams:
-                if current.mark != mark:
-                    current.mark = mark
-                    streams.append(current)
-                    for other, _ in current.wires:
-                        if other.tight and other.mark != mark:
-                            other.mark = mark
-                            wires.append(other)
-        self._rates.find(streams, wires)
         self._schedule(streams)
 
     def _schedule(self, streams: list[Current]) -> None:

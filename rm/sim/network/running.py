@@ -12,10 +12,24 @@ from rm.sim.network.sharing import Stream
 class Current(Stream):
     """A stream that is under way: `left` bits at time `since`, going at `rate`, none left at `end`.
 
-    `told` is what was left when its links last counted what they have carried.
+    `told` is what was left when its links last counted what they have carried; `mark` and `right`
+    are notes of a search.
     """
 
-    __slots__ = ("asked", "end", "left", "mark", "number", "of", "plan", "rate", "since", "told", "wires")
+    __slots__ = (
+        "asked",
+        "end",
+        "left",
+        "mark",
+        "number",
+        "of",
+        "plan",
+        "rate",
+        "right",
+        "since",
+        "told",
+        "wires",
+    )
 
     def __init__(self, plan: Plan, of: Running, number: int, now: float) -> None:
         self.of = of
@@ -23,8 +37,9 @@ class Current(Stream):
         self.follow(plan)
         self.left = self.told = plan.size
         self.held = False
-        self.share = self.rate = 0.0
-        self.mark = 0
+        self.share = self.level = self.rate = 0.0
+        self.at = None
+        self.mark = self.right = 0
         self.since = now
         self.end = inf
 

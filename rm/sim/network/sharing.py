@@ -45,36 +45,40 @@ class Stream:
     """Something with one rate: a flow, a subflow, or all flows of a collective in step.
 
     `path` pairs each link with its load at rate 1; it names a link once. `cap` is finite: the
-    path's own limit where the sender has none. `share` is the rate that `fill` found.
+    path's own limit where the sender has none. `fill` finds `share`, the rate, and `level`, the rate
+    per weight, and the link `at` which the stream is held back, None for one that has its cap.
     """
 
-    __slots__ = ("cap", "ceiling", "held", "path", "priority", "share", "weight")
+    __slots__ = ("at", "cap", "ceiling", "held", "level", "path", "priority", "share", "weight")
 
     def __init__(
         self, path: tuple[tuple[Link, float], ...], cap: float, priority: int = 0, weight: float = 1.0
     ) -> None:
         self.path = path
+        self.cap = cap
+        self.ceiling = cap / weight
         self.priority = priority
         self.weight = weight
         self.held = False
-        self.share = 0.0
-        self.limit(cap)
+        self.share = self.level = 0.0
+        self.at: Any = None
 
-    def limit(self, cap: float) -> None:
-        self.cap = cap
-        self.ceiling = cap / self.weight
+    def unlimited(self) -> None:
+        """No link holds it back."""
+        self.held = True
+        self.share, self.level, self.at = self.cap, self.ceiling, None
 
 
 _by_ceiling = attrgetter("ceiling")
 _by_priority = attrgetter("priority")
 
 
-def fill(streams: Sequence[Stream], links: Sequence[Link]) -> None:
-    """Set the `share` of each stream.
+def fill(streams: Sequence[Stream], links: Sequence[Link], others: bool = False) -> None:
+    """Find the rate of each stream.
 
-    `links` are the tight links of these streams, and the streams all that are on them. Time: rounds x
-    links + the sum of the paths' lengths, with at most one round for each distinct fair rate and
-    each distinct cap.
+    `links` are the tight links of these streams. There may be `others` on them: these have `held`
+    set, as each call leaves it, and keep their rates. Time: rounds x links + the sum of the paths'
+    lengths, with at most one round for each distinct fair rate and each distinct cap.
     """
     if not streams:
         return
@@ -84,21 +88,31 @@ def fill(streams: Sequence[Stream], links: Sequence[Link]) -> None:
         stream.held = False
         if stream.priority != first:
             mixed = True
-    links = [link for link in links if link.streams]
     for link in links:
-        link.room = link.capacity
-    if not mixed:
-        for link in links:
+        if others:
+            room, pull, growing = link.capacity, 0.0, 0
+            for stream, its in link.streams.items():
+                if stream.held:
+                    room -= its * stream.level
+                else:
+                    pull += its
+                    growing += 1
+            link.room = room if room > 0.0 else 0.0
+            link.pull = link.whole = pull
+            link.open = growing
+        else:
+            link.room = link.capacity
             link.pull = link.whole = sum(link.streams.values())
             link.open = len(link.streams)
-        _fill_class(sorted(streams, key=_by_ceiling), links, last=True)
+    if not mixed:
+        _fill_class(sorted(streams, key=_by_ceiling), [link for link in links if link.open], last=True)
         return
     for priority, same in groupby(sorted(streams, key=_by_priority), _by_priority):
         used = []
         for link in links:
             if link.room < FULL * link.capacity:
                 link.room = 0.0
-            pulls = [pull for stream, pull in link.streams.items() if stream.priority == priority]
+            pulls = [its for s, its in link.streams.items() if not s.held and s.priority == priority]
             link.pull = link.whole = sum(pulls)
             link.open = len(pulls)
             if pulls:
@@ -119,8 +133,7 @@ def _fill_class(streams: list[Stream], links: Sequence[Link], last: bool) -> Non
             if not stream.held:
                 if stream.ceiling > level:
                     break
-                stream.held = True
-                stream.share = stream.cap
+                stream.unlimited()
                 held.append(stream)
             first += 1
         if not held:
@@ -131,6 +144,8 @@ def _fill_class(streams: list[Stream], links: Sequence[Link], last: bool) -> Non
                         if not stream.held and stream.priority == priority:
                             stream.held = True
                             stream.share = level * stream.weight
+                            stream.level = level
+                            stream.at = link
                             held.append(stream)
         growing -= len(held)
         if last and not growing:

@@ -1,5 +1,6 @@
 """The fluid network against a naive simulation that computes all rates anew at every event."""
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from rm.core.fabric import Fabric
 from rm.errors import UsageError
+from rm.sim.network import rates
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal
@@ -194,8 +196,32 @@ def scripts(draw: st.DrawFn) -> tuple[Topology, list[Step], bool]:
 @given(scripts())
 def test_transfers_end_when_the_naive_simulation_says(script: tuple[Topology, list[Step], bool]) -> None:
     topology, steps, lockstep = script
-    wanted = naive(topology, steps, lockstep)
-    assert play(Fluid(topology, lockstep=lockstep), steps) == pytest.approx(wanted, rel=1e-6)
+    wanted = pytest.approx(naive(topology, steps, lockstep), rel=1e-6)
+    assert play(Fluid(topology, lockstep=lockstep), steps) == wanted
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rates, "FEW", 0)  # so that changes spread as they do among many streams
+        assert play(Fluid(topology, lockstep=lockstep), steps) == wanted
+
+
+@pytest.mark.parametrize("lockstep", [False, True])
+def test_spreading_among_many_streams_finds_the_same_rates(lockstep: bool) -> None:
+    chance = random.Random(7)
+    hosts = [f"h{i}" for i in range(40)]
+    fabric = Fabric({h: f"leaf{i // 8}" for i, h in enumerate(hosts)}, 3, 20_000_000)
+    topology = Topology(dict.fromkeys(hosts, 10 * MBPS), fabric)
+    steps: list[Step] = []
+    for number in range(120):
+        members = chance.sample(hosts, chance.randint(2, 8))
+        bits, priority = chance.uniform(100, 900), chance.choice([0, 0, 0, 1])
+        flows = tuple(
+            Flow(a, b, bits, priority=priority)
+            for a, b in zip(members, members[1:] + members[:1], strict=True)
+        )
+        steps.append((chance.uniform(0, 1500), "begin", (transfer(number, flows),)))
+    spread = play(Fluid(topology, lockstep=lockstep), steps)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rates, "FEW", 10_000)
+        assert play(Fluid(topology, lockstep=lockstep), steps) == pytest.approx(spread, rel=1e-9)
 
 
 @FIXED
