@@ -81,16 +81,18 @@ def play(network: Network, jobs: Sequence[Rhythm], events: int) -> float:
 
 
 def fluid(settings: Settings) -> list[Figure]:
-    names = [f"h{i:02}" for i in range(24)]
-    links = dict.fromkeys(names, LINK_BPS)
+    many = [f"h{i:03}" for i in range(128)]
+    names = many[:24]
+    links = dict.fromkeys(many, LINK_BPS)
     leaves = Fabric({name: f"leaf{i // 4}" for i, name in enumerate(names)}, 2, int(LINK_BPS))
     cases = (
         ("12 jobs of 2 of 24 hosts", 12, names, (2, 2), None, FLUID_TARGET),
         ("15 jobs of 2 to 8 of 24 hosts", 15, names, (2, 8), None, FLUID_TARGET),
         ("15 such jobs over 6 leaves and 2 spines", 15, names, (2, 8), leaves, None),
+        ("60 jobs of 2 to 8 of 128 hosts", 60, many, (2, 8), None, None),
     )
     figures = []
-    events = 10_000 if settings.quick else 40_000
+    events = 10_000 if settings.quick else 30_000
     for what, jobs, hosts, sizes, fabric, target in cases:
         for lockstep in (True, False):
             drawn = draw(jobs, hosts, sizes, random.Random(jobs))

@@ -48,8 +48,8 @@ class Fluid:
         self._new: list[Current] = []  # on their wires since the rates were computed
         self._touched: list[Wire] = []  # tight wires whose streams have changed since
         self._plans: dict[tuple[int, int, float | None], tuple[tuple[Flow, ...], tuple[Plan, ...]]] = {}
-        self._rates = Rates(remember=lockstep)
         self._remember = topology.fabric is None or topology.ecmp == "connection"
+        self._rates = Rates(remember=lockstep and self._remember)
 
     def begin(self, transfer: Transfer, now_us: float) -> None:
         """Raises UsageError for flows that the topology cannot carry."""
