@@ -14,9 +14,10 @@ from rm.core.engine import Policies
 from rm.core.job import Job, JobState
 from rm.core.registry import load
 from rm.core.state import ClusterState
+from rm.core.store import START, STEP, Batch, Entry
 from rm.daemon.leader import Leader
 from rm.daemon.log_home import log_path
-from rm.daemon.prune import prune
+from rm.daemon.prune import prune, prune_journal
 from rm.daemon.service import Service
 from rm.errors import Conflict, NotFound
 from tests import builders
@@ -166,3 +167,15 @@ def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(ho
     assert sorted(p.name for p in house.folder.iterdir()) == ["1.1", "3.1", "notes"]
     assert prune(house.store, house.folder, 0) == 2
     assert [j.id for j in house.store.jobs()] == [5]
+
+
+def test_the_journal_reaches_back_as_many_days_as_asked() -> None:
+    store, clock, day_us = MemoryStore(), ManualClock(), 24 * 3_600_000_000
+    assert store.acquire_lease("here", clock.us, 1)
+    clock.us = 10 * day_us
+    entries = [Entry(day * day_us, kind) for day in range(10) for kind in (START, STEP)]
+    store.commit(Batch(events=tuple(entries)), 0)
+    assert prune_journal(store, clock, 3.0) == 2 * 7
+    assert [e.at_us // day_us for _, e in store.journal()] == [7, 7, 8, 8, 9, 9]
+    assert prune_journal(store, clock, 3.0) == 0
+    assert prune_journal(store, clock, 0) == 4  # what began last stays: the daemon that runs goes on from it
