@@ -15,6 +15,7 @@ from typing import Any
 
 import rm
 from rm.adapters.playbook_channel import Ask, StepsChannel
+from rm.adapters.playbook_control import Daemon, Hands, carry_out
 from rm.adapters.playbook_files import LocalFiles, read_playbook, shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.core.host import Host
@@ -55,6 +56,7 @@ def run_playbook(
     forks: int = 16,
     progress: Callable[[Progress], None] | None = None,
     ask: Ask | None = None,
+    daemon: Daemon | None = None,
 ) -> Report:
     """Run every play of a playbook and say what became of it.
 
@@ -64,7 +66,7 @@ def run_playbook(
     """
     return _Runner(
         read_playbook(playbook), hosts, settings, dict(variables or {}), check, diff, limit,
-        tuple(tags), tuple(skip_tags), forks, progress, ask,
+        tuple(tags), tuple(skip_tags), forks, progress, ask, daemon,
     ).run()  # fmt: skip
 
 
@@ -112,10 +114,11 @@ class _Runner:
         forks: int,
         progress: Callable[[Progress], None] | None,
         ask: Ask | None,
+        daemon: Daemon | None = None,
     ) -> None:
         self.playbook, self.settings, self.variables = playbook, settings, variables
         self.check, self.diff, self.tags, self.skip_tags = check, diff, tags, skip_tags
-        self.forks, self.ask = max(1, forks), ask
+        self.forks, self.ask, self.daemon = max(1, forks), ask, daemon
         self.tell = progress or (lambda event: None)
         self.hosts = {host.name: host for host in hosts}
         self.groups = groups_of(hosts)
@@ -226,7 +229,10 @@ class _Runner:
                 steps = [step.wire() for step in batch.steps]
                 request = {"steps": steps, "check": self.check, "diff": self.diff, "planned": planned}
                 try:
-                    result = self.send(name, batch.become, request)
+                    if batch.control:
+                        result = carry_out(self.hands(name, batch.become, request))
+                    else:
+                        result = self.send(name, batch.become, request)
                 except RmError as problem:
                     if self.stopping.is_set():
                         break
@@ -238,6 +244,23 @@ class _Runner:
                 self.stopping.set()
         if not state.failed:
             self.unfinished.add(name)
+
+    def hands(self, name: str, become: bool, request: dict[str, Any]) -> Hands:
+        """What a step that the control machine carries out may use."""
+        return Hands(
+            host=self.hosts[name],
+            request=request,
+            send=lambda host, asked: self.send(host, become, asked),
+            reconnect=lambda: self.reconnect(name),
+            hosts=tuple(self.hosts.values()),
+            stopping=self.stopping,
+            daemon=self.daemon,
+        )
+
+    def reconnect(self, name: str) -> None:
+        """Forget the host's kept-open connections: the next request makes new ones."""
+        for key in [key for key in self.channels if key[0] == name]:
+            self.channels.pop(key).close()
 
     def send(self, name: str, become: bool, request: dict[str, Any]) -> dict[str, Any]:
         if self.ask is not None and not become:

@@ -17,7 +17,7 @@ from typing import Any
 
 from rm.playbook.compile import Item, Skip, TaskProblem, compile_task
 from rm.playbook.facts import gather
-from rm.playbook.module import CompileContext, Files
+from rm.playbook.module import CompileContext, Files, control
 from rm.playbook.outcome import summarise
 from rm.playbook.schema import Play, Task
 from rm.playbook.steps import Batch, Step, TaskResult
@@ -119,7 +119,8 @@ class HostPlay:
                 self._queue_handlers(False)
                 continue
             needs_root = self._becomes(task)
-            if steps and needs_root != become:
+            by_control = control(task.module)
+            if steps and (needs_root != become or by_control):
                 break
             try:
                 scope = self._scope(task)
@@ -138,6 +139,8 @@ class HostPlay:
             self._waiting.append(_Waiting(task, handler, items, scope))
             steps += [item.step for item in items if item.step is not None]
             self._foresee(task, items)
+            if by_control and steps:
+                return Batch(tuple(steps), needs_root, control=True)
             if task.failed_when not in (None, (False,)) or len(steps) >= BATCH_STEPS_MAX:
                 break
         if not self._waiting:

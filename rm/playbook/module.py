@@ -9,9 +9,13 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `COMMAND = True`: arbitrary commands, which check mode can only say "might run" of;
 - optionally `ALIASES`: other names of the same module;
 - optionally `EXPRESSIONS`: arguments that are bare Jinja2 expressions, evaluated by the module itself;
-- optionally `ANY_ARGUMENT = True`: arguments beyond ARGS are welcome (`set_fact`).
+- optionally `ANY_ARGUMENT = True`: arguments beyond ARGS are welcome (`set_fact`);
+- optionally `CONTROL = True`: the step is carried out by the control machine, which may ask the host for
+  parts of it (`rm/adapters/playbook_control/`: `fetch`, `reboot`, `rm_drain`, …);
+- optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);
+- optionally `COLLECTION`: where Ansible keeps it, when that is not `ansible.builtin` (`ansible.posix`).
 
-The executor's half is in `agents/rm_steps.py`, one function per operation.
+The executor's half is in `agents/rm_steps*.py`, one function per operation.
 """
 
 from __future__ import annotations
@@ -81,7 +85,7 @@ class CompileContext:
 
 @cache
 def registry() -> dict[str, ModuleType]:
-    """Every module by its names, `ansible.builtin.` forms included."""
+    """Every module by its names, Ansible's fully qualified forms included."""
     import rm.playbook.modules as package
 
     found: dict[str, ModuleType] = {}
@@ -89,8 +93,20 @@ def registry() -> dict[str, ModuleType]:
         module = importlib.import_module(f"{package.__name__}.{info.name}")
         short = info.name.rstrip("_")  # assert_.py: a Python word
         for name in (short, *getattr(module, "ALIASES", ())):
-            found[name] = found[f"ansible.builtin.{name}"] = module
+            found[name] = module
+            collections = {
+                "ansible.builtin",
+                "ansible.legacy",
+                getattr(module, "COLLECTION", "ansible.builtin"),
+            }
+            for collection in () if name.startswith("rm_") else collections:
+                found[f"{collection}.{name}"] = module
     return found
+
+
+def control(name: str) -> bool:
+    """Is the module of this name carried out by the control machine?"""
+    return bool(getattr(registry()[name], "CONTROL", False))
 
 
 def executor_of(module: ModuleType) -> str:

@@ -240,7 +240,7 @@ class _Reader:
             raise self.fail(body.line_of("register"), f"'{register}' is not a variable's name.")
         return Task(
             name=str(body.get("name") or name),
-            module=name.removeprefix("ansible.builtin."),
+            module=name.rpartition(".")[2],
             args=args,
             line=line,
             when=self.conditions(body, "when") if "when" in body else (),

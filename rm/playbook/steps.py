@@ -35,10 +35,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Steps to run in one go, all with the same need for root."""
+    """Steps to run in one go, all with the same need for root. `control`: the control machine carries
+    them out (rm/adapters/playbook_control), not the host's executor."""
 
     steps: tuple[Step, ...]
     become: bool
+    control: bool = False
 
 
 @dataclass(frozen=True, slots=True)

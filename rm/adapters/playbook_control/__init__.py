@@ -1,0 +1,61 @@
+"""Steps that the control machine carries out: one file per operation, found by its name.
+
+A file defines `carry_out(hands, step) -> answer`. It may ask the host for parts of its work
+(`hands.ask`), connect anew, write local files, or ask the daemon; the answer has the shape of the
+executor's: {"changed", "failed", "msg", …}. Which modules are such ones, rm/playbook says (`CONTROL`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rm.core.host import Host
+
+# (method, path, body) -> the daemon's answer; raises RmError as rm's client does
+Daemon = Callable[[str, tuple[str, ...], Mapping[str, Any]], dict[str, Any]]
+
+
+class ControlFailed(Exception):
+    """The step cannot be done; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hands:
+    """What a step may use. `request` is the executor's, with the steps in it; `send` answers one such
+    request for any host (raises Unreachable); `reconnect` drops the kept-open connections."""
+
+    host: Host
+    request: dict[str, Any]
+    send: Callable[[str, dict[str, Any]], dict[str, Any]]
+    reconnect: Callable[[], None]
+    hosts: tuple[Host, ...]
+    stopping: threading.Event
+    daemon: Daemon | None = None
+
+    def ask(self, op: str, args: dict[str, Any], host: str = "", check: bool = False) -> dict[str, Any]:
+        """One operation of the executor on this (or another) host; its answer."""
+        step = {"id": 0, "task": 0, "op": op, "args": args, "check": check}
+        request = {"steps": [step], "check": check, "diff": False, "planned": {}}
+        answer: dict[str, Any] = self.send(host or self.host.name, request)["results"][0]
+        return answer
+
+
+def carry_out(hands: Hands) -> dict[str, Any]:
+    """All steps of a request, as the executor would answer it."""
+    results = []
+    for step in hands.request["steps"]:
+        if step["op"] == "note":
+            note = step["args"]
+            answer = {"failed": bool(note.get("failed")), **note["result"]}
+        else:
+            operation = importlib.import_module(f"{__name__}.{step['op']}")
+            try:
+                answer = operation.carry_out(hands, step)
+            except ControlFailed as problem:
+                answer = {"failed": True, "msg": str(problem)}
+        results.append({"changed": False, "failed": False, **answer, "id": step["id"]})
+    return {"results": results, "planned": hands.request["planned"]}
