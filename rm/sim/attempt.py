@@ -24,6 +24,7 @@ class Story:
     done: int = 0  # iterations
     spent_us: float = 0.0  # in them
     paused_us: float = 0.0
+    waits: int = 0  # iterations that waited for their slot
     attempts: int = 0
     hosts: tuple[str, ...] = ()
     durations_us: list[float] = field(default_factory=list)

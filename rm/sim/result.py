@@ -14,8 +14,8 @@ class JobResult:
     """One job's story in microseconds since the start of the simulation; None = not reached.
 
     `mean_us` is the mean iteration, from origin to origin and so with every wait in it; `paused_us`
-    the waiting for slots in all of them; `alone_us` the iteration of an undisturbed job.
-    `hosts` are those of the last attempt.
+    the waiting for slots in all of them, of which `waits` had any; `alone_us` the iteration of an
+    undisturbed job. `hosts` are those of the last attempt.
     """
 
     job: int
@@ -31,6 +31,7 @@ class JobResult:
     attempts: int = 1
     high: bool = False
     durations_us: tuple[float, ...] = field(default=(), repr=False)  # each iteration, if recorded
+    waits: int = 0
 
     @property
     def jct_us(self) -> float | None:

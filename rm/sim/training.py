@@ -147,6 +147,7 @@ class Training:
         duration_us = until_us - origin_us
         story.spent_us += duration_us
         story.paused_us += attempt.pause_us
+        story.waits += attempt.pause_us > 0
         if self._record:
             story.durations_us.append(duration_us)
         seen = self.seen[attempt.job]

@@ -333,6 +333,7 @@ class World:
                     attempts=story.attempts,
                     high=story.sim.spec.is_high,
                     durations_us=tuple(story.durations_us),
+                    waits=story.waits,
                 )
             )
         return Result(
