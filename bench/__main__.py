@@ -17,7 +17,9 @@ from bench.figure import Figure, Settings, missed
 from bench.store import sync_ms
 from rm.errors import RmError
 
-BENCHMARKS = ("submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "listing", "store")
+BENCHMARKS = (
+    "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "store",
+)  # fmt: skip
 
 
 def machine() -> dict[str, Any]:

@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.playbook_run import run_playbook, shipped_directory
+from rm.adapters.playbook_run import run_playbook
+from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.cli.client import Client
 from rm.errors import Conflict, RmError

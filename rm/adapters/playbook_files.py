@@ -1,4 +1,4 @@
-"""The control machine's files for playbooks: the playbook itself, what it copies, what comes with rm."""
+"""The control machine's files for playbooks: the playbook itself and what it copies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import os
 from functools import cache
 from pathlib import Path
 
-import rm
 from rm.errors import UsageError
 from rm.playbook.module import BadArgument
 from rm.playbook.schema import Playbook, parse_playbook
@@ -30,19 +29,6 @@ class LocalFiles:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
-
-
-def shipped_directory(name: str) -> Path:
-    """`agents`, `examples` or `playbooks`: beside rm in a checkout, inside it when installed from a wheel."""
-    package = Path(rm.__file__).parent
-    candidates = (package / "shipped" / name, package.parent / name)
-    for directory in candidates:
-        if directory.is_dir():
-            return directory
-    raise UsageError(
-        f"The {name} directory that belongs to rm is missing (looked in {', '.join(map(str, candidates))}).",
-        "Reinstall rm.",
-    )
 
 
 def read_playbook(path: str | Path) -> Playbook:

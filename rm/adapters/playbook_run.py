@@ -16,7 +16,8 @@ from typing import Any
 import rm
 from rm.adapters.playbook_channel import Ask, StepsChannel
 from rm.adapters.playbook_control import Daemon, Hands, carry_out
-from rm.adapters.playbook_files import LocalFiles, read_playbook, shipped_directory
+from rm.adapters.playbook_files import LocalFiles, read_playbook
+from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.core.host import Host
 from rm.errors import RmError, UsageError
@@ -30,7 +31,7 @@ from rm.playbook.steps import TaskResult
 from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
 from rm.playbook.template import check as check_template
 
-__all__ = ["Ask", "Progress", "Recap", "Report", "plan_of", "run_playbook", "shipped_directory"]
+__all__ = ["Ask", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
 
 
 def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:

@@ -37,7 +37,7 @@ def playbook() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the playbooks that come with rm; `run` takes their names."""
-    from rm.adapters.playbook_run import shipped_directory
+    from rm.adapters.shipped import shipped_directory
 
     found = []
     for path in sorted(shipped_directory("playbooks").glob("*.yml")):
@@ -138,7 +138,7 @@ def run(
 
 
 def _find(file: str) -> Path:
-    from rm.adapters.playbook_run import shipped_directory
+    from rm.adapters.shipped import shipped_directory
 
     if os.path.isfile(file) or os.sep in file:
         return Path(file)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rm.adapters.playbook_files import shipped_directory
+from rm.adapters.shipped import shipped_directory
 from rm.core.traffic import TrafficProfile
 from rm.demo.scenario import Training
 from rm.demo.stage import Stage

@@ -11,7 +11,8 @@ import pytest
 
 from rm.adapters.fleet import Fleet
 from rm.adapters.playbook_channel import through
-from rm.adapters.playbook_run import Report, run_playbook, shipped_directory
+from rm.adapters.playbook_run import Report, run_playbook
+from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.lab import Lab
 from rm.playbook.inventory import parse, to_hosts
