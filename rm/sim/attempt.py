@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rm.core.job import Placement
+from rm.core.routes import PlannedIteration
 from rm.sim.gpus import Gpu
 from rm.sim.network.port import Flow
 from rm.sim.program import Communicate, Program
@@ -44,7 +45,9 @@ class Attempt:
     alive: bool = True
     stage: int = 0
     origin_us: float | None = None  # of the iteration under way
+    boundary_us: float | None = None  # since when it is between two iterations
     pause_us: float = 0.0  # the wait before the origin to come
+    planned: PlannedIteration | None = None  # what a plan says of this iteration
     last_pause: int = 0  # number of the last pause obeyed
     busy: int = 0  # GPUs that have not finished the compute stage
     parts: dict[Gpu, tuple[float, ...]] = field(default_factory=dict)  # what each of them has still to do
@@ -79,6 +82,11 @@ class Attempt:
     def remaining_us(self) -> float:
         """Undisturbed time that the job still needs (Ada-SRSF Sec. IV-A: compute plus communication)."""
         return (self.program.iterations - self.story.done) * self.iteration_us
+
+    @property
+    def operation(self) -> int:
+        """The ordinal of the communication stage that it is in, among those of the iteration."""
+        return sum(isinstance(stage, Communicate) for stage in self.program.stages[: self.stage])
 
     def ring(self, stage: Communicate, priorities: tuple[int, ...]) -> tuple[Flow, ...]:
         """The flows of one step of a ring collective, one from each host to the next."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 from rm.core.alignment import Alignment
@@ -11,6 +12,7 @@ from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
 from rm.sim.admission import Gatekeeper, Verdict
 from rm.sim.attempt import Attempt
+from rm.sim.following import Following, as_planned
 from rm.sim.gpus import Gpu, GpuPool
 from rm.sim.network.port import Network, Transfer
 from rm.sim.program import Communicate, Compute
@@ -37,6 +39,7 @@ class Training:
         self,
         timeline: Timeline,
         network: Network,
+        host_bps: Mapping[str, float],
         comm: object,
         controller: ControllerOptions,
         regulated: bool,
@@ -50,6 +53,8 @@ class Training:
         self.regulation = Regulation(timeline.inspect, controller, regulated)
         self._time = timeline
         self._network = network
+        self._host_bps = host_bps
+        self._following = Following()
         self._gate = Gatekeeper(comm) if isinstance(comm, AdmissionPolicy) else None
         self._record = record
         self._ended = ended
@@ -68,8 +73,22 @@ class Training:
         if attempt.story.start_us is None:
             attempt.story.start_us = now_us
         if alignment.schedules:
-            self.regulation.aligned(alignment, self.seen)
+            self.aligned(alignment)
         self._next_iteration(attempt)
+
+    def aligned(self, alignment: Alignment) -> None:
+        """Take a new alignment, or new attempts under the old one; jobs that have a plan need no slots."""
+        planned = {job for plan in alignment.plans for job in plan.iterations}
+        left_over = self._following.install(alignment.plans)
+        if planned:
+            slots = tuple(s for s in alignment.schedules if s.job not in planned)
+            alignment = replace(alignment, schedules=slots)
+        if self.regulation.aligned(alignment, self.seen):
+            for attempt in self.running.values():
+                attempt.flows.clear()
+        for attempt in left_over:
+            if attempt.alive:
+                self._next_iteration(attempt)
 
     def stop(self, attempt: Attempt) -> None:
         """The attempt is over, now: what it was doing is forgotten, finished iterations are kept."""
@@ -107,24 +126,45 @@ class Training:
         for attempt in over:
             self._stage_done(attempt)
 
-    def reshape(self) -> None:
-        """Traffic classes have changed: the flows to come are made anew."""
-        for attempt in self.running.values():
-            attempt.flows.clear()
-
     # -- iterations ----------------------------------------------------------------------------
 
     def _next_iteration(self, attempt: Attempt) -> None:
-        """The boundary between two iterations: wait for the slot, as the hosts' agents would."""
+        """Between two iterations: wait as planned, or for the slot, as the hosts' agents would."""
         now_us = self._time.now_us
+        if attempt.boundary_us is None:
+            attempt.boundary_us = now_us
+        freed = self._following.arrive(attempt, now_us)
+        if freed is not None:
+            for one in freed:
+                self._follow(one)
+            return
+        if attempt.planned is not None:
+            attempt.planned = None
+            attempt.flows.clear()
         schedule = self.regulation.schedule(attempt.job)
-        attempt.pause_us = 0.0
+        wait_us = 0.0
         if schedule is not None:
             before = None if attempt.origin_us is None else round(attempt.origin_us)
-            attempt.pause_us = float(self._wait(round(now_us), schedule, attempt.last_pause, before))
+            wait_us = float(self._wait(round(now_us), schedule, attempt.last_pause, before))
             attempt.last_pause = max(attempt.last_pause, schedule["pause_seq"])
-        if attempt.pause_us > 0:
-            self._time.at(now_us + attempt.pause_us, self._origin, attempt)
+        self._pause(attempt, wait_us)
+
+    def _follow(self, attempt: Attempt) -> None:
+        """To the next iteration of its plan, which may have begun later than the attempt got here."""
+        if not attempt.alive:
+            return
+        wait_us, attempt.planned = self._following.begin(attempt.job, self._time.now_us)
+        attempt.flows.clear()
+        self._pause(attempt, wait_us)
+
+    def _pause(self, attempt: Attempt, wait_us: float) -> None:
+        """Let the next iteration begin after that time; what it has waited already counts as well."""
+        now_us = self._time.now_us
+        assert attempt.boundary_us is not None
+        attempt.pause_us = now_us - attempt.boundary_us + wait_us
+        attempt.boundary_us = None
+        if wait_us > 0:
+            self._time.at(now_us + wait_us, self._origin, attempt)
         else:
             self._origin(attempt)
 
@@ -145,11 +185,12 @@ class Training:
         story, origin_us = attempt.story, attempt.origin_us
         assert origin_us is not None
         duration_us = until_us - origin_us
-        story.spent_us += duration_us
-        story.paused_us += attempt.pause_us
-        story.waits += attempt.pause_us > 0
-        if self._record:
-            story.durations_us.append(duration_us)
+        if story.end_us is None:
+            story.spent_us += duration_us
+            story.paused_us += attempt.pause_us
+            story.waits += attempt.pause_us > 0
+            if self._record:
+                story.durations_us.append(duration_us)
         seen = self.seen[attempt.job]
         seen.next_start_us = round(until_us)
         report = Report(
@@ -173,14 +214,17 @@ class Training:
                 self._communicate(attempt, stage)
                 return
             attempt.stage += 1
-        attempt.story.done += 1
-        self.progressed.add(attempt.job)
-        if attempt.story.done < attempt.program.iterations:
+        story = attempt.story
+        if story.end_us is None:
+            story.done += 1
+            self.progressed.add(attempt.job)
+            if story.done >= attempt.program.iterations:
+                attempt.pause_us = 0.0
+                self._report(attempt, self._time.now_us)
+                attempt.origin_us = None
+                self._ended(attempt)
+        if attempt.alive:
             self._next_iteration(attempt)
-            return
-        attempt.pause_us = 0.0
-        self._report(attempt, self._time.now_us)
-        self._ended(attempt)
 
     # -- compute -------------------------------------------------------------------------------
 
@@ -246,7 +290,10 @@ class Training:
         if flows is None:
             job, hosts = attempt.job, attempt.hosts
             priorities = tuple(self.regulation.priority(job, host) for host in hosts)
-            flows = attempt.flows[attempt.stage] = attempt.ring(stage, priorities)
+            flows = attempt.ring(stage, priorities)
+            if attempt.planned is not None:
+                flows = as_planned(flows, attempt.planned, attempt.operation, self._host_bps)
+            attempt.flows[attempt.stage] = flows
         self._transfers += 1
         attempt.transfer = self._transfers
         self._carrying[attempt.transfer] = attempt

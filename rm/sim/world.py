@@ -42,7 +42,8 @@ class Settings:
     the time from a decision to the first instruction, `restart_us` what a moved job loses besides.
     `lease_us` > 0: running jobs go back to the queue that often, with their iterations kept
     (a scheduler that places anew in rounds). `until_us` ends the run even if jobs are left.
-    `record` keeps each iteration's duration.
+    `record` keeps each iteration's duration. `keep_running`: a job that has made its iterations goes on,
+    no longer measured, until the last one has made its own; so contention does not fade out.
     """
 
     seed: int = 0
@@ -54,6 +55,7 @@ class Settings:
     lease_us: int = 0
     until_us: int | None = None
     record: bool = False
+    keep_running: bool = False
 
 
 class World:
@@ -77,7 +79,14 @@ class World:
         self.now_us = 0.0
         self.cycle = Cycle(ClusterState(fabric=fabric), policies, tuning=tuning or Tuning())
         self.training = Training(
-            self, network, policies.comm, own.controller, own.regulation, own.record, self._ended
+            self,
+            network,
+            {host.name: float(host.nic_bps) for host in hosts},
+            policies.comm,
+            own.controller,
+            own.regulation,
+            own.record,
+            self._ended,
         )
         self._stories = [Story(job, Chance(own.seed, i, own.noise)) for i, job in enumerate(jobs)]
         self._by_id: dict[int, Story] = {}
@@ -182,10 +191,8 @@ class World:
         if outcome.realigned:
             self._alignments += 1
             self._worst = min(self._worst, alignment.score)
-        if (alignment.schedules or outcome.realigned) and training.regulation.aligned(
-            alignment, training.seen
-        ):
-            training.reshape()
+        if alignment.schedules or outcome.realigned:
+            training.aligned(alignment)
 
     def _hear(self, event: ev.Event, _: object) -> None:
         self._inbox.append(event)
@@ -266,10 +273,12 @@ class World:
 
     def _ended(self, attempt: Attempt) -> None:
         """The last iteration is done: every task exits with code 0."""
-        del self._attempts[attempt.job]
-        self.training.stop(attempt)
         attempt.story.end_us = self.now_us
         self._left -= 1
+        if self.settings.keep_running:
+            return
+        del self._attempts[attempt.job]
+        self.training.stop(attempt)
         for host in attempt.hosts:
             self._exited(attempt.job, attempt.number, host)
 
