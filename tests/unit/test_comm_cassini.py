@@ -165,6 +165,23 @@ def test_only_compatible_jobs_adjust_themselves() -> None:
     assert not any(s.adjust for s in answer.schedules)
 
 
+def test_a_job_that_is_held_up_elsewhere_drags_nobody_along() -> None:
+    """1 and 2 clash on b, and the slots of 3, which fits beside 2 on c, would be counted from 1."""
+    loud, quiet = profile(200, (0, 150, 1_000)), profile(200, (0, 40, 1_000))
+    placed_there = (
+        placed(1, "a", "b", traffic=loud),
+        placed(2, "b", "c", traffic=loud),
+        placed(3, "c", "d", traffic=quiet),
+    )
+    snap = snapshot(*(host(n) for n in "abcd"), placed=placed_there)
+    answer = Cassini().align(placed_there, snap)
+    assert {link.link: link.score for link in answer.links}["c"] == 100
+    assert [s.job for s in answer.schedules] == [1, 2, 3]
+    assert not any(s.adjust for s in answer.schedules)
+    alone = Cassini().align(placed_there[1:], snap)
+    assert [s.adjust for s in alone.schedules] == [0, 0.05]
+
+
 def test_iteration_times_within_the_tolerance_are_equal_and_others_have_no_circle() -> None:
     near = align(on_one_link((200, (60, 50)), (200.6, (60, 50))))
     assert near.score == 100

@@ -8,9 +8,10 @@ Which candidates are compared is the placement policy's: `cassini` there augment
 traffic classes nor pauses nor idle time: jobs keep their own iteration times.
 
 Adjustment is the agent's (Sec. 5.7): a job whose iteration starts off its slot by more than 5 % of its
-period, early or late, waits for its next slot; only "compatible" jobs have to, which is taken as: all
-of the job's links score 100. Slots are counted from the component's reference, which the paper picks at
-random and which here is the best ranked job; the reference itself never waits.
+period, early or late, waits for its next slot; only "compatible" jobs have to. Slots are counted from
+the component's reference, which the paper picks at random and which here is the best ranked job; the
+reference itself never waits. A job that others hold up drags along all that count from it, so compatible
+is taken as: every contended link of the job's component scores 100.
 
 Where the paper is silent:
 
@@ -56,6 +57,7 @@ from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unma
 from rm.policies.interleave.unify import Demand
 
 LOOPS = ("discard", "leave", "joint")
+PERFECT = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class Cassini:
         binding = contended(shared) if self.options.loops == "joint" else shared
         for names, _ in components({n: load.phases for n, load in binding.items()}):
             self._component({n: binding[n] for n in names}, demands, answer)
-        schedules = self._schedules(answer, demands, {p.job: p.high for p in placed})
+        schedules = self._schedules(answer, shared, demands, {p.job: p.high for p in placed})
         for name, load in shared.items():
             if name not in answer.links:  # without rotation, or (joint) without contention
                 value = unmatched_link_score([demands[j] for j in load.phases], load)
@@ -180,19 +182,29 @@ class Cassini:
                         answer.solved.setdefault(job, []).append((solution, load))
 
     def _schedules(
-        self, answer: _Answer, demands: Mapping[int, Demand], high: Mapping[int, bool]
+        self,
+        answer: _Answer,
+        shared: Mapping[str, LinkLoad],
+        demands: Mapping[int, Demand],
+        high: Mapping[int, bool],
     ) -> tuple[Schedule, ...]:
         """Algorithm 1, and what each job is to keep to."""
         period = {j: Fraction(demands[j].period) for r in answer.rotations.values() for j in r}
         shifts, references = bfs_shifts(answer.rotations, period, {j: demands[j].rank for j in period})
         for link, _, _ in violations(answer.rotations, period, shifts):
             answer.links.pop(link, None)  # no common shifts: nothing is promised there
+        held_up = {
+            job
+            for link, load in contended(shared).items()
+            if link not in answer.links or answer.links[link].score < PERFECT
+            for job in load.phases
+        }
         result = []
         for _, group in components(answer.rotations):
+            compatible = held_up.isdisjoint(group)
             for job in group:
                 mine = answer.solved[job]
                 gaps = [gap for solution, load in mine if (gap := solution.gap(load, job)) is not None]
-                compatible = all(solution.scheme.perfect for solution, _ in mine)
                 reference = job in references
                 result.append(
                     Schedule(
