@@ -40,6 +40,7 @@ OTHER_VERBS = {
     "playbook": ("rm.cli.playbook", "playbook", "Run a playbook on hosts."),
     "lab": ("rm.cli.lab", "lab", "Make hosts on this machine to try rm on."),
     "sim": ("rm.cli.sim", "sim", "Simulate: the papers' results, and experiments of your own."),
+    "interleave": ("rm.cli.interleave", "interleave", "Find time-shifts for jobs that share links."),
     "demo": ("rm.cli.demo", "demo", "See it all work, on this machine."),
     "shell-init": ("rm.cli.shell_init", "shell_init", "Print the shell hook for `rm VERB`."),
 }

@@ -69,6 +69,30 @@ def has_cycle(links: Links, test: str = "reduced") -> bool:
     return edges > vertices - len(components({n: load.phases for n, load in graph.items()}))
 
 
+def a_cycle(links: Links, test: str = "reduced") -> list[int | str] | None:
+    """Jobs and links by turns around one loop of the affinity graph; None when there is none (R21)."""
+    neighbours = _neighbours(_graph(links, test))
+    seen: set[int | str] = set()
+    for start in neighbours:
+        if start in seen:
+            continue
+        seen.add(start)
+        path: list[int | str] = [start]  # depth first: what is met again is on the path
+        waiting = [iter(neighbours[start])]
+        while waiting:
+            following = next(waiting[-1], None)
+            if following is None:
+                waiting.pop()
+                path.pop()
+            elif following not in seen:
+                seen.add(following)
+                path.append(following)
+                waiting.append(iter(neighbours[following]))
+            elif following in path[:-2]:
+                return path[path.index(following) :]
+    return None
+
+
 def components(members: Mapping[str, Iterable[int]]) -> list[tuple[list[str], list[int]]]:
     """Connected components as (links, jobs), both sorted, ordered by smallest job.
 
@@ -98,13 +122,8 @@ def components(members: Mapping[str, Iterable[int]]) -> list[tuple[list[str], li
 def blocks(links: Links, test: str = "reduced") -> list[list[str]]:
     """Groups of links to be solved jointly, sorted: biconnected parts that share links (R17)."""
     graph = _graph(links, test)
-    neighbours: dict[int | str, list[int | str]] = {}
-    for name in sorted(graph):
-        for job in sorted(graph[name].phases):
-            neighbours.setdefault(name, []).append(job)
-            neighbours.setdefault(job, []).append(name)
     group = {name: {name} for name in graph}
-    for part in _biconnected(neighbours):
+    for part in _biconnected(_neighbours(graph)):
         names = [x for x in part if isinstance(x, str)]
         joined = set().union(*(group[n] for n in names))
         for name in joined:
@@ -168,6 +187,15 @@ def _graph(links: Links, test: str) -> Links:
     if test == "cassini":
         return links
     return contended(links) if test == "contended" else reduce(links)
+
+
+def _neighbours(graph: Links) -> dict[int | str, list[int | str]]:
+    found: dict[int | str, list[int | str]] = {}
+    for name in sorted(graph):
+        for job in sorted(graph[name].phases):
+            found.setdefault(name, []).append(job)
+            found.setdefault(job, []).append(name)
+    return found
 
 
 def _gcd(a: Fraction, b: Fraction) -> Fraction:

@@ -26,7 +26,9 @@ class Thresholds:
     leaves no cushion between phases.
 
     Stage 3 measures cushions by `metric` ("" = by the mode: "gap", paper "midpoint") and leaves two
-    jobs of one phase each in the middle that is within a slot of the best, unless `widest`.
+    jobs of one phase each in the middle that is within a slot of the best, unless `widest`. With
+    `willing`, idle time is not weighed against the contention that it removes, and jobs whose periods
+    are within G_T keep the best rotation there is, though it is not perfect.
     """
 
     g_t: int
@@ -40,6 +42,7 @@ class Thresholds:
     compact: bool = False
     metric: str = ""
     widest: bool = False
+    willing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +119,14 @@ def _solve(
     if literal is None:
         return None
     plan = literal if thresholds.paper else literal.settled()
-    if not thresholds.paper and plan.injects and plan.injected_share >= _random_excess(demands, loads):
+    weighed = plan.injects and not thresholds.paper and not thresholds.willing
+    if weighed and plan.injected_share >= _random_excess(demands, loads):
         return None
     scheme = search_block(plan, loads, thresholds.budget, thresholds.compact)
     if not scheme.perfect:
-        kept = not plan.injects if thresholds.paper else plan.exact and not plan.injects
+        kept = plan.exact and not plan.injects
+        if thresholds.paper or thresholds.willing:
+            kept = not literal.injects
         return Solution(plan, scheme, False) if kept else None
     several = len(demands) > 2 or any(len(p) > 1 for load in loads for p in load.phases.values())
     widen = (several or thresholds.widest) and not thresholds.compact

@@ -1,9 +1,9 @@
 """The exact searches against plain enumeration on small circles."""
 
-import itertools
 from fractions import Fraction
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +12,6 @@ from rm.policies.interleave import (
     Demand,
     Distances,
     LinkLoad,
-    Plan,
     canonical_phases,
     rank_key,
     search_block,
@@ -21,60 +20,15 @@ from rm.policies.interleave import (
     utilisation,
 )
 from rm.policies.interleave.feasible import circular_runs, run_middle
+from tests.enumeration import CAPACITY, Problem, crowds, enumerated, least_distances, problems
 
 FIXED = settings(derandomize=True, deadline=None, max_examples=250, database=None)
-CAPACITY = 10
-
-
-@st.composite
-def problems(draw: st.DrawFn, most_links: int = 1) -> tuple[Plan, list[LinkLoad]]:
-    """Two to four jobs of periods 24, 12 or 8 on circles of 18 or 24 slots, on one or more links.
-
-    In half of them all jobs have one phase and every two contend.
-    """
-    count = draw(st.integers(2, 4))
-    clashing = draw(st.booleans())
-    rates, most_phases = ([6, 10], 1) if clashing else ([3, 5, 6, 10], 2)
-    jobs = []
-    for job in range(count):
-        period = draw(st.sampled_from([24, 24, 12, 8]))
-        phase = st.tuples(st.integers(0, period - 1), st.integers(1, period // 3), st.sampled_from(rates))
-        phases = canonical_phases(period, draw(st.lists(phase, min_size=1, max_size=most_phases)))
-        jobs.append(Demand(job, period, phases, rank_key(0, job, "")))
-    slots = 18 if all(d.period > 8 for d in jobs) else 24  # 18: phases do not start with slots
-    plan = unify(jobs, g_t=0, slots=slots, min_slots=1)
-    assert plan is not None
-    links = []
-    for _ in range(draw(st.integers(1, most_links))):
-        there = draw(st.sets(st.sampled_from(range(count)), min_size=min(2, count)))
-        users = there if most_links > 1 else set(range(count))
-        links.append(LinkLoad(CAPACITY, {d.job: d.phases for d in jobs if d.job in users}))
-    return plan, links
-
-
-def enumerated(circle: Circle) -> np.ndarray:
-    """The excess of every scheme, indexed by the rotations of all jobs but the reference."""
-    jobs = range(len(circle.n))
-    total = np.zeros((len(circle.links), circle.slots, *circle.n[1:]), dtype=np.int64)
-    for link, j in itertools.product(range(len(circle.links)), jobs):
-        one = np.tile(np.array(circle.pattern[link][j]), circle.mul[j])
-        turned = np.stack([np.roll(one, k) for k in range(circle.n[j] if j else 1)], axis=1)
-        total[link] += turned.reshape(circle.slots, *(-1 if i == j and j else 1 for i in jobs[1:]))
-    capacity = np.array(circle.capacity).reshape(-1, *[1] * (total.ndim - 1))
-    return np.maximum(total - capacity, 0).sum(axis=(0, 1))
-
-
-def least_distances(circle: Circle, distances: Distances) -> np.ndarray:
-    """Psi of every scheme, indexed as in `enumerated`, from the pairs' own distances."""
-    rotations = [np.zeros(circle.n[1:], dtype=np.int64), *np.indices(circle.n[1:])]
-    pairs = [d[(rotations[b] - rotations[a]) % len(d)] for (a, b), d in distances.pairs.items()]
-    return np.minimum.reduce(pairs)
 
 
 @FIXED
 @given(problems(most_links=3))
 def test_online_finds_the_first_perfect_interval_or_the_least_excess(
-    problem: tuple[Plan, list[LinkLoad]],
+    problem: Problem,
 ) -> None:
     plan, links = problem
     circle = Circle(plan, links)
@@ -94,7 +48,7 @@ def test_online_finds_the_first_perfect_interval_or_the_least_excess(
 
 @FIXED
 @given(problems(), st.sampled_from(["gap", "midpoint"]))
-def test_offline_finds_the_largest_cushion(problem: tuple[Plan, list[LinkLoad]], metric: str) -> None:
+def test_offline_finds_the_largest_cushion(problem: Problem, metric: str) -> None:
     plan, links = problem
     circle = Circle(plan, links)
     distances = Distances(circle, metric)
@@ -126,7 +80,7 @@ def test_offline_finds_the_largest_cushion(problem: tuple[Plan, list[LinkLoad]],
 @FIXED
 @given(problems())
 def test_perfect_in_slots_means_no_contention_in_continuous_time(
-    problem: tuple[Plan, list[LinkLoad]],
+    problem: Problem,
 ) -> None:
     plan, links = problem
     found = search_block(plan, links)
@@ -144,6 +98,87 @@ def test_canonical_phases_keep_the_demand_at_every_tick(phases: list[tuple[int, 
     for tick in range(40):
         wanted = sum(bw for o, m, bw in phases if (tick - o) % 40 < m)
         assert sum(bw for o, m, bw in made if o <= tick < o + m) == wanted
+
+
+@settings(FIXED, max_examples=60)
+@given(crowds())
+def test_many_jobs(problem: Problem) -> None:
+    plan, links = problem
+    circle = Circle(plan, links)
+    excess = enumerated(circle)
+    found = search_block(plan, links)
+    assert found.exact
+    assert found.excess == excess.min()
+    widest = search_offline(plan, links)
+    assert (widest is None) == (excess.min() > 0)
+    distances = Distances(circle)
+    if widest is not None and distances.pairs:
+        psi = np.where(excess == 0, least_distances(circle, distances), np.iinfo(np.int64).min)
+        assert widest.psi == distances.ticks(int(psi.max()))
+
+
+@FIXED
+@given(problems(most_links=2), st.integers(1, 300))
+def test_the_best_score_is_within_the_gap_whatever_the_budget(problem: Problem, budget: int) -> None:
+    plan, links = problem
+    circle = Circle(plan, links)
+    least = int(enumerated(circle).min())
+    best = 100 * (1 - least / circle.room)
+    found = search_block(plan, links, budget)
+    assert found.excess == sum(circle.excess(found.k)) >= least
+    assert found.score <= best + 1e-9
+    assert best <= found.bound + 1e-9
+    assert best <= found.score + found.gap + 1e-9
+    if found.exact:
+        assert found.excess == least
+        assert found.gap == 0
+
+
+@FIXED
+@given(problems(), st.sampled_from(["gap", "midpoint"]), st.integers(1, 300))
+def test_the_largest_cushion_is_within_the_bound_whatever_the_budget(
+    problem: Problem, metric: str, budget: int
+) -> None:
+    plan, links = problem
+    circle = Circle(plan, links)
+    distances = Distances(circle, metric)
+    found = search_offline(plan, links, metric, budget=budget)
+    if found is None or found.psi is None or found.bound is None:
+        return
+    psi = np.where(enumerated(circle) == 0, least_distances(circle, distances), np.iinfo(np.int64).min)
+    largest = distances.ticks(int(psi.max()))
+    assert sum(circle.excess(found.scheme.k)) == 0
+    assert distances.psi(found.scheme.k) == found.psi <= largest <= found.bound
+    assert not found.exact or found.psi == largest
+
+
+def test_small_budgets_leave_gaps_and_do_not_hide_them() -> None:
+    plan, links = _crowded()
+    by_budget = [search_block(plan, links, budget) for budget in (1, 100, 100_000)]
+    assert [found.exact for found in by_budget] == [False, False, True]
+    assert all(found.gap > 0 for found in by_budget[:2])
+    assert by_budget[0].score <= by_budget[1].score <= by_budget[2].score == by_budget[2].bound
+
+
+@pytest.mark.parametrize("slots", [72, 360, 3600])
+def test_fine_circles_are_decided_as_coarse_ones_are(slots: int) -> None:
+    """Phases that begin and end with slots of the coarsest: the best excess is the same share."""
+    plan, links = _crowded(slots, phases=1)
+    found = search_block(plan, links, 200_000)
+    assert found.exact
+    assert found.excess * 72 == search_block(*_crowded(phases=1), 200_000).excess * slots
+    assert found.slots == slots
+
+
+def _crowded(slots: int = 72, phases: int = 2) -> Problem:
+    """Five jobs that want more than the link carries."""
+    jobs = [
+        Demand(j, t, ((0, t // 6, 6), (t // 2, t // 12, 10))[:phases], rank_key(0, j, ""))
+        for j, t in enumerate((360, 180, 120, 360, 180))
+    ]
+    plan = unify(jobs, slots=slots)
+    assert plan is not None
+    return plan, [LinkLoad(CAPACITY, {d.job: d.phases for d in jobs})]
 
 
 def test_a_budget_too_small_still_gives_a_scheme_and_an_honest_bound() -> None:
