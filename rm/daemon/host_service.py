@@ -15,6 +15,7 @@ from rm.core.snapshot import Free
 from rm.core.state import ClusterState
 from rm.daemon.agents import Hosts
 from rm.daemon.asking import Asking
+from rm.daemon.demands import link_demands
 from rm.daemon.leader import Leader
 from rm.errors import Conflict, NotFound
 
@@ -99,6 +100,7 @@ class HostService(Asking):
         def ask(cycle: Cycle, now_us: int) -> list[dict[str, Any]]:
             state = cycle.state
             aligned = {link.link: link for link in state.alignment.links}
+            demands = link_demands(cycle, now_us)
             rows = []
             for name, (capacity_bps, jobs) in known_links(state).items():
                 link = aligned.get(name)
@@ -111,6 +113,7 @@ class HostService(Asking):
                         "perimeter_us": link.perimeter_us if link else None,
                         "rotations": link.rotations if link else (),
                         "gap_us": link.gap_us if link else None,
+                        "demands": demands.get(name, ()),
                     }
                 )
             return rows

@@ -45,6 +45,7 @@ TURN_US = 250_000
 SILENT_US = 3_000_000
 PAUSES_PER_EPOCH = 1_000_000
 REGULATE_US = 3_600_000_000
+SLOT = ("epoch_us", "shift_us", "period_us")  # its iterations begin at epoch + shift + n*period
 GRID = ("gate", "inject_us", "adjust_us")  # what of a schedule makes a job wait again and again
 # A job without a clear profile is looked at again after so long.
 PROFILE_AGAIN_US = 10_000_000
@@ -108,8 +109,11 @@ class Regulator:
             self._thread.join(5)
 
     def of(self, job: int) -> Mapping[str, Any]:
-        """Iteration statistics for the API."""
-        return self._book.summary(job)
+        """Iteration statistics for the API, and when the job's iterations are to begin."""
+        told = self._told.get(job)
+        document = told.document if told else {}
+        slot = {key: document[key] for key in SLOT} if document.keys() >= set(SLOT) else None
+        return {**self._book.summary(job), "slot": slot}
 
     # -- what others call ----------------------------------------------------------------------
 

@@ -295,7 +295,9 @@ class _Api:
         return _answer(wire.explanation_json(answer))
 
     async def iterations(self, request: web.Request) -> web.Response:
-        return _answer(await _settled(self.service.iterations(int(request.match_info["id"]))))
+        last = int(_number(request, "last", 0))
+        answer = await _settled(self.service.iterations(int(request.match_info["id"])))
+        return _answer({**answer, "items": answer["items"][-last:]})
 
     # -- hosts and network
 
