@@ -8,6 +8,7 @@ and every ambiguity: docs/papers/ada-srsf.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ CHECKED_SEEDS = 5  # of the finer scale, which takes four times as long
 Policy = tuple[str, Mapping[str, Any]]
 ADA: Policy = ("adadual", {"olds": "printed"})
 SRSF: Mapping[str, Policy] = {f"SRSF({n})": ("srsf-n", {"n": n}) for n in (1, 2, 3)}
-OURS: Policy = ("srsf-preemptive", {})
+OURS: Policy = ("preemptive", {})
 
 
 def measure(part: str, seed: int) -> Iterator[Sample | Series]:
@@ -81,8 +82,9 @@ def _open_question(seed: int) -> Iterator[Sample | Series]:
     """What admission can gain over SRSF(1) at all, and what policies of ours gain."""
     base = _run(seed, SRSF["SRSF(1)"])
     cases: Mapping[str, Callable[[], Result]] = {
-        "srsf-preemptive": lambda: _run(seed, OURS),
-        "srsf-preemptive, margin 2": lambda: _run(seed, ("srsf-preemptive", {"margin": 2.0})),
+        "preemptive": lambda: _run(seed, OURS),
+        "preemptive, by service": lambda: _run(seed, ("preemptive", {"order": "service"})),
+        "preemptive, whatever it costs": lambda: _run(seed, ("preemptive", {"worth": inf})),
         "no contention at all (a bound)": lambda: _run(seed, ("none", {}), ideal=True),
     }
     for name, run in cases.items():
@@ -91,7 +93,7 @@ def _open_question(seed: int) -> Iterator[Sample | Series]:
         yield Sample(OPEN, name, "average JCT saved over SRSF(1)", saved)
         tail = reduction_pct(_p95(base), _p95(result))
         yield Sample(OPEN, name, "95th percentile JCT saved over SRSF(1)", tail)
-        if name == "srsf-preemptive":
+        if name == "preemptive":
             yield Sample(OPEN, name, "longest JCT over that of SRSF(1)", _longest(result) / _longest(base))
 
 
@@ -121,7 +123,7 @@ def _hinges(seed: int) -> Iterator[Sample | Series]:
         variants[f"1/{known['scale_check']} of the iterations"] = {"scale": known["scale_check"]}
     for name, changes in variants.items():
         one, ada, ours = (_run(seed, policy, **changes) for policy in (SRSF["SRSF(1)"], ADA, OURS))
-        for label, result in (("Ada-SRSF", ada), ("srsf-preemptive", ours)):
+        for label, result in (("Ada-SRSF", ada), ("preemptive", ours)):
             saved = reduction_pct(one.mean_jct_us, result.mean_jct_us)
             yield Sample(HINGE, f"{label}, {name}", "average JCT saved over SRSF(1)", saved)
 
