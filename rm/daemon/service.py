@@ -113,7 +113,7 @@ class Service(HostService):
             decision, reasons, verdicts = explain(job, snapshot, cycle.policies, cycle.tuning, cycle.reserved)
             return {
                 "placement": decision.placement if decision else None,
-                "alignment": decision.alignment if decision else None,
+                "alignment": replace(decision.alignment, plans=()) if decision else None,  # for simulators
                 "reasons": reasons,
                 "verdicts": verdicts,
             }
