@@ -29,7 +29,7 @@ PURE_THIRD_PARTY = {"numpy"}
 # playbook compiles templates and reads YAML text: both are pure functions of their input
 EXTRA = {"playbook": {"jinja2", "yaml"}}
 ONLY_IN = {
-    "sqlalchemy": {"rm/adapters/store_sql.py", "rm/adapters/schema.py"},
+    "sqlalchemy": {"rm/adapters/store_sql.py", "rm/adapters/history_sql.py", "rm/adapters/schema.py"},
     "fabric": {"rm/adapters/ssh.py"},
     "paramiko": {"rm/adapters/ssh.py"},
     "apscheduler": {"rm/adapters/cron.py"},

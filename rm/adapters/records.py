@@ -12,8 +12,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rm.core.cells import Cell
+from rm.core.history import Sample, Stat, Summary
 from rm.core.host import Host, Zone
 from rm.core.job import Job
+from rm.core.mesh import MeshState
 from rm.core.network import LinkStats
 from rm.core.store import Entry, Measured, StoredAction
 from rm.errors import StoreError
@@ -28,6 +31,9 @@ _host = msgspec.json.Decoder(Host)
 _zone = msgspec.json.Decoder(Zone)
 _stats = msgspec.json.Decoder(LinkStats)
 _object = msgspec.json.Decoder(dict[str, Any])
+_cell = msgspec.json.Decoder(Cell)
+_mesh_state = msgspec.json.Decoder(MeshState)
+_summary = msgspec.json.Decoder(tuple[int, int, dict[str, tuple[float, float, float, int]]])
 
 
 def to_text(value: object, what: str) -> str:
@@ -86,6 +92,51 @@ def action_row(a: StoredAction) -> Row:
 def entry_row(e: Entry) -> Row:
     body = to_text(e.body, f"The journal entry {e.kind}")
     return {"at_us": e.at_us, "kind": e.kind, "body": body}
+
+
+def sample_row(pair: int, s: Sample) -> Row:
+    body = {**s.values, "failed": s.failed} if s.failed else s.values
+    text = to_text(body, f"The measurement {s.source} to {s.destination}")
+    return {"pair": pair, "at_us": s.at_us, "mesh": s.mesh, "body": text}
+
+
+def sample(row: Any) -> Sample:
+    values = _from(_object, row.body, f"The measurement {row.source} to {row.destination}")
+    failed = values.pop("failed", "")
+    return Sample(row.source, row.destination, row.at_us, row.mesh, values, failed)
+
+
+def summary_row(pair: int, s: Summary) -> Row:
+    stats = {name: (t.least, t.mean, t.most, t.count) for name, t in s.stats.items()}
+    text = to_text((s.tries, s.failures, stats), f"The summary {s.source} to {s.destination}")
+    return {"span_us": s.span_us, "pair": pair, "start_us": s.start_us, "body": text}
+
+
+def summary(row: Any) -> Summary:
+    what = f"The summary {row.source} to {row.destination}"
+    tries, failures, stats = _from(_summary, row.body, what)
+    known = {name: Stat(*values) for name, values in stats.items()}
+    return Summary(row.source, row.destination, row.start_us, row.span_us, known, tries, failures)
+
+
+def cell_row(cell: Cell) -> Row:
+    mesh, check, source, destination = cell.key
+    body = to_text(cell, f"The cell {check} of {source} to {destination}")
+    return {
+        "mesh": mesh, "check_name": check, "source": source, "destination": destination, "body": body
+    }  # fmt: skip
+
+
+def cell(row: Any) -> Cell:
+    return _from(_cell, row.body, f"The cell {row.check_name} of {row.source} to {row.destination}")
+
+
+def mesh_row(state: MeshState) -> Row:
+    return {"mesh": state.mesh, "body": to_text(state, f"The mesh {state.mesh}")}
+
+
+def mesh_state(row: Any) -> MeshState:
+    return _from(_mesh_state, row.body, f"The mesh {row.mesh}")
 
 
 def job(row: Any) -> Job:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Select,
     Table,
     Text,
+    UniqueConstraint,
     bindparam,
     delete,
     select,
@@ -140,6 +141,65 @@ journal = Table(
     sqlite_autoincrement=True,
 )
 
+# The history of the network: a pair is a direction, `body` what was found by metric.
+network_pairs = Table(
+    "network_pairs",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    UniqueConstraint("source", "destination"),
+    sqlite_autoincrement=True,
+)
+
+network_samples = Table(
+    "network_samples",
+    metadata,
+    Column("pair", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("mesh", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Index(None, "at_us"),
+    sqlite_with_rowid=False,
+)
+
+network_summaries = Table(
+    "network_summaries",
+    metadata,
+    Column("span_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("pair", BigInteger, primary_key=True, autoincrement=False),
+    Column("start_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Index(None, "span_us", "start_us"),
+    sqlite_with_rowid=False,
+)
+
+# Instants up to which the history is summarised, or forgotten.
+history_marks = Table(
+    "history_marks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+)
+
+network_cells = Table(
+    "network_cells",
+    metadata,
+    Column("mesh", Text, primary_key=True),
+    Column("check_name", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("destination", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+meshes = Table(
+    "meshes",
+    metadata,
+    Column("mesh", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
 
 JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
 
@@ -169,8 +229,15 @@ def upserts(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, or replace all but the key of the one that has this key."""
     keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name"}
     made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
-    made[measurements.name] = _upsert(dialect, measurements, ("source", "destination"))
+    for table in (measurements, network_summaries, history_marks, network_cells, meshes):
+        made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))
     return made
+
+
+def additions(dialect: str) -> dict[str, Insert]:
+    """By table name: insert a row, unless there is one with its key."""
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return {t.name: insert(t).on_conflict_do_nothing() for t in (network_pairs, network_samples)}
 
 
 def _upsert(dialect: str, table: Table, key: tuple[str, ...]) -> Insert:

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from rm.adapters.history_memory import HistoryTables, MemoryHistory
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
@@ -32,6 +33,7 @@ class MemoryDatabase:
     measurements: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     journal: list[tuple[int, Entry]] = field(default_factory=list)
+    history: HistoryTables = field(default_factory=HistoryTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
 
@@ -44,6 +46,7 @@ class MemoryStore:
     def __init__(self, database: MemoryDatabase | None = None) -> None:
         self._db = database or MemoryDatabase()
         self._epoch: int | None = None
+        self.history = MemoryHistory(self._db.history)
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
         db = self._db

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from rm.adapters import records, schema
+from rm.adapters.history_sql import SqlHistory
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.core.job import Job, JobState
 from rm.core.store import Batch, Entry, Loaded
@@ -44,6 +45,7 @@ class SqlStore:
         self._writing = threading.RLock()
         self._epoch: int | None = None
         self._upsert = schema.upserts(engine.dialect.name)
+        self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
 
     # ── the leader's side ──
 
@@ -227,6 +229,12 @@ class SqlStore:
             c = c.execution_options(rm_writes=True)
             with c.begin():
                 yield c
+
+    @contextmanager
+    def _changing(self, purpose: str) -> Iterator[Connection]:
+        """A writing transaction of this store; one at a time, whichever thread asks."""
+        with self._writing, self._transaction(purpose) as c:
+            yield c
 
     @contextmanager
     def _reading(self, purpose: str) -> Iterator[Connection]:

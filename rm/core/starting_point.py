@@ -83,10 +83,11 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
 
 
 def stats_row(stats: LinkStats, now_us: int) -> list[Any]:
-    """The fields in order, without the defaults at the end; instead of the time of the measurement
-    its age, which is short (None: never measured)."""
+    """The fields in order, without the defaults at the end; instead of instants their age, which is
+    short (None: never measured)."""
     row: list[Any] = [getattr(stats, name) for name, _ in STATS]
-    row[AGE] = now_us - stats.measured_at_us if stats.measured_at_us else None
+    for i in AGES:
+        row[i] = now_us - row[i] if row[i] else None
     while row and row[-1] == STATS[len(row) - 1][1]:
         row.pop()
     return row
@@ -94,11 +95,13 @@ def stats_row(stats: LinkStats, now_us: int) -> list[Any]:
 
 def stats_from(row: list[Any], now_us: int) -> LinkStats:
     values = dict(zip((name for name, _ in STATS), row, strict=False))
-    age_us = values.pop("measured_at_us", None)
-    if age_us is not None:
-        values["measured_at_us"] = now_us - age_us
+    for name in INSTANTS:
+        age_us = values.pop(name, None)
+        if age_us is not None:
+            values[name] = now_us - age_us
     return from_plain(LinkStats, values)
 
 
-STATS = tuple((f.name, None if f.name == "measured_at_us" else f.default) for f in fields(LinkStats))
-AGE = [name for name, _ in STATS].index("measured_at_us")
+INSTANTS = ("measured_at_us", "bandwidth_at_us")
+STATS = tuple((f.name, None if f.name in INSTANTS else f.default) for f in fields(LinkStats))
+AGES = tuple(i for i, (name, _) in enumerate(STATS) if name in INSTANTS)

@@ -101,7 +101,7 @@ class ClusterState:
             hosts=MappingProxyType(self.hosts),
             zones=MappingProxyType(self.zones),
             links=links,
-            network=NetworkView(MappingProxyType(self.network)),
+            network=NetworkView(MappingProxyType(self.network), now_us),
             free=TrackedDict(self.free),
             placed=TrackedDict(self.placed),
             jobs=MappingProxyType(self.jobs),

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rm.core.history import History
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
@@ -96,8 +97,14 @@ class Loaded:
 class Store(Protocol):
     """Every method raises StoreError when the database refuses or cannot be reached.
 
-    `commit` and the lease are for one writer thread; the reads may come from any thread.
+    `commit` and the lease are for one writer thread; the reads may come from any thread, and so may
+    everything that concerns the `history`, which is not fenced by the lease.
     """
+
+    @property
+    def history(self) -> History:
+        """The history of the measured network."""
+        ...
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
         """Unfinished jobs, plus those that ended at or after `ended_after_us` (None = none)."""

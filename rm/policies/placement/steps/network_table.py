@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm.core.host import Host
-from rm.core.network import LinkStats
+from rm.core.network import LinkStats, ages_from_us, bandwidth_confidence, confidence
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.latency import raw_latency
@@ -22,7 +22,9 @@ from rm.policies.placement.steps.network_score import Floats, Mask, NetworkWeigh
 
 NOMINAL_DELAY_US = 100.0  # between hosts of one zone of which nothing was measured
 
-_COLUMNS = 4  # loss %, delay us, bandwidth bps, failures; nan = not measured
+# loss %, delay us, bandwidth bps, failures, confidence in loss and delay, in bandwidth; nan = not measured
+_COLUMNS = 6
+MINUTE_US = 60_000_000  # confidence sinks by the minute, so that a table serves for one at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class NetworkTable:
             z: np.array([i for i, h in enumerate(self.hosts) if h.zone == z], dtype=np.int64)
             for z in self.zone_names
         }
+        self.as_of_us = minute_of(snapshot.now_us)
+        self.ages_from_us: int | None = None  # when the confidence in any pair begins to sink by age
         self._blocks = self._gather(snapshot)
         self._scores: dict[tuple[str, str], Floats] = {}
         self._means: dict[tuple[str, ...], Floats] = {}
@@ -71,7 +75,9 @@ class NetworkTable:
             if key[::-1] in rows and key not in rows:
                 key = key[::-1]
                 i, j = j, i
-            rows.setdefault(key, []).append((i, j, *_row(stats)))
+            rows.setdefault(key, []).append((i, j, *_row(stats, self.as_of_us)))
+            if (from_us := ages_from_us(stats)) is not None:
+                self.ages_from_us = min(from_us, self.ages_from_us or from_us)
         result = {}
         for key, found in rows.items():
             table = np.array(found, dtype=float)
@@ -110,13 +116,14 @@ class NetworkTable:
         return loss, delay, bandwidth
 
     def _points(self, a: str, b: str, values: Floats) -> Floats:
-        """Points of measured pairs between two zones, gaps filled and charged."""
-        typical = self._typical(a, b)
-        missing = np.isnan(values[:, :3])
-        filled = np.where(missing, np.array(typical), values[:, :3])
+        """Points of measured pairs between two zones; each metric counts as far as it can be relied
+        upon, and for the rest as what was never measured does: at the median, and charged."""
+        typical = np.array(self._typical(a, b))
+        sure = np.where(np.isnan(values[:, :3]), 0.0, values[:, [4, 4, 5]])
+        filled = _leaning(values[:, :3], typical, sure)
         ref = self._ref_bps(a, b)
         got = points(filled[:, 0], filled[:, 1], filled[:, 2], ref, self.weights)
-        got = np.maximum(0.0, got - self.weights.unmeasured_penalty * missing.sum(axis=1) / 3)
+        got = np.maximum(0.0, got - self.weights.unmeasured_penalty * (1.0 - sure).sum(axis=1) / 3)
         dead = values[:, 3] >= self.weights.dead_after_failures
         return np.where(dead, 0.0, got)
 
@@ -125,7 +132,7 @@ class NetworkTable:
         if (known := self._scores.get((a, b))) is not None:
             return known
         mine, theirs = self.members[a], self.members[b]
-        nothing = np.full((1, _COLUMNS), np.nan)
+        nothing = np.full((1, _COLUMNS), np.nan)  # its confidence is not looked at
         result = np.full((len(mine), len(theirs)), self._points(a, b, nothing)[0])
         block = self._block(a, b)
         if block is not None:
@@ -232,9 +239,10 @@ class NetworkTable:
             for b in self.zone_names:
                 mine, theirs = self.members[a], self.members[b]
                 result[np.ix_(mine, theirs)] = self.zone_delay_us(a, b)
-        for block in self._blocks.values():
-            delay = block.values[:, 1]
+        for (a, b), block in self._blocks.items():
+            delay, sure = block.values[:, 1], block.values[:, 4]
             seen = ~np.isnan(delay)
+            delay = _leaning(delay, np.array(self.zone_delay_us(a, b)), sure)
             result[block.first[seen], block.second[seen]] = delay[seen]
             result[block.second[seen], block.first[seen]] = delay[seen]
         np.fill_diagonal(result, 1.0)
@@ -273,6 +281,7 @@ class LatestNetworkTable:
             or len(pairs) != len(self._pairs)
             or list(pairs) != self._pairs
             or not all(map(is_, pairs.values(), self._stats))
+            or _has_aged(self._table, snapshot.now_us)
         ):
             self._table = NetworkTable(snapshot, self._weights)
             self._key, self._pairs, self._stats = key, list(pairs), list(pairs.values())
@@ -285,13 +294,34 @@ def _signature(snapshot: Snapshot) -> tuple[object, ...]:
     return hosts, tuple(snapshot.zones.values())
 
 
-def _row(stats: LinkStats) -> tuple[float, float, float, float]:
+def minute_of(now_us: int) -> int:
+    return now_us // MINUTE_US * MINUTE_US
+
+
+def _has_aged(table: NetworkTable, now_us: int) -> bool:
+    """Would the table be another one now, for its measurements have grown old?"""
+    now_us = minute_of(now_us)
+    if table.ages_from_us is None or now_us == table.as_of_us:
+        return False
+    return max(now_us, table.as_of_us) > table.ages_from_us
+
+
+def _leaning(values: Floats, typical: Floats, sure: Floats) -> Floats:
+    """The value where it is sure, exactly; else between it and the typical one; nan = typical."""
+    between = typical + sure * (np.nan_to_num(values) - typical)
+    leaning: Floats = np.where(sure >= 1.0, values, np.where(np.isnan(values), typical, between))
+    return leaning
+
+
+def _row(stats: LinkStats, as_of_us: int) -> tuple[float, ...]:
     nan = float("nan")
     return (
         nan if stats.loss_pct is None else float(stats.loss_pct),
         nan if stats.delay_us is None else float(stats.delay_us),
         nan if stats.bandwidth_bps is None else float(stats.bandwidth_bps),
         float(stats.failures),
+        confidence(stats, as_of_us),
+        bandwidth_confidence(stats, as_of_us),
     )
 
 

@@ -1,0 +1,186 @@
+"""The history of the measured network: single tries, and what is left of them when they are old.
+
+Tries are kept for days; of each hour, and then of each day, least, mean, most and count of every
+metric are kept for long. The store keeps both behind the port `History`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from rm.core.cells import Cell
+from rm.core.mesh import MeshState
+from rm.units import DAY_US, HOUR_US
+
+# name -> the largest value that can be true; none can be below 0. Loss in percent, times in
+# microseconds, throughput in bit/s. `clock_error_us` bounds the error of the one-way delay.
+LARGEST: Mapping[str, float] = {
+    "loss_pct": 100.0,
+    "delay_us": 600e6,
+    "jitter_us": 600e6,
+    "rtt_us": 600e6,
+    "bandwidth_bps": 1e14,
+    "mtu_bytes": 1 << 24,
+    "clock_error_us": 600e6,
+}
+METRICS = tuple(LARGEST)
+AHEAD_US = 60_000_000  # a clock may be ahead by so much
+SPANS_US = (HOUR_US, DAY_US)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One try to measure one direction: what it found by metric, or why it failed.
+
+    `mesh` is the mesh that it was made for, or names the archive that it came from.
+    """
+
+    source: str
+    destination: str
+    at_us: int
+    mesh: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    failed: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What is left of many values of one metric."""
+
+    least: float
+    mean: float
+    most: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One direction during `span_us` from `start_us` on, all meshes together."""
+
+    source: str
+    destination: str
+    start_us: int
+    span_us: int
+    stats: Mapping[str, Stat] = field(default_factory=dict)
+    tries: int = 0
+    failures: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long single tries, hourly and daily summaries are kept."""
+
+    raw_us: int = 2 * DAY_US
+    hourly_us: int = 60 * DAY_US
+    daily_us: int = 730 * DAY_US
+
+
+class History(Protocol):
+    """Every method raises StoreError when the database refuses; any thread may call."""
+
+    def record(self, samples: Iterable[Sample]) -> int:
+        """Keep them, in one transaction; a direction's try of the same mesh and instant is kept once.
+        Returns how many were new."""
+        ...
+
+    def samples(
+        self,
+        source: str,
+        destination: str,
+        since_us: int = 0,
+        until_us: int | None = None,
+        mesh: str = "",
+        limit: int | None = None,
+    ) -> list[Sample]:
+        """The newest `limit` tries from `since_us` until before `until_us`, in order of time."""
+        ...
+
+    def summaries(
+        self, source: str, destination: str, span_us: int, since_us: int = 0, until_us: int | None = None
+    ) -> list[Summary]:
+        """Those that start from `since_us` until before `until_us`, in order of time."""
+        ...
+
+    def latest(self, mesh: str = "") -> list[Sample]:
+        """The newest try of every direction, by source and destination."""
+        ...
+
+    def roll_up(self, now_us: int) -> int:
+        """Summarise the hours and days that are over and not yet summarised; how many summaries were
+        written. An hour in which something was recorded later is summarised again."""
+        ...
+
+    def prune(self, now_us: int, keep: Retention) -> int:
+        """Forget what is older; how many rows. What is not yet summarised stays."""
+        ...
+
+    def cells(self, mesh: str = "") -> list[Cell]: ...
+
+    def put_cells(self, cells: Iterable[Cell]) -> None:
+        """New versions of cells, whole."""
+        ...
+
+    def mesh_states(self) -> list[MeshState]: ...
+    def put_mesh_state(self, state: MeshState) -> None: ...
+    def forget_mesh(self, mesh: str) -> None:
+        """Forget its cells and its state; its samples stay."""
+        ...
+
+
+def complaint(sample: Sample, now_us: int) -> str:
+    """Why the sample cannot be true, as a sentence; "" when nothing speaks against it."""
+    which = f"The measurement {sample.source} to {sample.destination} ({sample.mesh})"
+    if sample.at_us <= 0 or sample.at_us > now_us + AHEAD_US:
+        return f"{which} claims an instant that has not come, or never was: {sample.at_us} us."
+    for name, value in sample.values.items():
+        if name not in LARGEST:
+            return f"{which} has a metric that rm does not know: '{name}'."
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            return f"{which} has a {name} that is no number: {value!r:.40}."
+        if not 0 <= value <= LARGEST[name]:
+            return f"{which} has a {name} that cannot be: {value:g}, not between 0 and {LARGEST[name]:g}."
+    return ""
+
+
+def summarise(samples: Iterable[Sample], span_us: int) -> list[Summary]:
+    """Tries to summaries, by direction and span."""
+    found: dict[tuple[str, str, int], list[Sample]] = {}
+    for sample in samples:
+        start_us = sample.at_us // span_us * span_us
+        found.setdefault((sample.source, sample.destination, start_us), []).append(sample)
+    return [_of_samples(*key, span_us, group) for key, group in sorted(found.items())]
+
+
+def merge(summaries: Iterable[Summary], span_us: int) -> list[Summary]:
+    """Summaries to summaries of a longer span, a multiple of theirs."""
+    found: dict[tuple[str, str, int], list[Summary]] = {}
+    for one in summaries:
+        start_us = one.start_us // span_us * span_us
+        found.setdefault((one.source, one.destination, start_us), []).append(one)
+    return [
+        Summary(*key, span_us, _merged(group), sum(s.tries for s in group), sum(s.failures for s in group))
+        for key, group in sorted(found.items())
+    ]
+
+
+def _of_samples(source: str, destination: str, start_us: int, span_us: int, group: list[Sample]) -> Summary:
+    values: dict[str, list[float]] = {}
+    for sample in group:
+        for name, value in sample.values.items():
+            values.setdefault(name, []).append(value)
+    stats = {n: Stat(min(v), math.fsum(v) / len(v), max(v), len(v)) for n, v in sorted(values.items())}
+    failures = sum(1 for s in group if s.failed)
+    return Summary(source, destination, start_us, span_us, stats, len(group), failures)
+
+
+def _merged(group: Sequence[Summary]) -> dict[str, Stat]:
+    merged = {}
+    for name in sorted({n for s in group for n in s.stats}):
+        stats = [s.stats[name] for s in group if name in s.stats]
+        count = sum(s.count for s in stats)
+        mean = math.fsum(s.mean * s.count for s in stats) / count
+        merged[name] = Stat(min(s.least for s in stats), mean, max(s.most for s in stats), count)
+    return merged

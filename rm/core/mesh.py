@@ -1,0 +1,274 @@
+"""Meshes: who measures what with whom, when, and from what on it is bad.
+
+A mesh is a table `[[monitor.mesh]]` of rm.toml; `parse_mesh` turns it into a value, or says in one
+sentence what is wrong with it, so that one malformed mesh does not stop the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from fnmatch import fnmatchcase
+from typing import Any
+
+from rm.core.host import Host
+from rm.core.maintenance import Window, parse_window
+from rm.errors import ConfigError, UsageError
+from rm.units import DAY_US, MINUTE_US, SECOND_US, parse_duration_us
+
+TESTS = ("latency", "throughput", "mtu")
+BETWEEN = ("representatives", "all", "none")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+LEAST_EVERY_US = SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """At an interval."""
+
+    interval_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """At the minutes that a cron expression of five fields names."""
+
+    expression: str
+
+
+Schedule = Every | Cron
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From what on a cell is a warning or critical; 0 = never."""
+
+    loss_warn_pct: float = 0.0
+    loss_critical_pct: float = 0.0
+    delay_warn_ms: float = 0.0
+    delay_critical_ms: float = 0.0
+    bandwidth_warn_mbps: float = 0.0
+    bandwidth_critical_mbps: float = 0.0
+    mtu_warn_bytes: float = 0.0
+    mtu_critical_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """One mesh.
+
+    `hosts` are names or patterns and `zones` names (empty = all); inside a zone every pair is meant,
+    `between` zones those of one representative each, all, or none. A run makes up to `rounds` rounds,
+    in each of which a host has at most one partner (0 = all that there are); the next run goes on
+    where it stopped, so that a run costs a host so many tests at most, however large its zone is.
+    `slip_us`: a run that could not begin so long after its time is left out (0 = it never is).
+    """
+
+    name: str
+    schedule: Schedule = Every(MINUTE_US)
+    hosts: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    between: str = "representatives"
+    tests: tuple[str, ...] = ("latency",)
+    rounds: int = 8
+    jitter_us: int = 0
+    slip_us: int = 0
+    attempts: int = 3
+    packets: int = 20
+    spacing_us: int = 10_000
+    duration_us: int = 400_000
+    rate_bps: int = 0
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    maintenance: tuple[Window, ...] = ()
+
+    def selects(self, host: Host) -> bool:
+        return selected(host, self.hosts, self.zones)
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The checks of the grid that its tests serve."""
+        of = {"latency": ("loss", "delay"), "throughput": ("bandwidth",), "mtu": ("mtu",)}
+        return tuple(check for test in TESTS if test in self.tests for check in of[test])
+
+
+@dataclass(frozen=True, slots=True)
+class MeshState:
+    """What the daemon remembers of a mesh from run to run, and over its own restarts.
+
+    `turn` is the round with which the next run begins, of the `cycle` rounds that there are.
+    """
+
+    mesh: str
+    paused_by: str = ""
+    begun_us: int = 0
+    ended_us: int = 0
+    turn: int = 0
+    cycle: int = 0
+    measured: int = 0
+    failed: int = 0
+    skipped: int = 0  # throughput tests for which the jobs left no gap
+    message: str = ""
+
+
+def selected(host: Host, patterns: Sequence[str], zones: Sequence[str]) -> bool:
+    by_name = not patterns or any(fnmatchcase(host.name, p) for p in patterns)
+    return by_name and (not zones or host.zone in zones)
+
+
+def parse_schedule(text: object) -> Schedule:
+    """`every 60s`, or a cron expression of five fields (which the timers then look at closely).
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(text, str):
+        word, _, rest = text.strip().partition(" ")
+        if word.lower() == "every":
+            try:
+                interval_us = parse_duration_us(rest)
+            except UsageError as error:
+                raise ConfigError(error.what, error.hint) from None
+            if not LEAST_EVERY_US <= interval_us <= 366 * DAY_US:
+                raise ConfigError(f"'{text}' is not between a second and a year.")
+            return Every(interval_us)
+        if len(text.split()) == 5:
+            return Cron(" ".join(text.split()))
+    raise ConfigError(
+        f"{text!r:.60} is not a schedule.", "Write 'every 60s', or a cron expression such as '*/5 * * * *'."
+    )
+
+
+def parse_mesh(table: Mapping[str, Any]) -> Mesh:
+    """A mesh from its table.
+
+    Raises:
+        ConfigError: what is wrong, naming the mesh and the key.
+    """
+    name = table.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(
+            f"[[monitor.mesh]] has the name {name!r:.60}.",
+            "Name each mesh: letters, digits, dots, hyphens and underscores.",
+        )
+    where = f"[[monitor.mesh]] '{name}'"
+    for key in table:
+        if key not in KEYS:
+            close = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
+            hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(KEYS)}."
+            raise ConfigError(f"{where} has no key '{key}'.", hint)
+    values: dict[str, Any] = {"name": name}
+    for key, value in table.items():
+        if key != "name" and key not in LIMITS:
+            try:
+                made = READ[key](value)
+            except (ConfigError, UsageError) as error:
+                raise ConfigError(f"{where}, {key}: {error.what}", error.hint) from None
+            values[FIELD.get(key, key)] = made
+    values["thresholds"] = _thresholds(table, where)
+    return Mesh(**values)
+
+
+def _thresholds(table: Mapping[str, Any], where: str) -> Thresholds:
+    given = {}
+    for name in LIMITS:
+        value = table.get(name, 0.0)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise ConfigError(
+                f"{where}, {name}: {value!r:.40} is not a threshold.", "Write a number; 0 = none."
+            )
+        given[name] = float(value)
+    for metric, unit in (("loss", "pct"), ("delay", "ms"), ("bandwidth", "mbps"), ("mtu", "bytes")):
+        warn, critical = given[f"{metric}_warn_{unit}"], given[f"{metric}_critical_{unit}"]
+        wrong = warn < critical if metric in ("bandwidth", "mtu") else warn > critical
+        if warn and critical and wrong:
+            raise ConfigError(
+                f"{where}: {metric} would be critical before it is a warning ({critical:g} and {warn:g})."
+            )
+    return Thresholds(**given)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
+        return tuple(value)
+    raise ConfigError(f"{value!r:.60} is not a list of names.")
+
+
+def _tests(value: object) -> tuple[str, ...]:
+    names = _strings(value)
+    for name in names:
+        if name not in TESTS:
+            raise ConfigError(f"there is no test '{name}'.", f"There are {', '.join(TESTS)}.")
+    if not names:
+        raise ConfigError("it names no test.", f"There are {', '.join(TESTS)}.")
+    return names
+
+
+def _between(value: object) -> str:
+    if value not in BETWEEN:
+        raise ConfigError(f"{value!r:.40} is none of {', '.join(BETWEEN)}.")
+    return str(value)
+
+
+def _whole(least: int, most: int) -> Any:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ConfigError(f"{value!r:.40} is not a whole number from {least} to {most}.")
+        return value
+
+    return read
+
+
+def _seconds(most: float, least: float = 0.0) -> Any:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise ConfigError(f"{value!r:.40} is not a number of seconds from {least:g} to {most:g}.")
+        return round(value * SECOND_US)
+
+    return read
+
+
+def _mbps(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigError(f"{value!r:.40} is not a rate in Mbit/s.")
+    return round(value * 1e6)
+
+
+def _windows(value: object) -> tuple[Window, ...]:
+    return tuple(parse_window(text) for text in _strings(value))
+
+
+READ: Mapping[str, Any] = {
+    "schedule": parse_schedule,
+    "hosts": _strings,
+    "zones": _strings,
+    "between": _between,
+    "tests": _tests,
+    "rounds": _whole(0, 100_000),
+    "jitter_s": _seconds(86_400),
+    "slip_s": _seconds(366 * 86_400),
+    "retry_attempts": _whole(1, 1_000),
+    "packets": _whole(1, 100_000),
+    "spacing_s": _seconds(10, 0.0001),
+    "duration_s": _seconds(60, 0.001),
+    "rate_mbps": _mbps,
+    "maintenance": _windows,
+}
+FIELD = {
+    "jitter_s": "jitter_us",
+    "slip_s": "slip_us",
+    "retry_attempts": "attempts",
+    "spacing_s": "spacing_us",
+    "duration_s": "duration_us",
+    "rate_mbps": "rate_bps",
+}
+LIMITS = tuple(f.name for f in fields(Thresholds))
+KEYS = ("name", *READ, *LIMITS)
+
+
+def default_of(key: str) -> Any:
+    """What a mesh has that does not name the key."""
+    found: Field[Any] = next(f for f in fields(Mesh) if f.name == FIELD.get(key, key))
+    return None if found.default is MISSING else found.default
