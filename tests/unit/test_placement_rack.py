@@ -3,6 +3,7 @@
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -10,6 +11,7 @@ from rm.core.fabric import Fabric
 from rm.core.job import Job, Placement
 from rm.core.registry import load
 from rm.core.snapshot import Snapshot
+from rm.errors import ConfigError
 from tests.builders import host, job, snapshot
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, database=None)
@@ -22,8 +24,9 @@ def cluster(rooms: dict[str, int], leaf_of: dict[str, str]) -> Snapshot:
     return replace(snap, free=free, fabric=Fabric(leaf_of, 1, 10**9) if leaf_of else None)
 
 
-def chosen(one: Job, snap: Snapshot) -> Placement:
-    return next(load("placement", "rack").candidates(one, snap).candidates).placement
+def chosen(one: Job, snap: Snapshot, **options: object) -> Placement:
+    found: Placement = next(load("placement", "rack", options).candidates(one, snap).candidates).placement
+    return found
 
 
 def leaves(rooms: str, size: int) -> dict[str, str]:
@@ -48,6 +51,39 @@ def test_without_a_fabric_every_host_is_its_own_leaf() -> None:
     rooms = {"a": 2, "b": 4, "c": 3}
     assert chosen(job(ntasks=3), cluster(rooms, {})).hosts == ("c",)
     assert chosen(job(ntasks=6), cluster(rooms, {})).hosts == ("b", "a")
+
+
+def test_below_one_leaf_the_fewest_hosts_and_the_tightest_last() -> None:
+    """What a job has left of a host is taken before a whole one."""
+    rooms = {"a": 1, "b": 2, "c": 2}
+    assert chosen(job(ntasks=3), cluster(rooms, dict.fromkeys("abc", "L1"))).hosts == ("b", "a")
+
+
+def test_indifferent_placement_draws_hosts_where_no_leaf_holds_the_gang() -> None:
+    rooms = dict.fromkeys("abcdefgh", 1)
+    snap = cluster(rooms, leaves("abcdefgh", 2))
+    anywhere = {chosen(job(ntasks=3), snap, across="any", seed=seed).hosts for seed in range(20)}
+    assert len(anywhere) > 10
+    assert chosen(job(ntasks=2), snap, across="any", seed=1).hosts == ("a", "b")
+    by_host = {chosen(job(ntasks=2), snap, across="any", near="host", seed=s).hosts for s in range(20)}
+    assert len(by_host) > 10
+    for hosts in (*anywhere, *by_host):
+        assert list(hosts) == sorted(hosts), "ranks are not in the order of the leaves"
+
+
+def test_each_candidate_is_another_lot_and_each_attempt_too() -> None:
+    snap = cluster(dict.fromkeys("abcdefgh", 1), leaves("abcdefgh", 2))
+    policy = load("placement", "rack", {"across": "any"})
+    found = [c.placement.hosts for c in policy.candidates(job(ntasks=3), snap).candidates]
+    assert len(set(found)) == len(found) > 3
+    again = next(policy.candidates(replace(job(ntasks=3), attempt=1), snap).candidates)
+    assert again.placement.hosts != found[0]
+
+
+@pytest.mark.parametrize("options", [{"near": "zone"}, {"across": "few"}, {"seed": -1}])
+def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
+        load("placement", "rack", options)
 
 
 @SETTINGS

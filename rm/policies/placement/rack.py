@@ -1,54 +1,96 @@
 """rack: below as few leaves as possible, and of those the ones that it fills best.
 
-Traffic inside a rack does not touch the leaves' uplinks, which are what is oversubscribed. It is the
-locality that Themis prefers (its slowdown penalty for workers in several racks: CASSINI Sec. 4.2).
-Settled here:
+Traffic inside a rack does not touch the leaves' uplinks, which are what is oversubscribed. Settled here:
 
-* One leaf that holds the whole gang: the one with the least room to spare (best fit).
-* Several: the roomiest are filled, and the leaf with the least room that is enough takes the rest.
-* Below a leaf the roomiest hosts first. Ranks are consecutive below each leaf, so that a ring over the
-  hosts leaves each leaf once.
+* One leaf that holds the whole gang: the one with the least room to spare (best fit), and there the
+  fewest hosts, as in `consolidate`.
+* Several: the roomiest are filled, and the leaf with the least room that is enough takes the rest; in
+  each the roomiest hosts first. Ranks are consecutive below each leaf, so that a ring over the hosts
+  leaves each leaf once.
 * A host on no known leaf counts as a leaf of its own; without a fabric all do.
+
+Options make it as indifferent as schedulers whose model of the network has two distances only. Themis
+slows a job down by one factor when its workers are in several racks (CASSINI Sec. 4.2), Pollux when they
+are on several hosts: once a gang does not fit into one, all placements are alike to them. `across` "any"
+then takes hosts by lot, and `near` says what is one place. Each further candidate is another lot.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from rm.core.job import Job
 from rm.core.ports import Proposal
 from rm.core.snapshot import Snapshot
+from rm.errors import ConfigError
+from rm.policies.placement.consolidate import fewest_hosts
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.gang import Gang, Ints
 from rm.policies.placement.steps.ranking import Ask, Ranking, propose
 from rm.policies.placement.steps.slots import Counts, host_by_host
+
+NEAR = ("leaf", "host")
+ACROSS = ("fewest", "any")
+
+
+@dataclass(frozen=True, slots=True)
+class RackOptions:
+    """`near` what one place is, "leaf" or "host"; `across` where a gang goes that no place holds: to the
+    "fewest" places or to "any" hosts, by lot. `seed` of the lots, with the job's id and attempt."""
+
+    near: str = "leaf"
+    across: str = "fewest"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for option, value, known in (("near", self.near, NEAR), ("across", self.across, ACROSS)):
+            if value not in known:
+                raise ConfigError(
+                    f"The option {option} of placement policy rack is {value!r}.",
+                    f"Known are: {', '.join(known)}.",
+                )
+        if self.seed < 0:
+            raise ConfigError(f"rack cannot work with seed = {self.seed}.", "Write 0 or more.")
 
 
 class RackPolicy:
     """The fewest leaves, best fit; ties by inventory order."""
 
     name = "rack"
-    Options = None
+    Options = RackOptions
 
-    def __init__(self) -> None:
+    def __init__(self, options: RackOptions | None = None) -> None:
+        self.options = options or RackOptions()
         self._capacities = LatestCapacities()
 
     def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return propose(job, snapshot, self._capacities.under(snapshot), explain, _rank)
+        return propose(job, snapshot, self._capacities.under(snapshot), explain, self._rank)
+
+    def _rank(self, ask: Ask) -> Ranking:
+        leaf = leaf_numbers(ask)
+        place = leaf if self.options.near == "leaf" else np.arange(len(leaf))
+        lots = np.random.default_rng([self.options.seed, ask.job.id, ask.job.attempt])
+        by_lot = self.options.across == "any"
+
+        def choose(caps: Ints) -> Counts:
+            tightest = tightest_place(caps, place, ask.gang)
+            if tightest is not None:
+                return fewest_hosts(np.where(place == tightest, caps, 0), ask.gang)
+            if by_lot:
+                drawn = host_by_host(lots.permutation(len(caps)), caps, ask.gang)
+                return sorted(drawn, key=lambda pick: (leaf[pick[0]], pick[0]))
+            turn = np.empty(int(place.max()) + 1, dtype=np.int64)  # of each place in the order of choice
+            turn[in_order(caps, place, ask.gang)] = np.arange(len(turn))
+            return host_by_host(np.lexsort((-caps, turn[place])), caps, ask.gang)
+
+        why = "a free place, by lot" if by_lot else "the fewest leaves, best filled"
+        return Ranking(choose, ask.capacities.gpu_index.astype(np.float64), why)
 
 
 POLICY = RackPolicy
-
-
-def _rank(ask: Ask) -> Ranking:
-    leaf = leaf_numbers(ask)
-
-    def choose(caps: Ints) -> Counts:
-        place = np.empty(int(leaf.max()) + 1, dtype=np.int64)  # of each leaf in the order of choice
-        place[leaves_in_order(caps, leaf, ask.gang)] = np.arange(len(place))
-        return host_by_host(np.lexsort((-caps, place[leaf])), caps, ask.gang)
-
-    return Ranking(choose, ask.capacities.gpu_index.astype(np.float64), "the fewest leaves, best filled")
+OPTIONS = RackOptions
 
 
 def leaf_numbers(ask: Ask) -> Ints:
@@ -63,21 +105,25 @@ def leaf_numbers(ask: Ask) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def leaves_in_order(caps: Ints, leaf: Ints, gang: Gang) -> list[int]:
-    """All leaves: first those that shall hold the gang, given that it fits, then the roomiest."""
-    room = np.bincount(leaf, caps).astype(np.int64)
+def tightest_place(caps: Ints, place: Ints, gang: Gang) -> int | None:
+    """The place with the least room that holds the gang by itself; None when none does."""
+    room = np.bincount(place, caps)
+    for n in np.argsort(room, kind="stable").tolist():
+        if room[n] >= gang.tasks and gang.fits(np.where(place == n, caps, 0)):
+            return int(n)
+    return None
+
+
+def in_order(caps: Ints, place: Ints, gang: Gang) -> list[int]:
+    """All places: those that shall hold the gang, which fits but into no single one; then the roomiest."""
+    left = np.bincount(place, caps).astype(np.int64)
+    rest = np.argsort(-left, kind="stable").tolist()
     order: list[int] = []
-    alone = [n for n in np.flatnonzero(room >= gang.tasks) if gang.fits(np.where(leaf == n, caps, 0))]
-    if alone:
-        order.append(int(min(alone, key=lambda n: (room[n], n))))
-    else:
-        left, need = room.copy(), gang.tasks
-        while need > 0 and left.max() > 0:
-            enough = np.where(left >= need, left, np.iinfo(np.int64).max)
-            last = int(np.argmin(enough))
-            chosen = last if order and left[last] >= need else int(np.argmax(left))
-            order.append(chosen)
-            need -= int(left[chosen])
-            left[chosen] = 0
-    rest = np.argsort(-room, kind="stable").tolist()
+    need = gang.tasks
+    while need > 0 and left.max() > 0:
+        last = int(np.argmin(np.where(left >= need, left, np.iinfo(np.int64).max)))
+        chosen = last if order and left[last] >= need else int(np.argmax(left))
+        order.append(chosen)
+        need -= int(left[chosen])
+        left[chosen] = 0
     return order + [n for n in rest if n not in order]
