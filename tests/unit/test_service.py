@@ -179,3 +179,15 @@ def test_the_journal_reaches_back_as_many_days_as_asked() -> None:
     assert [e.at_us // day_us for _, e in store.journal()] == [7, 7, 8, 8, 9, 9]
     assert prune_journal(store, clock, 3.0) == 0
     assert prune_journal(store, clock, 0) == 4  # what began last stays: the daemon that runs goes on from it
+
+
+def test_a_dry_run_tells_the_score_of_a_placement_but_no_plan_of_single_iterations(house: House) -> None:
+    policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "foresight"))
+    house.leader.cycle.policies = policies
+    house.do(ev.HostAdded(builders.host("h1")), ev.HostAdded(builders.host("h2")))
+    wide = builders.spec(ntasks=2, tasks_per_host=1, traffic=builders.profile(100, (0, 30, 1_000)))
+    house.do(ev.JobSubmitted(1, wide))
+    assert house.leader.cycle.state.alignment.score == 100
+    alignment = asyncio.run(house.service.plan(wide))["alignment"]
+    assert alignment.links[0].perimeter_us > 0  # there is a plan
+    assert alignment.plans == ()
