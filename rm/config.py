@@ -101,10 +101,21 @@ class ShapingConfig:
 
 @dataclass(frozen=True, slots=True)
 class MonitorConfig:
+    """`mesh` and `maintenance` are tables that `rm.core.mesh` and `rm.core.maintenance` read, one by one,
+    so that a malformed one does not stop the daemon. Without meshes there are the usual ones, which
+    the first three numbers are for."""
+
     enabled: bool = True
     interval_s: Positive = 60.0
     throughput_interval_s: Positive = 3600.0
     probe_count: AtLeastOne = 20
+    parallel: AtLeastOne = 32
+    timezone: str = ""
+    raw_days: Positive = 2.0
+    hourly_days: Positive = 60.0
+    daily_days: Positive = 730.0
+    mesh: tuple[Options, ...] = ()
+    maintenance: tuple[Options, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,8 @@ class Config:
 
 # tables whose keys belong to another's options class, which checks them when it is made
 OPEN_TABLES = ("policies.options", "regulate")
+# keys that are written as [[section.key]], once for each of their tables
+LISTED_TABLES = ("monitor.mesh", "monitor.maintenance")
 SECTIONS: dict[str, Any] = get_type_hints(Config)
 T = TypeVar("T")
 
@@ -254,7 +267,7 @@ def _file_values(file: str) -> Iterator[tuple[str, Any, str]]:
             raise ConfigError(f"'{section}' in {file} is a section: write [{section}].")
 
 
-_HEADER = re.compile(r"\s*\[\s*([\w.\-\"' ]+?)\s*\]\s*(?:#.*)?$")
+_HEADER = re.compile(r"\s*\[\[?\s*([\w.\-\"' ]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"\s*([\w.\-\"']+)\s*=")
 
 

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
 
+from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.combining import OrTrigger
+from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
+from tzlocal import get_localzone
+
+from rm.core.mesh import Cron, Every, Schedule
+from rm.errors import ConfigError
 
 logging.getLogger("apscheduler").setLevel(logging.WARNING)
 
+DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+LOOKED = 12  # runs ahead that a cron expression's interval is taken from
+FIRST_S = 10.0  # from the daemon's start to the first run of what follows an interval
+FOLLOWERS = 16  # runs at the same time, at most
+
 
 class Timers:
-    """Runs functions at intervals in background threads; a missed run is made up for once."""
+    """Runs functions at their times in background threads; missed runs are made up for by one."""
 
-    def __init__(self) -> None:
-        self._scheduler = BackgroundScheduler(timezone="UTC")
+    def __init__(self, zone: tzinfo = UTC) -> None:
+        self._zone = zone
+        # what takes long must not keep the daemon's own timers waiting
+        self._scheduler = BackgroundScheduler(
+            timezone=zone,
+            executors={"default": ThreadPoolExecutor(8), "followers": ThreadPoolExecutor(FOLLOWERS)},
+        )
 
     def every(self, seconds: float, name: str, work: Callable[[], object], jitter_s: float = 0) -> None:
         """Call `work` every so many seconds, never twice at once."""
@@ -28,9 +51,185 @@ class Timers:
             misfire_grace_time=None,
         )
 
+    def follow(
+        self,
+        name: str,
+        schedule: Schedule,
+        work: Callable[[], object],
+        last_us: int = 0,
+        jitter_us: int = 0,
+        slip_us: int = 0,
+        paused: bool = False,
+    ) -> None:
+        """Call `work` by the schedule, never twice at once, each time up to `jitter_us` late.
+
+        `last_us` is when it last ran, perhaps in an earlier life of the daemon: what was missed since
+        is made up for by one run, unless it is late by more than `slip_us` (0 = never too late).
+
+        Raises:
+            ConfigError: the cron expression says nothing.
+        """
+        jitter_s = jitter_us / 1e6
+        now = datetime.now(self._zone)
+        due = first_due(schedule, self._zone, now, last_us)
+        if due is not None and due < now:
+            late = not slip_us or now - due <= timedelta(microseconds=slip_us)
+            due = now if late else trigger_of(schedule, self._zone).get_next_fire_time(None, now)
+        if due is not None and jitter_s:
+            due += timedelta(seconds=random.uniform(0, jitter_s))  # not all at once after a start
+        job = self._scheduler.add_job(
+            work,
+            trigger_of(schedule, self._zone, jitter_s),
+            id=name,
+            executor="followers",
+            coalesce=True,
+            max_instances=1,
+            misfire_grace_time=None if not slip_us else max(1, round(slip_us / 1e6)),
+            next_run_time=due,
+        )
+        if paused:
+            job.pause()
+
+    def pause(self, name: str) -> None:
+        self._scheduler.pause_job(name)
+
+    def resume(self, name: str) -> None:
+        self._scheduler.resume_job(name)
+
+    def next_us(self, name: str) -> int | None:
+        """When it is due; None = paused, never again, or unknown."""
+        job = self._scheduler.get_job(name)
+        due = getattr(job, "next_run_time", None)
+        return None if due is None else int(due.timestamp() * 1e6)
+
     def start(self) -> None:
         self._scheduler.start()
 
     def stop(self) -> None:
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+
+
+def first_due(schedule: Schedule, zone: tzinfo, now: datetime, last_us: int) -> datetime | None:
+    """The first run after `last_us`, which may be past; of what never ran: soon, or when cron says."""
+    last = datetime.fromtimestamp(last_us / 1e6, zone)
+    if not last_us or last > now:  # never, or before the clock went back
+        if isinstance(schedule, Every):
+            return now + timedelta(seconds=min(FIRST_S, schedule.interval_us / 1e6))
+        last = now
+    if isinstance(schedule, Every):
+        return last + timedelta(microseconds=schedule.interval_us)
+    found: datetime | None = trigger_of(schedule, zone).get_next_fire_time(
+        last, last + timedelta(microseconds=1)
+    )
+    return found
+
+
+def interval_us(schedule: Schedule, zone: tzinfo, now_us: int) -> int:
+    """The longest time between two of the next runs.
+
+    Raises:
+        ConfigError: the cron expression says nothing, or names no time that comes.
+    """
+    if isinstance(schedule, Every):
+        return schedule.interval_us
+    trigger = trigger_of(schedule, zone)
+    at = datetime.fromtimestamp(now_us / 1e6, zone)
+    runs: list[datetime] = []
+    while len(runs) < LOOKED:
+        found = trigger.get_next_fire_time(runs[-1] if runs else None, at)
+        if found is None:
+            break
+        runs.append(found)
+        at = found + timedelta(microseconds=1)
+    if len(runs) < 2:
+        raise ConfigError(f"The cron expression '{schedule.expression}' names no time that comes again.")
+    gaps = [b - a for a, b in pairwise(runs)]
+    return int(max(gaps).total_seconds() * 1e6)
+
+
+def trigger_of(schedule: Schedule, zone: tzinfo, jitter_s: float = 0) -> Any:
+    """APScheduler's trigger; for cron with cron's meaning, which is not quite APScheduler's: Sunday is
+    0 and 7, and of a day of the month and one of the week either suffices."""
+    if isinstance(schedule, Every):
+        return Later(IntervalTrigger(seconds=schedule.interval_us / 1e6, timezone=zone), jitter_s)
+    minute, hour, day, month, weekday = schedule.expression.split()
+    weekday = _weekdays(weekday, schedule)
+    if day != "*" and weekday != "*":
+        either = [(day, "*"), ("*", weekday)]
+    else:
+        either = [(day, weekday)]
+    try:
+        triggers = [
+            CronTrigger(
+                minute=minute, hour=hour, day=d, month=month, day_of_week=w, second=0, timezone=zone
+            )
+            for d, w in either
+        ]
+    except ValueError as error:
+        raise ConfigError(
+            f"The cron expression '{schedule.expression}' cannot be read: {error}.",
+            "Write minute hour day month weekday, such as '*/5 * * * *'.",
+        ) from None
+    return Later(OrTrigger(triggers), jitter_s)
+
+
+class Later(BaseTrigger):  # type: ignore[misc]
+    """The times of another trigger, each up to `jitter_s` later. APScheduler's own jitter can make a run
+    early, and then fires again for the same time."""
+
+    def __init__(self, trigger: BaseTrigger, jitter_s: float) -> None:
+        self._trigger = trigger
+        self._jitter_s = jitter_s
+        self._plain: datetime | None = None  # without the delay, which must not add up
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
+        last = (self._plain or previous) if previous is not None else None
+        self._plain = self._trigger.get_next_fire_time(last, now)
+        if self._plain is None:
+            return None
+        return self._plain + timedelta(seconds=random.uniform(0, self._jitter_s))
+
+
+def _weekdays(text: str, schedule: Cron) -> str:
+    """Cron's weekdays as a list of APScheduler's names."""
+    if text == "*":
+        return text
+    found: set[int] = set()
+    try:
+        for part in text.lower().split(","):
+            span, _, step = part.partition("/")
+            first, dash, last = span.partition("-")
+            begin, end = (0, 6) if span == "*" else (_day(first), _day(last or first))
+            if step and not dash and span != "*":
+                end = 6
+            if end < begin:
+                raise ValueError(part)
+            found |= {d % 7 for d in range(begin, end + 1, int(step or 1))}
+    except ValueError:
+        raise ConfigError(
+            f"The cron expression '{schedule.expression}' has the weekday '{text}'.",
+            "Write 0 to 7 (0 and 7 are Sunday), names such as mon, ranges and lists.",
+        ) from None
+    return ",".join(DAYS[d] for d in sorted(found))
+
+
+def _day(text: str) -> int:
+    day = DAYS.index(text) if text in DAYS else int(text)
+    if not 0 <= day <= 7:
+        raise ValueError(text)
+    return day
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of this name; "" = this machine's.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    try:
+        return ZoneInfo(name) if name else get_localzone()
+    except (OSError, ValueError, KeyError) as error:
+        raise ConfigError(
+            f"monitor.timezone is '{name}': {error}.", "Write a name such as Europe/Berlin, or UTC."
+        ) from None
