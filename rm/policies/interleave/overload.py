@@ -26,7 +26,9 @@ from rm.policies.interleave.feasible import OutOfSteps, Steps
 
 _BATCH_CELLS = 1 << 16  # rows times slots of one batch
 _STEPS_PER_CURVE = 6  # what a batch costs for each job, in steps of the bit-set search
-_CELLS_PER_STEP = 650
+_CELLS_PER_STEP = 1000
+_TABLE_CELLS = 40_000  # of a table for two jobs
+_PIECE = 8192  # children that are looked at together
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class LeastExcess:
         self.rows = max(1, _BATCH_CELLS // (circle.slots * len(circle.links)))
         self.twin = twins(circle, circle.pattern)
         self._contacts: dict[tuple[int, int], Array] = {}
+        self._pairs: dict[tuple[int, int], Array] = {}
 
     def search(self, steps: Steps, in_order: Steps | None = None) -> tuple[list[int], int, int]:
         """(rotations, their excess, a lower bound on any excess); bound == excess when proven.
@@ -171,14 +174,41 @@ class LeastExcess:
             row, k = np.nonzero(tried)
             added = curves[j][row, k]
             bound = np.maximum(added + (total - least[j])[row], volume[row])
-            keep = bound < value
-            if keep.any():
-                others = {t: domains[t] for t in rest if t != j}
-                child = _Batch(placed, rotations, loads, excess, others, j, row, k, added, bound)
-                stack.append(child.only(np.flatnonzero(keep)))
+            others = {t: domains[t] for t in rest if t != j}
+            child = _Batch(placed, rotations, loads, excess, others, j, row, k, added, bound)
+            child = child.only(np.flatnonzero(bound < value))
+            if len(child.k):
+                stack.append(self._sharpened(child, curves, value))
             for t in same:
                 domains[t] = domains[t] & ~touching[j]
         return best, value
+
+    def _sharpened(self, child: _Batch, curves: dict[int, Array], value: int) -> _Batch:
+        """The children that may stay below `value`, as far as tables for pairs of jobs tell.
+
+        Beside the new job each other one adds what it would add without it, and no less than beside
+        it and the reference alone.
+        """
+        for at in range(0, len(child.k), _PIECE):
+            part = slice(at, at + _PIECE)
+            row, k = child.parent[part], child.k[part]
+            bound = child.excess[row] + child.added[part]
+            for t in child.domains:
+                table = self._beside(child.job, t)
+                added = curves[t][row] if table is None else np.maximum(curves[t][row], table[k])
+                bound = bound + added.min(axis=1)
+            child.least[part] = np.maximum(child.least[part], bound)
+        return child.only(np.flatnonzero(child.least < value))
+
+    def _beside(self, j: int, t: int) -> Array | None:
+        """(rotations of j, rotations of t): what t adds to the reference and j; None when too large."""
+        if self.circle.n[j] * self.circle.n[t] > _TABLE_CELLS:
+            return None
+        found = self._pairs.get((j, t))
+        if found is None:
+            loads = self.curves.load([0]) + self.curves.turned(j, np.arange(self.circle.n[j]))
+            found = self._pairs[j, t] = self.curves.curve(t, loads)
+        return found
 
     def _touching(self, placed: Sequence[int], rotations: Array, j: int, anchor: bool) -> Array:
         """(rows, rotations) of job j in contact with a placed job; with `anchor` also rotation 0."""
