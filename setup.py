@@ -16,6 +16,8 @@ setup(
     },
     package_data={
         "rm": ["py.typed"],
+        "rm.web": ["static/*"],
+        "rm.web.pages": ["templates/*.html"],
         "rm.sim.papers": ["*.toml"],
         "rm.sim.papers.expected": ["*.toml"],
         "rm.shipped.playbooks": ["*.yml"],

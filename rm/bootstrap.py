@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from aiohttp import web
+
 from rm import __version__
 from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers
@@ -40,6 +42,7 @@ from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.web.api import serve
 from rm.web.listener import claimed
+from rm.web.pages.listen import serve_page
 
 log = logging.getLogger("rm")
 
@@ -239,7 +242,11 @@ class Daemon:
             timers.every(config.monitor.interval_s, "monitor", monitor.measure, jitter_s=2)
 
         runner = await serve(service, config.daemon.socket, config)
+        page: web.AppRunner | None = None
         try:
+            if config.web.listen:
+                page, url = await serve_page(config.daemon.socket, config.web.listen, config.web.names)
+                log.info("the page is at %s", url)
             regulator.start()
             leader.start(loaded.actions)
             for host in list(state.hosts.values()):
@@ -249,6 +256,8 @@ class Daemon:
             await stopped.wait()
         finally:
             timers.stop()
+            if page is not None:
+                await page.cleanup()
             await runner.cleanup()
             await asyncio.to_thread(self._shut_down, leader, executor, regulator, fleet)
         if self.fatal:

@@ -119,6 +119,14 @@ class MonitorConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class WebConfig:
+    """The daemon's page: where it listens ("" = nowhere), and names it is called by."""
+
+    listen: str = ""
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     jobs: JobsConfig = field(default_factory=JobsConfig)
@@ -129,6 +137,7 @@ class Config:
     regulate: Options = field(default_factory=dict)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    web: WebConfig = field(default_factory=WebConfig)
 
 
 # tables whose keys belong to another's options class, which checks them when it is made

@@ -36,6 +36,7 @@ JOB_VERBS = {
 OTHER_VERBS = {
     "host": ("rm.cli.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
     "daemon": ("rm.cli.daemon", "daemon", "Run the daemon."),
+    "web": ("rm.cli.web", "web", "Serve the page about jobs, links and the network."),
     "config": ("rm.cli.config_show", "config", "Show the configuration and where it comes from."),
     "playbook": ("rm.cli.playbook", "playbook", "Run a playbook on hosts."),
     "lab": ("rm.cli.lab", "lab", "Make hosts on this machine to try rm on."),

@@ -236,7 +236,8 @@ class _Api:
                 everything=query.get("all", "") not in ("", "0"),
             )
         )
-        return _answer({"jobs": [wire.job_json(job) for job in found]})
+        told = self.service.progress
+        return _answer({"jobs": [wire.job_json(job, progress=told(job.id)) for job in found]})
 
     async def job(self, request: web.Request) -> web.Response:
         caller = self._caller(request)

@@ -1,0 +1,273 @@
+"""CASSINI's circles of the links that jobs share: the link's time rolled around, before and after.
+
+One circle for all jobs starting together, one for the rotations in force; in the latter a hand shows
+the present, and on it a dot for each job, which lags or leads when the job is off its slot. Each job has
+a ring, filled where it sends; the outermost ring is the sum, which sticks out where it exceeds the
+link's capacity. Time runs clockwise from the top; lengths are the drawing's units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from rm.policies.interleave.answer import Span, sums
+from rm.web.pages.text import duration, look, rate, shown
+
+OUTER, INNER, SUM_INNER, SUM_OUTER = 100.0, 36.0, 106.0, 124.0  # radii of the rings
+THINNEST = 0.15  # of a ring's room: the thickness of the least demand
+LEVELS_MOST = 720  # pieces of the outer ring: finer ones nobody would see
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """One job. `x`, `y`: where its number stands; `dot` is the radius of its dot."""
+
+    job: int
+    look: str
+    radius: float
+    arcs: tuple[str, ...]
+    x: float
+    y: float
+    dot: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disc:
+    title: str
+    score: float
+    rings: tuple[Ring, ...]
+    sums: tuple[str, ...]
+    overs: tuple[str, ...]
+    says: str  # the same in words
+
+
+@dataclass(frozen=True, slots=True)
+class Live:
+    """What the page's script needs of a job: one of its iterations began at `start_us`, and they last
+    `period_us`; it sends in `phases`; `late_us` is how far it is behind its slot."""
+
+    job: int
+    name: str
+    look: str
+    period: str
+    shift: str
+    late: str
+    start_us: int | None
+    period_us: int
+    late_us: int
+    phases: str  # offset-end pairs in microseconds, as JSON
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """`anchor_us` is an instant at which the hand of the circle stands at its top."""
+
+    name: str
+    key: str
+    capacity: str
+    jobs: tuple[int, ...]
+    score: str
+    perimeter: str
+    perimeter_us: int
+    gap: str
+    before: Disc | None
+    after: Disc | None
+    anchor_us: int | None
+    lives: tuple[Live, ...]
+    note: str
+
+
+def links(
+    rows: Sequence[Mapping[str, Any]],
+    names: Mapping[int, str],
+    iterations: Mapping[int, Mapping[str, Any]],
+) -> list[LinkView]:
+    """The links of at least two jobs, those of the lowest score first."""
+    shared = [row for row in rows if len(row["jobs"]) > 1]
+    shared.sort(key=lambda row: (row["score"] is None, row["score"] or 0.0))
+    return [_link(row, names, iterations) for row in shared]
+
+
+def _link(
+    row: Mapping[str, Any], names: Mapping[int, str], iterations: Mapping[int, Mapping[str, Any]]
+) -> LinkView:
+    perimeter, capacity = row["perimeter_us"] or 0, row["capacity_bps"]
+    rotated = {r["job"]: Fraction(r["slots"] * perimeter, r["circle_slots"]) for r in row["rotations"]}
+    demands = {d["job"]: d for d in row.get("demands", ()) if d["job"] in rotated and d["period_us"] > 0}
+    before = after = None
+    if perimeter and capacity and demands:
+        still = dict.fromkeys(rotated, Fraction(0))
+        before = _disc("Before: all start together", None, demands, still, perimeter, capacity)
+        after = _disc("After: rotated", row["score"], demands, rotated, perimeter, capacity)
+    anchor_us = _anchor(rotated, iterations) if after else None
+    lives = tuple(
+        _live(demand, rotated[job], anchor_us, names, iterations.get(job, {}))
+        for job, demand in demands.items()
+    )
+    return LinkView(
+        name=shown(row["name"]),
+        key=shown(row["name"]),
+        capacity=rate(capacity) if capacity else "unknown capacity",
+        jobs=tuple(row["jobs"]),
+        score="–" if row["score"] is None else f"{row['score']:.4g}",
+        perimeter=duration(perimeter),
+        perimeter_us=perimeter,
+        gap=duration(row["gap_us"]),
+        before=before,
+        after=after,
+        anchor_us=anchor_us,
+        lives=lives if after else (),
+        note="" if after else _why_none(row),
+    )
+
+
+def _why_none(row: Mapping[str, Any]) -> str:
+    if row["score"] is None:
+        return "Its jobs together never need more than it carries, or their traffic is not known yet."
+    return "No rotation is in force: the jobs' periods have no common circle."
+
+
+def _anchor(rotated: Mapping[int, Fraction], iterations: Mapping[int, Mapping[str, Any]]) -> int | None:
+    """When the circle's time was zero, by any job that was told its slot.
+
+    The time-shifts of a link's jobs differ from their rotations on it by the same amount.
+    """
+    for job, rotation in rotated.items():
+        slot = iterations.get(job, {}).get("slot")
+        if slot:
+            begins_us: int = slot["epoch_us"] + slot["shift_us"]
+            return round(begins_us - rotation)
+    return None
+
+
+def _live(
+    demand: Mapping[str, Any],
+    rotation: Fraction,
+    anchor_us: int | None,
+    names: Mapping[int, str],
+    told: Mapping[str, Any],
+) -> Live:
+    job, period = demand["job"], demand["period_us"]
+    items = told.get("items") or ()
+    start_us = items[-1][0] if items else None
+    late_us = 0
+    if start_us is not None and anchor_us is not None:
+        late_us = round((start_us - anchor_us - rotation) % period)
+        late_us -= period if late_us > period / 2 else 0
+    late = "not seen yet"
+    if start_us is not None:
+        late = f"{duration(abs(late_us))} {'after' if late_us >= 0 else 'before'} its slot"
+    ends = [[p["offset_us"], p["offset_us"] + p["duration_us"]] for p in demand["phases"]]
+    return Live(
+        job=job,
+        name=shown(names.get(job, f"job {job}"), 40),
+        look=look(job),
+        period=duration(period),
+        shift=duration(float(rotation)),
+        late=late,
+        start_us=start_us,
+        period_us=period,
+        late_us=late_us,
+        phases=str(ends),
+    )
+
+
+def _disc(
+    title: str,
+    score: float | None,
+    demands: Mapping[int, Mapping[str, Any]],
+    rotated: Mapping[int, Fraction],
+    perimeter: int,
+    capacity: int,
+) -> Disc:
+    spans = {job: spans_of(d, rotated[job], perimeter) for job, d in demands.items()}
+    levels = sums((s for mine in spans.values() for s in mine), perimeter)
+    if score is None:
+        score = score_of(levels, perimeter, capacity)
+    step = (OUTER - INNER) / len(spans)
+    rings = []
+    for number, (job, mine) in enumerate(spans.items()):
+        inside = INNER + number * step
+        thick = [max(THINNEST, min(1.0, r / capacity)) * step * 0.9 for _, _, r in mine]
+        x, y = _at(inside + step / 2, float(mine[0][0]) / perimeter) if mine else (0.0, -inside)
+        rings.append(
+            Ring(
+                job,
+                look(job),
+                inside,
+                tuple(
+                    piece(inside, inside + t, start / perimeter, end / perimeter)
+                    for t, (start, end, _) in zip(thick, mine, strict=True)
+                ),
+                x,
+                y,
+                inside + step / 2,
+            )
+        )
+    most = SUM_OUTER - SUM_INNER
+    drawn = levels[:LEVELS_MOST]
+    return Disc(
+        title=title,
+        score=score,
+        rings=tuple(rings),
+        sums=tuple(
+            piece(SUM_INNER, SUM_INNER + most * min(1.0, level / capacity), a / perimeter, b / perimeter)
+            for a, b, level in drawn
+        ),
+        overs=tuple(
+            piece(SUM_OUTER, SUM_OUTER + most * min(1.0, level / capacity - 1), a / perimeter, b / perimeter)
+            for a, b, level in drawn
+            if level > capacity
+        ),
+        says=_says(spans, perimeter),
+    )
+
+
+def _says(spans: Mapping[int, Sequence[Span]], perimeter: int) -> str:
+    parts = []
+    for job, mine in spans.items():
+        times = ", ".join(
+            f"{duration(float(a % perimeter))} to {duration(float(b % perimeter))}" for a, b, _ in mine[:4]
+        )
+        more = " and so on" if len(mine) > 4 else ""
+        parts.append(f"job {job} sends from {times}{more}")
+    return "; ".join(parts) + "."
+
+
+def spans_of(demand: Mapping[str, Any], rotation: Fraction, perimeter: int) -> list[Span]:
+    """What a job sends during one circle; a phase may reach beyond its end."""
+    period = demand["period_us"]
+    times = max(1, round(perimeter / period))
+    return [
+        (start + phase["offset_us"], start + phase["offset_us"] + phase["duration_us"], phase["rate_bps"])
+        for start in (rotation + Fraction(i * perimeter, times) for i in range(times))
+        for phase in demand["phases"]
+    ]
+
+
+def score_of(levels: Sequence[Span], perimeter: int, capacity: int) -> float:
+    """100·(1 − excess/(B·D)) in continuous time (CASSINI eq. 2, Metronome eq. 18)."""
+    excess = sum((end - start) * max(0, level - capacity) for start, end, level in levels)
+    return float(100 * (1 - excess / (capacity * perimeter)))
+
+
+def piece(inside: float, outside: float, start: Fraction, end: Fraction) -> str:
+    """The path of a piece of a ring; start and end in turns."""
+    share = min(float(end - start), 0.9999)  # a whole turn would be none
+    a, b = float(start), float(start) + share
+    large = 1 if share > 0.5 else 0
+    (x0, y0), (x1, y1) = _at(outside, a), _at(outside, b)
+    (x2, y2), (x3, y3) = _at(inside, b), _at(inside, a)
+    return (
+        f"M{x0} {y0}A{outside:.2f} {outside:.2f} 0 {large} 1 {x1} {y1}"
+        f"L{x2} {y2}A{inside:.2f} {inside:.2f} 0 {large} 0 {x3} {y3}Z"
+    )
+
+
+def _at(radius: float, turns: float) -> tuple[float, float]:
+    angle = math.tau * turns
+    return round(radius * math.sin(angle), 2), round(-radius * math.cos(angle), 2)

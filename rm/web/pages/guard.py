@@ -1,0 +1,75 @@
+"""What keeps the page harmless: it reads only, and only for whoever asked for this very machine.
+
+The page has no cookies and no forms, so there is nothing to forge. What is left is a foreign site
+whose name is made to point at this machine (DNS rebinding) and which then reads along: its requests
+bear its own name as `Host`, and are refused. An address cannot be made to point elsewhere.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+
+
+def names_of_this_machine() -> frozenset[str]:
+    return frozenset({"localhost", os.uname().nodename.lower()})
+
+
+def is_for_us(host: str, names: Collection[str]) -> bool:
+    """Does a `Host` header name this machine: one of `names`, or an address?"""
+    try:
+        name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        if "@" in host or not name:
+            return False
+    except ValueError:
+        return False
+    if name in names:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def guarded(names: Collection[str]) -> Middleware:
+    """The middleware; `names` in small letters."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response: web.StreamResponse
+        if not is_for_us(request.headers.get("Host", ""), names):
+            text = (
+                "This page is not served under that name. Add it to web.names in rm.toml if it should be.\n"
+            )
+            response = web.Response(status=421, text=text)
+        elif request.method not in ("GET", "HEAD"):
+            response = web.Response(
+                status=405, text="This page can only be read.\n", headers={"Allow": "GET, HEAD"}
+            )
+        else:
+            response = await handler(request)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    return guard

@@ -1,0 +1,88 @@
+"""Iteration times of running jobs against what they should be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rm.web.pages.text import duration, look, shown
+
+LAST = 60  # iterations drawn
+WIDTH, HEIGHT = 600.0, 100.0
+ABOVE = 1.35  # the drawing's top, in baselines
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One iteration: its bar, of which the upper part is time that the job waited."""
+
+    x: float
+    width: float
+    y: float
+    height: float
+    waited: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    job: int
+    name: str
+    look: str
+    columns: tuple[Column, ...]
+    baseline_y: float | None
+    baseline: str
+    mean: str
+    p90: str
+    p99: str
+    ratio: str
+    count: int
+    pauses: int
+    slow: bool
+    says: str
+
+
+def charts(jobs: Sequence[Mapping[str, Any]], iterations: Mapping[int, Mapping[str, Any]]) -> list[Chart]:
+    """One of each job whose iterations are known, in the order of `jobs`."""
+    return [_chart(job, iterations[job["id"]]) for job in jobs if iterations.get(job["id"], {}).get("items")]
+
+
+def _chart(job: Mapping[str, Any], told: Mapping[str, Any]) -> Chart:
+    items = told["items"][-LAST:]
+    baseline, mean = told["baseline_us"], told["mean_us"]
+    longest = max(item[1] for item in items)
+    top = max(1.0, min(longest, 3 * baseline) if baseline else longest, ABOVE * (baseline or 0))
+    room = WIDTH / LAST
+    columns = []
+    for number, (_, length, waited, _) in enumerate(items):
+        tall = HEIGHT * min(1.0, length / top)
+        paused = min(tall, HEIGHT * min(waited, length) / top)
+        columns.append(
+            Column(
+                round(number * room, 2),
+                round(room * 0.8, 2),
+                round(HEIGHT - tall, 2),
+                round(tall, 2),
+                round(paused, 2),
+            )
+        )
+    ratio = mean / baseline if mean and baseline else None
+    said = f"{told['count']} iterations, {duration(mean)} on average"
+    if ratio is not None:
+        said += f", {ratio:.3f} times the baseline of {duration(baseline)}"
+    return Chart(
+        job=job["id"],
+        name=shown(job["spec"]["name"]),
+        look=look(job["id"]),
+        columns=tuple(columns),
+        baseline_y=round(HEIGHT * (1 - baseline / top), 2) if baseline else None,
+        baseline=duration(baseline),
+        mean=duration(mean),
+        p90=duration(told["p90_us"]),
+        p99=duration(told["p99_us"]),
+        ratio="–" if ratio is None else f"{ratio:.3f}",
+        count=told["count"],
+        pauses=told["pauses"],
+        slow=ratio is not None and ratio > 1.1,
+        says=said,
+    )

@@ -1,0 +1,89 @@
+"""The queue: running jobs, waiting ones in the API's order, and those that ended lately."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rm.units import fold_hosts, format_elapsed
+from rm.web.pages.text import look, shown
+
+Job = Mapping[str, Any]
+OCCUPYING = ("CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING")
+MOST = 200  # jobs of each group on the page
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    id: int
+    name: str
+    user: str
+    state: str
+    short: str
+    look: str  # "" = it has not run
+    elapsed: str
+    tasks: int
+    hosts: str
+    reason: str  # (Code) sentence
+    high: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """`title`, the jobs shown, and how many there are."""
+
+    key: str
+    title: str
+    rows: tuple[Row, ...]
+    count: int
+
+
+def elapsed_us(job: Job, now_us: int) -> int:
+    if job["started_us"] is None:
+        return 0
+    return max(0, int((job["ended_us"] or now_us) - job["started_us"]))
+
+
+def group_of(job: Job) -> str:
+    if job["state"] in OCCUPYING:
+        return "running"
+    return "pending" if job["state"] == "PENDING" else "ended"
+
+
+def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int) -> list[Group]:
+    """`counts` of all jobs by state: there may be more than the page shows."""
+    found: dict[str, list[Job]] = {"running": [], "pending": [], "ended": []}
+    for job in jobs:
+        found[group_of(job)].append(job)
+    found["ended"].sort(key=lambda job: -(job["ended_us"] or 0))
+    totals = dict.fromkeys(found, 0)
+    for state, count in counts.items():
+        totals[group_of({"state": state})] += count
+    titles = {"running": "Running", "pending": "Waiting", "ended": "Ended lately"}
+    return [
+        Group(
+            key,
+            titles[key],
+            tuple(row(job, now_us) for job in group[:MOST]),
+            max(len(group), totals[key]),
+        )
+        for key, group in found.items()
+    ]
+
+
+def row(job: Job, now_us: int) -> Row:
+    reason = job.get("reason")
+    return Row(
+        id=job["id"],
+        name=shown(job["spec"]["name"]),
+        user=shown(job["spec"]["user"], 32),
+        state=job["state"] + (" (held)" if job["held"] else ""),
+        short=job["short_state"],
+        look=look(job["id"]) if job["started_us"] is not None else "",
+        elapsed=format_elapsed(elapsed_us(job, now_us)) if job["started_us"] is not None else "–",
+        tasks=job["spec"]["ntasks"],
+        hosts=shown(fold_hosts(job["hosts"])) if job["hosts"] else "–",
+        reason=f"({shown(reason['code'])}) {shown(reason['message'], 300)}" if reason else "",
+        high=job["spec"]["priority"] >= 100,
+    )

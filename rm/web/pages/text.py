@@ -1,0 +1,63 @@
+"""Numbers and names as people read them on the page."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rm.units import format_bandwidth
+
+MOST = 80  # characters of a name
+COLOURS = 6  # times as many patterns
+
+
+def shown(value: Any, most: int = MOST) -> str:
+    """Foreign text: without control characters and changes of direction, and not without end."""
+    text = "" if value is None else str(value)
+    if not text.isprintable():
+        text = "".join(char if char.isprintable() else "?" for char in text)
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def duration(us: float | None) -> str:
+    """Three digits and a unit: `76 µs`, `97.3 ms`, `3.2 s`."""
+    if us is None:
+        return "–"
+    sign, size = ("−", -us) if us < 0 else ("", us)
+    for unit, factor in (("s", 1e6), ("ms", 1e3)):
+        if size >= factor:
+            value = size / factor
+            return f"{sign}{value:.0f} {unit}" if value >= 100 else f"{sign}{value:.3g} {unit}"
+    return f"{sign}{size:.0f} µs"
+
+
+def rate(bps: float | None) -> str:
+    return "–" if bps is None else format_bandwidth(round(bps))
+
+
+def short_rate(bps: float) -> str:
+    """For a cell of the grid: `96M`, `1.2G`."""
+    for unit, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if bps >= factor:
+            value = bps / factor
+            return f"{value:.0f}{unit}" if value >= 10 else f"{value:.2g}{unit}"
+    return f"{bps:.0f}"
+
+
+def percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g} %"
+
+
+def moment(us: int | None) -> str:
+    """Local time, with the date when it is not today's."""
+    if us is None:
+        return "–"
+    then, today = time.localtime(us / 1e6), time.localtime()
+    clock = time.strftime("%H:%M:%S", then)
+    return clock if then[:3] == today[:3] else time.strftime("%Y-%m-%d ", then) + clock
+
+
+def look(job: int) -> str:
+    """The colour and the pattern of a job, the same wherever it is drawn; 36 different ones."""
+    kind = job % (COLOURS * COLOURS)
+    return f"{kind % COLOURS}-{(kind + kind // COLOURS) % COLOURS}"
