@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from functools import cache
 from pathlib import Path
 
 from rm.errors import UsageError
 from rm.playbook.module import BadArgument
-from rm.playbook.schema import Playbook, parse_playbook
+from rm.playbook.parse import parse_playbook
+from rm.playbook.schema import Playbook
 
 
 class LocalFiles:
@@ -30,8 +32,11 @@ class LocalFiles:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def mode(self, path: str) -> int:
+        return stat.S_IMODE(os.stat(path).st_mode)
 
-def read_playbook(path: str | Path) -> Playbook:
+
+def read_playbook(path: str | Path, files: LocalFiles | None = None) -> Playbook:
     """Parse and check a playbook; raises UsageError with file, line and what to do."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -40,4 +45,4 @@ def read_playbook(path: str | Path) -> Playbook:
         raise UsageError(
             f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
         ) from None
-    return parse_playbook(text, str(path))
+    return parse_playbook(text, str(path), files or LocalFiles())

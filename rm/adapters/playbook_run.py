@@ -6,30 +6,37 @@ A host's steps travel to its agent when `ask` knows one; else the text of `agent
 
 from __future__ import annotations
 
+import heapq
 import os
+import queue
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import rm
-from rm.adapters.playbook_channel import Ask, StepsChannel
+from rm.adapters.playbook_channel import Ask
 from rm.adapters.playbook_control import Daemon, Hands, carry_out
 from rm.adapters.playbook_files import LocalFiles, read_playbook
+from rm.adapters.playbook_hosts import LOCALHOST, Ways
+from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.core.host import Host
 from rm.errors import RmError, UsageError
-from rm.playbook.evaluate import HostPlay, HostState, Options, selected
+from rm.playbook.conduct import Part
+from rm.playbook.evaluate import Options
 from rm.playbook.inventory import decode
-from rm.playbook.module import BadArgument, CompileContext
+from rm.playbook.listing import names_of, plan_of_play
+from rm.playbook.located import nearest
 from rm.playbook.pattern import select
 from rm.playbook.report import Progress, Recap, Report
-from rm.playbook.schema import Play, Playbook, Task
-from rm.playbook.steps import TaskResult
+from rm.playbook.schema import Play, Playbook
+from rm.playbook.steps import Batch, TaskResult
 from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
-from rm.playbook.template import check as check_template
+from rm.playbook.variables import ANSIBLE_VERSION, HostState
 
 __all__ = ["Ask", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
 
@@ -58,16 +65,25 @@ def run_playbook(
     progress: Callable[[Progress], None] | None = None,
     ask: Ask | None = None,
     daemon: Daemon | None = None,
+    start_at: str = "",
+    files: LocalFiles | None = None,
+    prompt: Callable[[str, bool], str] | None = None,
+    inventory: Mapping[str, Mapping[str, Any]] | None = None,
+    magic: Mapping[str, Any] | None = None,
 ) -> Report:
     """Run every play of a playbook and say what became of it.
 
     Raises UsageError before any host is touched when the playbook, a pattern, a template or a local file
     that is named outright is wrong;
     whatever goes wrong on a host is in the report. Ctrl-C ends the run with `interrupted` set.
+    `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt(text,
+    private)` answers `vars_prompt`; `magic` are names to provide besides rm's own.
     """
+    local = files or LocalFiles()
     return _Runner(
-        read_playbook(playbook), hosts, settings, dict(variables or {}), check, diff, limit,
-        tuple(tags), tuple(skip_tags), forks, progress, ask, daemon,
+        read_playbook(playbook, local), hosts, settings, dict(variables or {}), check, diff, limit,
+        tuple(tags), tuple(skip_tags), forks, progress, ask, daemon, start_at, local, prompt,
+        inventory or {}, magic or {},
     ).run()  # fmt: skip
 
 
@@ -79,23 +95,18 @@ def plan_of(
     limit: str | None = None,
     tags: Sequence[str] = (),
     skip_tags: Sequence[str] = (),
+    files: LocalFiles | None = None,
 ) -> list[dict[str, Any]]:
-    """For `--list-hosts` and `--list-tasks`: each play's name, hosts and chosen tasks; touches no host."""
+    """For `--list-hosts`, `--list-tasks` and `--list-tags`: each play's name, hosts, chosen tasks and
+    tags; touches no host."""
     settings = SshSettings(known_hosts=Path(os.devnull))
+    local = files or LocalFiles()
     runner = _Runner(
-        read_playbook(playbook), hosts, settings, dict(variables or {}), True, False, limit,
-        tuple(tags), tuple(skip_tags), 1, None, None,
+        read_playbook(playbook, local), hosts, settings, dict(variables or {}), True, False, limit,
+        tuple(tags), tuple(skip_tags), 1, None, None, None, "", local, None, {}, {},
     )  # fmt: skip
     return [
-        {
-            "play": play.name,
-            "hosts": list(runner.chosen(play)),
-            "tasks": [
-                {"name": task.name, "module": task.module, "line": task.line, "tags": list(task.tags)}
-                for task in play.tasks
-                if selected(task, tags, skip_tags) and task.name != "flush handlers"
-            ],
-        }
+        {"play": play.name, "hosts": list(runner.chosen(play)), **plan_of_play(play, tags, skip_tags)}
         for play in runner.playbook.plays
     ]
 
@@ -115,11 +126,16 @@ class _Runner:
         forks: int,
         progress: Callable[[Progress], None] | None,
         ask: Ask | None,
-        daemon: Daemon | None = None,
+        daemon: Daemon | None,
+        start_at: str,
+        files: LocalFiles,
+        prompt: Callable[[str, bool], str] | None,
+        inventory: Mapping[str, Mapping[str, Any]],
+        magic: Mapping[str, Any],
     ) -> None:
-        self.playbook, self.settings, self.variables = playbook, settings, variables
+        self.playbook, self.variables, self.start_at = playbook, variables, start_at
         self.check, self.diff, self.tags, self.skip_tags = check, diff, tags, skip_tags
-        self.forks, self.ask, self.daemon = max(1, forks), ask, daemon
+        self.forks, self.daemon, self.files, self.prompt = max(1, forks), daemon, files, prompt
         self.tell = progress or (lambda event: None)
         self.hosts = {host.name: host for host in hosts}
         self.groups = groups_of(hosts)
@@ -128,20 +144,39 @@ class _Runner:
         )
         if limit and not self.wanted:
             raise UsageError(f"--limit {limit} leaves no host.", "See the names with --list-hosts.")
-        self.states = {name: HostState(name, _inventory(h), h.login) for name, h in self.hosts.items()}
-        self.files = LocalFiles()
-        self.lock = threading.Lock()
-        self.channels: dict[tuple[str, bool], StepsChannel] = {}
+        self.states = {
+            name: HostState(name, {**_inventory(h), **inventory.get(name, {})}, h.login)
+            for name, h in self.hosts.items()
+        }
+        self.ways = Ways(self.hosts, settings, ask, self.connection_of)
         self.stopping = threading.Event()
         self.unfinished: set[str] = set()
+        self.planned: dict[str, dict[str, Any]] = {}  # in check mode: what would be there by now
         self.report = Report(playbook.filename, check)
         self.directory = os.path.dirname(os.path.abspath(playbook.filename))
+        self.given_magic = {
+            "rm_agents_dir": str(shipped_directory("agents")),
+            "rm_version": rm.__version__,
+            "ansible_version": ANSIBLE_VERSION,
+            "ansible_run_tags": list(tags) or ["all"],
+            "ansible_skip_tags": list(skip_tags),
+            "ansible_diff_mode": diff,
+            "ansible_forks": self.forks,
+            "ansible_verbosity": 0,
+            **({"ansible_limit": limit} if limit else {}),
+            **magic,
+        }
+
+    # -- before any host is touched --------------------------------------------------------------
 
     def run(self) -> Report:
-        chosen = [(play, self.chosen(play)) for play in self.playbook.plays]  # complains before any host
+        chosen = [(play, self.chosen(play)) for play in self.playbook.plays]
         for play, _ in chosen:
-            for task in (*play.tasks, *play.handlers):
-                self.check_source(task)
+            check_sources(play, self.files, self.directory)
+        if self.start_at:
+            known = [name for play, _ in chosen for name in names_of(play)]
+            if not select_names(self.start_at, known):
+                raise UsageError(f"no task is called '{self.start_at}'.", nearest(self.start_at, known))
         with ThreadPoolExecutor(self.forks, thread_name_prefix="playbook") as pool:
             try:
                 for play, names in chosen:
@@ -153,135 +188,204 @@ class _Runner:
                 self.stopping.set()
                 pool.shutdown(wait=False, cancel_futures=True)
             finally:
-                for channel in list(self.channels.values()):
-                    channel.close()
+                self.ways.close()
         reached = {host for host, results in self.report.results.items() if results}
         if self.report.interrupted:
             self.unfinished |= {name for _, names in chosen for name in names} - reached
         self.report.not_reached = tuple(name for name in self.hosts if name in self.unfinished)
         return self.report
 
-    def check_source(self, task: Task) -> None:
-        """A local file that a task names outright must be there, and a template must be one."""
-        name = task.args.get("src")
-        if task.module not in ("copy", "template") or not isinstance(name, str) or has_template(name):
-            return
-        if task.args.get("remote_src"):
-            return
-        where = f"{self.playbook.filename}:{task.line}: "
-        context = CompileContext(Scope([]), self.files, self.directory)
-        path = context.source(name.rstrip("/"), "templates" if task.module == "template" else "files")
-        if not self.files.exists(path):
-            raise UsageError(
-                f"{where}the local file {path} does not exist.", f"Looked beside it for '{name}'."
-            )
-        if task.module == "template":
-            try:
-                check_template(self.files.read(path).decode())
-            except (TemplateProblem, BadArgument, UnicodeDecodeError) as problem:
-                raise UsageError(f"{where}{path}: {problem}.", "Mend the template.") from None
-
     def chosen(self, play: Play) -> tuple[str, ...]:
-        where = f"{self.playbook.filename}:{play.line}: "
-        scope = Scope([Layer(self.variables, False), Layer(play.variables, True)])
+        where = f"{play.file}:{play.line}: "
+        scope = Scope([Layer(self.variables, True), Layer(play.variables, True)])
         try:
             pattern = str(evaluate(play.hosts, scope))
         except TemplateProblem as problem:
             raise UsageError(f"{where}'hosts': {problem}.", "Set it with -e.") from None
+        if pattern in LOCALHOST and pattern not in self.hosts:
+            self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}, "root"))
+            return (pattern,)
         names = select(pattern, list(self.hosts), self.groups, where)
-        return tuple(name for name in names if name in self.wanted)
+        found = [name for name in names if name in self.wanted]
+        if play.order.endswith("sorted"):
+            found.sort()
+        return tuple(reversed(found) if play.order.startswith("reverse") else found)
+
+    # -- plays ------------------------------------------------------------------------------------
 
     def run_play(self, play: Play, names: tuple[str, ...], pool: ThreadPoolExecutor) -> None:
         self.tell(Progress("play", play.name))
+        prompted = self.prompted(play)
         alive = [name for name in names if not self.states[name].failed]
-        for part in _serial(play.serial, alive):
-            options = self.options(names, part)
-            futures = [pool.submit(self.run_host, play, name, options) for name in part]
-            _wait(futures)
-            if part and all(self.states[name].failed for name in part):
-                self.unfinished |= {n for n in alive if not self.report.results.get(n)}
-                self.stopping.set() if len(part) < len(alive) else None
-            if self.stopping.is_set():
+        for state in self.states.values():
+            state.ended = False
+        scope = Scope([Layer(self.variables, True), Layer(prompted, False), Layer(play.variables, True)])
+        max_fail = _percentage(play, scope)
+        sizes = _sizes(play, scope)
+        for names_now in _serial(sizes, alive):
+            options = self.options(play, names, names_now, prompted)
+            part = Part(play, names_now, self.states, self.files, options, max_fail)
+            self.run_part(part, pool)
+            if part.stopped or (names_now and all(self.states[name].failed for name in names_now)):
+                rest = {n for n in alive if not self.report.results.get(n)}
+                cut = {n for n in part.cut_short if not self.states[n].unreachable}
+                self.unfinished |= rest | cut
+                if part.stopped or len(names_now) < len(alive):
+                    self.stopping.set()
+            if self.stopping.is_set() or part.ended:
                 return
 
-    def options(self, names: Sequence[str], part: Sequence[str]) -> Options:
+    def prompted(self, play: Play) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for one in play.prompts:
+            if one.name in self.variables:
+                continue
+            found[one.name] = one.default
+            if self.prompt is not None:
+                found[one.name] = self.prompt(one.text, one.private) or one.default
+        return found
+
+    def options(
+        self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]
+    ) -> Options:
         magic = {
-            "groups": {**self.groups, "all": list(self.hosts)},
-            "hostvars": {name: dict(state.inventory) for name, state in self.states.items()},
-            "ansible_play_hosts": list(names),
+            "groups": {
+                **{group: list(names) for group, names in self.groups.items()},
+                "all": list(self.hosts),
+            },
             "ansible_play_hosts_all": list(names),
-            "ansible_play_batch": list(part),
-            "rm_agents_dir": str(shipped_directory("agents")),
-            "rm_version": rm.__version__,
+            "ansible_play_role_names": [role.name for role in play.roles],
+            "role_names": [role.name for role in play.roles],
+            **self.given_magic,
         }
-        return Options(self.directory, self.variables, magic, self.check, self.tags, self.skip_tags)
+        return Options(
+            self.directory, self.variables, magic, self.check, self.tags, self.skip_tags, self.start_at,
+            ThisMachine(), prompted,
+            {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part), "play_hosts": tuple(part)},
+        )  # fmt: skip
 
-    def run_host(self, play: Play, name: str, options: Options) -> None:
-        """One play on one host, start to end; runs in a thread of the pool."""
-        state = self.states[name]
-        run = HostPlay(play, state, self.files, options)
-        planned: dict[str, Any] = {}
-        while not self.stopping.is_set():
-            batch = run.next_batch()
-            if batch is None:
-                return
-            answers: list[dict[str, Any]] = []
-            if batch.steps:
-                steps = [step.wire() for step in batch.steps]
-                request = {"steps": steps, "check": self.check, "diff": self.diff, "planned": planned}
-                try:
-                    if batch.control:
-                        result = carry_out(self.hands(name, batch.become, request))
-                    else:
-                        result = self.send(name, batch.become, request)
-                except RmError as problem:
-                    if self.stopping.is_set():
-                        break
-                    self.settle([run.abandon(str(problem))])
-                    return
-                answers, planned = result["results"], result["planned"]
-            self.settle(run.record(answers))
-            if state.failed and play.any_errors_fatal:
-                self.stopping.set()
-        if not state.failed:
-            self.unfinished.add(name)
+    def run_part(self, part: Part, pool: ThreadPoolExecutor) -> None:
+        """The hosts of one part of a play, to the end; all but the steps themselves in this thread."""
+        over: queue.SimpleQueue[tuple[str, Batch, Future[dict[str, Any]]]] = queue.SimpleQueue()
+        later: list[tuple[float, int, str, Batch]] = []  # steps that wait for their time
+        running = count = 0
 
-    def hands(self, name: str, become: bool, request: dict[str, Any]) -> Hands:
-        """What a step that the control machine carries out may use."""
-        return Hands(
-            host=self.hosts[name],
+        def start(name: str, batch: Batch) -> None:
+            future = pool.submit(self.carry_out, name, batch)
+            future.add_done_callback(lambda done: over.put((name, batch, done)))
+
+        while not part.done:
+            for name, batch in part.ready():
+                running, count = running + 1, count + 1
+                if batch.delay_s > 0:
+                    heapq.heappush(later, (time.monotonic() + batch.delay_s, count, name, batch))
+                else:
+                    start(name, batch)
+            self.settle(part)
+            if not running:
+                break
+            try:
+                wait_s = max(0.0, later[0][0] - time.monotonic()) if later else None
+                name, batch, future = over.get(timeout=wait_s)
+            except queue.Empty:
+                while later and later[0][0] <= time.monotonic():
+                    start(*heapq.heappop(later)[2:])
+                continue
+            running -= 1
+            try:
+                result = future.result()
+            except RmError as problem:
+                part.lost(name, str(problem))
+            else:
+                self.planned[batch.target or name] = result["planned"]
+                part.record(name, result["results"])
+            self.settle(part)
+
+    def settle(self, part: Part) -> None:
+        for result in part.settled():
+            self.adopt(result)
+            self.report.results.setdefault(result.host, []).append(result)
+            self.tell(Progress("task", result=result))
+
+    def adopt(self, result: TaskResult) -> None:
+        """Hosts and groups that a task adds to the inventory of this run (`add_host`, `group_by`)."""
+        for one in result.result.get("results", [result.result]):
+            added = one.get("add_host") if isinstance(one, dict) else None
+            if added:
+                name = str(added["host_name"])
+                given = dict(added.get("host_vars") or {})
+                address = str(given.get("ansible_host", name))
+                self.hosts.setdefault(name, Host(name, "default", address, int(given.get("ansible_port", 22)),
+                                                 str(given.get("ansible_user", "root"))))  # fmt: skip
+                state = self.states.setdefault(name, HostState(name, {}, self.hosts[name].login))
+                state.inventory = {**state.inventory, **given}
+                for group in added.get("groups") or ():
+                    self.join(name, str(group))
+                if name not in self.wanted:
+                    self.wanted = (*self.wanted, name)
+            group = one.get("add_group") if isinstance(one, dict) else None
+            if group and not one.get("skipped"):
+                self.join(result.host, str(group))
+                for parent in one.get("parent_groups") or ():
+                    if parent != "all":
+                        self.join(result.host, str(parent))
+
+    def join(self, name: str, group: str) -> None:
+        members = self.groups.get(group, ())
+        if name not in members:
+            self.groups[group] = (*members, name)
+            state = self.states[name]
+            names = sorted({*state.inventory.get("group_names", ()), group})
+            state.inventory = {**state.inventory, "group_names": names}
+
+    # -- one host ---------------------------------------------------------------------------------
+
+    def carry_out(self, name: str, batch: Batch) -> dict[str, Any]:
+        """A batch's steps to their answers; runs in a thread of the pool. Raises RmError."""
+        target = batch.target or name
+        steps = [step.wire() for step in batch.steps]
+        request = {
+            "steps": steps, "check": self.check, "diff": self.diff, "planned": self.planned.get(target, {}),
+        }  # fmt: skip
+        if not batch.control:
+            return self.ways.send(target, batch, request)
+        hands = Hands(
+            host=self.ways.host(target),
             request=request,
-            send=lambda host, asked: self.send(host, become, asked),
-            reconnect=lambda: self.reconnect(name),
+            send=lambda host, asked: self.ways.send(host, batch, asked),
+            reconnect=lambda: self.ways.reconnect(target),
             hosts=tuple(self.hosts.values()),
             stopping=self.stopping,
             daemon=self.daemon,
+            groups=self.groups,
         )
+        return carry_out(hands)
 
-    def reconnect(self, name: str) -> None:
-        """Forget the host's kept-open connections: the next request makes new ones."""
-        for key in [key for key in self.channels if key[0] == name]:
-            self.channels.pop(key).close()
+    def connection_of(self, name: str) -> dict[str, Any]:
+        """The variables that say how to reach a host; templates in them see the host's own variables."""
+        state = self.states.get(name)
+        if state is None:
+            return {}
+        found = {}
+        for key in ("ansible_host", "ansible_user", "ansible_connection", "ansible_python_interpreter"):
+            value = self.variables.get(key, state.inventory.get(key))
+            if value is None:
+                continue
+            if has_template(value):
+                facts = {"inventory_hostname": name}
+                layers = [Layer(self.variables, True), Layer(facts, False), Layer(state.inventory, True)]
+                try:
+                    value = evaluate(value, Scope(layers))
+                except TemplateProblem as problem:
+                    raise UsageError(f"{key} of host '{name}': {problem}.") from None
+            found[key] = value
+        return found
 
-    def send(self, name: str, become: bool, request: dict[str, Any]) -> dict[str, Any]:
-        if self.ask is not None and not become:
-            answer = self.ask(name, request)
-            if answer is not None:
-                return answer
-        key = (name, become)
-        channel = self.channels.get(key)
-        if channel is None:
-            program = shipped_directory("agents") / "rm_steps.py"
-            source = self.files.read(str(program))
-            channel = StepsChannel(self.hosts[name], self.settings, source, become)
-            self.channels[key] = channel
-        return channel.steps(request)
 
-    def settle(self, results: Sequence[TaskResult]) -> None:
-        with self.lock:
-            for result in results:
-                self.report.results.setdefault(result.host, []).append(result)
-                self.tell(Progress("task", result=result))
+def select_names(pattern: str, names: Sequence[str]) -> list[str]:
+    import fnmatch
+
+    return [name for name in names if fnmatch.fnmatchcase(name, pattern)]
 
 
 def _inventory(host: Host) -> dict[str, Any]:
@@ -298,22 +402,42 @@ def _inventory(host: Host) -> dict[str, Any]:
     }
 
 
-def _serial(serial: tuple[int | str, ...], names: list[str]) -> list[list[str]]:
+def _evaluated(play: Play, what: str, value: Any, scope: Scope) -> str:
+    try:
+        return str(evaluate(value, scope)).strip()
+    except TemplateProblem as problem:
+        raise UsageError(f"{play.file}:{play.line}: '{what}': {problem}.", "Set it with -e.") from None
+
+
+def _percentage(play: Play, scope: Scope) -> float | None:
+    if play.max_fail_percentage is None:
+        return None
+    text = _evaluated(play, "max_fail_percentage", play.max_fail_percentage, scope)
+    try:
+        return float(text.removesuffix("%"))
+    except ValueError:
+        raise UsageError(f"{play.file}:{play.line}: max_fail_percentage is '{text}', not a number.") from None
+
+
+def _sizes(play: Play, scope: Scope) -> list[str]:
+    sizes: list[str] = []
+    for one in play.serial:
+        text = _evaluated(play, "serial", one, scope)
+        if not text.removesuffix("%").lstrip("-").isdigit():
+            raise UsageError(f"{play.file}:{play.line}: 'serial' is '{text}', not a number or a percentage.")
+        sizes.append(text)
+    return sizes
+
+
+def _serial(sizes: Sequence[str], names: list[str]) -> list[list[str]]:
     """Rolling batches: numbers or percentages; the last size repeats."""
-    if not serial or not names:
+    if not sizes or not names:
         return [names]
-    parts, rest, sizes = [], names, list(serial)
+    parts, rest, left = [], names, list(sizes)
     while rest:
-        size = sizes.pop(0) if len(sizes) > 1 else sizes[0]
-        text = str(size)
+        text = left.pop(0) if len(left) > 1 else left[0]
         count = len(names) * int(text[:-1]) // 100 if text.endswith("%") else int(text)
-        count = max(1, count) if text != "0" else len(names)
+        count = max(1, count) if text not in ("0", "-1") else len(names)
         parts.append(rest[:count])
         rest = rest[count:]
     return parts
-
-
-def _wait(futures: Sequence[Future[None]]) -> None:
-    wait(futures)
-    for future in futures:
-        future.result()  # a defect of rm is raised, not swallowed

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
+from jinja2.utils import missing
+
+from rm.playbook.filters import FALSE, TRUE
+from rm.playbook.keywords import INCLUDES
 from rm.playbook.module import BadArgument, CompileContext, executor_of, registry, typed
-from rm.playbook.schema import Play, Task
+from rm.playbook.schema import Loop, Task, Truth
 from rm.playbook.steps import Step
-from rm.playbook.template import OMIT, Layer, Scope, TemplateProblem, condition, evaluate
+from rm.playbook.template import (
+    OMIT,
+    Layer,
+    Scope,
+    TemplateProblem,
+    condition,
+    evaluate,
+    has_template,
+)  # fmt: skip
+from rm.playbook.variables import plain
 
 LOOP_MAX = 10_000
 
@@ -24,6 +38,7 @@ class Work:
     environment: dict[str, str]
     check: bool
     user: str  # "" = the one that the play logs in or becomes root as
+    become: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +48,10 @@ class Skip:
 
 @dataclass(slots=True)
 class Item:
-    """One pass of a task: `label` names a loop's item. `work` None: `answer` already says it all."""
+    """One pass of a task: `label` names a loop's item. `work` None: `answer` already says it all.
+
+    `target` is the host that does it, when that is another one (`delegate_to`).
+    """
 
     label: str
     work: Work | Skip | None
@@ -41,47 +59,122 @@ class Item:
     scope: Scope | None = None
     value: Any = None
     step: Step | None = None
+    target: str = ""
+    attempts: int = 0
+    index: int = -1  # in a loop
 
 
-def compile_task(play: Play, task: Task, context: CompileContext, check: bool) -> list[Item]:
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """A task's switches, evaluated."""
+
+    ignore_errors: bool = False
+    ignore_unreachable: bool = False
+    no_log: bool = False
+    diff: bool = True
+    fatal: bool = False
+    delegate_facts: bool = False
+
+
+def truth(value: Truth | None, scope: Scope, default: bool = False) -> bool:
+    """A switch: true, false, or a template that gives one; raises TemplateProblem."""
+    if value is None or isinstance(value, bool):
+        return default if value is None else value
+    found = evaluate(value, scope)
+    text = str(found).strip().lower()
+    if found is OMIT:
+        return default
+    if text not in TRUE and text not in FALSE:
+        raise TemplateProblem(f"'{value}' gave {found!r}, not true or false")
+    return text in TRUE
+
+
+def flags_of(task: Task, scope: Scope) -> Flags:
+    """Raises TemplateProblem or NeedResult. What cannot be known about `no_log` hides."""
+    try:
+        hidden = truth(task.no_log, scope)
+    except TemplateProblem:
+        hidden = True
+    return Flags(
+        truth(task.ignore_errors, scope),
+        truth(task.ignore_unreachable, scope),
+        hidden,
+        truth(task.diff, scope, True),
+        truth(task.any_errors_fatal, scope),
+        truth(task.delegate_facts, scope),
+    )
+
+
+def compile_task(task: Task, context: CompileContext, check: bool) -> list[Item]:
     """Every item of the task, in order; raises TaskProblem or NeedResult."""
     scope = context.scope
     try:
-        if task.loop_kind:
-            try:
-                values = _loop(task, context)
-            except TemplateProblem:
-                # an undefined list does not matter where the condition already says no
-                if task.when and not all(condition(one, scope) for one in task.when):
-                    return [Item("", Skip(_why(task, scope)), None, scope)]
-                raise
-            items = []
-            for index, value in enumerate(values):
-                bound = {task.loop_var: value, **({task.index_var: index} if task.index_var else {})}
-                inner = scope.above(Layer(bound, False))
-                label = evaluate(task.loop_label, inner) if task.loop_label else value
-                item = _one(play, task, inner, context, check)
-                item.label, item.value = str(label), value
-                items.append(item)
-            return items or [Item("", Skip("the list is empty"), None, scope)]
-        return [_one(play, task, scope, context, check)]
+        if task.loop is None:
+            return [_one(task, scope, context, check)]
+        try:
+            values = loop_values(task.loop, context)
+        except TemplateProblem:
+            # an undefined list does not matter where the condition already says no
+            reason = _refusal(task, scope)
+            if reason is not None:
+                return [Item("", Skip(reason), None, scope)]
+            raise
+        items: list[Item] = []
+        facts: dict[str, Any] = {}  # a set_fact sees what its earlier items set
+        for index, value in enumerate(values):
+            inner = scope.above(Layer({**facts, **_bound(task.loop, values, index)}, False))
+            item = _one(task, inner, context, check)
+            label = evaluate(task.loop.label, inner) if task.loop.label is not None else value
+            item.label, item.value, item.index = str(label), value, index
+            items.append(item)
+            if task.module == "set_fact" and isinstance(item.work, Work):
+                facts.update(item.work.args["result"]["ansible_facts"])
+        return items or [Item("", Skip("the list is empty"), None, scope)]
     except (TemplateProblem, BadArgument) as problem:
-        raise TaskProblem(f"{problem}.") from None
+        raise TaskProblem(f"{problem}".rstrip(".") + ".") from None
 
 
-def _why(task: Task, scope: Scope) -> str:
-    return next(str(one) for one in task.when if not condition(one, scope))
+def _refusal(task: Task, scope: Scope) -> str | None:
+    """The condition that already says no, if one does without the list."""
+    for one in task.when:
+        try:
+            if not condition(one, scope):
+                return str(one)
+        except TemplateProblem:
+            return None
+    return None
 
 
-def _loop(task: Task, context: CompileContext) -> list[Any]:
-    values = evaluate(task.loop, context.scope)
-    if task.loop_kind == "with_fileglob":
-        patterns = values if isinstance(values, list) else [values]
-        paths = [context.source(str(pattern), "files") for pattern in patterns]
-        values = [path for one in paths for path in context.files.glob(one)]
-    elif task.loop_kind == "with_items":
-        values = values if isinstance(values, list) else [values]
-        values = [x for value in values for x in (value if isinstance(value, list) else [value])]
+def _bound(loop: Loop, values: list[Any], index: int) -> dict[str, Any]:
+    bound: dict[str, Any] = {loop.var: values[index]}
+    if loop.index_var:
+        bound[loop.index_var] = index
+    if loop.extended:
+        count = len(values)
+        about = {
+            "index": index + 1, "index0": index, "first": index == 0, "last": index == count - 1,
+            "length": count, "revindex": count - index, "revindex0": count - index - 1, "allitems": values,
+        }  # fmt: skip
+        if index:
+            about["previtem"] = values[index - 1]
+        if index < count - 1:
+            about["nextitem"] = values[index + 1]
+        bound["ansible_loop"] = about
+    bound["ansible_loop_var"] = loop.var
+    return bound
+
+
+def loop_values(loop: Loop, context: CompileContext) -> list[Any]:
+    """The list that a loop goes through; raises TemplateProblem or NeedResult."""
+    scope = context.scope
+    values = evaluate(loop.values, scope)
+    if loop.kind != "loop":
+        if scope.seek is None:
+            raise TemplateProblem(f"'{loop.kind}' is not possible here")
+        terms = values if isinstance(values, list) else [values]
+        values = scope.seek(loop.kind.removeprefix("with_"), terms, {}, scope)
+    elif isinstance(values, (tuple, set, range)):
+        values = list(values)
     if not isinstance(values, list):
         kind = type(values).__name__
         raise TemplateProblem(f"the loop needs a list, not {values!r} ({kind})")
@@ -90,25 +183,52 @@ def _loop(task: Task, context: CompileContext) -> list[Any]:
     return values
 
 
-def _one(play: Play, task: Task, scope: Scope, context: CompileContext, check: bool) -> Item:
+def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item:
     for one in task.when:
         if not condition(one, scope):
             return Item("", Skip(str(one)), None, scope)
+    target = str(evaluate(task.delegate_to, scope)) if task.delegate_to else ""
+    if task.module in INCLUDES:
+        given = {k: evaluate(v, scope) for k, v in task.args.items() if k != "apply"}
+        return Item("", None, {"include": given}, scope)
+    module = registry()[task.module]
+    args = module_arguments(task, scope, context)
+    environment: dict[str, Any] = {}
+    for part in task.environment:
+        value = evaluate(part, scope)
+        if value is OMIT or not value:
+            continue
+        if not isinstance(value, Mapping):
+            raise TemplateProblem(f"'environment' must be a mapping, not {value!r}")
+        environment.update(value)
+    checking = check if task.check_mode is None else truth(task.check_mode, scope)
+    become, user = _becomes(task, scope)
+    text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
+    work = Work(executor_of(module), args, text, checking, user, become)
+    return Item("", work, None, scope, target=target)
+
+
+def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[str, Any]:
+    """The executor's arguments; raises BadArgument, TemplateProblem or NeedResult."""
     module = registry()[task.module]
     expressions = getattr(module, "EXPRESSIONS", ())
-    given = {k: v if k in expressions else evaluate(v, scope) for k, v in task.args.items()}
-    given = {k: v for k, v in given.items() if v is not OMIT}
-    inner = CompileContext(scope, context.files, context.directory)
+    given = {
+        k: v if k in expressions and not has_template(v) else evaluate(v, scope) for k, v in task.args.items()
+    }
+    given = {k: plain(v) for k, v in given.items() if v is not OMIT}
     try:
-        args = module.compile(typed(module, given), inner)
+        found: dict[str, Any] = module.compile(typed(module, given), replace(context, scope=scope, task=task))
+        return found
     except BadArgument as problem:
         raise BadArgument(f"{task.module}: {problem}") from None
-    environment = {**evaluate(dict(play.environment), scope), **evaluate(dict(task.environment), scope)}
-    checking = check if task.check_mode is None else task.check_mode
-    user = ""
-    if play.become if task.become is None else task.become:
-        user = str(evaluate(play.become_user if task.become_user is None else task.become_user, scope))
-    text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
-    return Item(
-        "", Work(executor_of(module), args, text, checking, "" if user == "root" else user), None, scope
-    )
+
+
+def _becomes(task: Task, scope: Scope) -> tuple[bool, str]:
+    """Whether root is needed, and the user to become when it is not root; variables beat keywords."""
+    become: Any = scope.lookup("ansible_become")
+    needs_root = truth(task.become if become is missing else become, scope)
+    user = scope.lookup("ansible_become_user")
+    if user is missing:
+        user = evaluate(task.become_user, scope) if task.become_user is not None else "root"
+    name = "root" if user in (None, OMIT, "") else str(user)
+    return needs_root, name if needs_root and name != "root" else ""

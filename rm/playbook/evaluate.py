@@ -6,243 +6,476 @@
     run.results, host.failed
 
 Nothing here touches a host, a clock or a file (`Files` does that on behalf of `copy`, `template`).
+`rm/playbook/conduct.py` runs the hosts of a play beside each other.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from rm.playbook.compile import Item, Skip, TaskProblem, compile_task
-from rm.playbook.facts import gather
-from rm.playbook.module import CompileContext, Files, control
-from rm.playbook.outcome import summarise
-from rm.playbook.schema import Play, Task
+from rm.errors import RmError
+from rm.playbook import notify
+from rm.playbook.compile import Flags, Item, Skip, TaskProblem, compile_task, flags_of, truth
+from rm.playbook.crew import Alone, Blocked, Crew, OnceResult, Options
+from rm.playbook.flow import END, Frame, Position, included, on_failure, rescues, to_task
+from rm.playbook.keywords import DYNAMIC_INCLUDES
+from rm.playbook.learning import INCLUDED, bound_of, learn, told
+from rm.playbook.module import Files, control, registry
+from rm.playbook.outcome import name_of, summarise
+from rm.playbook.schema import Node, Play, Task
+from rm.playbook.scoping import Scoping
 from rm.playbook.steps import Batch, Step, TaskResult
-from rm.playbook.template import PENDING, Layer, NeedResult, Scope
+from rm.playbook.tags import selected
+from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem, evaluate
+from rm.playbook.variables import HostState
+from rm.playbook.waiting import Waiting, in_pieces, piece_batch, split, take
 
+__all__ = ["HostPlay", "HostState", "Options", "selected"]
 BATCH_STEPS_MAX = 500
-
-
-@dataclass(slots=True)
-class HostState:
-    """What is known about one host through all plays. `inventory` are its admin-written variables."""
-
-    name: str
-    inventory: Mapping[str, Any]
-    login: str = "root"
-    facts: dict[str, Any] | None = None
-    learnt: dict[str, Any] = field(default_factory=dict)  # registered results and set_fact
-    failed: bool = False
-    unreachable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """`extra` is `-e`, stronger than all else; `magic` the names the runner provides; both plain values."""
-
-    directory: str
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    magic: Mapping[str, Any] = field(default_factory=dict)
-    check: bool = False
-    tags: tuple[str, ...] = ()
-    skip_tags: tuple[str, ...] = ()
-
-
-def selected(task: Task, tags: Sequence[str], skip_tags: Sequence[str]) -> bool:
-    """Ansible's rule for `--tags` and `--skip-tags`, with `always`, `never`, `all`, `tagged`, `untagged`."""
-    own = set(task.tags)
-    chosen = not own & {"never"}
-    if tags and "all" not in tags:
-        hit = own & set(tags) or ("tagged" in tags and own) or ("untagged" in tags and not own)
-        chosen = bool(hit) or ("always" in own and "always" not in skip_tags)
-    elif "never" in own and own & set(tags) - {"all"}:
-        chosen = True
-    dropped = own & set(skip_tags) or ("tagged" in skip_tags and own) or ("untagged" in skip_tags and not own)
-    return chosen and not dropped
-
-
-_SETUP = Task("Gathering Facts", "setup", {}, 0)
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A compiled task whose steps are in the current batch."""
-
-    task: Task
-    handler: bool
-    items: list[Item]
-    scope: Scope
+_GATHERS = ("setup", "gather_facts")
 
 
 class HostPlay:
-    def __init__(self, play: Play, host: HostState, files: Files, options: Options) -> None:
+    def __init__(
+        self, play: Play, host: HostState, files: Files, options: Options, crew: Crew | None = None
+    ) -> None:
         self.play, self.host, self.files, self.options = play, host, files, options
+        self.crew: Crew = crew or Alone(host)
+        self.scoping = Scoping(play, host, files, options, self.crew)
         self.results: list[TaskResult] = []
-        self._queue: deque[tuple[Task, bool]] = deque()
-        if play.gather_facts and host.facts is None:
-            self._queue.append((_SETUP, False))
-        wanted = (t for t in play.tasks if selected(t, options.tags, options.skip_tags))
-        self._queue.extend((t, False) for t in wanted)
+        self.learnt_once: OnceResult | None = None  # of the last settled task for one host
+        self.waiting_for_others = False
+        nodes: tuple[Node, ...] = play.tasks
+        if truth(play.gather_facts, self.scoping.plain()) and host.facts is None:
+            setup = replace(
+                play.common, name="Gathering Facts", module="setup", line=play.line, tags=("always",)
+            )
+            nodes = (setup, *nodes)
+        elif nodes:
+            nodes = (Task("", "meta", {"_raw": "noop"}, play.line, tags=("always",)), *nodes)
+        self._frame: Frame | None = Frame(nodes)
         self._notified: set[str] = set()
-        self._waiting: list[_Waiting] = []
-        self._pending_facts = False
+        self._waiting: list[Waiting] = []
+        self._sync = False  # the next task waits for the other hosts
+        self._turn = 0  # numbers handler flushes
         self._steps = 0  # numbers steps
         self._tasks = 0  # numbers tasks
-        magic = {
-            **options.magic,
-            "inventory_hostname": host.name,
-            "inventory_hostname_short": host.name.partition(".")[0],
-            "ansible_check_mode": options.check,
-            "playbook_dir": options.directory,
-            "ansible_play_name": play.name,
-        }
-        self._extra = Layer(options.extra, False)
-        self._magic = Layer(magic, False)
+        self._doomed = False
+        self._failing = False  # failed, and only the forced handlers are left
+        self._blocked_at: Position | None = None
+
+    # -- where the host is ---------------------------------------------------------------------
+
+    @property
+    def position(self) -> Position:
+        """The first place whose task is not settled yet; END when the host is through."""
+        if self._waiting:
+            return self._waiting[0].frame.position
+        if self._frame is None or self.host.failed:
+            return END
+        return self._frame.position
+
+    @property
+    def at_task(self) -> bool:
+        return not self._waiting and self._frame is not None and not self.host.failed
+
+    def doom(self) -> None:
+        """Another host's failure is this host's too (`any_errors_fatal`)."""
+        self._doomed = True
+
+    def end(self) -> None:
+        """The play ends here for this host."""
+        self._frame, self._waiting = None, []
 
     # -- compiling -----------------------------------------------------------------------------
 
     def next_batch(self) -> Batch | None:
-        """The next steps to run, None when the play is done on this host."""
+        """The next steps to run; None when the play is done on this host, or, with
+        `waiting_for_others`, when another host has to come further first."""
+        self.waiting_for_others = False
+        if self._waiting and self._waiting[-1].pieces:
+            return self._piece(first=False)
         steps: list[Step] = []
         become: bool | None = None
-        while not self.host.failed:
-            if not self._queue and not self._queue_handlers(bool(steps)):
-                break
-            task, handler = self._queue[0]
-            if task.module == "meta" and task.args.get("_raw") == "flush_handlers":
-                if steps:
-                    break
-                self._queue.popleft()
-                self._queue_handlers(False)
+        login: tuple[str, bool] | None = None
+        while not self.host.failed and self._frame is not None:
+            if self._doomed and not self._waiting:
+                self._doomed = False
+                self._fail()
                 continue
-            needs_root = self._becomes(task)
-            by_control = control(task.module)
-            if steps and (needs_root != become or by_control):
+            self._frame, failed = to_task(self._frame)
+            if failed:
+                self._fail_finally()
+                continue
+            if self._frame is None:
                 break
+            frame, task = self._frame, self._frame.task
+            if not frame.handlers and not self._chosen(task):
+                self._frame = frame.after()
+                continue
             try:
-                scope = self._scope(task)
-                items = self._compile(task, scope, len(steps))
-            except NeedResult:
+                if task.module == "meta":
+                    if self._waiting and not self._idle_flush(task):
+                        break
+                    self._meta(frame, task)
+                    continue
+                if not self._may_start(frame, task):
+                    break
+                scope = self.scoping.scope(task, frame)
+                made = self._make(frame, task, scope)
+            except Blocked:
                 break
-            except TaskProblem as problem:
-                if steps:
-                    break  # first see whether the host gets this far
-                self._queue.popleft()
-                items = [Item("", None, {"failed": True, "msg": str(problem)})]
-                self._waiting.append(_Waiting(task, handler, items, scope))
-                return Batch((), False)
-            self._queue.popleft()
-            become = needs_root
-            self._waiting.append(_Waiting(task, handler, items, scope))
-            steps += [item.step for item in items if item.step is not None]
-            self._foresee(task, items)
-            if by_control and steps:
-                return Batch(tuple(steps), needs_root, control=True)
-            if task.failed_when not in (None, (False,)) or len(steps) >= BATCH_STEPS_MAX:
+            except NeedResult as needed:
+                if self._waiting:
+                    break
+                if not self.crew.reached(self.host.name, frame.position):
+                    self._blocked_at = frame.position
+                    break
+                made = self._problem(frame, task, TaskProblem(f"'{needed}' is not known here."))
+            if made is None:
+                continue
+            new = made.steps()
+            way = (task.remote_user or "", task.connection == "local")
+            by_control = control(task.module) if task.module in registry() else False
+            root = any(getattr(item.work, "become", False) for item in made.items) and self._unprivileged(
+                task
+            )
+            if steps and new and (root != become or by_control or way != login):
+                break
+            if self._waiting and in_pieces(task) and new:
+                break
+            self._take_up(made)
+            if in_pieces(task) and new:
+                split(made)
+                return self._piece(first=True)
+            if new:
+                become, login = root, way
+                steps += new
+            if by_control and new:
+                return Batch(tuple(steps), root, True, "", 0, *way, where=frame.position)
+            if self._ends_batch(made) or len(steps) >= BATCH_STEPS_MAX:
                 break
         if not self._waiting:
+            self.waiting_for_others = self._frame is not None and not self.host.failed
             return None
-        if all(step.op == "note" for step in steps):
+        if not steps:
             return Batch((), False)
-        return Batch(tuple(steps), bool(become))
+        return Batch(tuple(steps), bool(become), False, "", 0, *(login or ("", False)))
 
-    def _becomes(self, task: Task) -> bool:
-        become = self.play.become if task.become is None else task.become
-        return bool(become) and self.host.login != "root"
+    def _chosen(self, task: Task) -> bool:
+        if self.options.start_at and not self.host.started:
+            names = (task.name, f"{task.role.name} : {task.name}" if task.role else task.name)
+            if any(fnmatch.fnmatchcase(name, self.options.start_at) for name in names):
+                self.host.started = True
+            elif task.module != "meta" and task.name != "Gathering Facts":
+                return False
+        if any("{{" in tag for tag in task.tags):
+            try:
+                scope = self.scoping.scope(task, None)
+                found = [evaluate(tag, scope) for tag in task.tags]
+                flat = [str(t) for one in found for t in (one if isinstance(one, list) else [one])]
+                task = replace(task, tags=tuple(flat))
+            except (TemplateProblem, NeedResult):
+                pass
+        return selected(task, self.options.tags, self.options.skip_tags)
 
-    def _queue_handlers(self, unknown: bool) -> bool:
-        """Queue the notified handlers, in the order they are written. `unknown`: steps still wait."""
-        if unknown and any(w.task.notify for w in self._waiting):
+    def _unprivileged(self, task: Task) -> bool:
+        return (task.remote_user or self.host.login) != "root" or bool(task.delegate_to)
+
+    def _may_start(self, frame: Frame, task: Task) -> bool:
+        """Are the other hosts far enough? False: not yet. A task that another host did is passed over."""
+        name, where = self.host.name, frame.position
+        linear = self.play.strategy == "linear"
+        once = self._once(task, frame)
+        together = once or self.crew.lockstep or (linear and (self._sync or bool(task.delegate_to)))
+        if together and not self.crew.reached(name, where):
+            self._blocked_at = where
             return False
-        due = [h for h in self.play.handlers if self._notified & {h.name, *h.listen}]
-        self._notified = set()
-        self._queue.extendleft((handler, True) for handler in reversed(due))
-        return bool(due)
+        if together and self._waiting:
+            return False
+        self._blocked_at = None
+        return True
 
-    def _scope(self, task: Task) -> Scope:
-        host, facts = self.host, self.host.facts or {}
-        layers = [
-            self._extra,
-            self._magic,
-            Layer(host.learnt, False),
-            Layer(task.variables, True),
-            Layer(self.play.variables, True),
-            Layer({"ansible_facts": facts} if host.facts is not None else {}, False),
-            Layer({f"ansible_{name}": value for name, value in facts.items()}, False),
-            Layer(host.inventory, True),
-        ]
-        pending = self._pending_facts
-        return Scope(layers, lambda name: pending and name.startswith("ansible_"))
+    def _once(self, task: Task, frame: Frame) -> bool:
+        if task.module in registry() and getattr(registry()[task.module], "RUN_ONCE", False):
+            return True
+        return task.run_once is not False and truth(task.run_once, self.scoping.scope(task, frame))
 
-    def _compile(self, task: Task, scope: Scope, already: int) -> list[Item]:
-        context = CompileContext(scope, self.files, self.options.directory)
-        items = compile_task(self.play, task, context, self.options.check)
+    def _make(self, frame: Frame, task: Task, scope: Scope) -> Waiting | None:
+        """The compiled task; None when the host went past it without a result of its own."""
+        if self._once(task, frame):
+            turn = self.crew.once(self.host.name, frame.position)
+            if turn is None:
+                raise Blocked
+            if isinstance(turn, OnceResult):
+                self._pass(frame, turn)
+                return None
+            made = self._compile(frame, task, scope)
+            made.once = True
+            return made
+        return self._compile(frame, task, scope)
+
+    def _pass(self, frame: Frame, turn: OnceResult) -> None:
+        self.host.learnt.update(turn.learnt)
+        self.host.included.update(turn.included)
+        self._notified |= turn.notified
+        if turn.ends:
+            self._frame = None
+        elif turn.failed:
+            self._fail()
+        else:
+            self._frame = frame.after()
+
+    def _compile(self, frame: Frame, task: Task, scope: Scope) -> Waiting:
+        try:
+            flags = flags_of(task, scope)
+            items = compile_task(task, self.scoping.context(task, scope), self.options.check)
+        except (TaskProblem, TemplateProblem) as problem:
+            return self._problem(frame, task, problem)
         self._tasks += 1
         for item in items:
-            if isinstance(item.work, Skip) or item.work is None:
+            work = item.work
+            if isinstance(work, Skip) or work is None:
                 continue
-            ignore = task.ignore_errors or task.failed_when == (False,)
+            if work.op == "note":
+                note = work.args
+                item.answer = {"failed": bool(note.get("failed")), **note["result"]}
+                item.answer |= {"skipped": True} if note.get("skipped") else {}
+                continue
+            ignore = flags.ignore_errors or task.failed_when == (False,)
             item.step = Step(
-                id=self._steps,
-                task=self._tasks,
-                op=item.work.op,
-                args=item.work.args,
-                user=item.work.user,
-                environment=item.work.environment,
-                ignore_errors=ignore,
-                check=item.work.check,
+                self._steps, self._tasks, work.op, work.args, work.user, work.environment, ignore, work.check
             )
             self._steps += 1
-        return items
+        if task.module in DYNAMIC_INCLUDES:
+            self._include(frame, task, items)
+        return Waiting(task, items, scope, frame, flags)
 
-    def _foresee(self, task: Task, items: list[Item]) -> None:
-        """What later tasks may know before the batch has run."""
-        if task.module in ("setup", "gather_facts"):
-            self._pending_facts = True
+    def _problem(self, frame: Frame, task: Task, problem: Exception) -> Waiting:
+        said = f"{problem}".rstrip(".") + "."
+        item = Item("", None, {"failed": True, "msg": said, "uncompiled": True})
+        ignore = task.ignore_errors is True
+        return Waiting(task, [item], self.scoping.scope(task, frame), frame, Flags(ignore_errors=ignore))
+
+    def _include(self, frame: Frame, task: Task, items: list[Item]) -> None:
+        """Find what each item includes; the cursor goes there when the include is taken up."""
+        for item in items:
+            if item.answer is None:
+                continue
+            given = item.answer["include"]
+            try:
+                nodes = self.play.shelf.expand(task, given)
+            except RmError as problem:
+                item.answer = {"failed": True, "msg": str(problem), "uncompiled": True}
+                continue
+            shown = given.get("name") or given.get("file")
+            item.answer = {"include": shown, "msg": f"included: {shown}", "nodes": nodes}
+
+    def _take_up(self, made: Waiting) -> None:
+        """The task is next: go on behind it, and let later tasks know what can be known already."""
+        task, frame = made.task, made.frame
+        self._waiting.append(made)
+        self._frame = frame.after()
+        if task.module in DYNAMIC_INCLUDES:
+            parts = []
+            for item in made.items:
+                if item.answer is not None and "nodes" in item.answer:
+                    parts.append((item.answer.pop("nodes"), bound_of(task, item)))
+            self._frame = included(frame, parts)
+        if task.delegate_to:
+            self._sync = True
+        elif made.steps():
+            self._sync = False
+        if task.module in _GATHERS:
+            self.scoping.pending_facts = True
         if task.register:
-            self.host.learnt[task.register] = PENDING
-        if task.module == "set_fact":
-            for item in items:
-                if item.step is not None:
-                    self.host.learnt.update(item.step.args["result"]["ansible_facts"])
+            self.scoping.foreseen[task.register] = PENDING
+        for item in made.items:
+            if item.answer is not None and task.module == "set_fact" and not task.delegate_to:
+                self.scoping.foreseen.update(item.answer.get("ansible_facts", {}))
+
+    def _ends_batch(self, made: Waiting) -> bool:
+        task = made.task
+        if any(item.answer is not None and item.answer.get("failed") for item in made.items):
+            return True
+        uncertain = task.failed_when not in (None, (False,))
+        return (
+            uncertain
+            or made.once
+            or self.crew.lockstep
+            or bool(task.ignore_unreachable)
+            or (task.module == "include_vars")
+        )
+
+    def _piece(self, first: bool) -> Batch:
+        made = self._waiting[-1]
+        task = made.task
+        try:
+            batch = piece_batch(made, first)
+        except TemplateProblem as problem:
+            made.items = [Item("", None, {"failed": True, "msg": f"{problem}.", "uncompiled": True})]
+            made.pieces.clear()
+            return Batch((), False)
+        return replace(
+            batch,
+            control=control(task.module),
+            become=batch.become and self._unprivileged(task),
+            login=task.remote_user or "",
+            local=task.connection == "local",
+        )
+
+    # -- meta tasks and failures ---------------------------------------------------------------
+
+    def _meta(self, frame: Frame, task: Task) -> None:
+        """A `meta` task; nothing waits. Raises Blocked."""
+        word = str(task.args.get("_raw", ""))
+        if word == "flush_handlers":
+            places = notify.due(self._handlers(), self._notified, lambda h: self._named(h, frame))
+            self._notified = set()
+            self._turn += 1
+            self._frame = (
+                notify.flushing(self._handlers(), places, frame, self._turn) if places else frame.after()
+            )
+            return
+        for_all = word in ("end_play", "end_batch", "clear_host_errors", "refresh_inventory")
+        if for_all and not self.crew.reached(self.host.name, frame.position):
+            raise Blocked
+        scope = self.scoping.scope(task, frame)
+        holds = True
+        if task.when:
+            made = self._compile(frame, replace(task, when=task.when), scope)
+            holds = not isinstance(made.items[0].work, Skip)
+            if made.items[0].answer and made.items[0].answer.get("failed"):
+                self._waiting.append(made)
+                raise Blocked
+        if for_all:
+            turn = self.crew.once(self.host.name, frame.position)
+            if turn is None:
+                raise Blocked
+            if isinstance(turn, OnceResult):
+                self._pass(frame, turn)
+                return
+            ends = word if holds and word.startswith("end_") else ""
+            self.learnt_once = OnceResult(False, {}, {}, frozenset(), ends)
+            self._frame = None if ends else frame.after()
+            return
+        self._frame = frame.after()
+        if not holds:
+            return
+        if word == "end_host":
+            self._frame, self.host.ended = None, True
+        elif word == "clear_facts":
+            self.host.facts = None
+            self.host.learnt = {}
+        elif word == "end_role" and task.role is not None:
+            while self._frame is not None:
+                self._frame, _ = to_task(self._frame)
+                if self._frame is None or self._frame.task.role != task.role:
+                    break
+                self._frame = self._frame.after()
+
+    def _idle_flush(self, task: Task) -> bool:
+        """A flush that has nothing to run, whatever the waiting tasks come to."""
+        quiet = not self._notified and not any(one.task.notify for one in self._waiting)
+        return quiet and task.args.get("_raw") in ("flush_handlers", "noop")
+
+    def _handlers(self) -> tuple[Task, ...]:
+        shelf = self.play.shelf
+        known = self.play.handlers
+        extra = [h for h in shelf.handlers if all(h is not one for one in known)] if shelf else []
+        return (*extra, *known)
+
+    def _named(self, handler: Task, frame: Frame) -> str:
+        if "{{" not in handler.name:
+            return handler.name
+        try:
+            return str(evaluate(handler.name, self.scoping.scope(handler, frame)))
+        except (TemplateProblem, NeedResult):
+            return handler.name
+
+    def _fail(self) -> None:
+        """Go where a failure here leads."""
+        after = on_failure(self._frame)
+        if after is None:
+            self._fail_finally()
+        else:
+            self._frame = after
+
+    def _fail_finally(self) -> None:
+        force = self.play.force_handlers
+        if self._notified and not self._failing and truth(force, self.scoping.plain()):
+            flush = Task(
+                "flush handlers", "meta", {"_raw": "flush_handlers"}, self.play.line, tags=("always",)
+            )
+            self._failing = True
+            self._frame = Frame((flush,), 0, (END[0] - 1,))
+            return
+        self.host.failed = True
+        self._frame = None
 
     # -- recording -----------------------------------------------------------------------------
 
     def record(self, answers: Iterable[Mapping[str, Any]]) -> list[TaskResult]:
         """Take the executor's answers (by step id) and return the results of the tasks they settle."""
         by_id = {int(answer["id"]): dict(answer) for answer in answers}
-        self._pending_facts = False
+        if self._waiting and self._waiting[-1].pieces:
+            made = self._waiting[-1]
+            take(made, by_id)
+            if made.pieces:
+                return []
+            by_id = made.answers
+        self.scoping.settled()
+        waiting, self._waiting = self._waiting, []
         settled: list[TaskResult] = []
-        for waiting in self._waiting:
-            if self.host.failed:
-                self.host.learnt.pop(waiting.task.register, None)
-                continue
-            result, registered = summarise(self.host.name, self.play.name, waiting, by_id)
-            for answer in registered.get("results", [registered]):
-                raw = answer.pop("raw_facts", None)
-                if raw is not None:
-                    self.host.facts = gather(raw)
-            if waiting.task.register:
-                self.host.learnt[waiting.task.register] = registered
-            if result.status == "changed":
-                self._notified.update(waiting.task.notify)
-            if result.status == "failed" and not result.ignored:
-                self.host.failed = True
+        for made in waiting:
+            result, registered = summarise(self.host.name, self.play.name, made, by_id)
+            failed = result.status == "failed" and not result.ignored
+            if failed and rescues(made.frame):
+                result = replace(result, rescued=True)
             settled.append(result)
-        self._waiting = []
+            learnt = learn(made, registered, self.host, self.crew.states)
+            notified = told(made) if registered.get("changed") and result.status != "failed" else frozenset()
+            self._notified |= notified
+            if made.once:
+                included = dict(learnt.pop(INCLUDED, {}))
+                self.learnt_once = OnceResult(failed, learnt, included, notified)
+            if failed:
+                self.host.learnt["ansible_failed_result"] = registered
+                self.host.learnt["ansible_failed_task"] = {
+                    "name": made.task.name, "action": made.task.module, "args": {},
+                }  # fmt: skip
+                self._frame = made.frame
+                self._fail()
+                break
         self.results += settled
+        if self._failing and self._frame is None:
+            self.host.failed = True
         return settled
 
-    def abandon(self, message: str) -> TaskResult:
+    def abandon(self, message: str, target: str = "") -> TaskResult:
         """The host was lost while a batch ran (or before): nothing about it is known."""
-        self.host.unreachable = self.host.failed = True
-        at = self._waiting[0].task if self._waiting else self._queue[0][0] if self._queue else _SETUP
+        made = self._waiting[0] if self._waiting else None
+        frame = made.frame if made else self._frame
+        at = made.task if made else frame.task if frame is not None else self.play.common
         self._waiting = []
+        self.scoping.settled()
+        ignored = bool(made and made.flags.ignore_unreachable)
+        name = name_of(at, made.scope) if made else at.name
         result = TaskResult(
-            self.host.name, self.play.name, at.name, at.module, "unreachable", message, line=at.line
-        )
+            self.host.name, self.play.name, name, at.module, "unreachable", message, ignored,
+            line=at.line, file=at.file, delegated=target,
+        )  # fmt: skip
         self.results.append(result)
+        if ignored and frame is not None:
+            if at.register:
+                self.host.learnt[at.register] = {"unreachable": True, "msg": message, "changed": False}
+            self._frame = frame.after()
+            return result
+        if made and made.once:
+            self.learnt_once = OnceResult(True, {}, {}, frozenset())
+        self.host.unreachable = self.host.failed = True
+        self._frame = None
         return result

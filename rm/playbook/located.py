@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import yaml
@@ -67,14 +67,57 @@ def _seq(loader: Any, node: yaml.SequenceNode) -> Seq:
     return found
 
 
+class Unsafe(str):
+    """Text that is never a template (`!unsafe`)."""
+
+
+class Encrypted(str):
+    """An `!vault` value for which no password was given."""
+
+
+def _vault(loader: Any, node: yaml.ScalarNode) -> str:
+    text = str(node.value)
+    if loader.decrypt is None:
+        return Encrypted(text)
+    try:
+        return str(loader.decrypt(text))
+    except RmError as problem:
+        raise yaml.constructor.ConstructorError(
+            problem=problem.what.rstrip("."), problem_mark=node.start_mark
+        ) from None
+
+
+def _unsafe(loader: Any, node: yaml.Node) -> Any:
+    def deep(value: Any) -> Any:
+        if isinstance(value, str):
+            return Unsafe(value)
+        if isinstance(value, dict):
+            return {k: deep(v) for k, v in value.items()}
+        return [deep(v) for v in value] if isinstance(value, list) else value
+
+    if isinstance(node, yaml.MappingNode):
+        return deep(_map(loader, node))
+    return deep(_seq(loader, node)) if isinstance(node, yaml.SequenceNode) else Unsafe(str(node.value))
+
+
+_Loader.add_constructor("!vault", _vault)
+_Loader.add_constructor("!vault-encrypted", _vault)
+_Loader.add_constructor("!unsafe", _unsafe)
 _Loader.add_constructor("tag:yaml.org,2002:map", _map)
 _Loader.add_constructor("tag:yaml.org,2002:seq", _seq)
 
 
-def load(text: str, filename: str, error: type[RmError] = UsageError) -> Any:
-    """Parse one YAML document; raises `error` with file and line."""
+def load(
+    text: str, filename: str, error: type[RmError] = UsageError, decrypt: Callable[[str], str] | None = None
+) -> Any:
+    """Parse one YAML document; raises `error` with file and line. `decrypt` opens `!vault` values."""
     try:
-        return yaml.load(text, _Loader)
+        loader = _Loader(text)
+        loader.decrypt = decrypt
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
         line = mark.line + 1 if mark else 1

@@ -24,17 +24,16 @@ import base64
 import importlib
 import pkgutil
 import posixpath
+import re
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any, Protocol
 
-from rm.playbook.filters import TRUE, to_bool
+from rm.playbook.filters import FALSE, TRUE, to_bool
 from rm.playbook.template import Scope
-
-FALSE = ("no", "off", "false", "0", "n", "f", "")
 
 
 class BadArgument(Exception):
@@ -54,10 +53,14 @@ class Files(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def mode(self, path: str) -> int:
+        """The permission bits of a file that exists."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Arg:
-    """`kind`: str, bool, int, float, list (of strings), mode (octal), raw (anything)."""
+    """`kind`: str, bool, int, float, list (of strings), mode (octal or symbolic), dict, raw (anything)."""
 
     kind: str = "str"
     required: bool = False
@@ -73,14 +76,19 @@ class CompileContext:
     scope: Scope
     files: Files
     directory: str  # the playbook's
-    variables: Mapping[str, Any] = field(default_factory=dict)
+    search: tuple[str, ...] = ()  # where local files are looked for: the role's places, then the playbook's
+    task: Any = None  # the schema.Task
 
     def source(self, name: str, kind: str) -> str:
-        """The path of a local file, looked for in `<kind>/` beside the playbook, then beside it."""
+        """The path of a local file, looked for in `<kind>/` of each place, then in the place itself."""
         if posixpath.isabs(name):
             return name
-        beside = posixpath.join(self.directory, kind, name)
-        return beside if self.files.exists(beside) else posixpath.join(self.directory, name)
+        places = self.search or (self.directory,)
+        for place in places:
+            for path in (posixpath.join(place, kind, name), posixpath.join(place, name)):
+                if self.files.exists(path):
+                    return path
+        return posixpath.join(places[-1], name)
 
 
 @cache
@@ -142,13 +150,22 @@ def _convert(name: str, arg: Arg, value: Any) -> Any:
         except ValueError:
             raise BadArgument(f"'{name}' must be a number, not {value!r}") from None
     if arg.kind == "mode":
-        return _mode(name, value)
+        return mode_of(name, value)
     if arg.kind == "list":
         if isinstance(value, str):
-            return [word.strip() for word in value.split(",") if word.strip()]
-        return [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+            words = [word.strip() for word in value.split(",") if word.strip()]
+        else:
+            words = [str(item) for item in value] if isinstance(value, (list, tuple)) else [str(value)]
+        for word in words:
+            if arg.choices and word not in arg.choices:
+                raise BadArgument(f"'{name}' must be of {', '.join(arg.choices)}, not '{word}'")
+        return words
     if arg.kind == "raw":
         return value
+    if arg.kind == "dict":
+        if not isinstance(value, Mapping):
+            raise BadArgument(f"'{name}' must be a mapping, not {value!r}")
+        return {str(key): one for key, one in value.items()}
     if isinstance(value, (dict, list)):
         raise BadArgument(f"'{name}' must be text, not a {'mapping' if isinstance(value, dict) else 'list'}")
     text = str(value)
@@ -157,14 +174,22 @@ def _convert(name: str, arg: Arg, value: Any) -> Any:
     return text
 
 
-def _mode(name: str, value: Any) -> int:
-    """Permission bits. YAML reads 0644 as octal but 644 as decimal: only the former can be meant."""
+_SYMBOLIC = re.compile(r"[ugoa]*([-+=]([rwxXst]*|[ugo]))+(,[ugoa]*([-+=]([rwxXst]*|[ugo]))+)*")
+
+
+def mode_of(name: str, value: Any) -> int | str:
+    """Permission bits, or symbolic text such as "u=rwX,go-w" for the host to work out.
+
+    YAML reads 0644 as octal but 644 as decimal: only the former can be meant.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         if 0 <= value <= 0o7777 and value not in (644, 755, 600, 700, 640, 750, 664, 775):
             return value
     elif isinstance(value, str) and value and set(value) <= set("01234567") and len(value) <= 5:
         return int(value, 8)
-    raise BadArgument(f"'{name}' must be quoted octal such as '0644', not {value!r}")
+    elif isinstance(value, str) and _SYMBOLIC.fullmatch(value):
+        return value
+    raise BadArgument(f"'{name}' must be quoted octal such as '0644', or as 'u=rw,go=r', not {value!r}")
 
 
 def packed(data: bytes) -> str:
@@ -172,4 +197,5 @@ def packed(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 6)).decode()
 
 
-OWNERSHIP = {"mode": Arg("mode"), "owner": Arg(), "group": Arg()}
+# `unsafe_writes` is taken for Ansible's sake and never needed: a file is written aside and renamed
+OWNERSHIP = {"mode": Arg("mode"), "owner": Arg(), "group": Arg(), "unsafe_writes": Arg("bool")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from rm.playbook.compile import Item, Skip
+from rm.playbook.compile import Flags, Item, Skip
 from rm.playbook.schema import Task
 from rm.playbook.steps import TaskResult
 from rm.playbook.template import Layer, NeedResult, Scope, TemplateProblem, condition, evaluate
@@ -17,7 +17,7 @@ class Waiting(Protocol):
     @property
     def task(self) -> Task: ...
     @property
-    def handler(self) -> bool: ...
+    def flags(self) -> Flags: ...
     @property
     def items(self) -> list[Item]: ...
     @property
@@ -28,39 +28,46 @@ def summarise(
     host: str, play: str, waiting: Waiting, answers: Mapping[int, dict[str, Any]]
 ) -> tuple[TaskResult, dict[str, Any]]:
     """The task's result and the value that `register` keeps."""
-    task = waiting.task
+    task, flags = waiting.task, waiting.flags
     each = [_answer(task, item, answers, waiting.scope) for item in waiting.items]
-    if task.loop_kind and not (len(each) == 1 and waiting.items[0].value is None):
+    if task.loop and waiting.items[0].index >= 0:
         registered: dict[str, Any] = {
             "results": each,
             "changed": any(a["changed"] for a in each),
             "failed": any(a["failed"] for a in each),
             "skipped": all(a.get("skipped") for a in each),
-            "msg": "All items completed",
+            "msg": "One or more items failed" if any(a["failed"] for a in each) else "All items completed",
         }
-    elif task.loop_kind:
+        facts = [a["ansible_facts"] for a in each if a.get("ansible_facts")]
+        if facts:
+            registered["ansible_facts"] = {k: v for one in facts for k, v in one.items()}
+    elif task.loop:
         registered = {"results": [], **each[0]}
     else:
         registered = each[0]
     status = _status(registered)
     bad = [a for a in each if a["failed"]] or each[:1]
     labels = zip(waiting.items, each, strict=True)
+    hidden = flags.no_log
     result = TaskResult(
         host=host,
         play=play,
-        task=_name(task, waiting.scope),
+        task=name_of(task, waiting.scope),
         module=task.module,
         status=status,
-        message=HIDDEN if task.no_log and status != "skipped" else _message(bad[0], status, _var(task)),
-        ignored=status == "failed" and task.ignore_errors,
+        message=HIDDEN if hidden and status != "skipped" else _message(bad[0], status, _var(task)),
+        ignored=status == "failed" and flags.ignore_errors,
         might_run=any(a.get("might_run") for a in each),
-        handler=waiting.handler,
-        diffs=() if task.no_log else tuple(d for a in each for d in a.get("diff", ())),
+        handler=task.handler,
+        diffs=() if hidden or not flags.diff else tuple(d for a in each for d in a.get("diff", ())),
         items=()
-        if not task.loop_kind or task.no_log
+        if not task.loop or hidden
         else tuple((item.label, _status(a), _message(a, _status(a))) for item, a in labels),
-        result={"censored": HIDDEN} if task.no_log else registered,
+        result={"censored": HIDDEN} if hidden else registered,
         line=task.line,
+        file=task.file,
+        fatal=flags.fatal,
+        delegated=",".join(dict.fromkeys(item.target for item in waiting.items if item.target)),
     )
     return result, registered
 
@@ -69,12 +76,13 @@ def _var(task: Task) -> str:
     return str(task.args.get("var", "")) if task.module == "debug" else ""
 
 
-def _name(task: Task, scope: Scope) -> str:
+def name_of(task: Task, scope: Scope) -> str:
     """The name as the admin would read it; as it is written where its variables are not known."""
     try:
-        return str(evaluate(task.name, scope))
+        name = str(evaluate(task.name, scope))
     except (TemplateProblem, NeedResult):
-        return task.name
+        name = task.name
+    return f"{task.role.name} : {name}" if task.role else name
 
 
 def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope: Scope) -> dict[str, Any]:
@@ -85,26 +93,22 @@ def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope
         answer = dict(item.answer)
     else:
         assert item.step is not None
-        if item.step.op == "note":
-            note = item.step.args
-            answer = {"failed": bool(note.get("failed")), **note["result"]}
-            answer |= {"skipped": True} if note.get("skipped") else {}
-        else:
-            answer = answers.get(item.step.id) or {"failed": True, "msg": "the host did not answer this step"}
-            answer.pop("id", None)
+        answer = answers.get(item.step.id) or {"failed": True, "msg": "the host did not answer this step"}
+        answer.pop("id", None)
     answer.setdefault("changed", False)
     answer.setdefault("failed", False)
-    if task.loop_kind and item.work is not None:
-        answer[task.loop_var] = item.value
-        answer["ansible_loop_var"] = task.loop_var
-    if not answer.get("skipped") and item.answer is None:
-        _apply(task, answer, item.scope or scope)
+    if task.loop and item.index >= 0:
+        answer[task.loop.var] = item.value
+        answer["ansible_loop_var"] = task.loop.var
+    if not answer.get("skipped") and not answer.get("uncompiled"):
+        apply(task, answer, item.scope or scope)
+    if item.attempts:
+        answer["attempts"] = item.attempts
     return answer
 
 
-def _apply(task: Task, answer: dict[str, Any], scope: Scope) -> None:
-    own = {task.register: answer} if task.register else {}
-    inner = Scope([Layer(own, False), *scope.layers])
+def apply(task: Task, answer: dict[str, Any], scope: Scope) -> None:
+    inner = with_result(task, answer, scope)
     try:
         if task.failed_when is not None:
             answer["failed"] = bool(task.failed_when) and all(condition(c, inner) for c in task.failed_when)
@@ -115,6 +119,11 @@ def _apply(task: Task, answer: dict[str, Any], scope: Scope) -> None:
         answer |= {"failed": True, "msg": f"{problem}."}
     except NeedResult as needed:
         answer |= {"failed": True, "msg": f"'{needed}' is not known here."}
+
+
+def with_result(task: Task, answer: Mapping[str, Any], scope: Scope) -> Scope:
+    """The scope in which `changed_when`, `failed_when` and `until` are evaluated."""
+    return scope.above(Layer({task.register: answer}, False)) if task.register else scope
 
 
 def _status(answer: Mapping[str, Any]) -> str:

@@ -45,7 +45,7 @@ class Report:
         bad = (
             r for results in self.results.values() for r in results if r.status in ("failed", "unreachable")
         )
-        return not self.interrupted and not self.not_reached and all(r.ignored for r in bad)
+        return not self.interrupted and not self.not_reached and all(r.ignored or r.rescued for r in bad)
 
     @property
     def changed(self) -> int:
@@ -56,7 +56,12 @@ class Report:
         for host, results in self.results.items():
             counts = recaps[host]
             for result in results:
-                if result.status == "changed" or result.ignored:
+                if result.rescued:
+                    counts.rescued += 1
+                elif result.status == "unreachable" and result.ignored:
+                    counts.skipped += 1
+                    counts.ignored += 1
+                elif result.status == "changed" or result.ignored:
                     counts.ok += 1
                     counts.ignored += result.ignored
                     counts.changed += bool(result.result.get("changed", result.status == "changed"))
@@ -70,5 +75,5 @@ class Report:
             f"{r.host}: {r.task}: {r.message or r.status}"
             for results in self.results.values()
             for r in results
-            if r.status in ("failed", "unreachable") and not r.ignored
+            if r.status in ("failed", "unreachable") and not r.ignored and not r.rescued
         ]

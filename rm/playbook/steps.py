@@ -36,11 +36,19 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Steps to run in one go, all with the same need for root. `control`: the control machine carries
-    them out (rm/adapters/playbook_control), not the host's executor."""
+    them out (rm/adapters/playbook_control), not the host's executor. `target` is the host that does them,
+    when it is another one; they start `delay_s` seconds from now. `login` and `local` say how to get there
+    when the task does. No more than `throttle` hosts (if not 0) are at `where` at a time."""
 
     steps: tuple[Step, ...]
     become: bool
     control: bool = False
+    target: str = ""
+    delay_s: float = 0
+    login: str = ""
+    local: bool = False
+    throttle: int = 0
+    where: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +57,9 @@ class TaskResult:
 
     `status`: ok, changed, failed, skipped or unreachable. `ignored` marks a failure that
     `ignore_errors` allows. `might_run` marks a command in check mode. `diffs` are unified diffs.
-    `items` are (label, status, message) of a loop. `result` is what `register` keeps.
+    `items` are (label, status, message) of a loop. `result` is what `register` keeps. `rescued`: a
+    failure that a `rescue` takes care of. `delegated` names the hosts that did it, when others.
+    `fatal`: a failure here is one of all hosts.
     """
 
     host: str
@@ -65,3 +75,7 @@ class TaskResult:
     items: tuple[tuple[str, str, str], ...] = ()
     result: dict[str, Any] = field(default_factory=dict)
     line: int = 0
+    file: str = ""
+    rescued: bool = False
+    fatal: bool = False
+    delegated: str = ""

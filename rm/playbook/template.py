@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC
 from typing import Any
 
-from jinja2 import StrictUndefined, TemplateError, Undefined, nodes
+from jinja2 import StrictUndefined, TemplateError, Undefined, UndefinedError, nodes, pass_context
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
-from jinja2.utils import missing
+from jinja2.utils import Namespace, missing
 
-from rm.playbook.filters import FILTERS, IMPURE_FILTERS, TESTS
-from rm.playbook.located import nearest
+from rm.playbook.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
+from rm.playbook.located import Encrypted, Unsafe, nearest
 
 _MARKS = ("{{", "{%", "{#")
 _DEPTH_MAX = 40
@@ -29,6 +30,24 @@ class NeedResult(Exception):
 
 class TemplateProblem(Exception):
     """A template cannot be read or evaluated; the message is a clause without place."""
+
+
+class UndefinedName(TemplateProblem):
+    """The template uses a variable that nobody defines."""
+
+
+class Absent(StrictUndefined):
+    """An undefined value: may be asked for what is inside it, defaulted and tested, not used."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, key: Any) -> Absent:  # type: ignore[override]
+        return self
 
 
 class _Omit:
@@ -52,14 +71,20 @@ class Layer:
 class Scope:
     """Layers, the strongest first, and the names whose values are still to come."""
 
-    def __init__(self, layers: list[Layer], pending: Callable[[str], bool] = lambda name: False) -> None:
+    def __init__(
+        self,
+        layers: list[Layer],
+        pending: Callable[[str], bool] = lambda name: False,
+        seek: Seek | None = None,
+    ) -> None:
         self.layers = layers
         self.pending = pending
+        self.seek = seek  # carries out `lookup(…)`
         self._known: dict[str, Any] = {}
         self._open: list[str] = []
 
     def above(self, *layers: Layer) -> Scope:
-        return Scope([*layers, *self.layers], self.pending)
+        return Scope([*layers, *self.layers], self.pending, self.seek)
 
     def lookup(self, name: str) -> Any:
         if name in self._known:
@@ -73,7 +98,7 @@ class Scope:
                     raise TemplateProblem(f"the variables {' > '.join([*self._open, name])} form a loop")
                 self._open.append(name)
                 try:
-                    value = evaluate(value, self)
+                    value = _leaf(value, self)
                 finally:
                     self._open.pop()
             elif value is PENDING:
@@ -86,6 +111,8 @@ class Scope:
 
 
 PENDING = object()
+# (lookup's name, its terms, its options, the scope) -> a list of values
+Seek = Callable[[str, list[Any], dict[str, Any], Scope], list[Any]]
 
 
 class _Context(Context):
@@ -103,7 +130,7 @@ class _Environment(SandboxedEnvironment):
 
 def _environment() -> _Environment:
     environment = _Environment(
-        undefined=StrictUndefined,
+        undefined=Absent,
         trim_blocks=True,
         keep_trailing_newline=True,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
@@ -112,8 +139,51 @@ def _environment() -> _Environment:
     environment.tests.update(TESTS)
     for name in IMPURE_FILTERS:
         del environment.filters[name]
-    environment.globals = {"range": environment.globals["range"], "dict": dict, "omit": OMIT}
+    environment.globals = {
+        "range": environment.globals["range"], "dict": dict, "omit": OMIT, "namespace": Namespace,
+        "lookup": _lookup, "query": _query, "q": _query, "undef": _undef, "now": _now,
+    }  # fmt: skip
     return environment
+
+
+def _undef(hint: str = "") -> Absent:
+    return Absent(hint=hint or None)
+
+
+def _sought(context: Context, name: str, terms: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    scope: Scope = context.parent["__scope__"]
+    if scope.seek is None:
+        raise TemplateProblem(f"the lookup '{name}' is not possible here")
+    return scope.seek(name.removeprefix("ansible.builtin."), list(terms), options, scope)
+
+
+@pass_context
+def _now(context: Context, utc: bool = False, fmt: str | None = None) -> Any:
+    (moment,) = _sought(context, "now", (), {})
+    moment = moment.astimezone(UTC).replace(tzinfo=None) if utc else moment.replace(tzinfo=None)
+    return moment.strftime(fmt) if fmt else moment
+
+
+@pass_context
+def _query(context: Context, name: str, *terms: Any, **options: Any) -> list[Any]:
+    return _sought(context, name, terms, options)
+
+
+@pass_context
+def _lookup(context: Context, name: str, *terms: Any, wantlist: bool = False, **options: Any) -> Any:
+    """As Ansible's: one value as it is, several joined by commas."""
+    errors = options.pop("errors", "strict")
+    try:
+        found = _sought(context, name, terms, options)
+    except TemplateProblem:
+        if errors == "strict":
+            raise
+        return None
+    if wantlist:
+        return found
+    if len(found) == 1:
+        return found[0]
+    return ",".join(map(str, found)) if all(isinstance(one, str) for one in found) else found
 
 
 _ENVIRONMENT = _environment()
@@ -133,6 +203,20 @@ def check(source: str, expression: bool = False) -> None:
                 word = kind.__name__.lower()
                 near = nearest(name.removeprefix("ansible.builtin."), known)
                 raise TemplateProblem(f"unknown {word} '{name}'. {near if 'mean' in near else ''}".strip())
+    for call in tree.find_all(nodes.Call):
+        if not isinstance(call.node, nodes.Name) or call.node.name not in ("lookup", "query", "q"):
+            continue
+        first = call.args[0] if call.args else None
+        if isinstance(first, nodes.Const):
+            name = str(first.value).removeprefix("ansible.builtin.")
+            if name not in LOOKUPS:
+                raise TemplateProblem(f"unknown lookup '{name}'. {nearest(name, LOOKUPS)}")
+
+
+def bare(source: str) -> str:
+    """A condition without the braces that some people put around the whole of it."""
+    whole = re.fullmatch(r"\s*\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}\s*", source, re.DOTALL)
+    return whole[1].strip() if whole else source
 
 
 def has_template(value: Any) -> bool:
@@ -147,14 +231,53 @@ def has_template(value: Any) -> bool:
 def evaluate(value: Any, scope: Scope) -> Any:
     """Evaluate templates in a value, deeply. `{{ x }}` alone keeps x's type; else text."""
     if isinstance(value, str):
-        if not any(mark in value for mark in _MARKS):
+        if isinstance(value, Encrypted):
+            raise TemplateProblem("the value is encrypted; give --vault-password-file")
+        if isinstance(value, Unsafe) or not any(mark in value for mark in _MARKS):
             return value
-        return _run("value", value, scope)
+        found = _run("value", value, scope)
+        _used(found)
+        return found
     if isinstance(value, dict):
         return {evaluate(k, scope): evaluate(v, scope) for k, v in value.items()}
     if isinstance(value, list):
         return [evaluate(item, scope) for item in value]
     return value
+
+
+def _used(value: Any) -> None:
+    """What a template gives must not hold anything undefined."""
+    if isinstance(value, Absent):
+        try:
+            value._fail_with_undefined_error()
+        except UndefinedError as problem:
+            raise UndefinedName(problem.message or "a value is undefined") from None
+    elif isinstance(value, dict):
+        for inner in value.values():
+            _used(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            _used(inner)
+
+
+def _lenient(value: Any, scope: Scope) -> Any:
+    """A variable's value: an undefined part deep inside matters only to whom uses that part."""
+    if isinstance(value, dict):
+        return {evaluate(k, scope): _leaf(v, scope) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_leaf(item, scope) for item in value]
+    if isinstance(value, str):
+        if isinstance(value, (Encrypted, Unsafe)) or not any(mark in value for mark in _MARKS):
+            return evaluate(value, scope)
+        return _run("value", value, scope)
+    return value
+
+
+def _leaf(value: Any, scope: Scope) -> Any:
+    try:
+        return _lenient(value, scope)
+    except (UndefinedName, TemplateProblem) as problem:
+        return Absent(hint=str(problem))
 
 
 def expression(source: str, scope: Scope) -> Any:
@@ -164,7 +287,7 @@ def expression(source: str, scope: Scope) -> Any:
 
 def condition(source: Any, scope: Scope) -> bool:
     """A condition must be a boolean: the text "no" is true in Jinja2, which nobody means."""
-    value = expression(source, scope) if isinstance(source, str) else source
+    value = expression(bare(source), scope) if isinstance(source, str) else source
     if not isinstance(value, bool):
         kind = type(value).__name__
         raise TemplateProblem(
@@ -187,6 +310,9 @@ def _run(kind: str, source: str, scope: Scope) -> Any:
         return function(scope)
     except (NeedResult, TemplateProblem):
         raise
+    except UndefinedError as problem:
+        said = problem.message or "a value is undefined"
+        raise UndefinedName(f"'{_short(source)}': {said}") from None
     except Exception as problem:  # a filter may raise anything on odd input: it is the template's fault
         said = str(problem) or type(problem).__name__
         raise TemplateProblem(f"'{_short(source)}': {said.splitlines()[0]}") from None

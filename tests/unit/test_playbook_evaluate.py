@@ -7,7 +7,7 @@ import pytest
 
 from rm.playbook.evaluate import HostPlay, HostState, Options
 from rm.playbook.module import BadArgument
-from rm.playbook.schema import parse_playbook
+from rm.playbook.parse import parse_playbook
 
 
 class Files:
@@ -180,7 +180,7 @@ def test_set_fact_assert_fail_and_omit():
     results, batches, host = play(tasks)
     assert [r.status for r in results] == ["ok", "ok", "changed", "failed"]
     assert results[-1].message == "stop at 2"
-    assert batches[0][2]["args"]["mode"] is None
+    assert batches[0][0]["args"]["mode"] is None
     assert host.failed
 
 

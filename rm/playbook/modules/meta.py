@@ -1,4 +1,4 @@
-"""`meta`: flush_handlers runs the notified handlers now, noop does nothing."""
+"""`meta`: what is about the play itself: handlers now, an end here, facts forgotten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from rm.playbook.module import Arg, BadArgument, CompileContext
 ARGS = {"_raw": Arg(required=True)}
 FREE_FORM = "_raw"
 EXECUTOR = "note"
-KNOWN = ("flush_handlers", "noop")
+KNOWN = (
+    "flush_handlers", "noop", "end_play", "end_batch", "end_host", "end_role", "clear_facts",
+    "clear_host_errors", "refresh_inventory", "reset_connection",
+)  # fmt: skip
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

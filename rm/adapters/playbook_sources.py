@@ -1,0 +1,68 @@
+"""What a playbook names outright on this machine is looked at before any host is touched."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from rm.errors import UsageError
+from rm.playbook.lookups import find
+from rm.playbook.module import BadArgument, Files
+from rm.playbook.schema import Play, Task, tasks_of
+from rm.playbook.template import TemplateProblem, has_template
+from rm.playbook.template import check as check_template
+
+
+class ThisMachine:
+    """`lookups.Control` for the machine that rm runs on."""
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._environment = os.environ if environment is None else environment
+
+    def environment(self, name: str) -> str | None:
+        return self._environment.get(name)
+
+    def pipe(self, command: str) -> str:
+        done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise BadArgument(f"'{command}' failed ({done.returncode}): {done.stderr.strip()[-500:]}")
+        return done.stdout
+
+    def now(self) -> datetime:
+        return datetime.now().astimezone()
+
+
+def check_sources(play: Play, files: Files, directory: str) -> None:
+    """Local files that tasks name outright must be there, and templates must be some. Raises UsageError."""
+    for task in (*tasks_of(play.tasks), *play.handlers):
+        _check(task, files, directory)
+
+
+def _check(task: Task, files: Files, directory: str) -> None:
+    name = task.args.get("src")
+    if task.module not in ("copy", "template", "script", "unarchive") or not isinstance(name, str):
+        return
+    if has_template(name) or task.args.get("remote_src") or "://" in name:
+        return
+    path = find(files, _places(task, directory), name.rstrip("/"), _kind(task.module))
+    where = f"{task.file}:{task.line}: "
+    if not files.exists(path):
+        if task.when:  # it may be meant for a case that never comes
+            return
+        raise UsageError(f"{where}the local file {path} does not exist.", f"Looked beside it for '{name}'.")
+    if task.module == "template":
+        try:
+            check_template(files.read(path).decode())
+        except (TemplateProblem, BadArgument, UnicodeDecodeError) as problem:
+            raise UsageError(f"{where}{path}: {problem}.", "Mend the template.") from None
+
+
+def _kind(module: str) -> str:
+    return "templates" if module == "template" else "files"
+
+
+def _places(task: Task, directory: str) -> Sequence[str]:
+    beside = os.path.dirname(task.file)
+    return tuple(dict.fromkeys([*([task.role.path] if task.role else []), beside, directory]))

@@ -1,0 +1,96 @@
+"""Ansible's tests (`x is …`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from jinja2 import UndefinedError
+
+
+def _version_key(text: str) -> list[tuple[int, int, str]]:
+    words = re.findall(r"\d+|[a-z]+", text.lower())
+    return [(1, int(w), "") if w.isdigit() else (0, 0, w) for w in words]
+
+
+def _version(
+    value: Any, other: Any, operator: str = "==", strict: Any = None, version_type: Any = None
+) -> bool:
+    one, two = _version_key(str(value)), _version_key(str(other))
+    length = max(len(one), len(two))
+    one, two = one + [(1, 0, "")] * (length - len(one)), two + [(1, 0, "")] * (length - len(two))
+    names = {"eq": "==", "=": "==", "ne": "!=", "<>": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    results = {
+        "==": one == two, "!=": one != two, "<": one < two,
+        "<=": one <= two, ">": one > two, ">=": one >= two,
+    }  # fmt: skip
+    return results[names.get(operator, operator)]
+
+
+def _flag(name: str, *, negate: bool = False) -> Callable[[Any], bool]:
+    def test(result: Any) -> bool:
+        if not isinstance(result, Mapping):
+            raise UndefinedError(f"the test '{name}' needs a registered result")
+        return bool(result.get(name)) != negate
+
+    return test
+
+
+def _pattern(how: str) -> Callable[..., bool]:
+    def test(
+        value: Any, pattern: str = "", ignorecase: bool = False, multiline: bool = False, **_: Any
+    ) -> bool:
+        flags = (re.IGNORECASE if ignorecase else 0) | (re.MULTILINE if multiline else 0)
+        return getattr(re, how)(pattern, str(value), flags) is not None
+
+    return test
+
+
+def _regex(value: Any, pattern: str = "", ignorecase: bool = False, multiline: bool = False,
+           match_type: str = "search") -> bool:  # fmt: skip
+    return _pattern(match_type)(value, pattern, ignorecase, multiline)
+
+
+def _truthy(value: Any, convert_bool: bool = False) -> bool:
+    if convert_bool and isinstance(value, str):
+        return value.strip().lower() in ("yes", "on", "true", "1", "y", "t")
+    return bool(value)
+
+
+TESTS: dict[str, Callable[..., Any]] = {
+    "changed": _flag("changed"),
+    "change": _flag("changed"),
+    "failed": _flag("failed"),
+    "failure": _flag("failed"),
+    "skipped": _flag("skipped"),
+    "skip": _flag("skipped"),
+    "unreachable": _flag("unreachable"),
+    "reachable": _flag("unreachable", negate=True),
+    "finished": lambda result: bool(result.get("finished", True)),
+    "started": lambda result: bool(result.get("started", True)),
+    "succeeded": _flag("failed", negate=True),
+    "success": _flag("failed", negate=True),
+    "successful": _flag("failed", negate=True),
+    "match": _pattern("match"),
+    "search": _pattern("search"),
+    "regex": _regex,
+    "version": _version,
+    "version_compare": _version,
+    "truthy": _truthy,
+    "falsy": lambda value, convert_bool=False: not _truthy(value, convert_bool),
+    "contains": lambda value, item: item in value,
+    "any": lambda value: any(value),
+    "all": lambda value: all(value),
+    "subset": lambda value, other: set(value) <= set(other),
+    "issubset": lambda value, other: set(value) <= set(other),
+    "superset": lambda value, other: set(value) >= set(other),
+    "issuperset": lambda value, other: set(value) >= set(other),
+    "abs": lambda value: str(value).startswith("/"),
+    "is_abs": lambda value: str(value).startswith("/"),
+    "nan": lambda value: value != value,
+    "isnan": lambda value: value != value,
+    "vault_encrypted": lambda value: str(value).startswith("$ANSIBLE_VAULT;"),
+    "vaulted": lambda value: str(value).startswith("$ANSIBLE_VAULT;"),
+    "url": lambda value: re.match(r"[a-z][a-z0-9+.-]*://", str(value)) is not None,
+}

@@ -1,0 +1,50 @@
+"""Which words a play, a task, a block and an include may hold, and which of Ansible's are not supported."""
+
+from __future__ import annotations
+
+# what a block, an import and a play hand down to the tasks inside
+COMMON_KEYS = (
+    "name", "when", "become", "become_user", "become_method", "environment", "tags", "ignore_errors",
+    "ignore_unreachable", "no_log", "vars", "check_mode", "diff", "delegate_to", "delegate_facts", "run_once",
+    "any_errors_fatal", "throttle", "module_defaults", "collections", "remote_user", "connection",
+)  # fmt: skip
+PLAY_KEYS = (
+    "name", "hosts", "gather_facts", "gather_subset", "gather_timeout", "become", "become_user",
+    "become_method", "vars", "vars_files", "vars_prompt", "roles", "tasks", "handlers", "pre_tasks",
+    "post_tasks", "serial", "max_fail_percentage", "strategy", "order", "force_handlers", "tags",
+    "environment", "any_errors_fatal", "ignore_errors", "ignore_unreachable", "no_log", "check_mode", "diff",
+    "module_defaults", "collections", "remote_user", "connection", "run_once", "throttle", "port",
+)  # fmt: skip
+LOOP_KEYS = (
+    "loop", "with_items", "with_list", "with_dict", "with_fileglob", "with_sequence", "with_together",
+    "with_nested", "with_cartesian", "with_subelements", "with_indexed_items", "with_first_found",
+    "with_flattened", "with_lines", "with_filetree",
+)  # fmt: skip
+TASK_KEYS = (
+    *COMMON_KEYS, *LOOP_KEYS, "register", "loop_control", "notify", "listen", "changed_when", "failed_when",
+    "args", "until", "retries", "delay", "action", "local_action", "async", "poll",
+)  # fmt: skip
+BLOCK_KEYS = (*COMMON_KEYS, "block", "rescue", "always", "notify")
+ROLE_KEYS = (*COMMON_KEYS, "role")
+LOOP_CONTROL_KEYS = ("loop_var", "label", "index_var", "pause", "extended", "extended_allitems", "break_when")
+STATIC_INCLUDES = ("import_tasks", "import_role")
+DYNAMIC_INCLUDES = ("include_tasks", "include_role")
+INCLUDES = (*STATIC_INCLUDES, *DYNAMIC_INCLUDES)
+INCLUDE_FILE_ARGS = ("file", "apply")
+INCLUDE_ROLE_ARGS = (
+    "name", "tasks_from", "vars_from", "defaults_from", "handlers_from", "apply", "public",
+    "allow_duplicates", "rolespec_validate",
+)  # fmt: skip
+# Ansible's words that are not supported: said as such, not as a spelling mistake
+LATER = (
+    "with_filetree", "debugger", "include", "timeout", "fact_path", "become_exe", "become_flags",
+    "validate_argspec",
+)  # fmt: skip
+PREFIXES = ("ansible.builtin.", "ansible.legacy.")
+
+
+def short(name: str) -> str:
+    """`ansible.builtin.copy` and `copy` are the same."""
+    for prefix in PREFIXES:
+        name = name.removeprefix(prefix)
+    return name

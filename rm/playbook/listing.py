@@ -1,0 +1,33 @@
+"""What a play would do, as far as its text says: for `--list-tasks`, `--list-tags`, `--start-at-task`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rm.playbook.schema import Play, Task, tasks_of
+from rm.playbook.tags import selected
+
+
+def shown_name(task: Task) -> str:
+    return f"{task.role.name} : {task.name}" if task.role else task.name
+
+
+def _written(play: Play) -> list[Task]:
+    return [t for t in tasks_of(play.tasks) if t.name != "flush handlers"]
+
+
+def plan_of_play(play: Play, tags: Sequence[str], skip_tags: Sequence[str]) -> dict[str, Any]:
+    """The chosen tasks, and every tag that the play's tasks have."""
+    return {
+        "tasks": [
+            {"name": shown_name(t), "module": t.module, "line": t.line, "file": t.file, "tags": list(t.tags)}
+            for t in _written(play)
+            if selected(t, tags, skip_tags)
+        ],
+        "tags": sorted({tag for t in _written(play) for tag in t.tags}),
+    }
+
+
+def names_of(play: Play) -> list[str]:
+    return [name for t in _written(play) for name in {t.name, shown_name(t)}]

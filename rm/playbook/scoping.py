@@ -1,0 +1,100 @@
+"""The variables that a task of a host sees, where its local files are looked for, what is still to come."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rm.playbook.crew import Crew, Options
+from rm.playbook.flow import Frame, Position
+from rm.playbook.lookups import seeker
+from rm.playbook.module import CompileContext, Files
+from rm.playbook.schema import Play, Task
+from rm.playbook.template import NeedResult, Scope, TemplateProblem, evaluate
+from rm.playbook.variables import Active, Given, HostState, HostVars, layers_of
+
+_NOT_FACTS = ("ansible_become", "ansible_connection", "ansible_host", "ansible_port", "ansible_user",
+              "ansible_ssh", "ansible_check_mode", "ansible_play", "ansible_loop")  # fmt: skip
+
+
+class Scoping:
+    """Makes scopes for one host in one play. `foreseen` are variables that tasks of the running batch will
+    set; `pending_facts`: facts are being gathered."""
+
+    def __init__(self, play: Play, host: HostState, files: Files, options: Options, crew: Crew) -> None:
+        self.play, self.host, self.files, self.options, self.crew = play, host, files, options, crew
+        self.foreseen: dict[str, Any] = {}
+        self.pending_facts = False
+
+    def settled(self) -> None:
+        """All answers are there: nothing is to come any more."""
+        self.foreseen, self.pending_facts = {}, False
+
+    def magic(self) -> dict[str, Any]:
+        host = self.host
+        return {
+            **self.options.magic,
+            "inventory_hostname": host.name,
+            "inventory_hostname_short": host.name.partition(".")[0],
+            "ansible_check_mode": self.options.check,
+            "playbook_dir": self.options.directory,
+            "ansible_play_name": self.play.name,
+        }
+
+    def plain(self) -> Scope:
+        given = Given(self.options.extra, self.magic(), {}, {}, self.options.prompted)
+        return Scope(layers_of(self.play, None, self.host, given, (), {}))
+
+    def scope(self, task: Task, frame: Frame | None) -> Scope:
+        where = frame.position if frame is not None else ()
+        seek = seeker(self.files, self.search(task), self.options.control)
+        magic = self.magic()
+        behind = self.crew.behind
+        shared = {k: v for k, v in self.options.magic.items() if k in ("groups", "inventory_dir")}
+        magic["hostvars"] = HostVars(self.crew.states, shared, lambda name: behind(name, where), seek)
+        active = Active(self.options.active, lambda: self._alive(where))
+        given = Given(self.options.extra, magic, {}, active, self.options.prompted)
+        bound = frame.bound if frame is not None else ()
+        pending = self.pending_facts
+
+        def to_come(name: str) -> bool:
+            return pending and name.startswith("ansible_") and not name.startswith(_NOT_FACTS)
+
+        scope = Scope(layers_of(self.play, task, self.host, given, bound, self.foreseen), to_come, seek)
+        if self.play.files:
+            files = self._vars_files(scope)
+            given = replace(given, files=files)
+            layers = layers_of(self.play, task, self.host, given, bound, self.foreseen)
+            scope = Scope(layers, to_come, seek)
+        return scope
+
+    def _alive(self, where: Position) -> frozenset[str]:
+        if not self.crew.reached(self.host.name, where):
+            raise NeedResult("ansible_play_hosts")
+        return frozenset(n for n, one in self.crew.states.items() if not one.failed and not one.ended)
+
+    def _vars_files(self, scope: Scope) -> dict[str, Any]:
+        """`vars_files`: of each entry the first file that exists; names that need unknown facts are left."""
+        merged: dict[str, Any] = {}
+        for choices in self.play.files:
+            for choice in choices:
+                try:
+                    path = str(evaluate(choice, scope))
+                except (TemplateProblem, NeedResult):
+                    continue
+                if self.files.exists(path):
+                    merged.update(self.play.shelf.variables(path, self.play.line))
+                    break
+        return merged
+
+    def search(self, task: Task) -> tuple[str, ...]:
+        places = [self.options.directory]
+        if task.role is not None:
+            places.insert(0, task.role.path)
+        beside = task.file.rpartition("/")[0]
+        if beside and beside not in places:
+            places.insert(1 if task.role else 0, beside)
+        return tuple(places)
+
+    def context(self, task: Task, scope: Scope) -> CompileContext:
+        return CompileContext(scope, self.files, self.options.directory, self.search(task), task)

@@ -1,0 +1,182 @@
+"""Which variable wins: Ansible's order of precedence as layers, and `hostvars` over all hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jinja2.utils import missing
+
+from rm.playbook.flow import Bound
+from rm.playbook.located import Map
+from rm.playbook.schema import Play, Task
+from rm.playbook.template import PENDING, Layer, NeedResult, Scope, Seek
+
+ANSIBLE_VERSION = {"full": "2.19.0", "major": 2, "minor": 19, "revision": 0, "string": "2.19.0"}
+# what tells how to reach a host: never the outcome of a task
+CONNECTION = ("ansible_host", "ansible_port", "ansible_user", "ansible_connection", "ansible_ssh_host")
+
+
+@dataclass(slots=True)
+class HostState:
+    """What is known about one host through all plays. `inventory` are its admin-written variables."""
+
+    name: str
+    inventory: Mapping[str, Any]
+    login: str = "root"
+    facts: dict[str, Any] | None = None
+    learnt: dict[str, Any] = field(default_factory=dict)  # registered results and set_fact
+    included: dict[str, Any] = field(default_factory=dict)  # include_vars
+    failed: bool = False
+    unreachable: bool = False
+    ended: bool = False  # meta: end_host
+    started: bool = False  # past --start-at-task
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a play brings to every scope, besides the host: extra, magic, and vars_files already read."""
+
+    extra: Mapping[str, Any]
+    magic: Mapping[str, Any]
+    files: Mapping[str, Any]
+    active: Mapping[str, Any] = field(default_factory=dict)
+    prompted: Mapping[str, Any] = field(default_factory=dict)
+
+
+def layers_of(
+    play: Play,
+    task: Task | None,
+    host: HostState,
+    given: Given,
+    bound: Bound,
+    foreseen: Mapping[str, Any],
+) -> list[Layer]:
+    """The layers of a scope, the strongest first."""
+    facts = host.facts or {}
+    role = task.role if task else None
+    found = [Layer(given.extra, True), Layer(given.magic, False), Layer(given.active, False)]
+    if role is not None:
+        role_names = {"role_name": role.name, "role_path": role.path, "ansible_role_name": role.name,
+                      "ansible_parent_role_names": list(role.parents)}  # fmt: skip
+        found.append(Layer(role_names, False))
+    found += [Layer(values, trusted) for values, trusted in bound]
+    if task is not None and task.params:
+        found.append(Layer(task.params, True))
+    if role is not None and role.params:
+        found.append(Layer(role.params, True))
+    found += [Layer(foreseen, False), Layer(host.learnt, False), Layer(host.included, True)]
+    if task is not None and task.variables:
+        found.append(Layer(task.variables, True))
+    if role is not None:
+        found.append(Layer(role.variables, True))
+    found += [Layer(one.variables, True) for one in reversed(play.roles)]
+    found += [
+        Layer(given.files, True),
+        Layer(given.prompted, False),
+        Layer(play.variables, True),
+        Layer({"ansible_facts": facts} if host.facts is not None else {}, False),
+        Layer({f"ansible_{name}": value for name, value in facts.items()}, False),
+        Layer(host.inventory, True),
+    ]
+    if role is not None:
+        found.append(Layer(role.defaults, True))
+    found += [Layer(one.defaults, True) for one in reversed(play.roles)]
+    if host.facts is None:
+        found.append(Layer({"ansible_facts": {}}, False))
+    return found
+
+
+class Active(Mapping[str, Any]):
+    """The names that list the hosts still in the play; known when no other host is behind."""
+
+    def __init__(self, names: Mapping[str, tuple[str, ...]], alive: Callable[[], frozenset[str]]) -> None:
+        self.names, self.alive = names, alive
+
+    def __getitem__(self, name: str) -> list[str]:
+        alive = self.alive()
+        return [host for host in self.names[name] if host in alive]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class HostVars(Mapping[str, Any]):
+    """`hostvars`: every host's variables. `behind(host)` says that a host may still learn something."""
+
+    def __init__(
+        self,
+        states: Mapping[str, HostState],
+        magic: Mapping[str, Any],
+        behind: Callable[[str], bool],
+        seek: Seek | None,
+    ) -> None:
+        self.states, self.magic, self.behind, self.seek = states, magic, behind, seek
+
+    def __getitem__(self, name: str) -> Any:
+        return OneHost(self.states[name], self)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.states)
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def __repr__(self) -> str:
+        return f"hostvars of {len(self)} hosts"
+
+
+class OneHost(Mapping[str, Any]):
+    """The variables of one host that do not depend on a play: facts, learnt ones, the inventory's."""
+
+    def __init__(self, state: HostState, world: HostVars) -> None:
+        self.state, self.world = state, world
+        facts = state.facts or {}
+        self.scope = Scope(
+            [
+                Layer({"inventory_hostname": state.name,
+                       "inventory_hostname_short": state.name.partition(".")[0],
+                       "hostvars": world, **self.world.magic}, False),
+                Layer(state.learnt, False),
+                Layer(state.included, True),
+                Layer({"ansible_facts": facts, **{f"ansible_{k}": v for k, v in facts.items()}}, False),
+                Layer(state.inventory, True),
+            ],
+            seek=world.seek,
+        )  # fmt: skip
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in CONNECTION and self.world.behind(self.state.name):
+            raise NeedResult(name)
+        value = self.scope.lookup(name)
+        if value is missing:
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        seen: dict[str, None] = {}
+        for layer in self.scope.layers:
+            seen.update(dict.fromkeys(layer.values))
+        return iter(seen)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"the variables of {self.state.name}"
+
+
+def plain(value: Any) -> Any:
+    """A value without what only the control side knows: hostvars and lines become plain mappings."""
+    if isinstance(value, (OneHost, HostVars)):
+        return {key: plain(value[key]) for key in value if key != "hostvars"}
+    if isinstance(value, Mapping) and not isinstance(value, (dict, Map)):
+        return {key: plain(inner) for key, inner in value.items()}
+    return value
+
+
+__all__ = ["PENDING", "Given", "HostState", "HostVars", "layers_of", "plain"]
