@@ -9,13 +9,9 @@ from typing import Any
 
 from rm.adapters import ssh
 from rm.adapters.fleet import AgentError, Fleet, NotConnected
+from rm.adapters.playbook_program import LOADER, in_parts, program
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
-
-_LOADER = (
-    "import sys;f=sys.stdin.buffer;n=int(f.readline());"
-    "exec(compile(f.read(n),'rm_steps.py','exec'),{'__name__':'__main__'})"
-)
 
 
 class StepsChannel:
@@ -25,14 +21,15 @@ class StepsChannel:
     outcome is unknown then, and running the playbook again finishes the work.
     """
 
-    def __init__(self, host: Host, settings: ssh.SshSettings, program: bytes, become: bool) -> None:
+    def __init__(self, host: Host, settings: ssh.SshSettings, become: bool) -> None:
         self.host = host
         self.connection = ssh.connect(host, settings)
-        argv = [*(["sudo", "-n"] if become else []), settings.python, "-S", "-E", "-c", _LOADER]
+        argv = [*(["sudo", "-n"] if become else []), settings.python, "-S", "-E", "-c", LOADER]
         try:
             self.channel = ssh.open_channel(self.connection, ssh.quote(argv))
             self.lines = self.channel.makefile("rb")
-            self._write(b"%d\n%s" % (len(program), program))
+            payload = program()
+            self._write(b"%d\n%s" % (len(payload), payload))
         except BaseException:
             self.connection.close()
             raise
@@ -45,6 +42,9 @@ class StepsChannel:
 
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
+        return in_parts(request, self._one)
+
+    def _one(self, request: dict[str, Any]) -> dict[str, Any]:
         self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
         try:
             line = self.lines.readline()
@@ -100,7 +100,7 @@ def through(fleet: Fleet, timeout_s: float = 3600.0) -> Ask:
 
     def ask(host: str, request: dict[str, Any]) -> dict[str, Any] | None:
         try:
-            return fleet.call(host, "steps", timeout_s, **request).result()
+            return in_parts(request, lambda part: fleet.call(host, "steps", timeout_s, **part).result())
         except NotConnected:
             return None
         except AgentError as refusal:

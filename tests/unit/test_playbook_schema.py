@@ -75,13 +75,6 @@ def test_short_and_full_module_names_and_argument_forms_are_the_same():
     assert (one.module, dict(one.args)) == (two.module, dict(two.args))
 
 
-def test_every_module_has_its_executor():
-    agent = (Path(__file__).parents[2] / "agents/rm_steps.py").read_text()
-    for name, module in registry().items():
-        operation = getattr(module, "EXECUTOR", module.__name__.rpartition(".")[2])
-        assert f"def do_{operation}(" in agent, name
-
-
 @pytest.mark.parametrize(
     ("pattern", "hosts"),
     [

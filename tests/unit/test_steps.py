@@ -1,48 +1,17 @@
 """The executor on a real directory: idempotent, checked before done, atomic, and honest about failures."""
 
-import base64
-import importlib.util
 import json
 import os
 import stat
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 
 import pytest
 
-from rm.playbook.module import registry, typed
+from tests.steps_request import rm_steps, run, step
 
 PROGRAM = Path(__file__).parents[2] / "agents/rm_steps.py"
-_spec = importlib.util.spec_from_file_location("rm_steps", PROGRAM)
-rm_steps = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(rm_steps)
-
-
-def pack(text):
-    return base64.b64encode(zlib.compress(text.encode())).decode()
-
-
-def step(number, module, task=None, **given):
-    """A step as the module's defaults make it, without templates or local files."""
-    found = registry()[module]
-    args = typed(found, given)
-    op = getattr(found, "EXECUTOR", module)
-    if module == "copy":
-        args = {
-            **{k: v for k, v in args.items() if k not in ("src", "remote_src")},
-            "content": pack(given["content"]),
-        }
-    elif module in ("shell", "command", "file", "lineinfile"):
-        args = found.compile(args, None)
-    return {"id": number, "task": number if task is None else task, "op": op, "args": args}
-
-
-def run(*steps, check=False, planned=None, diff=True):
-    request = {"steps": list(steps), "check": check, "diff": diff, "planned": planned or {}}
-    reply = rm_steps.steps_operation(json.loads(json.dumps(request)))
-    return json.loads(json.dumps(reply))
 
 
 @pytest.fixture

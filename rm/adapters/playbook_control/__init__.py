@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rm.core.host import Host
@@ -26,7 +26,8 @@ class ControlFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class Hands:
     """What a step may use. `request` is the executor's, with the steps in it; `send` answers one such
-    request for any host (raises Unreachable); `reconnect` drops the kept-open connections."""
+    request for any host (raises Unreachable); `reconnect` drops the kept-open connections;
+    `groups` are the inventory's."""
 
     host: Host
     request: dict[str, Any]
@@ -35,11 +36,16 @@ class Hands:
     hosts: tuple[Host, ...]
     stopping: threading.Event
     daemon: Daemon | None = None
+    groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def ask(self, op: str, args: dict[str, Any], host: str = "", check: bool = False) -> dict[str, Any]:
+    def groups_of(self, name: str) -> set[str]:
+        return {group for group, members in self.groups.items() if name in members}
+
+    def ask(self, op: str, args: dict[str, Any], host: str = "", user: str = "") -> dict[str, Any]:
         """One operation of the executor on this (or another) host; its answer."""
-        step = {"id": 0, "task": 0, "op": op, "args": args, "check": check}
-        request = {"steps": [step], "check": check, "diff": False, "planned": {}}
+        step = {"id": 0, "task": 0, "op": op, "args": args, "check": False}
+        step |= {"user": user} if user else {}
+        request = {"steps": [step], "check": False, "diff": False, "planned": {}}
         answer: dict[str, Any] = self.send(host or self.host.name, request)["results"][0]
         return answer
 

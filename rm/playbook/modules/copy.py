@@ -6,35 +6,50 @@ import json
 import posixpath
 from typing import Any
 
-from rm.playbook.module import OWNERSHIP, Arg, BadArgument, CompileContext, packed
+from rm.playbook.module import OWNERSHIP, Arg, BadArgument, CompileContext, mode_of, packed
 
 ARGS = {
     "src": Arg(),
     "content": Arg("raw"),
     "dest": Arg(required=True),
     "backup": Arg("bool", default=False),
+    "checksum": Arg(),
+    "decrypt": Arg("bool", default=True),
+    "follow": Arg("bool", default=False),
     "force": Arg("bool", default=True),
+    "local_follow": Arg("bool", default=True),
     "validate": Arg(),
     "directory_mode": Arg("mode"),
     "remote_src": Arg("bool", default=False),
     **OWNERSHIP,
+    "mode": Arg("raw"),  # also "preserve"
 }
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if (args["src"] is None) == (args["content"] is None):
         raise BadArgument("give either 'src' or 'content'")
-    rest = {k: v for k, v in args.items() if k not in ("src", "content", "remote_src")}
-    if args["remote_src"]:
-        return {**rest, "remote_src": args["src"]}
+    rest = {k: v for k, v in args.items() if k not in ("src", "content", "remote_src", "decrypt")}
+    keeps = args["mode"] == "preserve"
+    if args["mode"] is not None and not keeps:
+        rest["mode"] = mode_of("mode", args["mode"])
     if args["content"] is not None:
+        if keeps:
+            raise BadArgument("'content' has no mode to preserve")
+        if args["dest"].endswith("/"):
+            raise BadArgument("'content' needs a file's name in 'dest'")
         content = args["content"]
         text = content if isinstance(content, str) else json.dumps(content)
         return {**rest, "content": packed(text.encode()), "name": ""}
+    if args["remote_src"]:
+        return {**rest, "remote_src": args["src"]}
     source = context.source(args["src"].rstrip("/"), "files")
     tree = context.files.glob(f"{source}/**")
     if tree:
         top = source if args["src"].endswith("/") else posixpath.dirname(source)
         files = {posixpath.relpath(path, top): packed(context.files.read(path)) for path in tree}
-        return {**rest, "files": files}
+        modes = {posixpath.relpath(path, top): context.files.mode(path) for path in tree if keeps}
+        return {**rest, "files": files, **({"modes": modes} if keeps else {})}
+    if keeps:
+        rest["mode"] = context.files.mode(source)
     return {**rest, "content": packed(context.files.read(source)), "name": posixpath.basename(source)}

@@ -11,6 +11,9 @@ ARGS = {
     "state": Arg(choices=("present", "absent"), default="present"),
     "gid": Arg("int"),
     "system": Arg("bool", default=False),
+    "local": Arg("bool", default=False),
+    "non_unique": Arg("bool", default=False),
+    "force": Arg("bool", default=False),
 }
 
 

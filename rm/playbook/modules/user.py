@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.playbook.module import Arg, CompileContext
+from rm.playbook.module import Arg, BadArgument, CompileContext
 
 ARGS = {
     "name": Arg(required=True, aliases=("user",)),
     "state": Arg(choices=("present", "absent"), default="present"),
     "uid": Arg("int"),
+    "non_unique": Arg("bool", default=False),
     "group": Arg(),
     "groups": Arg("list"),
     "append": Arg("bool", default=False),
@@ -17,11 +18,29 @@ ARGS = {
     "shell": Arg(),
     "home": Arg(),
     "create_home": Arg("bool", default=True, aliases=("createhome",)),
+    "move_home": Arg("bool", default=False),
+    "skeleton": Arg(),
+    "umask": Arg(),
     "system": Arg("bool", default=False),
+    "local": Arg("bool", default=False),
     "remove": Arg("bool", default=False),
     "force": Arg("bool", default=False),
+    "password": Arg(),
+    "update_password": Arg(choices=("always", "on_create"), default="always"),
+    "password_lock": Arg("bool"),
+    "expires": Arg("float"),
+    "generate_ssh_key": Arg("bool", default=False),
+    "ssh_key_bits": Arg("int"),
+    "ssh_key_comment": Arg(),
+    "ssh_key_file": Arg(),
+    "ssh_key_type": Arg(default="rsa"),
 }
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
+    password = args["password"]
+    if password and not (password.startswith(("$", "*", "!")) or len(password) == 13):
+        raise BadArgument("'password' must be a hash as crypt(3) makes it, not the password itself")
+    if args["umask"] and set(args["umask"]) - set("01234567"):
+        raise BadArgument(f"'umask' must be octal such as '022', not '{args['umask']}'")
     return args

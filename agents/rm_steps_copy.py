@@ -1,0 +1,91 @@
+"""`copy` and `template`: files on the host have exactly this content; whole trees, too."""
+
+import os
+import stat as stat_module
+
+from rm_steps_base import StepFailed, absolute, digest, unpacked
+from rm_steps_file import do_file
+from rm_steps_write import put_content
+
+
+def do_copy(run, args):
+    into = args["dest"].endswith("/")
+    dest = absolute(args["dest"])
+    if "files" in args:
+        return _tree(run, dest, args)
+    if "remote_src" in args:
+        source = absolute(args["remote_src"])
+        kind = run.kind(source)
+        if kind == "absent":
+            raise StepFailed("%s does not exist on this host." % source)
+        if os.path.isdir(source):
+            return _tree(run, dest, dict(args, **_local_tree(source, args["remote_src"].endswith("/"))))
+        data, name = run.read(source), os.path.basename(source)
+        if data is None:
+            raise StepFailed("%s is not there yet to be copied." % source, skipped=run.check)
+        if args.get("mode") == "preserve":
+            args = dict(args, mode=stat_module.S_IMODE(os.stat(source).st_mode))
+    else:
+        data, name = unpacked(args["content"]), args.get("name") or ""
+    if args.get("checksum") and digest(data) != args["checksum"]:
+        raise StepFailed("The source's SHA-1 is %s, not the expected %s." % (digest(data), args["checksum"]))
+    if run.is_directory(dest) or into:
+        if not name:
+            raise StepFailed("%s is a directory." % dest)
+        if not run.is_directory(dest):
+            do_file(run, dict(_directory_of(args), path=dest))
+        dest = os.path.join(dest, name)
+    return put_content(run, _followed(run, dest, args), data, args)
+
+
+def _followed(run, dest, args):
+    return os.path.realpath(dest) if args.get("follow") and run.kind(dest) == "link" else dest
+
+
+def _directory_of(args):
+    attributes = {"state": "directory", "mode": args.get("directory_mode")}
+    attributes.update(owner=args.get("owner"), group=args.get("group"))
+    return attributes
+
+
+def _local_tree(source, inside):
+    """The files under a directory of this host, as the control side names those of its own."""
+    top = source if inside else os.path.dirname(source)
+    files, directories = {}, []
+    for where, below, names in os.walk(source):
+        below.sort()
+        directories.append(os.path.relpath(where, top))
+        for name in names:
+            path = os.path.join(where, name)
+            files[os.path.relpath(path, top)] = path
+    return {"files": files, "directories": directories, "local": True}
+
+
+def _tree(run, dest, args):
+    result = {"changed": False, "dest": dest, "diff": []}
+    modes = args.get("modes") or {}
+
+    def add(part):
+        result["changed"] |= part["changed"]
+        result["diff"] += part.get("diff", [])
+
+    folders = {os.path.dirname(name) for name in args["files"]} | set(args.get("directories") or ())
+    for name in sorted(folders):
+        path = os.path.normpath(os.path.join(dest, name))
+        given = dict(_directory_of(args), path=path)
+        if run.is_directory(path) and path == dest:
+            continue  # what was there before keeps its owner
+        add(do_file(run, given))
+    for name in sorted(args["files"]):
+        path = os.path.join(dest, name)
+        own = dict(args, mode=modes.get(name)) if args.get("mode") == "preserve" else args
+        if args.get("local"):
+            source = args["files"][name]
+            with open(source, "rb") as file:
+                data = file.read()
+            if args.get("mode") == "preserve":
+                own = dict(args, mode=stat_module.S_IMODE(os.stat(source).st_mode))
+        else:
+            data = unpacked(args["files"][name])
+        add(put_content(run, _followed(run, path, args), data, own))
+    return result

@@ -1,0 +1,171 @@
+"""`file`: a path is a directory, a file, a link, or nothing; with owner, mode and times."""
+
+import os
+
+from rm_steps_base import StepFailed, absolute, state_diff
+from rm_steps_write import aside_of, described, fix_attributes, sync_directory, wanted_ids, write_file
+
+
+def do_file(run, args):
+    path = absolute(args["path"])
+    state, kind, changes = args.get("state"), run.kind(path), []
+    if state is None:  # as it is, if it is
+        state = kind if kind in ("directory", "link") else "directory" if args.get("recurse") else "file"
+    if state == "absent":
+        return _absent(run, path, kind)
+    followed = kind == "link" and args.get("follow", True) and state not in ("link", "hard")
+    target = os.path.realpath(path) if followed else path
+    if state == "directory":
+        _directory(run, path, target, kind, args, changes)
+    elif state == "link":
+        _link(run, path, kind, args, changes)
+    elif state == "hard":
+        _hard(run, path, kind, args, changes)
+    elif state == "touch":
+        _touch(run, target, run.kind(target), args, changes)
+    else:
+        if run.kind(target) == "absent":
+            raise StepFailed("%s does not exist; 'file' creates it only with state touch." % path)
+        if run.kind(target) == "directory":
+            raise StepFailed("%s is a directory, not a file." % path)
+        fix_attributes(run, target, args, changes)
+        _times(run, target, args, changes, None)
+    result = {"changed": bool(changes), "diff": state_diff(run, path, changes), **described(run, target)}
+    if state in ("link", "hard"):
+        result.update(dest=path, src=args.get("src") or (os.readlink(path) if kind == "link" else None))
+    else:
+        result.update({"dest" if state == "touch" else "path": path})
+    return result
+
+
+def _absent(run, path, kind):
+    if path == "/":
+        raise StepFailed("The root directory is never removed.")
+    if kind == "absent":
+        return {"changed": False, "path": path, "state": "absent"}
+    if not run.check:
+        if kind == "directory":
+            import shutil
+
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    run.plan(path, "absent")
+    return {"changed": True, "path": path, "state": "absent", "diff": state_diff(run, path, ["removed"])}
+
+
+def _directory(run, path, target, kind, args, changes):
+    if kind == "absent":
+        missing, above = [], path
+        while run.kind(above) == "absent":
+            missing.append(above)
+            above = os.path.dirname(above)
+        if not run.is_directory(above):
+            raise StepFailed("%s is not a directory." % above)
+        wanted_ids(run, args)
+        for one in reversed(missing):
+            if not run.check:
+                os.mkdir(one)
+                fix_attributes(run, one, args, [])
+            run.plan(one, "directory")
+        changes.append("created directory")
+    elif not run.is_directory(path):
+        raise StepFailed("%s exists and is a %s, not a directory." % (path, kind))
+    else:
+        fix_attributes(run, target, args, changes)
+        _times(run, target, args, changes, None)
+    if args.get("recurse") and os.path.isdir(target):
+        for top, directories, files in os.walk(target):
+            for name in sorted(directories) + sorted(files):
+                fix_attributes(run, os.path.join(top, name), args, changes)
+
+
+def _place(run, path, kind, args, changes, make, same, what):
+    """Put a link of either kind in place of what may be there, by way of a rename."""
+    if same:
+        return
+    if kind in ("file", "other") and not args.get("force"):
+        raise StepFailed("%s exists and is a %s; 'force' would replace it by the link." % (path, kind))
+    if kind == "directory":
+        if not args.get("force"):
+            raise StepFailed("%s exists and is a directory; 'force' would replace an empty one." % path)
+        if path not in run.planned["paths"] and os.path.isdir(path) and os.listdir(path):
+            raise StepFailed("%s is a directory that is not empty; remove it first." % path)
+    if not run.is_directory(os.path.dirname(path)):
+        raise StepFailed("The directory %s does not exist." % os.path.dirname(path))
+    changes.append(what)
+    if not run.check:
+        if kind == "directory":
+            os.rmdir(path)
+        aside = aside_of(path)
+        if os.path.lexists(aside):
+            os.unlink(aside)
+        make(aside)
+        os.rename(aside, path)
+        sync_directory(os.path.dirname(path))
+    run.plan(path, "link")
+
+
+def _link(run, path, kind, args, changes):
+    source = args.get("src")
+    if source is None:
+        if kind == "link":
+            source = os.readlink(path)
+        else:
+            raise StepFailed("State 'link' needs 'src' unless %s is a link already." % path)
+    source = os.path.expanduser(source)
+    real = os.path.join(os.path.dirname(path), source)
+    if run.kind(os.path.normpath(real)) == "absent" and not os.path.exists(real) and not args.get("force"):
+        raise StepFailed("%s does not exist; 'force' would make a link to it nevertheless." % real)
+    same = kind == "link" and path not in run.planned["paths"] and os.readlink(path) == source
+    _place(run, path, kind, args, changes, lambda at: os.symlink(source, at), same, "link to %s" % source)
+    if os.path.exists(path) and path not in run.planned["paths"]:
+        fix_attributes(run, os.path.realpath(path) if args.get("follow", True) else path, args, changes)
+
+
+def _hard(run, path, kind, args, changes):
+    if args.get("src") is None:
+        raise StepFailed("State 'hard' needs 'src'.")
+    source = absolute(args["src"])
+    if run.kind(source) == "absent":
+        raise StepFailed("%s does not exist." % source)
+    seen = kind == "file" and path not in run.planned["paths"] and os.path.exists(source)
+    same = seen and os.path.samefile(path, source)
+    _place(run, path, kind, args, changes, lambda at: os.link(source, at), same, "hard link to %s" % source)
+
+
+def _touch(run, path, kind, args, changes):
+    if kind == "absent":
+        changes.append("touched")
+        if not run.check:
+            write_file(run, path, b"", args)
+        run.plan(path, "file", b"")
+        return
+    fix_attributes(run, path, args, changes)
+    _times(run, path, args, changes, "now")
+
+
+def _times(run, path, args, changes, default):
+    """Set modification and access time: "now", "preserve", or a time in the given format."""
+    import time
+
+    if run.check and path in run.planned["paths"]:
+        return
+    seen = os.lstat(path)
+    now, wanted = time.time_ns(), []
+    for name, old in (("access_time", seen.st_atime_ns), ("modification_time", seen.st_mtime_ns)):
+        given = args.get(name) or default or "preserve"
+        if given == "preserve":
+            wanted.append(old)
+        elif given == "now":
+            wanted.append(now)
+        else:
+            try:
+                moment = time.mktime(time.strptime(given, args.get(name + "_format") or "%Y%m%d%H%M.%S"))
+            except ValueError:
+                raise StepFailed("'%s' is no time in the format of '%s'." % (given, name)) from None
+            wanted.append(int(moment) * 10**9)
+    if wanted != [seen.st_atime_ns, seen.st_mtime_ns]:
+        changes.append("touched")
+        if not run.check:
+            os.utime(path, ns=tuple(wanted), follow_symlinks=False)

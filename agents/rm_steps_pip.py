@@ -1,0 +1,107 @@
+"""`pip`: Python packages are installed, or are not, in a virtual environment or beside the system's."""
+
+import os
+import re
+
+from rm_steps_base import StepFailed, asks, execute, find_tool, must, plain_environment, state_diff, tool
+
+
+def _pip(run, args):
+    """(command, whether the virtual environment has to be made first)."""
+    place = args.get("virtualenv")
+    if place:
+        place = os.path.expanduser(place)
+        program = os.path.join(place, "bin", "pip")
+        if os.path.exists(program):
+            return [program], False
+        command = args["virtualenv_command"].split()
+        argv = [tool(command[0]), *command[1:]]
+        if args.get("virtualenv_python") and "-m" not in command:
+            argv += ["-p", args["virtualenv_python"]]
+        argv += ["--system-site-packages"] if args.get("virtualenv_site_packages") else []
+        if not run.check:
+            must([*argv, place])
+        return [program], True
+    if args.get("executable"):
+        return [tool(args["executable"])], False
+    python = find_tool("python3")
+    if python and asks([python, "-m", "pip", "--version"])[0] == 0:
+        return [python, "-m", "pip"], False
+    return [tool("pip3", "pip")], False
+
+
+def _installed_distributions(command):
+    """{normal name: version} of what pip sees."""
+    import json
+
+    code, out = asks([*command, "list", "--format=json", "--disable-pip-version-check"])
+    try:
+        found = json.loads(out) if code == 0 else []
+    except ValueError:
+        found = []
+    return {_normal(one["name"]): one["version"] for one in found}
+
+
+def _normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _satisfied(requirement, installed):
+    """Is a requirement met by what is installed? None: only pip itself can tell (an URL, a range …)."""
+    match = re.fullmatch(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(?:==\s*([\w.!+-]+))?\s*", requirement)
+    if match is None:
+        return None
+    seen = installed.get(_normal(match.group(1)))
+    if seen is None:
+        return False
+    return match.group(2) is None or seen == match.group(2)
+
+
+def do_pip(run, args):
+    names = list(args["name"] or ())
+    if args.get("version"):
+        if len(names) != 1:
+            raise StepFailed("'version' needs exactly one 'name'.")
+        names = ["%s==%s" % (names[0], args["version"])]
+    command, made = _pip(run, args)
+    state, changes = args["state"], (["virtual environment " + args["virtualenv"]] if made else [])
+    result = {"changed": made, "name": args["name"], "version": args.get("version"), "state": state}
+    result.update(virtualenv=args.get("virtualenv"), requirements=args.get("requirements"))
+    if made and run.check:
+        return dict(result, changed=True, diff=state_diff(run, "pip", changes + names))
+    before = _installed_distributions(command)
+    if state == "absent":
+        todo = [n for n in names if _normal(re.split(r"[=<>!~\[ ]", n, maxsplit=1)[0]) in before]
+        argv = ["uninstall", "-y", *todo]
+    else:
+        always = state in ("latest", "forcereinstall") or args.get("requirements") or args.get("editable")
+        todo = [n for n in names if always or not _satisfied(n, before)]
+        argv = ["install", *(["-U"] if state == "latest" else [])]
+        argv += ["--force-reinstall"] if state == "forcereinstall" else []
+        argv += ["--break-system-packages"] if args.get("break_system_packages") else []
+        argv += args["extra_args"]
+        argv += ["-e"] if args.get("editable") else []
+        argv += todo + (["-r", args["requirements"]] if args.get("requirements") else [])
+    result["cmd"] = [*command, *argv]
+    if todo or args.get("requirements"):
+        unsure = bool(args.get("requirements")) or state == "latest"
+        unsure = unsure or any(_satisfied(n, before) is None for n in todo)
+        if run.check:
+            if unsure:
+                said = "might run: pip " + " ".join(argv)
+                return dict(result, skipped=not made, might_run=True, msg=said)
+            changes += todo
+        else:
+            chdir = os.path.expanduser(args["chdir"]) if args.get("chdir") else None
+            environment = plain_environment(PIP_DISABLE_PIP_VERSION_CHECK="1")
+            code, out, err = execute([*command, *argv], chdir, environment)
+            if code != 0:
+                raise StepFailed("pip failed (%d): %s" % (code, (err or out).strip()[-2000:]), rc=code)
+            after = _installed_distributions(command)
+            for name in sorted(set(before) | set(after)):
+                if before.get(name) != after.get(name):
+                    changes.append("%s: %s -> %s" % (name, before.get(name), after.get(name)))
+            result["stdout"] = out
+            if state == "forcereinstall" and not changes:
+                changes += todo
+    return dict(result, changed=bool(changes), diff=state_diff(run, "pip", changes))

@@ -1,0 +1,273 @@
+"""`unarchive`: what is in an archive is in a directory, file by file, each put in place whole."""
+
+import contextlib
+import os
+import stat as stat_module
+
+from rm_steps_base import StepFailed, absolute, must, state_diff, tool, unpacked
+from rm_steps_write import aside_of, described, fix_attributes, mode_from, sync_directory, wanted_ids
+
+BLOCK = 1 << 20
+
+
+class Member:
+    """One entry: a relative name, its kind, mode, owner, size, target, and how to read it."""
+
+    def __init__(self, name, kind, mode, size, mtime, owner=None, target="", opened=None):
+        self.name, self.kind, self.mode, self.size = name, kind, mode, size
+        self.mtime, self.owner, self.target, self.opened = mtime, owner, target, opened
+
+
+def _relative(name):
+    """A name inside the destination; archives that would write elsewhere are refused."""
+    clean = os.path.normpath(name.lstrip("/"))
+    if clean.startswith("../") or clean == "..":
+        raise StepFailed("The archive holds '%s', which leads out of the destination." % name)
+    return clean
+
+
+@contextlib.contextmanager
+def _tar(path):
+    import tarfile
+
+    archive = None
+    plain = path
+    if _begins(path) == b"\x28\xb5\x2f\xfd":  # zstd, which Python cannot read by itself before 3.14
+        import tempfile
+
+        fd, plain = tempfile.mkstemp(prefix="rm-unpack-")
+        os.close(fd)
+        must([tool("zstd"), "-q", "-d", "-f", path, "-o", plain])
+    try:
+        archive = tarfile.open(plain)  # noqa: SIM115
+        yield _tar_members(archive)
+    except tarfile.TarError as problem:
+        raise StepFailed("%s cannot be read as an archive: %s." % (path, problem)) from None
+    finally:
+        if archive is not None:
+            archive.close()
+        if plain != path:
+            os.unlink(plain)
+
+
+def _tar_members(archive):
+    found = []
+    for one in archive.getmembers():
+        name = _relative(one.name)
+        if one.isdir():
+            kind, target = "directory", ""
+        elif one.issym():
+            kind, target = "link", one.linkname
+        elif one.islnk():
+            kind, target = "hard", _relative(one.linkname)
+        elif one.isreg():
+            kind, target = "file", ""
+        else:
+            continue  # devices and pipes are not unpacked
+        reader = (lambda one=one: archive.extractfile(one)) if kind == "file" else None
+        owner = (one.uname or str(one.uid), one.gname or str(one.gid), one.uid, one.gid)
+        found.append(Member(name, kind, one.mode & 0o7777, one.size, one.mtime, owner, target, reader))
+    return found
+
+
+@contextlib.contextmanager
+def _zip(path):
+    import time
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = []
+            for one in archive.infolist():
+                bits = one.external_attr >> 16
+                name, mtime = _relative(one.filename), time.mktime((*one.date_time, 0, 0, -1))
+                mode = stat_module.S_IMODE(bits) or (0o755 if one.is_dir() else 0o644)
+                if one.is_dir():
+                    found.append(Member(name, "directory", mode, 0, mtime))
+                elif stat_module.S_ISLNK(bits):
+                    target = archive.read(one).decode("utf-8", "surrogateescape")
+                    found.append(Member(name, "link", mode, 0, mtime, None, target))
+                else:
+                    reader = lambda one=one: archive.open(one)  # noqa: E731
+                    found.append(Member(name, "file", mode, one.file_size, mtime, None, "", reader))
+            yield found
+    except zipfile.BadZipFile as problem:
+        raise StepFailed("%s cannot be read as an archive: %s." % (path, problem)) from None
+
+
+def _begins(path):
+    with open(path, "rb") as file:
+        return file.read(4)
+
+
+def _chosen(members, args):
+    import fnmatch
+
+    def hit(member, patterns):
+        return any(
+            fnmatch.fnmatch(member.name, p.rstrip("/")) or member.name.startswith(p.rstrip("/") + "/")
+            for p in patterns
+        )
+
+    return [
+        one
+        for one in members
+        if (not args["include"] or hit(one, args["include"])) and not hit(one, args["exclude"] or ())
+    ]
+
+
+def _ids(member):
+    """The owner that tar gives a file when root unpacks it."""
+    import grp
+    import pwd
+
+    if member.owner is None or os.getuid() != 0:
+        return None
+    uname, gname, uid, gid = member.owner
+    with contextlib.suppress(KeyError):
+        uid = pwd.getpwnam(uname).pw_uid
+    with contextlib.suppress(KeyError):
+        gid = grp.getgrnam(gname).gr_gid
+    return uid, gid
+
+
+def _wanted_mode(member, args):
+    if args.get("mode") is None:
+        return member.mode
+    return mode_from(args["mode"], member.mode, member.kind == "directory")
+
+
+def _differs(member, path, dest, args, ids):
+    """Why the path is not as the archive has it; "" when it is."""
+    try:
+        seen = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    mode = seen.st_mode
+    if member.kind == "directory":
+        if not os.path.isdir(path):
+            return "kind"
+    elif member.kind == "link":
+        return "" if stat_module.S_ISLNK(mode) and os.readlink(path) == member.target else "target"
+    elif member.kind == "hard":
+        other = os.path.join(dest, member.target)
+        return "" if os.path.exists(other) and os.path.samefile(path, other) else "link"
+    else:
+        if not stat_module.S_ISREG(mode):
+            return "kind"
+        if args["keep_newer"] and seen.st_mtime > member.mtime:
+            return ""
+        if seen.st_size != member.size or not _same_content(member, path):
+            return "content"
+    if stat_module.S_IMODE(mode) != _wanted_mode(member, args):
+        return "mode"
+    if ids is not None and (seen.st_uid, seen.st_gid) != ids:
+        return "owner"
+    return ""
+
+
+def _same_content(member, path):
+    with member.opened() as ours, open(path, "rb") as theirs:
+        while True:
+            one, two = ours.read(BLOCK), theirs.read(BLOCK)
+            if one != two:
+                return False
+            if not one:
+                return True
+
+
+def _unpack(member, path, dest, args, ids):
+    """Put one entry in place; a file is written aside and renamed."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    mode = _wanted_mode(member, args)
+    if member.kind == "directory":
+        if not os.path.isdir(path):
+            os.mkdir(path)
+        os.chmod(path, mode)
+        if ids:
+            os.chown(path, *ids)
+        return
+    aside = aside_of(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(aside)
+    if member.kind == "link":
+        os.symlink(member.target, aside)
+    elif member.kind == "hard":
+        os.link(os.path.join(dest, member.target), aside)
+    else:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        with os.fdopen(os.open(aside, flags, 0o600), "wb") as file, member.opened() as source:
+            for block in iter(lambda: source.read(BLOCK), b""):
+                file.write(block)
+            if ids:
+                os.fchown(file.fileno(), *ids)
+            os.fchmod(file.fileno(), mode)
+            file.flush()
+            os.fsync(file.fileno())
+        os.utime(aside, (member.mtime, member.mtime))
+    if ids and member.kind == "link":
+        os.chown(aside, *ids, follow_symlinks=False)
+    os.rename(aside, path)
+
+
+def do_unarchive(run, args):
+    dest = absolute(args["dest"])
+    if args["creates"] and run.kind(os.path.expanduser(args["creates"])) != "absent":
+        return {"changed": False, "skipped": True, "msg": "skipped, since %s exists" % args["creates"]}
+    if not run.is_directory(dest):
+        raise StepFailed("dest '%s' must be an existing dir" % dest)
+    mine = None
+    if "content" in args:
+        import tempfile
+
+        fd, mine = tempfile.mkstemp(prefix="rm-unpack-")
+        with os.fdopen(fd, "wb") as file:
+            file.write(unpacked(args["content"]))
+        source = mine
+    elif "://" in args["src"]:
+        from rm_steps_web import download
+
+        source = mine = download(args["src"], args)
+    else:
+        source = absolute(args["src"])
+        if run.kind(source) == "absent":
+            raise StepFailed("Source '%s' does not exist" % source)
+        if not os.path.exists(source):
+            said = "the archive is not there yet"
+            return {"changed": True, "might_run": True, "msg": said, "dest": dest, "src": source}
+    try:
+        return _into(run, args, dest, source)
+    finally:
+        if mine:
+            os.unlink(mine)
+
+
+def _into(run, args, dest, source):
+    is_zip = _begins(source) == b"PK\x03\x04"
+    changes, names = [], []
+    wanted_ids(run, args)
+    with (_zip if is_zip else _tar)(source) as members:
+        chosen = _chosen(members, args)
+        for member in chosen:
+            names.append(member.name + "/" * (member.kind == "directory"))
+            path = os.path.normpath(os.path.join(dest, member.name))
+            if path == dest:
+                continue  # the destination itself keeps its mode
+            ids = None if args.get("owner") or args.get("group") else _ids(member)
+            why = _differs(member, path, dest, args, ids) if os.path.isdir(dest) else "missing"
+            if why:
+                changes.append("%s (%s)" % (member.name, why))
+                if not run.check:
+                    _unpack(member, path, dest, args, ids)
+                run.plan(path, {"hard": "file"}.get(member.kind, member.kind))
+            if (args.get("owner") or args.get("group")) and os.path.lexists(path):
+                own = []
+                fix_attributes(run, path, dict(args, mode=None), own)
+                changes += ["%s (%s)" % (member.name, one) for one in own]
+    if changes and not run.check:
+        sync_directory(dest)
+    kind = "ZipArchive" if is_zip else "TarArchive"
+    result = {"changed": bool(changes), "dest": dest, "src": args.get("src"), "handler": kind}
+    if args["list_files"]:
+        result["files"] = names
+    return dict(result, diff=state_diff(run, dest, changes), **described(run, dest))

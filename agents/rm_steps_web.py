@@ -1,0 +1,341 @@
+"""`get_url` and `uri`: this host asks a web server. Passwords stay inside this process."""
+
+import contextlib
+import os
+import re
+import time
+
+from rm_steps_base import StepFailed, absolute, content_diff, digest, digest_of_file
+from rm_steps_write import (
+    aside_of,
+    backup_of,
+    described,
+    fix_attributes,
+    keep_extended,
+    put_content,
+    sync_directory,
+    wanted_ids,
+)
+
+BLOCK = 1 << 18
+CONTENT_MAX_BYTES = 16 << 20
+
+
+def _context(args):
+    import ssl
+
+    context = ssl.create_default_context(cafile=args.get("ca_path"))
+    if not args.get("validate_certs", True):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if args.get("client_cert"):
+        context.load_cert_chain(args["client_cert"], args.get("client_key"))
+    return context
+
+
+class _Redirects:
+    """Which redirects are followed: all, safe (GET and HEAD), none, or urllib2's own rules."""
+
+    @staticmethod
+    def handler(rule, method):
+        import urllib.request
+
+        class Handler(urllib.request.HTTPRedirectHandler):
+            def redirect_request(self, request, fp, code, msg, headers, url):
+                if rule in ("none", "no", "False") or (rule == "safe" and method not in ("GET", "HEAD")):
+                    return None
+                if rule in ("all", "yes", "True") and method not in ("GET", "HEAD", "POST"):
+                    kept = {k: v for k, v in request.headers.items() if k.lower() != "content-length"}
+                    return urllib.request.Request(url, headers=kept, method="GET")
+                return super().redirect_request(request, fp, code, msg, headers, url)
+
+        return Handler()
+
+
+def ask(url, args, method="GET", data=None, headers=None):
+    """An open answer, also for error codes; raises StepFailed when there is none."""
+    import base64
+    import urllib.error
+    import urllib.request
+    from urllib.parse import unquote, urlsplit, urlunsplit
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https", "ftp", "file"):
+        raise StepFailed("'%s' is no URL that can be asked for." % url)
+    user, password = args.get("url_username"), args.get("url_password")
+    if parts.username is not None:
+        user, password = user or unquote(parts.username), password or unquote(parts.password or "")
+        url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    request = urllib.request.Request(
+        url, data=data, method=method if parts.scheme in ("http", "https") else None
+    )
+    request.add_header("User-Agent", args.get("http_agent") or "ansible-httpget")
+    handlers = [_Redirects.handler(args.get("follow_redirects") or "urllib2", method)]
+    if parts.scheme == "https":
+        handlers.append(urllib.request.HTTPSHandler(context=_context(args)))
+    if args.get("use_proxy") is False:
+        handlers.append(urllib.request.ProxyHandler({}))
+    if user is not None:
+        pair = base64.b64encode(("%s:%s" % (user, password or "")).encode()).decode()
+        if args.get("force_basic_auth"):
+            request.add_unredirected_header("Authorization", "Basic " + pair)
+        else:
+            known = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+            known.add_password(None, url, user, password or "")
+            handlers += [
+                urllib.request.HTTPBasicAuthHandler(known),
+                urllib.request.HTTPDigestAuthHandler(known),
+            ]
+    if args.get("force"):
+        request.add_header("Cache-Control", "no-cache")
+    for name, value in {**(args.get("headers") or {}), **(headers or {})}.items():
+        if name.lower() in [one.lower() for one in args.get("unredirected_headers") or ()]:
+            request.add_unredirected_header(name, str(value))
+        else:
+            request.add_header(name, str(value))
+    try:
+        return urllib.request.build_opener(*handlers).open(request, timeout=args.get("timeout") or 10)
+    except urllib.error.HTTPError as answer:
+        return answer
+    except (OSError, ValueError) as problem:
+        why = getattr(problem, "reason", problem)
+        raise StepFailed("Request failed: %s" % why, url=url, status_code=-1, status=-1) from None
+
+
+def content_of(url, args):
+    """The whole content of a small resource."""
+    with ask(url, args) as answer:
+        if (answer.getcode() or 200) >= 400:
+            raise StepFailed("Request failed: HTTP Error %d: %s" % (answer.getcode(), url))
+        return answer.read(CONTENT_MAX_BYTES)
+
+
+def download(url, args, path=None):
+    """A resource into a private temporary file (or the given path); its name."""
+    import tempfile
+
+    fd, name = tempfile.mkstemp(prefix="rm-download-") if path is None else (None, path)
+    with ask(url, args) as answer, open(name if fd is None else fd, "wb") as file:
+        if (answer.getcode() or 200) >= 400:
+            raise StepFailed("Request failed: HTTP Error %d: %s" % (answer.getcode(), answer.reason))
+        for block in iter(lambda: answer.read(BLOCK), b""):
+            file.write(block)
+    return name
+
+
+# -- get_url ------------------------------------------------------------------------------------
+
+
+def _expected(args, url):
+    """(algorithm, digest) asked for, None when none is; the digest may itself be at a URL."""
+    if not args["checksum"]:
+        return None
+    algorithm, _, wanted = args["checksum"].partition(":")
+    if "://" in wanted:
+        name = os.path.basename(url.partition("?")[0])
+        rows = [
+            line.split(None, 1) for line in content_of(wanted, args).decode().splitlines() if line.strip()
+        ]
+        named = [r[0] for r in rows if len(r) == 2 and r[1].strip().lstrip("*./") == name]
+        single = [r[0] for r in rows if len(r) == 1]
+        found = named or (single if len(rows) == 1 else [])
+        if not found:
+            raise StepFailed("Unable to find a checksum for file '%s' in '%s'." % (name, wanted))
+        wanted = found[0]
+    return algorithm.strip().lower(), re.sub(r"\W+", "", wanted).lower()
+
+
+def _file_name(answer, url):
+    from urllib.parse import urlsplit
+
+    said = answer.headers.get("Content-Disposition") or ""
+    match = re.search(r'filename="?([^";]+)"?', said)
+    name = os.path.basename(match.group(1)) if match else os.path.basename(urlsplit(answer.geturl()).path)
+    return name or "index.html"
+
+
+def do_get_url(run, args):
+    began = time.monotonic()
+    url, dest = args["url"], absolute(args["dest"])
+    expected = _expected(args, url)
+    result = {"url": url, "dest": dest, "changed": False, "diff": []}
+    is_directory = run.is_directory(dest)
+    if not is_directory and not run.is_directory(os.path.dirname(dest)):
+        raise StepFailed("The directory %s does not exist." % os.path.dirname(dest))
+    there = not is_directory and run.kind(dest) not in ("absent", "directory")
+    seen = there and os.path.exists(dest)
+    if seen and not args["force"]:
+        fits = expected is None or digest_of_file(dest, expected[0]) == expected[1]
+        if fits:
+            changes = []
+            fix_attributes(run, dest, args, changes)
+            said = "file already exists" if not changes else "file already exists but file attributes changed"
+            result.update(changed=bool(changes), msg=said, **described(run, dest))
+            return dict(result, elapsed=int(time.monotonic() - began))
+    if there and not seen:
+        return dict(result, msg="file already exists")  # as planned
+    if run.check and not seen and not is_directory:
+        run.plan(dest, "file")
+        said = "would be fetched"
+        return dict(result, changed=True, msg=said, diff=["%s: fetched from %s\n" % (dest, url)] * run.diff)
+    since = {}
+    if seen and not expected:
+        import email.utils
+
+        since["If-Modified-Since"] = email.utils.formatdate(os.stat(dest).st_mtime, usegmt=True)
+    with ask(url, args, headers={} if args["force"] else since) as answer:
+        code = answer.getcode() or 200
+        result.update(status_code=code)
+        if code == 304:
+            return dict(result, msg="Not Modified", elapsed=int(time.monotonic() - began))
+        if code >= 400:
+            said = "Request failed"
+            raise StepFailed(
+                said, status_code=code, response="HTTP Error %d: %s" % (code, answer.reason), url=url
+            )
+        if is_directory:
+            dest = os.path.join(dest, _file_name(answer, url))
+            result["dest"] = dest
+        result.update(msg="OK (%s bytes)" % (answer.headers.get("Content-Length") or "unknown"))
+        _keep(run, answer, dest, args, expected, result)
+    return dict(result, elapsed=int(time.monotonic() - began))
+
+
+def _keep(run, answer, dest, args, expected, result):
+    """Stream an answer aside, verify it, and put it in place when it differs."""
+    aside = aside_of(dest)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(aside)
+    folder_writable = not run.check
+    if run.check:  # only look: nothing may be written beside the file
+        import tempfile
+
+        fd, aside = tempfile.mkstemp(prefix="rm-download-")
+        os.close(fd)
+    try:
+        with open(aside, "wb") as file:
+            for block in iter(lambda: answer.read(BLOCK), b""):
+                file.write(block)
+            file.flush()
+            os.fsync(file.fileno())
+        if expected and digest_of_file(aside, expected[0]) != expected[1]:
+            got = digest_of_file(aside, expected[0])
+            said = "The checksum for %s did not match %s; it was %s." % (args["url"], expected[1], got)
+            raise StepFailed(said)
+        new = digest_of_file(aside)
+        old = digest_of_file(dest) if os.path.isfile(dest) else None
+        result.update(checksum_src=new, checksum_dest=old, size=os.stat(aside).st_size)
+        changes = []
+        if new != old:
+            changes.append("content")
+            result["diff"] = _text_diff(run, dest, aside)
+            if folder_writable:
+                _place(run, aside, dest, args, result)
+        if os.path.exists(dest):
+            fix_attributes(run, dest, args, changes)
+        result["changed"] = bool(changes)
+        result.update(described(run, dest) if not run.check else {})
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+
+
+def _text_diff(run, dest, aside):
+    if not run.diff:
+        return []
+    with open(aside, "rb") as file:
+        new = file.read(1 << 20)
+    old = None
+    if os.path.isfile(dest):
+        with open(dest, "rb") as file:
+            old = file.read(1 << 20)
+    return content_diff(run, dest, old, new)
+
+
+def _place(run, aside, dest, args, result):
+    wanted_ids(run, args)
+    if os.path.exists(dest):
+        seen = os.stat(dest)
+        with open(aside, "rb") as file:
+            keep_extended(dest, file.fileno())
+        os.chmod(aside, seen.st_mode & 0o7777)
+        with contextlib.suppress(PermissionError):
+            os.chown(aside, seen.st_uid, seen.st_gid)
+        if args["backup"]:
+            result["backup_file"] = backup_of(dest)
+    os.rename(aside, dest)
+    sync_directory(os.path.dirname(dest))
+
+
+# -- uri ----------------------------------------------------------------------------------------
+
+
+def _body(args, headers):
+    import json
+    from urllib.parse import urlencode
+
+    if args["src"]:
+        with open(absolute(args["src"]), "rb") as file:
+            return file.read()
+    body, form = args["body"], args["body_format"]
+    if body is None:
+        return None
+    kinds = {"json": "application/json", "form-urlencoded": "application/x-www-form-urlencoded"}
+    if form in kinds and "content-type" not in [name.lower() for name in headers]:
+        headers["Content-Type"] = kinds[form]
+    if form == "json":
+        body = body if isinstance(body, str) else json.dumps(body)
+    elif form == "form-urlencoded" and not isinstance(body, str):
+        pairs = body.items() if isinstance(body, dict) else body
+        body = urlencode([(k, v) for k, v in pairs], doseq=True)
+    return (body if isinstance(body, str) else json.dumps(body)).encode()
+
+
+def do_uri(run, args):
+    import json
+
+    for name, stops in (("creates", True), ("removes", False)):
+        path = args[name] and os.path.expanduser(args[name])
+        if path and (run.kind(path) != "absent") == stops:
+            said = "skipped, since '%s' %s" % (path, "exists" if stops else "does not exist")
+            return {"changed": False, "msg": said, "stdout": said}
+    if run.check:
+        said = "might ask %s %s" % (args["method"], args["url"])
+        return {"changed": False, "skipped": True, "might_run": True, "msg": said}
+    began = time.monotonic()
+    headers = dict(args["headers"] or {})
+    data = _body(args, headers)
+    with ask(args["url"], args, args["method"], data, headers) as answer:
+        content = answer.read(CONTENT_MAX_BYTES)
+        code = answer.getcode() or 200
+        result = {"url": answer.geturl(), "status": code, "redirected": answer.geturl() != args["url"]}
+        result.update(elapsed=int(time.monotonic() - began), changed=False, cookies={}, cookies_string="")
+        for name, value in answer.headers.items():
+            if name.lower() == "set-cookie":
+                key, _, rest = value.partition("=")
+                result["cookies"][key.strip()] = rest.partition(";")[0]
+            else:
+                result[name.lower().replace("-", "_")] = value
+        result["cookies_string"] = "; ".join("%s=%s" % pair for pair in result["cookies"].items())
+        result["msg"] = "OK (%s bytes)" % (answer.headers.get("Content-Length") or "unknown")
+        charset = answer.headers.get_content_charset() or "utf-8"
+        reason = getattr(answer, "reason", "")
+    text = content.decode(charset, "replace")
+    if re.search(r"[/+]json\b", result.get("content_type", "")):
+        with contextlib.suppress(ValueError):
+            result["json"] = json.loads(text)
+    wanted = [int(one) for one in args["status_code"]]
+    if args["return_content"] or code not in wanted:
+        result["content"] = text
+    if code not in wanted:
+        said = "Status code was %d and not %s: " % (code, wanted)
+        raise StepFailed(said + ("HTTP Error %d: %s" % (code, reason) if code >= 400 else result["msg"]), **{
+            k: v for k, v in result.items() if k not in ("msg", "changed")
+        })  # fmt: skip
+    if args["dest"]:
+        dest = absolute(args["dest"])
+        if run.is_directory(dest):
+            dest = os.path.join(dest, os.path.basename(args["url"].partition("?")[0]) or "index.html")
+        put = put_content(run, dest, content, args)
+        result.update(changed=put["changed"], path=dest, diff=put["diff"], checksum=digest(content))
+    return result

@@ -1,0 +1,263 @@
+"""Owner, mode and content of one path: put right only where they differ, and never half.
+
+A file is written aside under one fixed name, synced, read back and renamed: an interrupted run never
+leaves half a file, and the next run clears what it left aside.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import stat as stat_module
+
+from rm_steps_base import StepFailed, content_diff, digest, execute, plain_environment, state_diff
+
+_CLAUSE = re.compile(r"^([ugoa]*)((?:[-+=](?:[rwxXst]*|[ugo]))+)$")
+_SHIFT = {"u": 6, "g": 3, "o": 0}
+
+
+def account(run, name, kind):
+    """The number of a user or group, None when only planned."""
+    import grp
+    import pwd
+
+    try:
+        return pwd.getpwnam(name).pw_uid if kind == "user" else grp.getgrnam(name).gr_gid
+    except KeyError:
+        if str(name).isdigit():
+            return int(name)
+        if run.check and name in run.planned[kind + "s"]:
+            return None
+        raise StepFailed("There is no %s '%s' on this host." % (kind, name)) from None
+
+
+def name_of(number, kind):
+    """The name of a user or group number; the number as text when it has none."""
+    import grp
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name if kind == "user" else grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def wanted_ids(run, args):
+    """The asked-for (uid, gid): -1 not asked for, None only planned."""
+    owner, group = args.get("owner"), args.get("group")
+    uid = account(run, owner, "user") if owner is not None else -1
+    gid = account(run, group, "group") if group is not None else -1
+    return uid, gid
+
+
+def default_mode():
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return 0o666 & ~umask
+
+
+def mode_from(wanted, old, is_directory=False):
+    """Permission bits out of a number or symbolic text (chmod(1): "u=rwX,go-w"), given the old ones."""
+    if isinstance(wanted, int):
+        return wanted
+    mode = old
+    for clause in wanted.split(","):
+        match = _CLAUSE.match(clause)
+        if match is None:
+            raise StepFailed("'%s' is no permission mode." % wanted)
+        who = match.group(1) or "a"
+        who = "ugo" if "a" in who else who
+        for operator, what in re.findall(r"([-+=])([rwxXst]*|[ugo])", match.group(2)):
+            bits, special = 0, 0
+            for letter in who:
+                if what in _SHIFT and what:
+                    these = mode >> _SHIFT[what] & 7
+                else:
+                    these = (4 if "r" in what else 0) | (2 if "w" in what else 0)
+                    run_it = "x" in what or ("X" in what and (is_directory or old & 0o111))
+                    these |= 1 if run_it else 0
+                bits |= these << _SHIFT[letter]
+                if "s" in what and letter in "ug":
+                    special |= 0o4000 if letter == "u" else 0o2000
+            if "t" in what:
+                special |= 0o1000
+            if operator == "-":
+                mode &= ~(bits | special)
+            elif operator == "+":
+                mode |= bits | special
+            else:
+                cleared = sum(7 << _SHIFT[letter] for letter in who)
+                cleared |= (0o4000 if "u" in who else 0) | (0o2000 if "g" in who else 0)
+                mode = (mode & ~cleared) | bits | special
+    return mode
+
+
+def fix_attributes(run, path, args, changes):
+    """Owner and mode of an existing path; what differs is noted in `changes` and put right."""
+    uid, gid = wanted_ids(run, args)
+    wanted = args.get("mode")
+    if run.check and path in run.planned["paths"]:
+        return
+    seen = os.lstat(path)
+    if (uid is None or uid >= 0) and seen.st_uid != uid:
+        changes.append("owner: %s -> %s" % (name_of(seen.st_uid, "user"), args["owner"]))
+    if (gid is None or gid >= 0) and seen.st_gid != gid:
+        changes.append("group: %s -> %s" % (name_of(seen.st_gid, "group"), args["group"]))
+    moved = (uid not in (None, -1) and seen.st_uid != uid) or (gid not in (None, -1) and seen.st_gid != gid)
+    if moved and not run.check:
+        os.chown(path, uid, gid, follow_symlinks=False)
+        seen = os.lstat(path)
+    old = stat_module.S_IMODE(seen.st_mode)
+    if wanted is None or stat_module.S_ISLNK(seen.st_mode):
+        return
+    mode = mode_from(wanted, old, stat_module.S_ISDIR(seen.st_mode))
+    if old != mode:
+        changes.append("mode: %04o -> %04o" % (old, mode))
+        if not run.check:
+            os.chmod(path, mode)
+
+
+def aside_of(path):
+    directory, name = os.path.split(path)
+    return os.path.join(directory, ".%s.rm-new" % name[:200])
+
+
+def keep_extended(path, fd):
+    """Give a new file the old one's extended attributes (access lists, labels), as far as one may."""
+    with contextlib.suppress(OSError):
+        for name in os.listxattr(path):
+            with contextlib.suppress(OSError):
+                os.setxattr(fd, name, os.getxattr(path, name))
+
+
+def write_file(run, path, data, args):
+    """Write aside, sync, verify, rename. Owner and mode are those asked for, else the old ones."""
+    directory, _ = os.path.split(path)
+    aside = aside_of(path)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(aside)
+    old = None
+    with contextlib.suppress(OSError):
+        old = os.stat(path)
+    mode = stat_module.S_IMODE(old.st_mode) if old else default_mode()
+    uid, gid = (old.st_uid, old.st_gid) if old else (-1, -1)
+    asked_uid, asked_gid = wanted_ids(run, args)
+    uid, gid = (uid if asked_uid == -1 else asked_uid), (gid if asked_gid == -1 else asked_gid)
+    fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "w+b") as file:
+            file.write(data)
+            file.flush()
+            if old is not None:
+                keep_extended(path, file.fileno())
+            if uid != -1 or gid != -1:
+                try:
+                    os.fchown(file.fileno(), uid, gid)
+                except PermissionError:
+                    if asked_uid != -1 or asked_gid != -1:
+                        raise  # else: a file of somebody else's in a directory of ours becomes ours
+            if args.get("mode") is not None:
+                mode = mode_from(args["mode"], mode)
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+            file.seek(0)
+            if file.read() != data:
+                raise StepFailed("%s read back differently than written; %s is unchanged." % (aside, path))
+        if args.get("validate"):
+            validate(args["validate"], aside, path)
+        result = {}
+        if args.get("backup") and os.path.lexists(path):
+            result["backup_file"] = backup_of(path)
+        os.rename(aside, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(aside)
+        raise
+    sync_directory(directory)
+    return result
+
+
+def validate(command, aside, path):
+    """The admin's own check of a new file, before it takes the old one's place."""
+    import shlex
+
+    if "%s" not in command:
+        raise StepFailed("'validate' must hold %s for the new file's name.".replace("%s", "'%s'"))
+    argv = [word.replace("%s", aside) for word in shlex.split(command)]
+    code, out, err = execute(argv, env=plain_environment())
+    if code != 0:
+        said = (err or out).strip()
+        raise StepFailed("The new %s does not validate: %s" % (path, said), rc=code, exit_status=code)
+
+
+def backup_of(path):
+    """Keep a copy beside a file that is about to change; its name is Ansible's."""
+    import shutil
+    import time
+
+    name = "%s.%d.%s~" % (path, os.getpid(), time.strftime("%Y-%m-%d@%H:%M:%S"))
+    shutil.copy2(path, name)
+    seen = os.stat(path)
+    with contextlib.suppress(PermissionError):
+        os.chown(name, seen.st_uid, seen.st_gid)
+    return name
+
+
+def sync_directory(path):
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.EROFS):  # some file systems cannot
+            raise
+    finally:
+        os.close(fd)
+
+
+def put_content(run, path, data, args):
+    """Bring one file to this content; the heart of copy, template, lineinfile and their kind."""
+    kind = run.kind(path)
+    if kind == "directory":
+        raise StepFailed("%s is a directory." % path)
+    if not run.is_directory(os.path.dirname(path)):
+        raise StepFailed("The directory %s does not exist." % os.path.dirname(path))
+    old = run.read(path) if kind in ("file", "link") else None
+    if kind != "absent" and not args.get("force", True):
+        return {"changed": False, "dest": path, "msg": "file already exists"}
+    changes, diff, kept = [], [], {}
+    if old != data:
+        diff = content_diff(run, path, old, data)
+        changes.append("content")
+        if run.check:
+            wanted_ids(run, args)
+            run.plan(path, "file", data)
+        else:
+            kept = write_file(run, path, data, args)
+    elif kind == "file":
+        fix_attributes(run, path, args, changes)
+        diff = state_diff(run, path, changes)
+    found = {"changed": bool(changes), "dest": path, "checksum": digest(data), "size": len(data)}
+    return dict(found, diff=diff, **kept, **described(run, path))
+
+
+def described(run, path):
+    """Owner, group, mode and kind of a path, as Ansible's file modules return them."""
+    if run.check and path in run.planned["paths"]:
+        return {}
+    try:
+        seen = os.lstat(path)
+    except OSError:
+        return {"state": "absent"}
+    mode = seen.st_mode
+    kind = "link" if stat_module.S_ISLNK(mode) else "directory" if stat_module.S_ISDIR(mode) else "file"
+    if kind == "file" and seen.st_nlink > 1:
+        kind = "hard"
+    return {
+        "uid": seen.st_uid,
+        "gid": seen.st_gid,
+        "owner": name_of(seen.st_uid, "user"),
+        "group": name_of(seen.st_gid, "group"),
+        "mode": "0%03o" % stat_module.S_IMODE(mode),
+        "size": seen.st_size,
+        "state": kind,
+    }

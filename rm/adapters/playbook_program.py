@@ -1,0 +1,105 @@
+"""The executor's files as one text for hosts without an agent, and requests in lines of bounded length.
+
+`agents/rm_steps*.py` (and what they import of their siblings) travel as one compressed object; a small
+loader on the host's command line feeds them to Python's import system, which compiles a file only when
+an operation of it is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rm.adapters.shipped import shipped_directory
+from rm.errors import Unreachable
+
+SIBLINGS = ("rm_kernel.py", "rm_probe.py")  # what rm_steps_burn_in.py imports
+REQUEST_BYTES = 4 << 20  # an agent takes lines of up to 8 MiB
+PART_BYTES = 1 << 20
+
+# read the length, then as many bytes; sources become importable; rm_steps runs as if it were the program
+LOADER = """import sys,json,zlib,importlib.abc as A,importlib.util as U
+f=sys.stdin.buffer;S=json.loads(zlib.decompress(f.read(int(f.readline()))))
+class L(A.MetaPathFinder,A.Loader):
+ def find_spec(s,n,p=None,t=None):
+  return U.spec_from_loader(n,s) if n in S else None
+ def exec_module(s,m):
+  m.__dict__['SOURCES']=S;exec(compile(S[m.__name__],m.__name__+'.py','exec'),m.__dict__)
+sys.meta_path.insert(0,L())
+import rm_steps
+sys.exit(rm_steps.main([]))"""
+
+
+@cache
+def program(directory: Path | None = None) -> bytes:
+    """The payload that LOADER reads: {module name: source}, compressed."""
+    top = directory or shipped_directory("agents")
+    paths = sorted(top.glob("rm_steps*.py")) + [top / name for name in SIBLINGS]
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    return zlib.compress(json.dumps(sources).encode(), 9)
+
+
+Send = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+def in_parts(request: dict[str, Any], send: Send) -> dict[str, Any]:
+    """Send a request of the operation `steps` in lines of at most REQUEST_BYTES: long contents first, in
+    parts, then the steps in as many requests as it takes. The answer is as if it had been one."""
+    steps = [_with_blobs(step, send) for step in request["steps"]]
+    answer: dict[str, Any] = {"results": [], "planned": request["planned"]}
+    failed: int | None = request.get("failed_task")
+    while True:
+        size, count = 0, 0
+        for step in steps:
+            size += len(json.dumps(step, separators=(",", ":")))
+            if count and size > REQUEST_BYTES:
+                break
+            count += 1
+        part = {**request, "steps": steps[:count], "planned": answer["planned"]}
+        if failed is not None:
+            part["failed_task"] = failed
+        got = send(part)
+        answer["results"] += got["results"]
+        answer["planned"], failed = got["planned"], got.get("failed_task")
+        steps = steps[count:]
+        if not steps or (failed is not None and steps[0]["task"] != failed):
+            return answer
+
+
+def _with_blobs(step: dict[str, Any], send: Send) -> dict[str, Any]:
+    """The step with contents longer than PART_BYTES replaced by "blob:SHA256", after sending them."""
+    args = step["args"]
+    contents = [args.get("content"), *(args.get("files") or {}).values()] if isinstance(args, dict) else []
+    if not any(isinstance(text, str) and len(text) > PART_BYTES for text in contents):
+        return step
+
+    def stored(text: Any) -> Any:
+        return _store(text, send) if isinstance(text, str) and len(text) > PART_BYTES else text
+
+    new = dict(args)
+    if "content" in args:
+        new["content"] = stored(args["content"])
+    if args.get("files"):
+        new["files"] = {name: stored(text) for name, text in args["files"].items()}
+    return {**step, "args": new, "parts": True}
+
+
+def _store(text: str, send: Send) -> str:
+    name = hashlib.sha256(text.encode()).hexdigest()
+    have, data = -1, ""
+    while have < len(text):
+        args = {"name": name, "offset": max(0, have), "data": data}
+        step = {"id": 0, "task": 0, "op": "blob", "args": args, "check": False}
+        result = send({"steps": [step], "check": False, "diff": False, "planned": {}})["results"][0]
+        if result.get("failed"):
+            raise Unreachable(f"A long file cannot be sent: {result['msg']}")
+        if data and result["size"] <= have:
+            raise Unreachable("A long file cannot be sent: the host does not take its parts.")
+        have = result["size"]
+        data = text[have : have + PART_BYTES]
+    return f"blob:{name}"

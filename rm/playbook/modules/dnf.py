@@ -1,0 +1,34 @@
+"""`dnf`, `yum`: RPM packages are installed, up to date, or gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rm.playbook.module import Arg, BadArgument, CompileContext
+
+ARGS = {
+    "name": Arg("list", aliases=("pkg",)),
+    "state": Arg(choices=("present", "installed", "latest", "absent", "removed")),
+    "enablerepo": Arg("list"),
+    "disablerepo": Arg("list"),
+    "exclude": Arg("list"),
+    "autoremove": Arg("bool", default=False),
+    "disable_gpg_check": Arg("bool", default=False),
+    "install_weak_deps": Arg("bool", default=True),
+    "allowerasing": Arg("bool", default=False),
+    "update_cache": Arg("bool", default=False, aliases=("expire-cache",)),
+    "update_only": Arg("bool", default=False),
+    "lock_timeout": Arg("int", default=30),
+    "use_backend": Arg(choices=("auto", "yum", "yum4", "dnf4", "dnf5"), default="auto"),
+}
+ALIASES = ("dnf5", "yum")
+EXECUTOR = "package"
+
+
+def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
+    if not (args["name"] or args["autoremove"] or args["update_cache"]):
+        raise BadArgument("give 'name', 'update_cache' or 'autoremove'")
+    state = args["state"] or ("absent" if args["autoremove"] else "present")
+    state = {"installed": "present", "removed": "absent"}.get(state, state)
+    names = {**args, "only_upgrade": args["update_only"]}
+    return {**names, "use": "dnf", "state": state}

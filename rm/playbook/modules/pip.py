@@ -1,0 +1,41 @@
+"""`pip`: Python packages are installed, or are not."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from rm.playbook.module import Arg, BadArgument, CompileContext
+
+ARGS = {
+    "name": Arg("list"),
+    "version": Arg(),
+    "requirements": Arg(),
+    "state": Arg(choices=("absent", "forcereinstall", "latest", "present"), default="present"),
+    "virtualenv": Arg(),
+    "virtualenv_command": Arg(default="virtualenv"),
+    "virtualenv_python": Arg(),
+    "virtualenv_site_packages": Arg("bool", default=False),
+    "extra_args": Arg(),
+    "editable": Arg("bool", default=False),
+    "chdir": Arg(),
+    "executable": Arg(),
+    "umask": Arg(),
+    "break_system_packages": Arg("bool", default=False),
+}
+
+
+def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
+    if not args["name"] and not args["requirements"] and not args["virtualenv"]:
+        raise BadArgument("give 'name', 'requirements' or 'virtualenv'")
+    if args["name"] and args["requirements"]:
+        raise BadArgument("give only one of 'name' and 'requirements'")
+    if args["executable"] and args["virtualenv"]:
+        raise BadArgument("give only one of 'executable' and 'virtualenv'")
+    if args["umask"]:
+        raise BadArgument("'umask' is not supported")
+    try:
+        extra = shlex.split(args["extra_args"] or "")
+    except ValueError as problem:
+        raise BadArgument(f"'extra_args' cannot be split into words: {problem}") from None
+    return {**args, "extra_args": extra}
