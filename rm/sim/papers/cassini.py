@@ -23,6 +23,7 @@ from rm.sim.papers._cassini.schedulers import (
     RANDOM,
     TH_CASSINI,
     TH_JOINT,
+    TH_LEAVE,
     THEMIS,
     Scheduler,
 )
@@ -71,7 +72,9 @@ def _poisson(seed: int) -> Iterator[Sample | Series]:
         before, after = found[plain.name], found[augmented.name]
         yield Sample("Fig. 11", f"{augmented.name} over {plain.name}", "completion time saved",
                      reduction_pct(before.jct_s, after.jct_s))  # fmt: skip
-    ours = {s.name: outcome.run(bed, jobs, s, seed, epoch_us) for s in (TH_JOINT, PACKED, PACKED_JOINT)}
+    ours = {
+        s.name: outcome.run(bed, jobs, s, seed, epoch_us) for s in (TH_LEAVE, TH_JOINT, PACKED, PACKED_JOINT)
+    }
     for name in (TH_CASSINI.name, *ours):
         one = (found | ours)[name]
         yield Sample(BEYOND, name, "iteration times over alone", float(one.slowdowns.mean()))

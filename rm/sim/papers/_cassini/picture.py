@@ -30,7 +30,7 @@ TITLES = {
 TH, PO = "Th+CASSINI over Themis", "Po+CASSINI over Pollux"
 GAINS = (("Fig. 11", TH), ("Fig. 11", PO), ("Fig. 12", TH), ("Fig. 13", TH), ("Fig. 13", PO),
          ("Fig. 14", TH), ("Fig. 14", PO), ("Fig. 16", TH))  # fmt: skip
-OURS = ("Themis", "Th+CASSINI", "Th+CASSINI, joint", "packed", "packed, joint")
+OURS = ("Themis", "Th+CASSINI", "Th+CASSINI, leave", "Th+CASSINI, joint", "packed", "packed, joint")
 BEYOND = "beyond: traces"
 
 

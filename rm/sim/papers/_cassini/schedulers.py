@@ -50,6 +50,7 @@ class Scheduler:
 
 THEMIS = Scheduler("Themis", "themis", placing={"across": "any"})
 TH_CASSINI = THEMIS.plus_cassini("Th+CASSINI")
+TH_LEAVE = THEMIS.plus_cassini("Th+CASSINI, leave", "leave")
 TH_JOINT = THEMIS.plus_cassini("Th+CASSINI, joint", "joint")
 POLLUX = Scheduler("Pollux", "goodput", placing={"across": "any", "near": "host"})
 PO_CASSINI = POLLUX.plus_cassini("Po+CASSINI")
