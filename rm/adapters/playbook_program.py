@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Callable
 from functools import cache
@@ -18,7 +19,7 @@ from typing import Any
 from rm.adapters.shipped import shipped_directory
 from rm.errors import Unreachable
 
-SIBLINGS = ("rm_kernel.py", "rm_probe.py")  # what rm_steps_burn_in.py imports
+_IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20  # an agent takes lines of up to 8 MiB
 PART_BYTES = 1 << 20
 
@@ -39,8 +40,12 @@ sys.exit(rm_steps.main([]))"""
 def program(directory: Path | None = None) -> bytes:
     """The payload that LOADER reads: {module name: source}, compressed."""
     top = directory or shipped_directory("agents")
-    paths = sorted(top.glob("rm_steps*.py")) + [top / name for name in SIBLINGS]
-    sources = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    wanted = sorted(path.stem for path in top.glob("rm_steps*.py"))
+    sources: dict[str, str] = {}
+    while wanted:
+        name = wanted.pop()
+        sources[name] = (top / f"{name}.py").read_text(encoding="utf-8")
+        wanted += {found for found in _IMPORT.findall(sources[name]) if found not in sources}
     return zlib.compress(json.dumps(sources).encode(), 9)
 
 

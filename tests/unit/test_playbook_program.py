@@ -1,0 +1,95 @@
+"""The executor as one payload: it runs without any file on the host, and long contents arrive in parts."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters import playbook_program
+from rm.adapters.playbook_program import LOADER, in_parts, program
+from tests.steps_request import rm_steps, step
+
+OLDEST = "python3.8"  # that the executor has to run on; tried where it is installed
+RUNS = (
+    shutil.which(OLDEST) and subprocess.run([OLDEST, "-V"], capture_output=True, check=False).returncode == 0
+)
+PYTHONS = [sys.executable, *([OLDEST] if RUNS else [])]
+
+
+def ask(python: str, *requests: dict[str, Any], cwd: Path) -> list[dict[str, Any]]:
+    payload = program()
+    lines = b"".join(
+        json.dumps({"id": i, "op": "steps", **r}).encode() + b"\n" for i, r in enumerate(requests)
+    )
+    done = subprocess.run(
+        [python, "-S", "-E", "-c", LOADER],
+        input=b"%d\n%s%s" % (len(payload), payload, lines),
+        capture_output=True,
+        check=True,
+        cwd=cwd,
+    )
+    return [json.loads(line)["result"] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_operation_is_in_the_payload(python: str, tmp_path: Path) -> None:
+    found = zlib.decompress(program())
+    assert set(json.loads(found)) >= {"rm_steps", "rm_steps_base", "rm_probe", "rm_kernel", *rm_steps.PLACES}
+    every = [
+        {"id": i, "task": i, "op": name, "args": {}, "ignore_errors": True, "check": True}
+        for i, name in enumerate(rm_steps.OPERATIONS)
+    ]
+    (answer,) = ask(python, {"steps": every}, cwd=tmp_path)
+    assert len(answer["results"]) == len(every)
+    for one in answer["results"]:  # without arguments most fail, but each is there
+        assert "does not know" not in str(one.get("msg"))
+        assert "No module named" not in str(one.get("msg"))
+
+
+def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playbook_program, "REQUEST_BYTES", 3000)
+    monkeypatch.setattr(playbook_program, "PART_BYTES", 1000)
+    content = base64.b64encode(os.urandom(4321)).decode()
+    steps = [step(i, "copy", dest=f"{tmp_path}/{i}", content=content + str(i)) for i in range(3)]
+    steps += [step(9, "copy", dest=f"{tmp_path}/small{i}", content="x" * i) for i in range(30)]
+    sizes, sent = [], []
+
+    def send(request: dict[str, Any]) -> dict[str, Any]:
+        text = json.dumps(request)
+        sizes.append(len(text))
+        sent.append(request["steps"][0]["op"])
+        answer: dict[str, Any] = rm_steps.steps_operation(json.loads(text))
+        return answer
+
+    answer = in_parts({"steps": steps, "check": False, "diff": False, "planned": {}}, send)
+    assert [r["changed"] for r in answer["results"]] == [True] * 33
+    assert [(tmp_path / str(i)).read_text() for i in range(3)] == [content + str(i) for i in range(3)]
+    assert max(sizes) < 3500
+    assert sent.count("blob") > 15
+    assert not list(Path(f"/var/tmp/rm-parts-{os.getuid()}").iterdir())
+
+
+def test_the_end_of_a_task_holds_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(playbook_program, "REQUEST_BYTES", 300)
+    steps = [step(1, "command", task=1, _raw="false"), step(2, "command", task=1, _raw="true")]
+    steps.append(step(3, "copy", task=2, dest=f"{tmp_path}/never", content="x"))
+    request = {"steps": steps, "check": False, "diff": False, "planned": {}}
+    answer = in_parts(request, rm_steps.steps_operation)
+    assert [(r["id"], r["failed"]) for r in answer["results"]] == [(1, True), (2, False)]
+    assert not (tmp_path / "never").exists()
+
+
+def test_a_damaged_part_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+    one = {**step(1, "copy", dest=f"{tmp_path}/f", content="x"), "parts": True}
+    for name in ("blob:" + "0" * 64, "blob:../../etc/passwd"):
+        one["args"]["content"] = name
+        result = rm_steps.steps_operation({"steps": [json.loads(json.dumps(one))]})["results"][0]
+        assert result["failed"]
+        assert not (tmp_path / "f").exists()
