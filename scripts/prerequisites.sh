@@ -41,6 +41,8 @@ if [ "$purpose" = test ]; then
     # the lab is also tried as an ordinary user
     need newuidmap uidmap
     need setpriv util-linux
+    # the page is looked at with a real browser; elsewhere than in Debian it is no plain package
+    if [ -r /etc/debian_version ] && ! grep -qi ubuntu /etc/os-release; then need chromium chromium; fi
     for shell in zsh fish; do need "$shell" "$shell"; done
 fi
 missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ' | sed 's/^ *//; s/ *$//')

@@ -35,6 +35,7 @@ class FakeService:
         self.pinned: str | None = None
         self.changed = asyncio.Event()
         self.waiting = 0
+        self.monitoring: Any = None
 
     async def submit(self, specs: Sequence[JobSpec]) -> list[int]:
         if any(spec.ntasks > 100 for spec in specs):
@@ -228,12 +229,14 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def serving(socket_path: Path, config: Config | None = None) -> Iterator[Daemon]:
+def serving(
+    socket_path: Path, config: Config | None = None, kind: type[FakeService] = FakeService
+) -> Iterator[Daemon]:
     started = threading.Event()
     box: list[Daemon] = []
 
     async def main() -> None:
-        service = FakeService()
+        service = kind()
         runner = await serve(
             service, str(socket_path), config or Config(jobs=JobsConfig(run_root_as="rmjob"))
         )

@@ -1,9 +1,10 @@
 """CASSINI's circles of the links that jobs share: the link's time rolled around, before and after.
 
 One circle for all jobs starting together, one for the rotations in force; in the latter a hand shows
-the present, and on it a dot for each job, which lags or leads when the job is off its slot. Each job has
-a ring, filled where it sends; the outermost ring is the sum, which sticks out where it exceeds the
-link's capacity. Time runs clockwise from the top; lengths are the drawing's units.
+the present, slower than it is where nobody could follow it, and on it a dot for each job, which lags or
+leads when the job is off its slot. Each job has a ring, filled where it sends; the outermost ring is the
+sum, which sticks out where it exceeds the link's capacity. Time runs clockwise from the top; lengths are
+the drawing's units.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from fractions import Fraction
 from typing import Any
 
 from rm.policies.interleave.answer import Span, sums
+from rm.units import fold_hosts
 from rm.web.pages.text import duration, look, rate, shown
 
 OUTER, INNER, SUM_INNER, SUM_OUTER = 100.0, 36.0, 106.0, 124.0  # radii of the rings
 THINNEST = 0.15  # of a ring's room: the thickness of the least demand
+TURN_US = 3_000_000  # the least time that the hand takes for a turn
 LEVELS_MOST = 720  # pieces of the outer ring: finer ones nobody would see
 
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """One job. `x`, `y`: where its number stands; `dot` is the radius of its dot."""
+    """One job. `x`, `y`: where its number stands, `plate` its size; `dot` is where on the hand its dot is."""
 
     job: int
     look: str
@@ -32,6 +35,7 @@ class Ring:
     arcs: tuple[str, ...]
     x: float
     y: float
+    plate: float
     dot: float
 
 
@@ -47,8 +51,8 @@ class Disc:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """What the page's script needs of a job: one of its iterations began at `start_us`, and they last
-    `period_us`; it sends in `phases`; `late_us` is how far it is behind its slot."""
+    """A job in its slot, and what the page's script needs of it: its iterations last `period_us` and
+    begin `rotation_us` after the circle's top, and `late_us` after that; it sends in `phases`."""
 
     job: int
     name: str
@@ -56,7 +60,8 @@ class Live:
     period: str
     shift: str
     late: str
-    start_us: int | None
+    seen: bool
+    rotation_us: int
     period_us: int
     late_us: int
     phases: str  # offset-end pairs in microseconds, as JSON
@@ -64,10 +69,11 @@ class Live:
 
 @dataclass(frozen=True, slots=True)
 class LinkView:
-    """`anchor_us` is an instant at which the hand of the circle stands at its top."""
+    """Links that look the same, as those of one gang do. `anchor_us` is an instant at which the hand of
+    the circle stands at its top; it goes `slower` times slower than the jobs."""
 
     name: str
-    key: str
+    count: int
     capacity: str
     jobs: tuple[int, ...]
     score: str
@@ -77,6 +83,7 @@ class LinkView:
     before: Disc | None
     after: Disc | None
     anchor_us: int | None
+    slower: int
     lives: tuple[Live, ...]
     note: str
 
@@ -87,14 +94,20 @@ def links(
     iterations: Mapping[int, Mapping[str, Any]],
 ) -> list[LinkView]:
     """The links of at least two jobs, those of the lowest score first."""
-    shared = [row for row in rows if len(row["jobs"]) > 1]
-    shared.sort(key=lambda row: (row["score"] is None, row["score"] or 0.0))
-    return [_link(row, names, iterations) for row in shared]
+    alike: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if len(row["jobs"]) > 1:
+            turns = [(r["job"], r["slots"], r["circle_slots"]) for r in row["rotations"]]
+            same = [row[key] for key in ("jobs", "capacity_bps", "score", "perimeter_us", "gap_us")]
+            alike.setdefault(repr([same, turns, row.get("demands")]), []).append(row)
+    shared = sorted(alike.values(), key=lambda group: (group[0]["score"] is None, group[0]["score"] or 0.0))
+    return [_link(group, names, iterations) for group in shared]
 
 
 def _link(
-    row: Mapping[str, Any], names: Mapping[int, str], iterations: Mapping[int, Mapping[str, Any]]
+    group: Sequence[Mapping[str, Any]], names: Mapping[int, str], iterations: Mapping[int, Mapping[str, Any]]
 ) -> LinkView:
+    row = group[0]
     perimeter, capacity = row["perimeter_us"] or 0, row["capacity_bps"]
     rotated = {r["job"]: Fraction(r["slots"] * perimeter, r["circle_slots"]) for r in row["rotations"]}
     demands = {d["job"]: d for d in row.get("demands", ()) if d["job"] in rotated and d["period_us"] > 0}
@@ -109,8 +122,8 @@ def _link(
         for job, demand in demands.items()
     )
     return LinkView(
-        name=shown(row["name"]),
-        key=shown(row["name"]),
+        name=shown(fold_hosts(row["name"] for row in group), 200),
+        count=len(group),
         capacity=rate(capacity) if capacity else "unknown capacity",
         jobs=tuple(row["jobs"]),
         score="–" if row["score"] is None else f"{row['score']:.4g}",
@@ -120,6 +133,7 @@ def _link(
         before=before,
         after=after,
         anchor_us=anchor_us,
+        slower=-(-TURN_US // perimeter) if perimeter else 1,
         lives=lives if after else (),
         note="" if after else _why_none(row),
     )
@@ -158,18 +172,19 @@ def _live(
     if start_us is not None and anchor_us is not None:
         late_us = round((start_us - anchor_us - rotation) % period)
         late_us -= period if late_us > period / 2 else 0
-    late = "not seen yet"
-    if start_us is not None:
-        late = f"{duration(abs(late_us))} {'after' if late_us >= 0 else 'before'} its slot"
+    late = "no iteration seen yet"
+    if start_us is not None and anchor_us is not None:
+        late = f"last iteration {duration(abs(late_us))} {'after' if late_us >= 0 else 'before'} its slot"
     ends = [[p["offset_us"], p["offset_us"] + p["duration_us"]] for p in demand["phases"]]
     return Live(
         job=job,
         name=shown(names.get(job, f"job {job}"), 40),
         look=look(job),
         period=duration(period),
-        shift=duration(float(rotation)),
+        shift=f"rotated by {duration(float(rotation))}" if rotation else "not rotated",
         late=late,
-        start_us=start_us,
+        seen=start_us is not None,
+        rotation_us=round(rotation),
         period_us=period,
         late_us=late_us,
         phases=str(ends),
@@ -205,6 +220,7 @@ def _disc(
                 ),
                 x,
                 y,
+                round(min(8.0, 0.55 * step), 2),
                 inside + step / 2,
             )
         )

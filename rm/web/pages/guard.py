@@ -8,6 +8,7 @@ bear its own name as `Host`, and are refused. An address cannot be made to point
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+log = logging.getLogger("rm.web")
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -26,6 +28,7 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Server": "rm",
 }
 
 
@@ -50,6 +53,16 @@ def is_for_us(host: str, names: Collection[str]) -> bool:
     return True
 
 
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return web.Response(status=error.status, text=f"{error.reason}.\n")
+    except Exception:
+        log.exception("%s failed", request.path)
+        return web.Response(status=500, text="The page met a defect of its own; the log has the details.\n")
+
+
 def guarded(names: Collection[str]) -> Middleware:
     """The middleware; `names` in small letters."""
 
@@ -66,7 +79,7 @@ def guarded(names: Collection[str]) -> Middleware:
                 status=405, text="This page can only be read.\n", headers={"Allow": "GET, HEAD"}
             )
         else:
-            response = await handler(request)
+            response = await _answered(request, handler)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("Cache-Control", "no-store")

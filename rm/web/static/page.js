@@ -22,6 +22,7 @@
     const { sourceElement, request } = event.detail.ctx;
     if (sourceElement.dataset.seen) request.headers["X-Seen"] = sourceElement.dataset.seen;
   });
+  document.addEventListener("htmx:before:response", (event) => { if (paused) event.preventDefault(); });
   document.addEventListener("htmx:after:request", (event) => {
     const { sourceElement, response } = event.detail.ctx;
     const seen = response.headers.get("X-Seen");
@@ -45,14 +46,15 @@
   function turn() {
     const nowUs = (Date.now() + skewMs) * 1000;
     for (const disc of document.querySelectorAll("svg.live")) {
-      const { anchorUs, perimeterUs } = disc.dataset;
-      const degrees = (360 * modulo(nowUs - Number(anchorUs), Number(perimeterUs))) / Number(perimeterUs);
+      const perimeterUs = Number(disc.dataset.perimeterUs);
+      const sinceUs = (nowUs - Number(disc.dataset.anchorUs)) / Number(disc.dataset.slower);
+      const degrees = (360 * modulo(sinceUs, perimeterUs)) / perimeterUs;
       disc.querySelector(".hand").setAttribute("transform", `rotate(${degrees.toFixed(1)})`);
-      for (const live of disc.closest(".card").querySelectorAll("li[data-start-us]")) {
-        const { job, startUs, periodUs, lateUs, phases } = live.dataset;
+      for (const live of disc.closest(".card").querySelectorAll("li[data-rotation-us]")) {
+        const { job, rotationUs, periodUs, lateUs, phases } = live.dataset;
         const dot = disc.querySelector(`.dot[data-job="${Number(job)}"]`);
-        const lag = (360 * Number(lateUs)) / Number(perimeterUs);
-        const at = modulo(nowUs - Number(startUs), Number(periodUs));
+        const lag = (360 * Number(lateUs)) / perimeterUs;
+        const at = modulo(sinceUs - Number(rotationUs) - Number(lateUs), Number(periodUs));
         const sends = JSON.parse(phases).some(([from, to]) => from <= at && at < to);
         dot.setAttribute("transform", `rotate(${(degrees - lag).toFixed(1)})`);
         dot.classList.toggle("sends", sends);

@@ -1,0 +1,325 @@
+"""The page in a real browser: Chromium, as the system has it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+
+from rm.cli.client import Client
+from rm.web.pages.listen import serve_page
+from tests.fake_page import HOSTILE, PageService
+from tests.fake_service import Daemon, serving
+
+RMX = Path(sys.executable).with_name("rmx")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+ARGUMENTS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+LEFT = re.compile("ERR_ABORTED|Failed to fetch")  # of an update under way when its page is left
+WAIT_MS = 30_000  # of patience before a test fails; nothing is timed by it
+
+
+@dataclass
+class Seen:
+    """A page, its service, and what the browser complained of or asked others for."""
+
+    page: Page
+    url: str
+    daemon: Daemon
+    complaints: list[str]
+    foreign: list[str]
+
+    @property
+    def service(self) -> PageService:
+        assert isinstance(self.daemon.service, PageService)
+        return self.daemon.service
+
+    def do(self, name: str, *arguments: Any) -> None:
+        """Call a method of the service on its own loop."""
+        self.daemon.call(getattr(self.service, name), *arguments)
+
+    def await_(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.daemon.loop).result(30)
+
+    def part(self, name: str) -> Any:
+        return self.page.locator(f"#part-{name}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+def watched(context: BrowserContext, url: str, daemon: Daemon) -> Seen:
+    page = context.new_page()
+    page.set_default_timeout(WAIT_MS)
+    seen = Seen(page, url, daemon, [], [])
+
+    def complain(text: str) -> None:
+        if not LEFT.search(text):
+            seen.complaints.append(text)
+
+    page.on("console", lambda message: complain(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: complain(str(error)))
+    page.on("requestfailed", lambda request: complain(f"{request.failure}: {request.url}"))
+    page.on("request", lambda request: request.url.startswith(url) or seen.foreign.append(request.url))
+    page.add_init_script(
+        "addEventListener('securitypolicyviolation', e => console.error('CSP', e.effectiveDirective))"
+    )
+    return seen
+
+
+@pytest.fixture
+def seen(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Seen]:
+    """The page of a daemon with two running jobs and two that wait; options of the context as parameters."""
+    expect.set_options(timeout=WAIT_MS)
+    with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
+        await_ = asyncio.run_coroutine_threadsafe
+        await_(daemon.service.busy("high", "low", HOSTILE, "wide"), daemon.loop).result(30)  # type: ignore[attr-defined]
+        runner, url = await_(serve_page(daemon.socket, "127.0.0.1:0", ()), daemon.loop).result(30)
+        context = browser.new_context(**getattr(request, "param", {}))
+        try:
+            seen = watched(context, url, daemon)
+            seen.page.goto(url)
+            yield seen
+        finally:
+            context.close()
+            await_(runner.cleanup(), daemon.loop).result(30)
+    assert (seen.complaints, seen.foreign) == ([], [])
+
+
+def words(text: str | None) -> str:
+    return re.sub(r"\s+", " ", text or "").strip()
+
+
+def rows_of(page: Page, heading: str) -> list[list[str]]:
+    region = page.get_by_role("region", name=heading)
+    return [
+        [words(cell.text_content()) for cell in row.locator("th,td").all()]
+        for row in region.locator("tbody tr").all()
+    ]
+
+
+def test_the_content_is_what_the_api_says(seen: Seen) -> None:
+    page, client = seen.page, Client(seen.daemon.socket)
+    jobs = client.get("jobs")["jobs"]
+    shown = rows_of(page, "Running 2") + rows_of(page, "Waiting 2")
+    assert [(int(r[0]), r[2], r[3], int(r[5])) for r in shown] == [
+        (j["id"], j["spec"]["user"], j["state"], j["spec"]["ntasks"]) for j in jobs
+    ]
+    assert [r[1] for r in shown] == ["high", "low", HOSTILE[:79] + "…", "wide"]
+    hosts = client.get("hosts")["hosts"]
+    listed = [row for zone in ("z1", "z2") for row in rows_of(page, f"Hosts of zone {zone}")]
+    assert [(r[0], r[1], r[2], r[6]) for r in listed] == [
+        (h["name"], h["state"], f"{h['free']['cpus']} of {h['cpus']}", ", ".join(map(str, h["jobs"])) or "–")
+        for h in hosts
+    ]
+    for pair in client.get("network")["pairs"]:
+        if pair["source"][0] == pair["destination"][0] == "h":
+            cell = page.get_by_role("gridcell", name=f"{pair['source']} to {pair['destination']}: ")
+            assert f"loss {pair['loss_pct']:.4g} %" in (cell.get_attribute("aria-label") or "")
+            assert words(cell.text_content()).startswith("o 0 %" if pair["loss_pct"] == 0 else "c 5 %")
+    told = client.get("jobs", 2, "iterations")
+    chart = page.get_by_role("article", name="2 low").locator("dd")
+    expect(chart).to_have_text(["200 ms", "202 ms", "1.010", "205 ms", "230 ms", str(told["count"]), "3"])
+    expect(page.get_by_role("article", name="Links h[1-2]")).to_contain_text("score 68")
+    why = client.get("jobs", 3, "why")
+    expect(seen.part("why")).to_contain_text(why["reasons"][0]["message"])
+    page.get_by_role("link", name="Why: job 4").click()
+    expect(seen.part("why")).to_contain_text("Why job 4 wide is PENDING")
+
+
+def test_a_job_that_starts_and_ends_is_seen_at_once_and_focus_stays(seen: Seen) -> None:
+    page = seen.page
+    link = page.get_by_role("link", name="Why: job 2")
+    link.focus()
+    page.get_by_text("What placement thinks of each host now").click()  # closes it
+    link.focus()
+    seen.do("run", 4)
+    running = page.get_by_role("region", name="Running 3")
+    expect(running.locator("#job-4")).to_contain_text("RUNNING")
+    expect(page.locator("#bar-4")).to_contain_text("running on h[1-2]")
+    expect(link).to_be_focused()
+    expect(page.locator("#verdicts")).not_to_have_attribute("open", "")
+    seen.do("finish", 4, 3)
+    seen.do("finish", 1)
+    expect(page.get_by_role("region", name="Ended lately 2").locator("#job-4")).to_contain_text("FAILED")
+    expect(seen.part("links")).to_contain_text("No two jobs share a link.")
+    seen.await_(seen.service.submit([seen.service.table[1].spec]))
+    expect(page.locator("#job-5")).to_contain_text("PENDING")
+    expect(page.locator("#clock")).to_contain_text("as of")
+
+
+def test_a_hostile_name_is_only_text(seen: Seen) -> None:
+    expect(seen.page.locator("#job-3 bdi").first).to_have_text(HOSTILE[:79] + "…")
+    seen.do("run", 3)  # it is drawn on the timeline, too, and then comes by an update
+    expect(seen.page.locator("#bar-3")).to_contain_text("<img src=x")
+    assert seen.page.evaluate("window.pwned") is None
+    assert seen.page.locator("main img").count() == 0
+
+
+def test_everything_is_reached_by_keys(seen: Seen) -> None:
+    page = seen.page
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the jobs")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert page.evaluate("location.hash") == "#jobs"
+    reached: list[str] = []
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()")
+        )
+        if reached[-1] == "grid-0-0-1":
+            break
+    assert {"why-1", "why-2", "why-3", "why-4", "grid-zones-0-1", "grid-0-0-1"} <= set(reached)
+    assert len([name for name in reached if name.startswith("grid-")]) == 2  # one stop for each grid
+    detail = page.locator("#grid-0-detail")
+    expect(detail).to_contain_text("h1 to h2: loss 0 %")
+    page.keyboard.press("ArrowRight")
+    expect(detail).to_contain_text("h1 to h3: loss 5 %")
+    page.keyboard.press("ArrowDown")
+    expect(detail).to_contain_text("h2 to h3")
+    page.keyboard.press("ArrowLeft")  # over the cell of h2 itself
+    expect(detail).to_contain_text("h2 to h1")
+    page.keyboard.press("ArrowLeft")  # the edge
+    page.keyboard.press("ArrowDown")
+    expect(detail).to_contain_text("h3 to h1")
+
+
+def test_pausing_stops_what_moves(seen: Seen) -> None:
+    page = seen.page
+    hand = page.locator("svg.live .hand")
+    turned = hand.get_attribute("transform")
+    expect(hand).not_to_have_attribute("transform", turned or "")
+    expect(page.locator(".phase").first).to_have_text(re.compile("computes|communicates"))
+    button = page.get_by_role("button", name="Pause updates")
+    button.focus()
+    page.keyboard.press("Space")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    requests: list[str] = []
+    page.evaluate("new Promise(requestAnimationFrame)")  # what was under way is over
+    page.wait_for_load_state("networkidle")
+    still = hand.get_attribute("transform")
+    page.on("request", lambda request: requests.append(request.url))
+    seen.do("finish", 1)
+    page.evaluate(
+        "document.querySelectorAll('main > div, section div[hx-get]').forEach(e => htmx.trigger(e, 'every'))"
+    )
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    assert (requests, hand.get_attribute("transform")) == ([], still)
+    page.keyboard.press("Space")
+    expect(page.get_by_role("region", name="Ended lately 1")).to_be_visible()
+
+
+@pytest.mark.parametrize("seen", [{"reduced_motion": "reduce"}], indirect=True)
+def test_with_reduced_motion_the_hands_step_with_the_updates(seen: Seen) -> None:
+    frames = seen.page.evaluate(
+        """async () => {
+            const hand = document.querySelector("svg.live .hand"), at = new Set();
+            for (let i = 0; i < 20; i++) {
+                at.add(hand.getAttribute("transform"));
+                await new Promise(requestAnimationFrame);
+            }
+            return at.size;
+        }"""
+    )
+    assert frames <= 2  # one update may have come meanwhile
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        {"color_scheme": "light", "viewport": {"width": 1280, "height": 900}},
+        {"color_scheme": "dark", "viewport": {"width": 1280, "height": 900}},
+        {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}},
+    ],
+    indirect=True,
+    ids=["light", "dark", "narrow"],
+)
+def test_it_is_accessible_and_fits(seen: Seen) -> None:
+    page = seen.page
+    seen.do("finish", 1)
+    seen.do("run", 4)
+    expect(page.locator("#bar-4")).to_be_visible()
+    found = Axe().run(page).response
+    assert found["passes"]
+    assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found["violations"]] == []
+    width, room = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= room  # wide tables scroll by themselves
+    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(18, 22, 27)" if dark else "rgb(255, 255, 255)")
+
+
+@pytest.mark.parametrize("seen", [{"java_script_enabled": False}], indirect=True)
+def test_without_javascript_it_can_be_read(seen: Seen) -> None:
+    expect(seen.page.get_by_role("region", name="Running 2")).to_contain_text("high")
+    expect(seen.page.get_by_role("button", name="Pause updates")).to_be_hidden()
+    seen.page.get_by_role("link", name="Why: job 4").click()
+    expect(seen.part("why")).to_contain_text("Why job 4")
+
+
+def test_a_daemon_that_goes_and_comes_back(browser: Browser, tmp_path: Path) -> None:
+    """`rmx web` by itself; the page keeps what it shows, and says that it is old."""
+    expect.set_options(timeout=WAIT_MS)
+    socket = tmp_path / "rm.sock"
+    with subprocess.Popen(
+        [RMX, "--socket", socket, "web", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True
+    ) as web:
+        try:
+            assert web.stdout is not None
+            url = web.stdout.readline().strip()
+            page = browser.new_page()
+            page.goto(url)
+            expect(page.get_by_role("alert").first).to_contain_text("The daemon does not answer")
+            with serving(socket, kind=PageService) as daemon:
+                submit = daemon.service.busy("high", "low")  # type: ignore[attr-defined]
+                asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(30)
+                expect(page.locator("#bar-1")).to_contain_text("high")
+                expect(page.locator("#part-status")).to_contain_text("4 hosts up, 1 host down")
+            expect(page.locator("#part-status")).to_contain_text("The daemon does not answer")
+            expect(page.locator("#bar-1")).to_contain_text("high")
+            page.close()
+        finally:
+            web.send_signal(signal.SIGINT)
+        assert web.wait(30) == 130
+
+
+def test_the_daemon_serves_it_itself_when_told_to(browser: Browser, tmp_path: Path) -> None:
+    config = tmp_path / "rm.toml"
+    daemon_table = f'[daemon]\nsocket = "{tmp_path}/rm.sock"\nstate_dir = "{tmp_path}/state"\n'
+    config.write_text(daemon_table + '[web]\nlisten = "127.0.0.1:0"\n')
+    with subprocess.Popen([RMX, "--config", config, "daemon"], stderr=subprocess.PIPE, text=True) as daemon:
+        try:
+            assert daemon.stderr is not None
+            lines = iter(daemon.stderr.readline, "")
+            url = next(found[0] for line in lines if (found := re.search(r"http://\S+", line)))
+            page = browser.new_page()
+            page.goto(url)
+            expect(page.locator("#part-network")).to_contain_text("No hosts yet")
+            expect(page.locator("#part-jobs")).to_contain_text("Waiting 0")
+            page.close()
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.stderr.read() if daemon.stderr else ""
+        assert daemon.wait(30) == 0

@@ -1,0 +1,110 @@
+"""A service with something to see on the page: two jobs that share a link in their slots, and a bad host."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from rm.core.host import Host, HostState
+from rm.core.job import Job, Task
+from rm.core.snapshot import Free
+from tests import builders
+from tests.fake_service import FakeService
+
+MS = 1_000
+PERIOD_US, ROTATED_US = 200 * MS, 100 * MS
+HOSTILE = "<img src=x onerror=window.pwned=1>\"'</script><script>window.pwned=1</script>&amp;"
+
+
+def now_us() -> int:
+    return time.time_ns() // 1_000
+
+
+class PageService(FakeService):
+    """`busy()` submits and starts jobs 1 and 2; further ones wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        names = {"h1": "z1", "h2": "z1", "h3": "z1", "k1": "z2", "k2": "z2"}
+        self.inventory = {
+            name: builders.host(name, zone, gpus=2, nic_mbps=100) for name, zone in names.items()
+        }
+        self.inventory["k2"] = builders.host(
+            "k2", "z2", gpus=2, state=HostState.DOWN, reason="It does not answer over SSH."
+        )
+        self.bad = {"h3"}
+        self.epoch_us = now_us() - 60_000 * MS
+
+    async def busy(self, *names: str) -> None:
+        wide = {"ntasks": 2, "hosts_min": 2, "traffic": builders.profile(200, (0, 80, 90))}
+        await self.submit([builders.spec(name, **wide) for name in names])
+        for job in (1, 2):
+            self.run(job)
+
+    def status(self) -> dict[str, Any]:
+        jobs = Counter(job.state.value for job in self.table.values())
+        hosts = Counter(host.state.value for host in self.inventory.values())
+        return {**super().status(), "jobs": dict(jobs), "hosts": dict(hosts)}
+
+    def run(self, job_id: int, host: str = "h1") -> Job:
+        tasks = tuple(Task(rank, name, (0,), started_us=now_us()) for rank, name in enumerate(("h1", "h2")))
+        return super().put(
+            job_id, state=builders.JobState.RUNNING, tasks=tasks, started_us=now_us() - 30_000 * MS, attempt=1
+        )
+
+    def finish(self, job_id: int, code: int = 0, signal: int = 0) -> Job:
+        super().finish(job_id, code, signal)
+        return self.put(job_id, ended_us=now_us())
+
+    def hosts(self) -> list[tuple[Host, Free | None, Sequence[int]]]:
+        running = [job.id for job in self.table.values() if job.occupies]
+        return [
+            (host, Free(6, host.mem_bytes, (1,)), running if name in ("h1", "h2") else ())
+            for name, host in self.inventory.items()
+        ]
+
+    def iterations(self, job_id: int) -> dict[str, Any]:
+        if job_id > 2:
+            return super().iterations(job_id) | {"slot": None}
+        shift_us = ROTATED_US if job_id == 2 else 0
+        first = (now_us() - self.epoch_us) // PERIOD_US - 40
+        starts = [self.epoch_us + shift_us + (first + n) * PERIOD_US + 2 * MS for n in range(40)]
+        items = [(start, PERIOD_US + n % 5 * MS, n % 7 * MS, None) for n, start in enumerate(starts)]
+        slot = {"epoch_us": self.epoch_us, "shift_us": shift_us, "period_us": PERIOD_US}
+        return {
+            "baseline_us": PERIOD_US, "mean_us": 202 * MS, "p90_us": 205 * MS, "p99_us": 230 * MS,
+            "count": 140, "pauses": 3, "slot": slot if job_id == 2 else None,
+            "items": items,
+        }  # fmt: skip
+
+    def links(self) -> list[dict[str, Any]]:
+        running = tuple(job.id for job in self.table.values() if job.occupies)
+        phase = {"offset_us": 0, "duration_us": 80 * MS, "rate_bps": 90_000_000}
+        demands = [{"job": job, "period_us": PERIOD_US, "phases": [phase]} for job in running]
+        rotations = [
+            {"link": "h1", "job": job, "slots": 36 * (job - 1), "circle_slots": 72} for job in running
+        ]
+        alone = {"score": None, "perimeter_us": None, "rotations": (), "gap_us": None, "demands": ()}
+        shared = {
+            "score": 100.0, "perimeter_us": PERIOD_US, "rotations": rotations, "gap_us": 20 * MS,
+            "demands": demands,
+        }  # fmt: skip
+        return [
+            {"name": name, "capacity_bps": 10**8, "jobs": running if name in ("h1", "h2") else ()}
+            | (shared if name in ("h1", "h2") and len(running) > 1 else alone)
+            for name in self.inventory
+        ]
+
+    def network(self) -> list[dict[str, Any]]:
+        good = {"loss_pct": 0.0, "delay_us": 76, "bandwidth_bps": 96_400_000, "age_us": 9_000 * MS}
+        lossy = {"loss_pct": 5.0, "delay_us": 20_346, "bandwidth_bps": 2_030_000, "age_us": 9_000 * MS}
+        failing = {"loss_pct": None, "delay_us": None, "bandwidth_bps": None, "age_us": None, "failures": 4}
+        return [
+            {"source": a, "destination": b, "jitter_us": 3, "failures": 0}
+            | (failing if "k2" in (a, b) else lossy if {a, b} & self.bad else good)
+            for a in self.inventory
+            for b in self.inventory
+            if a != b
+        ]

@@ -1,0 +1,393 @@
+"""The page: what it shows of the API's answers, whom it answers, and that nothing a user wrote gets out."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rm.core.cells import Status
+from rm.errors import ConfigError
+from rm.web.pages import circle_view, iteration_view, network_view, queue_view, timeline_view
+from rm.web.pages.guard import HEADERS, is_for_us
+from rm.web.pages.listen import address_of, is_local, serve_page
+from rm.web.pages.source import Source
+from rm.web.pages.text import duration, look, shown
+from tests.fake_page import HOSTILE, PERIOD_US, PageService
+from tests.fake_service import Daemon, serving
+
+NAMES = frozenset({"localhost"})
+PARTS = ("status", "jobs", "why", "timeline", "links", "iterations", "network")
+US = 1_000_000
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
+        submit = daemon.service.busy("high", "low", HOSTILE)  # type: ignore[attr-defined]
+        asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)
+        yield daemon
+
+
+def ask(socket: str, *requests: tuple[str, str, dict[str, str]]) -> list[tuple[int, str, dict[str, str]]]:
+    """(status, text, headers) of each request to a page of the daemon at `socket`."""
+
+    async def main() -> list[tuple[int, str, dict[str, str]]]:
+        runner, url = await serve_page(socket, "127.0.0.1:0", ())
+        found = []
+        try:
+            async with aiohttp.ClientSession() as session:
+                for method, path, headers in requests:
+                    async with session.request(method, url + path.lstrip("/"), headers=headers) as response:
+                        found.append((response.status, await response.text(), dict(response.headers)))
+        finally:
+            await runner.cleanup()
+        return found
+
+    return asyncio.run(main())
+
+
+def get(socket: str, path: str, **headers: str) -> tuple[int, str, dict[str, str]]:
+    return ask(socket, ("GET", path, headers))[0]
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+# -- whom it answers
+
+
+@pytest.mark.parametrize(
+    ("host", "right"),
+    [
+        ("127.0.0.1:8080", True), ("localhost", True), ("LOCALHOST:1", True), ("[::1]:8080", True),
+        ("10.1.2.3", True), ("localhost.", True), ("evil.test", False), ("localhost.evil.test:8080", False),
+        ("", False), ("evil@localhost", False), ("127.0.0.1.evil.test", False), ("[::1", False),
+        ("1.2.3", False),
+    ],
+)  # fmt: skip
+def test_only_this_machines_names_and_addresses_are_answered(host: str, right: bool) -> None:
+    assert is_for_us(host, NAMES) is right
+
+
+def test_the_page_only_reads_and_says_what_it_may_not_load(daemon: Daemon) -> None:
+    answers = ask(
+        daemon.socket,
+        ("GET", "/", {"Host": "rebound.evil.test"}),
+        ("POST", "/", {}),
+        ("DELETE", "/part/jobs", {}),
+        ("HEAD", "/", {}),
+        ("GET", "/part/nothing", {}),
+        ("GET", "/static/page.css", {}),
+        ("GET", "/static/..%2fapi.py", {}),
+    )
+    assert [status for status, _, _ in answers] == [421, 405, 405, 200, 404, 200, 404]
+    assert "high" not in answers[0][1]
+    for _, _, headers in answers:
+        assert HEADERS.items() <= headers.items()
+        assert "Set-Cookie" not in headers
+    assert "unsafe" not in HEADERS["Content-Security-Policy"]
+    assert "Access-Control-Allow-Origin" not in answers[5][2]
+
+
+def test_everything_that_the_page_loads_is_its_own_and_there(daemon: Daemon) -> None:
+    _, html, _ = get(daemon.socket, "/")
+    tags = Tags(html).found
+    loaded = [a["src"] for t, a in tags if "src" in a] + [a["href"] for t, a in tags if t == "link"]
+    assert len(loaded) == 4
+    assert all(str(path).startswith("/static/") for path in loaded)
+    assert [s for s, _, _ in ask(daemon.socket, *(("GET", str(p), {}) for p in loaded))] == [200] * 4
+    assert [a for _, a in tags if any(name.startswith("on") or name == "style" for name in a)] == []
+    assert all(a.get("src") for tag, a in tags if tag == "script")
+    assert not re.search(r"https?://", html)
+
+
+# -- what users wrote
+
+
+def test_a_hostile_name_is_text_everywhere(daemon: Daemon) -> None:
+    for path in ("/", "/?job=3", *(f"/part/{name}?job=3" for name in PARTS)):
+        status, html, _ = get(daemon.socket, path)
+        assert status == 200
+        assert "<img" not in html
+        assert "<script>" not in html
+        assert [a for tag, a in Tags(html).found if "onerror" in a or tag == "img"] == []
+    assert "&lt;img src=x onerror=" in html or "&lt;img" in get(daemon.socket, "/")[1]
+
+
+@pytest.mark.parametrize(
+    "query", ["job=%3Cscript%3E", "zone=%22%3E%3Cscript%3Ealert(1)%3C/script%3E", "job=-1", "job=²"]
+)
+def test_a_hostile_query_is_text_or_nothing(daemon: Daemon, query: str) -> None:
+    status, html, _ = get(daemon.socket, f"/?{query}")
+    assert status == 200
+    assert "<script>" not in html
+    assert "alert(1)" not in html or "%3Cscript%3E" in html
+
+
+def test_names_that_steer_are_shown_tame() -> None:
+    assert shown("a\u202eb\x1b[31m\n") == "a?b?[31m?"
+    assert shown("x" * 200) == "x" * 79 + "…"
+    assert shown(None) == ""
+
+
+# -- what it shows
+
+
+def test_the_page_is_complete_without_scripts(daemon: Daemon) -> None:
+    _, html, headers = get(daemon.socket, "/")
+    assert headers["Content-Type"].startswith("text/html")
+    for part in PARTS:
+        assert f'id="part-{part}"' in html
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", html))
+    assert "Running 2" in text
+    assert "Waiting 1" in text
+    assert "Why job 3" in text
+    assert "Links h[1-2]" in text
+    assert "score 68" in text
+    assert "score 100" in text
+    assert "140" in text
+    assert "h3 to h1: loss 5 %, critical from 0.1 % (critical)" in html
+    assert "It does not answer over SSH." in text
+
+
+def test_a_part_that_has_not_changed_is_not_sent_again(daemon: Daemon) -> None:
+    _, html, headers = get(daemon.socket, "/part/network")
+    assert get(daemon.socket, "/part/network", **{"X-Seen": headers["X-Seen"]})[:2] == (204, "")
+    daemon.service.bad = {"h2"}  # type: ignore[attr-defined]
+    again = get(daemon.socket, "/part/network", **{"X-Seen": headers["X-Seen"]})
+    assert again[0] == 200
+    assert again[1] != html
+
+
+def test_a_job_that_is_not_there_is_said(daemon: Daemon) -> None:
+    assert "There is no job 77." in get(daemon.socket, "/?job=77")[1]
+
+
+def test_without_a_daemon_the_page_says_so_and_its_parts_keep_what_they_have(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "nothing.sock")
+    status, html, _ = get(nowhere, "/")
+    assert status == 200
+    assert "The daemon does not answer on" in html
+    answers = ask(nowhere, *(("GET", f"/part/{part}", {}) for part in PARTS))
+    assert [status for status, _, _ in answers] == [200, *[204] * 6]
+    assert 'role="alert"' in answers[0][1]
+
+
+def test_many_readers_cost_the_daemon_one_request(daemon: Daemon) -> None:
+    async def main() -> None:
+        source = Source(daemon.socket, fresh_s=60)
+        answers = await asyncio.gather(*(source.get("jobs?state=R") for _ in range(20)))
+        assert all(a is answers[0] for a in answers)
+        await source.close()
+
+    before = len(daemon.service.log)
+    asyncio.run(main())
+    assert len(daemon.service.log) == before + 1
+
+
+# -- its views
+
+
+def test_addresses_to_listen_on() -> None:
+    assert address_of("127.0.0.1:8080") == ("127.0.0.1", 8080)
+    assert address_of("[::1]:0") == ("::1", 0)
+    assert address_of("8080") == ("127.0.0.1", 8080)
+    for wrong in ("", "localhost", "localhost:", ":80", "a:99999", "a:8o"):
+        with pytest.raises(ConfigError, match="is not an address"):
+            address_of(wrong)
+    assert [is_local(h) for h in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.1")] == [True] * 3 + [
+        False
+    ] * 2
+
+
+def test_numbers_as_people_read_them() -> None:
+    assert [duration(us) for us in (None, 76, 97_300, 202_000, 3.25e6, -2_000)] == [
+        "–", "76 µs", "97.3 ms", "202 ms", "3.25 s", "−2 ms",
+    ]  # fmt: skip
+    assert len({look(job) for job in range(100, 136)}) == 36
+
+
+def job(id: int, state: str = "RUNNING", **more: Any) -> dict[str, Any]:
+    spec = {
+        "name": f"j{id}",
+        "user": "ann",
+        "ntasks": 1,
+        "priority": 0,
+        "expected_us": None,
+        "time_limit_us": None,
+    }
+    made = {
+        "id": id, "state": state, "short_state": "R", "held": False, "reason": None, "hosts": ["h1"],
+        "started_us": None if state == "PENDING" else 100 * US, "ended_us": None, "history": (),
+    }  # fmt: skip
+    return {**made, **more, "spec": {**spec, **more.get("spec", {})}}
+
+
+def test_the_queue_says_how_many_there_are_beyond_those_shown() -> None:
+    jobs = [job(1), *(job(n, "PENDING") for n in range(2, 300)), job(400, "FAILED", ended_us=150 * US)]
+    groups = queue_view.queue(jobs, {"PENDING": 5_000, "RUNNING": 1, "FAILED": 1}, 160 * US)
+    assert [(g.key, len(g.rows), g.count) for g in groups] == [
+        ("running", 1, 1), ("pending", 200, 5_000), ("ended", 1, 1),
+    ]  # fmt: skip
+    assert groups[0].rows[0].elapsed == "1:00"
+    assert groups[2].rows[0].elapsed == "0:50"
+
+
+def test_bars_are_where_their_times_are() -> None:
+    limited = job(2, started_us=150 * US, spec={"time_limit_us": 60 * US})
+    found = timeline_view.timeline(
+        [job(1), limited, job(3, "FAILED", ended_us=120 * US)], {1: 50 * US}, 200 * US
+    )
+    assert found is not None
+    # from 100 s to 250 s, where job 1 should end
+    assert (found.ticks[0][0], found.ticks[-1][0], found.now) == (0, 1000, pytest.approx(666.67))
+    bars = {bar.id: (bar.x, bar.width, bar.ahead) for bar in found.bars}
+    assert bars[1] == pytest.approx((0, 666.67, 333.33))
+    assert bars[2] == pytest.approx((333.33, 333.34, 66.66))
+    assert bars[3] == pytest.approx((0, 133.33, 0))
+    assert timeline_view.timeline([job(4, "PENDING")], {}, 1) is None
+    old = timeline_view.timeline([job(1)], {}, 100 * 86_400 * US)  # began before what is shown
+    assert old is not None
+    assert (old.bars[0].x, old.bars[0].width) == (0, 1000)
+
+
+def link(name: str, *jobs: int, rotated: bool = True, **more: Any) -> dict[str, Any]:
+    phase = {"offset_us": 0, "duration_us": 80_000, "rate_bps": 90}
+    turns = [{"link": name, "job": j, "slots": 36 * n, "circle_slots": 72} for n, j in enumerate(jobs)]
+    return {
+        "name": name, "capacity_bps": 100, "jobs": jobs, "score": 100.0, "gap_us": 20_000,
+        "perimeter_us": PERIOD_US, "rotations": turns if rotated else (),
+        "demands": [{"job": j, "period_us": PERIOD_US, "phases": [phase]} for j in jobs], **more,
+    }  # fmt: skip
+
+
+def test_circles_show_what_rotation_is_good_for() -> None:
+    slot = {"epoch_us": 1_000, "shift_us": 150_000, "period_us": PERIOD_US}
+    reports: dict[int, dict[str, Any]] = {
+        2: {"slot": slot, "items": [(1_000 + 150_000 + 7 * PERIOD_US - 3_000, PERIOD_US, 0, None)]}
+    }
+    (view,) = circle_view.links([link("h1", 1, 2), link("h2", 1, 2), link("h3", 1)], {2: "low"}, reports)
+    assert (view.name, view.count) == ("h[1-2]", 2)
+    assert view.before is not None
+    assert view.after is not None
+    # both send 90 of 100 for 80 of 200 ms: together 80 too much for 40 % of the time
+    assert view.before.score == pytest.approx(100 * (1 - 0.4 * 0.8))
+    assert view.after.score == 100
+    assert (len(view.before.overs), len(view.after.overs)) == (1, 0)
+    assert view.after.says == "job 1 sends from 0 µs to 80 ms; job 2 sends from 100 ms to 180 ms."
+    assert view.anchor_us == 1_000 + 50_000  # rotated by 100 ms here, shifted by 150 ms in all
+    late = {live.job: (live.seen, live.late_us, live.late) for live in view.lives}
+    assert late == {
+        1: (False, 0, "no iteration seen yet"),
+        2: (True, -3_000, "last iteration 3 ms before its slot"),
+    }
+    assert view.slower == 15
+
+
+def test_circles_of_several_iterations_and_phases_over_the_end() -> None:
+    row = link("h1", 1, 2)
+    phase = {"offset_us": 90_000, "duration_us": 20_000, "rate_bps": 60}
+    row["demands"][1] = {"job": 2, "period_us": 100_000, "phases": [phase]}
+    (view,) = circle_view.links([row], {}, {})
+    assert view.after is not None
+    assert [len(ring.arcs) for ring in view.after.rings] == [1, 2]
+    assert view.anchor_us is None
+    spans = circle_view.spans_of(row["demands"][1], circle_view.Fraction(0), PERIOD_US)
+    assert [(int(a), int(b)) for a, b, _ in spans] == [(90_000, 110_000), (190_000, 210_000)]
+
+
+def test_links_without_a_rotation_say_why() -> None:
+    quiet = link("h1", 1, 2, rotated=False, score=None, perimeter_us=None)
+    bad = link("h2", 3, 4, rotated=False, score=61.0)
+    views = circle_view.links([quiet, bad], {}, {})
+    assert [(v.name, v.after) for v in views] == [("h2", None), ("h1", None)]  # the worse one first
+    assert "no common circle" in views[0].note
+    assert "never need more than it carries" in views[1].note
+
+
+def test_iterations_are_drawn_against_the_baseline() -> None:
+    told = {
+        "baseline_us": 200, "mean_us": 230, "p90_us": 300, "p99_us": None, "count": 99, "pauses": 1,
+        "items": [(n, 200 + 100 * (n % 2), 50 * (n % 2), None) for n in range(80)],
+    }  # fmt: skip
+    (chart,) = iteration_view.charts([job(1), job(2)], {1: told, 2: {"items": []}})
+    assert (len(chart.columns), chart.slow, chart.ratio, chart.p99) == (60, True, "1.150", "–")
+    assert chart.baseline_y == pytest.approx(100 / 3, abs=0.01)
+    assert [(c.height, c.waited) for c in chart.columns[:2]] == [
+        pytest.approx((66.67, 0)), pytest.approx((100, 16.67)),
+    ]  # fmt: skip
+    assert iteration_view.charts([job(1)], {1: {**told, "baseline_us": None}})[0].baseline_y is None
+
+
+def host(name: str, zone: str) -> dict[str, Any]:
+    return {
+        "name": name, "zone": zone, "state": "UP", "cpus": 8, "mem_bytes": 1 << 30, "gpus": [], "nic_bps": 0,
+        "reason": "", "drained_by": "", "free": None, "jobs": [],
+    }  # fmt: skip
+
+
+def pair(a: str, b: str, loss: float | None = 0.0, **more: Any) -> dict[str, Any]:
+    return {
+        "source": a, "destination": b, "loss_pct": loss, "delay_us": 100, "bandwidth_bps": None,
+        "age_us": US, "failures": 0, **more,
+    }  # fmt: skip
+
+
+def test_the_grid_takes_the_meshes_word_and_else_the_customary_thresholds() -> None:
+    hosts = [host("a", "z"), host("b", "z"), host("c", "y")]
+    pairs = [
+        pair("a", "b", 0.05),
+        pair("b", "a", None, delay_us=None, failures=3),
+        pair("a", "c", 1.0),
+        pair("c", "a"),
+        pair("gone", "a", 100.0),
+    ]
+    mesh = {("delay", "a", "b"): {"status": int(Status.MAINTENANCE), "message": "in maintenance"}}
+    views, across = network_view.zones(hosts, pairs, mesh)
+    grid = views[0].grid
+    assert grid is not None
+    rows = dict(grid.rows)
+    assert rows["a"][0] is None
+    there, back = rows["a"][1], rows["b"][0]
+    assert there is not None
+    assert back is not None
+    assert [(c.status, c.letter) for c in there.checks] == [
+        ("warn", "w"), ("maintenance", "m"), ("not-run", "."),
+    ]  # fmt: skip
+    assert {c.status for c in back.checks} == {"unknown"}
+    assert "3 tries in a row failed" in back.says
+    assert across is not None
+    cell = across.rows[0][1][1]
+    assert cell is not None
+    assert cell.checks[0].status == "critical"
+    assert views[0].worst == ((Status.WARN, 1), (Status.UNKNOWN, 1))
+
+
+def test_a_grid_of_ten_thousand_cells_is_drawn_when_asked_for() -> None:
+    names = [f"n{i:03}" for i in range(100)]
+    hosts = [host(name, "big") for name in names]
+    pairs = [pair(a, b) for a in names for b in names if a != b]
+    (view,), across = network_view.zones(hosts, pairs, {})
+    assert (view.grid, view.worst, across) == (None, ((Status.OK, 9_900),), None)
+    ((asked,), _) = network_view.zones(hosts, pairs, {}, "big")
+    assert asked.grid is not None
+    assert (len(asked.grid.rows), asked.grid.values, asked.grid.left_out) == (100, False, 0)
+    ((huge,), _) = network_view.zones([*hosts, *(host(f"m{i}", "big") for i in range(40))], pairs, {}, "big")
+    assert huge.grid is not None
+    assert (len(huge.grid.rows), huge.grid.left_out) == (128, 12)
