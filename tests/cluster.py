@@ -23,7 +23,8 @@ from rm.adapters.ssh import SshSettings
 from rm.cli.client import Client
 from rm.errors import Conflict, RmError
 from rm.lab import Lab
-from rm.playbook.inventory import parse, to_hosts
+from rm.playbook.inventory import parse
+from rm.playbook.inventory_hosts import to_hosts
 
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
 RMX = Path(sys.executable).with_name("rmx")

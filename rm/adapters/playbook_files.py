@@ -5,9 +5,11 @@ from __future__ import annotations
 import glob
 import os
 import stat
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from rm.adapters.vault import HEADER, Vault
 from rm.errors import UsageError
 from rm.playbook.module import BadArgument
 from rm.playbook.parse import parse_playbook
@@ -15,16 +17,31 @@ from rm.playbook.schema import Playbook
 
 
 class LocalFiles:
-    """The control machine's files, each read once per run."""
+    """The control machine's files, each read once per run; what is encrypted is opened."""
 
-    def __init__(self) -> None:
+    def __init__(self, vault: Vault | None = None) -> None:
+        self.vault = vault or Vault(())
         self.read = cache(self._read)
+        given = os.environ.get("ANSIBLE_ROLES_PATH", "")
+        own = [os.path.expanduser(place) for place in given.split(":") if place]
+        self.role_path = (*own, os.path.expanduser("~/.ansible/roles"), "/etc/ansible/roles")
+
+    @property
+    def decrypt(self) -> Callable[[str], str] | None:
+        """Opens `!vault` values; None without passwords: then only who uses such a value is told."""
+        return self.vault if self.vault.passwords else None
 
     def _read(self, path: str) -> bytes:
         try:
-            return Path(path).read_bytes()
+            data = Path(path).read_bytes()
         except OSError as problem:
             raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
+        if not data.startswith(HEADER.encode()):
+            return data
+        try:
+            return self.vault.open_file(data)
+        except UsageError as problem:
+            raise BadArgument(f"the local file {path}: {problem}".rstrip(".")) from None
 
     def glob(self, pattern: str) -> list[str]:
         return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
@@ -38,11 +55,12 @@ class LocalFiles:
 
 def read_playbook(path: str | Path, files: LocalFiles | None = None) -> Playbook:
     """Parse and check a playbook; raises UsageError with file, line and what to do."""
+    local = files or LocalFiles()
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        text = local.read(str(path)).decode()
+    except (BadArgument, UnicodeDecodeError) as problem:
+        why = str(problem).rpartition(": ")[2] if isinstance(problem, BadArgument) else "it is not UTF-8 text"
         raise UsageError(
             f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
         ) from None
-    return parse_playbook(text, str(path), files or LocalFiles())
+    return parse_playbook(text, str(path), local)

@@ -21,6 +21,7 @@ from rm.adapters.playbook_channel import Ask
 from rm.adapters.playbook_control import Daemon, Hands, carry_out
 from rm.adapters.playbook_files import LocalFiles, read_playbook
 from rm.adapters.playbook_hosts import LOCALHOST, Ways
+from rm.adapters.playbook_secrets import masked
 from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
@@ -28,7 +29,7 @@ from rm.core.host import Host
 from rm.errors import RmError, UsageError
 from rm.playbook.conduct import Part
 from rm.playbook.evaluate import Options
-from rm.playbook.inventory import decode
+from rm.playbook.inventory_hosts import decode
 from rm.playbook.listing import names_of, plan_of_play
 from rm.playbook.located import nearest
 from rm.playbook.pattern import select
@@ -261,7 +262,8 @@ class _Runner:
         return Options(
             self.directory, self.variables, magic, self.check, self.tags, self.skip_tags, self.start_at,
             ThisMachine(), prompted,
-            {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part), "play_hosts": tuple(part)},
+            {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part),
+             "play_hosts": tuple(part)},
         )  # fmt: skip
 
     def run_part(self, part: Part, pool: ThreadPoolExecutor) -> None:
@@ -283,6 +285,8 @@ class _Runner:
                     start(name, batch)
             self.settle(part)
             if not running:
+                if not part.done:
+                    raise RuntimeError(f"the hosts of the play '{part.play.name}' wait for each other")
                 break
             try:
                 wait_s = max(0.0, later[0][0] - time.monotonic()) if later else None
@@ -302,8 +306,9 @@ class _Runner:
             self.settle(part)
 
     def settle(self, part: Part) -> None:
-        for result in part.settled():
-            self.adopt(result)
+        for settled in part.settled():
+            self.adopt(settled)
+            result = masked(settled, self.files.vault.secrets)
             self.report.results.setdefault(result.host, []).append(result)
             self.tell(Progress("task", result=result))
 

@@ -100,17 +100,13 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
         raise UsageError("No inventory is named.", "Write: rmx host import FILE")
     from msgspec import to_builtins
 
-    from rm.playbook.inventory import parse, to_hosts
+    from rm.adapters.inventory_files import read_inventory
+    from rm.playbook.inventory_hosts import to_hosts
 
-    try:
-        with open(file, encoding="utf-8") as handle:
-            text = handle.read()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The inventory {file} cannot be read: {error}.") from None
     observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us")
     found = [
         {key: value for key, value in to_builtins(host).items() if key not in observed}
-        for host in to_hosts(parse(text, file))
+        for host in to_hosts(read_inventory([file])[0])
     ]
     if not found:
         raise ConfigError(f"The inventory {file} holds no host.")

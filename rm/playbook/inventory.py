@@ -1,22 +1,21 @@
 """Ansible inventories, YAML and INI, to hosts with merged variables.
 
 Precedence as Ansible's: variables of `all`, then of parent groups before child groups (a group's
-depth is its longest way from `all`), equals in alphabetical order, then the host's own.
+depth is its longest way from `all`), equals by `ansible_group_priority` and in alphabetical order,
+then the host's own. What group_vars/ and host_vars/ say goes between, see `Inventory.merged`.
 """
 
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rm.core.host import Gpu, Host
-from rm.errors import ConfigError, UsageError
+from rm.errors import ConfigError
 from rm.playbook.located import Map, load, nearest
-from rm.units import parse_memory_bytes
 
 HOSTS_MAX = 65_536
 GROUP_KEYS = ("hosts", "children", "vars")
@@ -36,13 +35,53 @@ class InventoryHost:
     groups: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What group_vars/ and host_vars/ of one place hold, by the name of the group or host."""
+
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    hosts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class Inventory:
-    """Hosts in the order of the file, and each group's hosts (children's included)."""
+    """Hosts in the order of the file, and each group's hosts (children's included).
+
+    `own` are the hosts' variables as the inventory itself gives them, `ranks` each host's groups, the
+    weakest first, `above` the groups that hold a group.
+    """
 
     filename: str
     hosts: dict[str, InventoryHost]
     groups: dict[str, tuple[str, ...]]
+    group_variables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    own: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ranks: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    children: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def merged(self, host: str, inventory: Beside, playbook: Beside) -> dict[str, Any]:
+        """A host's variables with those beside the inventory and beside the playbook."""
+        ranked = self.ranks[host]
+        found: dict[str, Any] = {}
+        for names, source in (
+            (("all",), self.group_variables),
+            (ranked, self.group_variables),
+            (("all",), inventory.groups),
+            (("all",), playbook.groups),
+            (ranked, inventory.groups),
+            (ranked, playbook.groups),
+        ):
+            for name in names:
+                found.update(source.get(name, {}))
+        for one in (self.own, inventory.hosts, playbook.hosts):
+            found.update(one.get(host, {}))
+        return found
+
+    def with_beside(self, beside: Beside) -> Inventory:
+        """The same with every host's variables merged with those beside the inventory."""
+        for name, entry in self.hosts.items():
+            entry.variables = self.merged(name, beside, Beside())
+        return self
 
 
 @dataclass(slots=True)
@@ -117,6 +156,8 @@ class _Builder:
         for name in self.groups:
             if name not in depth:  # reached from nowhere: only a loop can be so
                 descend(name, (name,))
+        owned: dict[str, dict[str, Any]] = {}
+        ranks: dict[str, tuple[str, ...]] = {}
         member: dict[str, set[str]] = {h: set() for h in self.hosts}
         for name, group in self.groups.items():
             for host in group.hosts:
@@ -124,21 +165,45 @@ class _Builder:
         for entry in self.hosts.values():
             own, own_lines = entry.variables, entry.lines
             entry.variables, entry.lines = {}, {}
-            for name in ["all", *sorted(member[entry.name], key=lambda g: (depth.get(g, 1), g))]:
+            ranked = sorted(member[entry.name], key=lambda g: (depth.get(g, 1), self.priority(g), g))
+            owned[entry.name], ranks[entry.name] = own, tuple(ranked)
+            for name in ["all", *ranked]:
                 entry.variables.update(self.groups[name].variables)
                 entry.lines.update(self.groups[name].lines)
             entry.variables.update(own)
             entry.lines.update(own_lines)
             entry.groups = tuple(sorted(member[entry.name]))
         groups = {g: tuple(h for h in self.hosts if g in member[h]) for g in self.groups if g != "all"}
-        return Inventory(self.filename, self.hosts, {"all": tuple(self.hosts), **groups})
+        if "ungrouped" in self.groups:
+            groups["ungrouped"] = tuple(h for h in self.hosts if member[h] <= {"ungrouped"})
+        given = {name: group.variables for name, group in self.groups.items()}
+        children = {name: tuple(group.children) for name, group in self.groups.items()}
+        hosts = {"all": tuple(self.hosts), **groups}
+        return Inventory(self.filename, self.hosts, hosts, given, owned, ranks, children)
+
+    def priority(self, group: str) -> int:
+        """`ansible_group_priority`: of groups of one depth the higher wins."""
+        text = str(self.groups[group].variables.get("ansible_group_priority", 1))
+        return int(text) if text.lstrip("-").isdigit() else 1
 
 
-def parse(text: str, filename: str) -> Inventory:
+def parse(text: str, filename: str, decrypt: Callable[[str], str] | None = None) -> Inventory:
     """An inventory from its text; raises ConfigError with file and line."""
-    build = _Builder(filename)
+    return parse_all([(text, filename)], decrypt)
+
+
+def parse_all(texts: Sequence[tuple[str, str]], decrypt: Callable[[str], str] | None = None) -> Inventory:
+    """One inventory from several (text, filename); of equal variables the later file's win."""
+    build = _Builder(texts[0][1] if texts else "")
+    for text, filename in texts:
+        build.filename = filename
+        _read(build, text, filename, decrypt)
+    return build.finish()
+
+
+def _read(build: _Builder, text: str, filename: str, decrypt: Callable[[str], str] | None) -> None:
     if _is_yaml(text, filename):
-        document = load(text, filename, ConfigError)
+        document = load(text, filename, ConfigError, decrypt)
         if document is not None:
             if not isinstance(document, Map):
                 raise build.fail(1, "an inventory is a mapping of groups.", "Start with 'all:' and 'hosts:'.")
@@ -146,7 +211,6 @@ def parse(text: str, filename: str) -> Inventory:
                 _yaml_group(build, str(name), body, document.line_of(name))
     else:
         _ini(build, text)
-    return build.finish()
 
 
 def _is_yaml(text: str, filename: str) -> bool:
@@ -237,103 +301,4 @@ def _literal(text: str) -> Any:
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text
-
-
-# -- to the core's hosts ----------------------------------------------------------------------
-
-_HOST_FIELDS = (
-    "ansible_host", "ansible_port", "ansible_user", "rm_zone", "rm_cpus", "rm_mem", "rm_gpus",
-    "rm_nic_mbps", "rm_interface", "rm_partitions",
-)  # fmt: skip
-
-
-def to_hosts(inventory: Inventory) -> list[Host]:
-    """The core's hosts, in inventory order; raises ConfigError with file and line.
-
-    Everything but the fields' own variables (`ansible_ssh_private_key_file` included) goes to
-    `Host.variables`, encoded by `encode`; the variable `group_names` carries the groups.
-    """
-    return [_to_host(inventory, entry) for entry in inventory.hosts.values()]
-
-
-def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
-    variables = entry.variables
-
-    def fail(name: str, hint: str) -> ConfigError:
-        line = entry.lines.get(name, entry.line)
-        what = f"{inventory.filename}:{line}: {name} of host '{entry.name}' is {variables[name]!r}."
-        return ConfigError(what, hint)
-
-    def integer(name: str, default: int, low: int, high: int) -> int:
-        try:
-            value = int(str(variables.get(name, default)))
-        except ValueError:
-            raise fail(name, f"It must be a whole number of at least {low}.") from None
-        if not low <= value <= high:
-            raise fail(name, f"It must lie between {low} and {high}.")
-        return value
-
-    def memory(name: str, value: Any) -> int:
-        try:
-            return parse_memory_bytes(str(value))
-        except UsageError as problem:
-            raise fail(name, problem.hint) from None
-
-    gpus: list[Gpu] = []
-    declared = variables.get("rm_gpus", 0)
-    if isinstance(declared, dict):
-        count = declared.get("count", 1)
-        if not isinstance(count, int) or not 0 <= count <= 1024:
-            raise fail("rm_gpus", "The count must be a whole number up to 1024.")
-        declared = [{k: v for k, v in declared.items() if k != "count"}] * count
-    if isinstance(declared, (int, str)) and not isinstance(declared, bool):
-        declared = [{}] * integer("rm_gpus", 0, 0, 1024)
-    if not isinstance(declared, list):
-        raise fail("rm_gpus", "Write a number, {count, model, mem}, or a list of {uuid, model, mem}.")
-    for index, gpu in enumerate(declared):
-        unknown = set(gpu) - {"uuid", "model", "mem"} if isinstance(gpu, dict) else {str(gpu)}
-        if unknown:
-            raise fail("rm_gpus", nearest(min(unknown), ("uuid", "model", "mem", "count")))
-        size = memory("rm_gpus", gpu["mem"]) if "mem" in gpu else 0
-        gpus.append(Gpu(index, str(gpu.get("uuid", "")), str(gpu.get("model", "")), size))
-    partitions = variables.get("rm_partitions", ())
-    if isinstance(partitions, str):
-        partitions = [p for p in re.split(r"[,\s]+", partitions) if p]
-    if not isinstance(partitions, (list, tuple)):
-        raise fail("rm_partitions", "Write a list of names.")
-    rest = {k: v for k, v in variables.items() if k not in (*_HOST_FIELDS, "group_names")}
-    return Host(
-        name=entry.name,
-        zone=str(variables.get("rm_zone", "default")),
-        address=str(variables.get("ansible_host", entry.name)),
-        port=integer("ansible_port", 22, 1, 65_535),
-        login=str(variables.get("ansible_user", "root")),
-        cpus=integer("rm_cpus", 1, 1, 1_000_000),
-        mem_bytes=memory("rm_mem", variables["rm_mem"]) if "rm_mem" in variables else 0,
-        gpus=tuple(gpus),
-        nic_bps=integer("rm_nic_mbps", 1_000, 1, 100_000_000) * 1_000_000,
-        interface=str(variables.get("rm_interface", "")),
-        partitions=tuple(map(str, partitions)),
-        variables=(
-            *((str(k), encode(v)) for k, v in sorted(rest.items())),
-            ("group_names", encode(list(entry.groups))),
-        ),
-    )
-
-
-def encode(value: Any) -> str:
-    """A variable as a string from which `decode` gets the same value back."""
-    if isinstance(value, str):
-        try:
-            json.loads(value)
-        except ValueError:
-            return value
-    return json.dumps(value, default=str)
-
-
-def decode(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
         return text

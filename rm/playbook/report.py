@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rm.playbook.keywords import DYNAMIC_INCLUDES
 from rm.playbook.steps import TaskResult
 
 
@@ -65,6 +66,8 @@ class Report:
                     counts.ok += 1
                     counts.ignored += result.ignored
                     counts.changed += bool(result.result.get("changed", result.status == "changed"))
+                elif result.status == "ok" and result.module in DYNAMIC_INCLUDES:
+                    counts.ok += max(1, sum(status == "ok" for _, status, _ in result.items))
                 else:
                     setattr(counts, result.status, getattr(counts, result.status) + 1)
         return recaps

@@ -51,7 +51,9 @@ class Scoping:
         magic = self.magic()
         behind = self.crew.behind
         shared = {k: v for k, v in self.options.magic.items() if k in ("groups", "inventory_dir")}
-        magic["hostvars"] = HostVars(self.crew.states, shared, lambda name: behind(name, where), seek)
+        magic["hostvars"] = HostVars(
+            self.crew.states, shared, lambda name: behind(name, where), seek, self.options.extra
+        )
         active = Active(self.options.active, lambda: self._alive(where))
         given = Given(self.options.extra, magic, {}, active, self.options.prompted)
         bound = frame.bound if frame is not None else ()

@@ -298,8 +298,10 @@ def condition(source: Any, scope: Scope) -> bool:
 
 
 def render(source: str, scope: Scope) -> str:
-    """A template file to text."""
-    return str(_run("text", source, scope))
+    """A template file to text, with as many newlines at its end as it has itself."""
+    text = str(_run("text", source, scope))
+    ends = len(source) - len(source.rstrip("\n"))
+    return text + "\n" * max(0, ends - (len(text) - len(text.rstrip("\n"))))
 
 
 def _run(kind: str, source: str, scope: Scope) -> Any:

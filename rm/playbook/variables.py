@@ -114,8 +114,9 @@ class HostVars(Mapping[str, Any]):
         magic: Mapping[str, Any],
         behind: Callable[[str], bool],
         seek: Seek | None,
+        extra: Mapping[str, Any],
     ) -> None:
-        self.states, self.magic, self.behind, self.seek = states, magic, behind, seek
+        self.states, self.magic, self.behind, self.seek, self.extra = states, magic, behind, seek, extra
 
     def __getitem__(self, name: str) -> Any:
         return OneHost(self.states[name], self)
@@ -138,6 +139,7 @@ class OneHost(Mapping[str, Any]):
         facts = state.facts or {}
         self.scope = Scope(
             [
+                Layer(world.extra, True),
                 Layer({"inventory_hostname": state.name,
                        "inventory_hostname_short": state.name.partition(".")[0],
                        "hostvars": world, **self.world.magic}, False),

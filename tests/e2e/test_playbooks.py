@@ -15,7 +15,8 @@ from rm.adapters.playbook_run import Report, run_playbook
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
 from rm.lab import Lab
-from rm.playbook.inventory import parse, to_hosts
+from rm.playbook.inventory import parse
+from rm.playbook.inventory_hosts import to_hosts
 
 pytestmark = pytest.mark.lab
 LEFT = """

@@ -4,7 +4,8 @@ import pytest
 
 from rm.core.host import Gpu
 from rm.errors import ConfigError
-from rm.playbook.inventory import decode, encode, parse, to_hosts
+from rm.playbook.inventory import parse
+from rm.playbook.inventory_hosts import decode, encode, to_hosts
 
 YAML = """\
 all:

@@ -1,0 +1,115 @@
+"""Inventories from this machine's files: one or several, directories of them, and what stands beside."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rm.adapters.vault import HEADER, Vault
+from rm.errors import ConfigError, UsageError
+from rm.playbook.inventory import Beside, Inventory, parse_all
+from rm.playbook.located import load
+
+_IGNORED = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".swp", ".md", ".txt", ".rst", ".csv")
+_ENDINGS = ("", ".yml", ".yaml", ".json")
+
+
+def read_inventory(sources: Sequence[str], vault: Vault | None = None) -> tuple[Inventory, Beside]:
+    """All sources as one inventory, its group_vars/ and host_vars/ merged in; and those by themselves.
+
+    A source is a file, a directory of inventory files, or names with commas (`gpu01,gpu02`). Without a
+    vault, encrypted files are left out and encrypted values stay so.
+    """
+    texts: list[tuple[str, str]] = []
+    places: list[Path] = []
+    for source in sources:
+        if "," in source:
+            names = [name.strip() for name in source.split(",") if name.strip()]
+            texts.append(("\n".join(names), "the list of hosts"))
+            continue
+        path = Path(source).expanduser()
+        places.append(path if path.is_dir() else path.parent)
+        for file in _files(path):
+            texts.append((_text(file), str(file)))
+    beside = Beside()
+    for place in dict.fromkeys(places):
+        beside = joined(beside, read_beside(place, vault))
+    inventory = parse_all(texts, vault if vault and vault.passwords else None)
+    return inventory.with_beside(beside), beside
+
+
+def joined(first: Beside, second: Beside) -> Beside:
+    groups = {
+        n: {**first.groups.get(n, {}), **second.groups.get(n, {})} for n in {**first.groups, **second.groups}
+    }
+    hosts = {
+        n: {**first.hosts.get(n, {}), **second.hosts.get(n, {})} for n in {**first.hosts, **second.hosts}
+    }
+    return Beside(groups, hosts)
+
+
+def read_beside(directory: Path, vault: Vault | None = None) -> Beside:
+    """group_vars/ and host_vars/ of a directory: a file, or a directory of files, for each name."""
+    return Beside(_variables(directory / "group_vars", vault), _variables(directory / "host_vars", vault))
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = []
+    for one in sorted(path.iterdir()):
+        if one.name in ("group_vars", "host_vars") or one.name.startswith(".") or one.name.endswith(_IGNORED):
+            continue
+        found += _files(one)
+    if not found:
+        raise ConfigError(f"The inventory directory {path} holds no inventory.", "Give a file.")
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        if os.access(path, os.X_OK) and path.read_bytes()[:2] == b"#!":
+            raise ConfigError(
+                f"The inventory {path} is a program.",
+                f"Write its output to a file: {path} --list > hosts.json",
+            )
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+        raise ConfigError(f"The inventory {path} cannot be read: {why}.") from None
+
+
+def _variables(top: Path, vault: Vault | None) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for one in sorted(top.iterdir()) if top.is_dir() else ():
+        if one.name.startswith(".") or one.name.endswith("~"):
+            continue
+        if one.is_dir():
+            files = [
+                p for p in sorted(one.rglob("*")) if p.is_file() and p.suffix in _ENDINGS and p.name[0] != "."
+            ]
+            name = one.name
+        elif one.suffix in (".yml", ".yaml", ".json"):
+            files, name = [one], one.stem
+        else:
+            files, name = [one], one.name
+        for file in files:
+            found.setdefault(name, {}).update(_mapping(file, vault))
+    return found
+
+
+def _mapping(path: Path, vault: Vault | None) -> dict[str, Any]:
+    text = _text(path)
+    if text.startswith(HEADER):
+        if vault is None:
+            return {}
+        try:
+            text = vault.open_file(text.encode()).decode()
+        except UsageError as problem:
+            raise ConfigError(f"{path}: {problem.what}", problem.hint) from None
+    value = load(text, str(path), ConfigError, vault if vault and vault.passwords else None)
+    if not isinstance(value, (dict, type(None))):
+        raise ConfigError(f"{path}: variables are a mapping.", "Write 'name: value'.")
+    return dict(value or {})

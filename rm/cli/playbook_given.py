@@ -1,0 +1,144 @@
+"""What the options of `rmx playbook` name: the inventory, vault passwords, variables, the playbook."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rm.cli.session import Session
+from rm.errors import ConfigError, UsageError
+
+if TYPE_CHECKING:
+    from rm.adapters.ssh import SshSettings
+    from rm.adapters.vault import Vault
+    from rm.core.host import Host
+    from rm.playbook.inventory import Beside
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Where a playbook runs. `variables` are all of each host's, group_vars/ and host_vars/ included."""
+
+    hosts: list[Host]
+    settings: SshSettings
+    variables: Mapping[str, Mapping[str, Any]]
+    source: str
+    magic: Mapping[str, Any]
+
+
+def playbook_path(file: str) -> Path:
+    from rm.adapters.shipped import shipped_directory
+
+    if os.path.isfile(file) or os.sep in file:
+        return Path(file)
+    name = file if file.endswith((".yml", ".yaml")) else file + ".yml"
+    shipped = shipped_directory("playbooks") / name
+    if not shipped.exists():
+        raise UsageError(
+            f"There is no playbook {file}.", "`rmx playbook list` shows those that come with rm."
+        )
+    return shipped
+
+
+def vault_of(files: Sequence[str], ask: bool) -> Vault:
+    """The vault with the passwords that the options (or ANSIBLE_VAULT_PASSWORD_FILE) name."""
+    from rm.adapters.vault import Vault, read_password
+
+    named = list(files) or [one for one in [os.environ.get("ANSIBLE_VAULT_PASSWORD_FILE", "")] if one]
+    passwords = [read_password(one) for one in named]
+    if ask:
+        passwords.append(click.prompt("Vault password", hide_input=True, err=True).encode())
+    return Vault(passwords)
+
+
+def fleet_of(
+    session: Session,
+    inventories: Sequence[str],
+    known_hosts: str | None,
+    private_key: str | None,
+    vault: Vault,
+    playbook: Path,
+) -> Fleet:
+    """The inventory's hosts, and how to reach them; raises ConfigError or UsageError."""
+    from rm.adapters.inventory_files import read_beside, read_inventory
+    from rm.adapters.ssh import SshSettings
+    from rm.config import load_config
+    from rm.playbook.inventory_hosts import to_hosts
+
+    config = load_config(session.config_flag)
+    sources = list(inventories) or [one for one in [config.hosts.inventory] if one]
+    if not sources:
+        raise UsageError(
+            "No inventory is named.", "Give --inventory FILE, or set hosts.inventory in rm.toml."
+        )
+    inventory, beside = read_inventory(sources, vault)
+    playbooks: Beside = read_beside(playbook.resolve().parent, vault)
+    identity = (private_key,) if private_key else config.ssh.identity_files
+    settings = SshSettings(
+        known_hosts=Path(known_hosts or config.ssh.known_hosts).expanduser(),
+        identity_files=tuple(Path(one).expanduser() for one in identity),
+        connect_timeout_s=config.ssh.connect_timeout_s,
+        dead_after_s=config.ssh.dead_after_s,
+        python=config.hosts.python,
+    )
+    hosts = to_hosts(inventory)
+    variables = {}
+    for host in hosts:
+        merged = inventory.merged(host.name, beside, playbooks)
+        variables[host.name] = {
+            **merged,
+            "group_names": list(inventory.hosts[host.name].groups) or ["ungrouped"],
+        }
+    first = "" if "," in sources[0] else os.path.abspath(os.path.expanduser(sources[0]))
+    magic = {
+        "inventory_file": first,
+        "inventory_dir": first if os.path.isdir(first) else os.path.dirname(first),
+        "ansible_inventory_sources": [os.path.abspath(os.path.expanduser(one)) for one in sources],
+    }
+    return Fleet(hosts, settings, variables, ",".join(sources), magic)
+
+
+def words(given: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word.strip() for one in given for word in one.split(",") if word.strip())
+
+
+def extra_variables(given: Sequence[str], vault: Vault) -> dict[str, Any]:
+    """`-e`: name=value pairs (text), a JSON object (typed), or @file with YAML or JSON."""
+    from rm.adapters.vault import HEADER
+    from rm.playbook.located import load
+
+    decrypt = vault if vault.passwords else None
+    found: dict[str, Any] = {}
+    for text in given:
+        if text.startswith(("@", "{", "[")):
+            try:
+                body = Path(text[1:]).expanduser().read_text(encoding="utf-8") if text[0] == "@" else text
+            except (OSError, UnicodeDecodeError) as problem:
+                why = problem.strerror if isinstance(problem, OSError) else "it is not UTF-8 text"
+                raise UsageError(f"-e {text}: {why}.") from None
+            if body.startswith(HEADER):
+                body = vault.open_file(body.encode()).decode()
+            value = load(body, text[1:] if text[0] == "@" else "-e", decrypt=decrypt)
+            if not isinstance(value, dict):
+                raise UsageError(f"-e {text} is not a mapping.", "Write names and their values.")
+            found.update(value)
+            continue
+        try:
+            pairs = shlex.split(text)
+        except ValueError as problem:
+            raise UsageError(f"-e {text!r}: {problem}.") from None
+        for word in pairs:
+            name, equals, value = word.partition("=")
+            if not equals or not name.isidentifier():
+                raise UsageError(f"-e {word!r} sets nothing.", "Write name=value.")
+            found[name] = value
+    return found
+
+
+__all__ = ["ConfigError", "Fleet", "extra_variables", "fleet_of", "playbook_path", "vault_of", "words"]

@@ -1,0 +1,81 @@
+"""What `rmx playbook run` shows: progress on standard error, the recap and JSON on standard output."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rm.cli.session import printable
+
+if TYPE_CHECKING:
+    from rm.adapters.playbook_run import Progress, Report
+
+COLOURS = {"changed": "yellow", "failed": "red", "unreachable": "red", "skipped": "cyan", "ok": "green"}
+
+
+def show(event: Progress, verbose: bool) -> None:
+    """One line of progress, when there is something to say."""
+    if event.result is None:
+        click.echo(click.style(f"PLAY {printable(event.text)}", bold=True), err=True)
+        return
+    result = event.result
+    told = result.module == "debug" and result.status == "ok"
+    if result.status in ("ok", "skipped") and not (verbose or told or result.might_run):
+        return
+    status = result.status
+    if result.ignored or result.rescued:
+        status = "rescued" if result.rescued else "ignored"
+    elif result.might_run:
+        status = "might run"
+    where = f"{result.host} > {result.delegated}" if result.delegated else result.host
+    line = f"{printable(where)}: {status:9} {printable(result.task)}"
+    bad = result.status in ("failed", "unreachable")
+    if result.message and (bad or told or verbose or result.might_run):
+        line += f": {printable(' '.join(result.message.split()))}"
+    click.echo(click.style(line, fg=COLOURS.get(result.status)), err=True)
+    for label, item, message in result.items:
+        if item in ("changed", "failed") or verbose or told:
+            said = f": {printable(message)}" if message and (item == "failed" or verbose or told) else ""
+            click.echo(f"    {item:9} {printable(label)}{said}", err=True)
+    for diff in result.diffs:
+        for text in diff.splitlines():
+            colour = "green" if text.startswith("+") else "red" if text.startswith("-") else None
+            click.echo(click.style("    " + printable(text.replace("\t", "    ")), fg=colour), err=True)
+
+
+def recap(report: Report) -> None:
+    """Ansible's line of counters for each host."""
+    width = max((len(host) for host in report.results), default=0)
+    for host, counts in sorted(report.recap().items()):
+        text = "  ".join(f"{name}={count}" for name, count in asdict(counts).items())
+        click.echo(f"{host:{width}} : {text}")
+    if report.not_reached:
+        click.echo(f"not finished: {', '.join(report.not_reached)}")
+    if report.check:
+        click.echo("(check mode: nothing was changed)")
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    fields = ("play", "task", "module", "status", "message", "ignored", "rescued", "might_run", "handler",
+              "file", "line")  # fmt: skip
+    return {
+        "playbook": report.playbook,
+        "check": report.check,
+        "ok": report.ok,
+        "interrupted": report.interrupted,
+        "not_reached": list(report.not_reached),
+        "recap": {host: asdict(counts) for host, counts in sorted(report.recap().items())},
+        "results": {
+            host: [
+                {name: getattr(one, name) for name in fields}
+                | ({"delegated_to": one.delegated} if one.delegated else {})
+                | {"diffs": list(one.diffs), "items": [list(item) for item in one.items]}
+                | {"result": json.loads(json.dumps(one.result, default=str))}
+                for one in results
+            ]
+            for host, results in sorted(report.results.items())
+        },
+    }
