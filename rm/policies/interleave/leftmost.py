@@ -200,7 +200,7 @@ class Leftmost:
     def _place(self, node: _Node, j: int, k: int, steps: Steps | None) -> _Node | None:
         """Job j put at k; None when some other job has no rotation left."""
         if steps is not None:
-            steps.take(1 + self.circle.slots // 720)
+            steps.take(1 + self.circle.slots // 1440)
         n, masks, edges = self.circle.n, self.masks[j], self.edges(j)
         left, touching = {}, {}
         for i, mask in node.left.items():

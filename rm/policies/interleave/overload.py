@@ -22,6 +22,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from rm.policies.interleave.circle import Circle
 from rm.policies.interleave.contacts import contacts, twins
 from rm.policies.interleave.curves import Array, Curves
+from rm.policies.interleave.descent import Descent
 from rm.policies.interleave.feasible import OutOfSteps, Steps
 
 _BATCH_CELLS = 1 << 16  # rows times slots of one batch
@@ -74,8 +75,15 @@ class LeastExcess:
         Rotations of proven excess are the lexicographically first ones, as far as the steps of
         `in_order` reach (default: as many as remain in `steps`).
         """
-        best = self._descent()
-        value = sum(self.circle.excess(best)) // self.curves.unit
+        descent = Descent(self.curves)
+        if self.jobs == 1:
+            return [0], descent.excess * self.curves.unit, descent.excess * self.curves.unit
+        root = self.curves.load([0])
+        rest = range(1, self.jobs)
+        least = sum(int(curve.min()) for curve in self.curves.curves(rest, root).values())
+        floor = int(self.curves.excess(root)[0]) + max(least, int(self.curves.unfitting(root, rest)[0]))
+        descent.pairs(floor, steps)
+        best, value = descent.rotations, descent.excess
         found, value, bound = self._improve(self._root([], np.zeros(1, np.int64)), best, value, steps)
         if bound == value:
             found = self._first(found, value, in_order or steps)
@@ -271,25 +279,3 @@ class LeastExcess:
             if found:
                 break
         return best
-
-    def _descent(self) -> list[int]:
-        """Greedy placement, largest first, then one job at a time to its best: an upper bound."""
-        order = sorted(range(1, self.jobs), key=lambda j: -int(self.curves.volume[j].sum()))
-        rotations = [0] * self.jobs
-        load = self.curves.load([0])
-        at = np.zeros(1, dtype=np.int64)
-        for j in order:
-            rotations[j] = int(self.curves.curve(j, load)[0].argmin())
-            load = load + self.curves.turned(j, at + rotations[j])
-        for _ in range(4):
-            moved = False
-            for j in order:
-                without = load - self.curves.turned(j, at + rotations[j])
-                curve = self.curves.curve(j, without)[0]
-                k = int(curve.argmin())
-                if curve[k] < curve[rotations[j]]:
-                    rotations[j], moved = k, True
-                load = without + self.curves.turned(j, at + rotations[j])
-            if not moved:
-                break
-        return rotations

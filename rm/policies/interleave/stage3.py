@@ -16,6 +16,8 @@ from rm.policies.interleave.packing import packing_for
 from rm.policies.interleave.search import BUDGET, Scheme, scheme_of
 from rm.policies.interleave.unify import Plan
 
+_SHARES = 8  # of the steps: none of the first attempts gets more than one
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -100,27 +102,33 @@ class _Widest:
             return int(np.searchsorted(values, self.distances.least(k) or 0))
 
         low, high = reached(best), len(values) - 1
-        trial = high  # what lies above and up to `high` took too long to decide
-        while low < trial:
-            middle = (low + trial + 1) // 2
+        slow: list[int] = []  # what took too long to decide, falling
+
+        def attempt(target: int, limit: int) -> bool:
+            """Narrow what is between low and high at `target`; False when that is not decided."""
+            nonlocal best, low, high
             try:
-                found = self._attempt(int(values[middle]), max(1, self.budget // 8))
+                found = self._attempt(int(values[target]), limit)
             except OutOfSteps:
-                trial = middle - 1
-                continue
+                return False
             if found is None:
-                trial = high = middle - 1
+                high = min(high, target - 1)
             else:
                 best, low = found, reached(found)
-        while low < high:
-            try:
-                found = self._attempt(int(values[low + 1]), self.budget)
-            except OutOfSteps:
-                break
-            if found is None:
-                high = low
-            else:
-                best, low = found, reached(found)
+            return True
+
+        share = max(1, self.budget // _SHARES)
+        while low < (top := min([high, *(at - 1 for at in slow)])):  # upwards, below what is slow
+            middle = (low + top + 1) // 2
+            if not attempt(middle, share):
+                slow.append(middle)
+        while low < high and attempt(low + 1, self.steps.left * 3 // 4):  # for a proof
+            pass
+        below = max(slow, default=high)
+        while low < high and below < high:  # without one, downwards as far as that is not slow
+            middle = (below + high + 1) // 2
+            if not attempt(middle, max(1, self.steps.left // 3)):
+                below = middle
         self.ceiling, self.proven = int(values[high]), low == high
         return self._first(int(values[low])) or best
 
