@@ -36,8 +36,13 @@ def reflect(request):
     """Answer probes on `port` for `duration_us` (at most 10 minutes).
 
     Optional: `address` to listen on; `allow`, a list of the addresses that get answers; `idle_us`, to end
-    when nothing came for so long after the first question. Notifies `reflecting` as soon as it listens.
+    when nothing came for so long after the first question; `tool` "iperf3", to serve one test of that
+    instead. Notifies `reflecting` as soon as it listens.
     """
+    if request.get("tool") == "iperf3":
+        import rm_throughput
+
+        return rm_throughput.serve_iperf(request)
     port, duration = require(request, "port", "duration_us")
     idle_us, quiet_since = request.get("idle_us") or LONGEST_US, None
     address, allow = request.get("address") or "", set(request.get("allow") or ())
@@ -101,8 +106,11 @@ def _drain(sink, sinks, buffer):
     with contextlib.suppress(OSError):
         count = sink.recv_into(buffer)
     if count:
-        tally[1] = tally[1] or _now_us()
-        tally[0], tally[2] = tally[0] + count, _now_us()
+        tally[2] = _now_us()
+        if tally[1]:
+            tally[0] += count
+        else:
+            tally[1] = tally[2]  # the rate is that of what follows the first piece
         return count
     with contextlib.suppress(OSError):
         sink.sendall(struct.pack("!QQ", tally[0], tally[2] - tally[1]))
@@ -259,11 +267,18 @@ def path_mtu(address, port):
 
 
 def probe(request):
-    """Measure towards a host that reflects: `kind` oneway, rtt, throughput or mtu.
+    """Measure towards a host that reflects: `kind` oneway, rtt, throughput or mtu; or say which `tools`
+    there are.
 
+    A throughput test may be confined to `windows`, [begin_us, length_us] by this host's clock, with
+    `buffer_bytes` under way at most; or be made by the `tool` iperf3, which then also reflects.
     `offset_us` and `offset_error_us` (reflector's clock minus ours, and its bound) are used when they are
     better than what the exchange itself tells.
     """
+    if request.get("kind") == "tools":
+        import rm_throughput
+
+        return rm_throughput.tools()
     kind, address, port = require(request, "kind", "address", "port")
     if kind in ("oneway", "rtt"):
         count = max(1, min(100_000, int(request.get("count") or 100)))
@@ -274,12 +289,24 @@ def probe(request):
             return full
         return {n: full[n] for n in ("sent", "received", "loss_pct", "rtt_us", "jitter_rtt_us") if n in full}
     if kind == "throughput":
-        duration = min(LONGEST_US, int(request.get("duration_us") or 1_000_000))
-        return throughput(address, port, duration, int(request.get("rate_bps") or 0))
+        duration, rate = (
+            min(LONGEST_US, int(request.get("duration_us") or 1_000_000)),
+            request.get("rate_bps"),
+        )
+        if "windows" in request:
+            import rm_throughput
+
+            buffer = int(request.get("buffer_bytes") or 1 << 17)
+            return rm_throughput.bursts(address, port, request["windows"], int(rate or 0), buffer)
+        if request.get("tool") == "iperf3":
+            import rm_throughput
+
+            return rm_throughput.iperf(address, port, duration, int(rate or 0))
+        return throughput(address, port, duration, int(rate or 0))
     if kind == "mtu":
         return path_mtu(address, port)
     raise KernelRefused(
-        "bad-request", "there is no probe %r; there are oneway, rtt, throughput, mtu" % (kind,)
+        "bad-request", "there is no probe %r; there are oneway, rtt, throughput, mtu, tools" % (kind,)
     )
 
 

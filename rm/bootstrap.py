@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from aiohttp import web
 
 from rm import __version__
 from rm.adapters.clock import SystemClock
-from rm.adapters.cron import Timers
+from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.fleet import Fleet
 from rm.adapters.ssh import SshSettings, accept_key, pinned_key, present_key
 from rm.adapters.store_sql import open_store
@@ -24,9 +25,11 @@ from rm.config import Config, options_for, policy_options
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies, Tuning
 from rm.core.fabric import fabric_of
+from rm.core.history import Retention
 from rm.core.host import Host
 from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
+from rm.core.mesh import Mesh
 from rm.core.registry import KINDS, load, options_in_force
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
@@ -35,11 +38,16 @@ from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader
 from rm.daemon.monitor import Monitor
-from rm.daemon.prune import prune, prune_journal
+from rm.daemon.monitor_board import Board
+from rm.daemon.monitor_gaps import RotationGaps
+from rm.daemon.monitor_meshes import Meshes, meshes_of
+from rm.daemon.monitor_service import MonitorService, mesh_timer
+from rm.daemon.prune import prune, prune_history, prune_journal
 from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
+from rm.units import DAY_US
 from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
@@ -112,6 +120,7 @@ def run_daemon(config: Config) -> None:
     """
     start_logging(config)
     policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
+    zone_of(config.monitor.timezone)
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket):
         store = open_store(config.daemon.database)
@@ -143,6 +152,7 @@ class Daemon:
         self.store = store
         self.policies = policies
         self.clock = SystemClock()
+        self.zone = zone_of(config.monitor.timezone)
         self.fatal: str | None = None
 
     async def run(self) -> None:
@@ -212,12 +222,24 @@ class Daemon:
 
         def hear(host: str, message: dict[str, Any]) -> None:
             if message.get("event") == "reflecting":
-                monitor.heard(host, message)
+                monitor.prober.heard(host, message)
             else:
                 executor.on_event(host, message)
 
         leader.on_alignment = regulator.aligned
-        monitor = Monitor(fleet, leader, clock, config.monitor)
+        meshes = self._meshes()
+        board = Board(store.history, clock, self.zone, meshes.windows)
+        monitor = Monitor(
+            fleet,
+            leader,
+            clock,
+            store.history,
+            board,
+            meshes.meshes,
+            config.monitor,
+            RotationGaps(leader, regulator.recent, clock),
+            self._interval_us,
+        )
         service = Service(
             leader,
             store,
@@ -232,14 +254,20 @@ class Daemon:
         )
         leader.on_jobs = service.jobs_changed
 
-        timers = Timers()
+        timers = Timers(self.zone)
+        keep = retention_of(config)
+        followed = timers if config.monitor.enabled else None
+        service.monitoring = MonitorService(
+            monitor, leader, store.history, clock, followed, keep, meshes.malformed
+        )
         timers.every(config.daemon.lease_s / 3, "lease", lambda: self._renew(lease_us, fail))
         timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
         timers.every(
             3600, "prune the journal", lambda: prune_journal(store, clock, config.daemon.journal_days)
         )
+        timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
         if config.monitor.enabled:
-            timers.every(config.monitor.interval_s, "monitor", monitor.measure, jitter_s=2)
+            self._follow(timers, monitor)
 
         runner = await serve(service, config.daemon.socket, config)
         page: web.AppRunner | None = None
@@ -256,12 +284,33 @@ class Daemon:
             await stopped.wait()
         finally:
             timers.stop()
+            monitor.close()
             if page is not None:
                 await page.cleanup()
             await runner.cleanup()
             await asyncio.to_thread(self._shut_down, leader, executor, regulator, fleet)
         if self.fatal:
             raise StoreError(self.fatal, "Start the daemon again when the cause is gone.")
+
+    def _interval_us(self, mesh: Mesh) -> int:
+        return interval_us(mesh.schedule, self.zone, self.clock.now_us())
+
+    def _meshes(self) -> Meshes:
+        return meshes_of(self.config.monitor, self._interval_us)
+
+    def _follow(self, timers: Timers, monitor: Monitor) -> None:
+        """Run each mesh by its schedule, also what was missed while no daemon ran."""
+        for mesh in monitor.meshes.values():
+            state = monitor.state(mesh.name)
+            timers.follow(
+                mesh_timer(mesh.name),
+                mesh.schedule,
+                partial(monitor.scheduled, mesh.name),
+                state.begun_us,
+                mesh.jitter_us,
+                mesh.slip_us,
+                bool(state.paused_by),
+            )
 
     def _launches(self, state: ClusterState) -> Any:
         config = self.config
@@ -306,6 +355,12 @@ class Daemon:
             self.store.release_lease()
         except RmError as error:
             log.warning("the lease was not given back: %s", error)
+
+
+def retention_of(config: Config) -> Retention:
+    """How long the history of the network is kept."""
+    days = (config.monitor.raw_days, config.monitor.hourly_days, config.monitor.daily_days)
+    return Retention(*(int(d * DAY_US) for d in days))
 
 
 def start_logging(config: Config) -> None:

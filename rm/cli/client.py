@@ -70,9 +70,11 @@ class Client:
     def get(self, *path: str | int, _timeout_s: float = TIMEOUT_S, **query: Any) -> dict[str, Any]:
         return self._call("GET", path, query, None, _timeout_s)
 
-    def post(self, *path: str | int, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def post(
+        self, *path: str | int, body: Mapping[str, Any] | None = None, timeout_s: float = 600.0
+    ) -> dict[str, Any]:
         # measuring the network takes long; a submission waits for its commit
-        return self._call("POST", path, {}, body or {}, 600.0)
+        return self._call("POST", path, {}, body or {}, timeout_s)
 
     def delete(self, *path: str | int, **query: Any) -> dict[str, Any]:
         return self._call("DELETE", path, query, None, TIMEOUT_S)

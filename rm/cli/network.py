@@ -1,13 +1,15 @@
-"""`rmx links`: how jobs share links. `rmx network`: what was measured between hosts."""
+"""`rmx links`: how jobs share links. `rmx network`: the grid of what was measured between hosts."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
-from rm.cli.session import Session, emit_json, json_option, table
-from rm.units import format_bandwidth, format_duration
+from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.errors import UsageError
+from rm.units import format_bandwidth, format_duration, parse_duration_us
 
 
 def _duration(us: Any) -> str:
@@ -40,15 +42,37 @@ def links(session: Session, /, as_json: bool) -> None:
     )
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--measure", is_flag=True, help="Measure now, then show.")
-@click.option("--zone", metavar="ZONE", help="Measure only this zone.")
+@click.option("--zone", metavar="ZONE", help="Only this zone.")
+@click.option("--mesh", metavar="MESH", help="The grid of this mesh only.")
+@click.option("--check", metavar="CHECK", help="The grid of this check only: loss, delay, bandwidth, mtu.")
+@click.option("--pairs", "as_pairs", is_flag=True, help="The numbers of each pair instead of the grid.")
 @json_option
-@click.pass_obj
-def network(session: Session, /, measure: bool, zone: str | None, as_json: bool) -> None:
-    """Show loss, delay and bandwidth of each pair of hosts, and how old each measurement is."""
+@click.pass_context
+def network(
+    ctx: click.Context,
+    /,
+    measure: bool,
+    zone: str | None,
+    mesh: str | None,
+    check: str | None,
+    as_pairs: bool,
+    as_json: bool,
+) -> None:
+    """Show the network as a grid: green ok, yellow warning, red critical, grey unknown; or as numbers."""
+    if ctx.invoked_subcommand is not None:
+        return
+    session: Session = ctx.obj
     if measure:
         session.client.post("network", "measure", body={"zone": zone})
+    if as_json or as_pairs:
+        _pairs(session, as_json)
+        return
+    _grid(session, zone, mesh, check)
+
+
+def _pairs(session: Session, as_json: bool) -> None:
     pairs = session.client.get("network")["pairs"]
     if as_json:
         emit_json({"pairs": pairs})
@@ -61,8 +85,129 @@ def network(session: Session, /, measure: bool, zone: str | None, as_json: bool)
             _duration(pair["delay_us"]),
             "-" if pair["bandwidth_bps"] is None else format_bandwidth(pair["bandwidth_bps"]),
             "-" if pair["age_us"] is None else _duration(pair["age_us"] // 1_000_000 * 1_000_000),
+            "-" if pair.get("confidence") is None else f"{pair['confidence']:.0%}",
         )
         for pair in pairs
     ]
-    columns = ("SOURCE", "DESTINATION", "LOSS", "DELAY", "BANDWIDTH", "AGE")
+    columns = ("SOURCE", "DESTINATION", "LOSS", "DELAY", "BANDWIDTH", "AGE", "CONFIDENCE")
     table(columns, rows, right=columns[2:])
+
+
+def _grid(session: Session, zone: str | None, mesh: str | None, check: str | None) -> None:
+    from rm.cli.network_grid import colourful, draw, legend, worst
+
+    answer = session.client.get("monitor")
+    names = [m["name"] for m in answer["meshes"] if mesh in (None, m["name"])]
+    if mesh is not None and not names:
+        names = [mesh]  # the daemon says that there is none
+    hosts: dict[str, dict[str, str]] = {}
+    statuses: dict[tuple[str, str], list[int]] = {}
+    for name in names:
+        grid = session.client.get("monitor", name)
+        hosts |= {h["name"]: h for h in grid["hosts"] if zone in (None, h["zone"])}
+        for cell in grid["cells"]:
+            if check in (None, cell["check"]):
+                statuses.setdefault((cell["source"], cell["destination"]), []).append(cell["status"])
+    for one in answer["malformed"]:
+        note(f"left out: {one['message']}")
+    if not hosts:
+        note("No mesh has a host there.")
+        return
+    colour = colourful()
+    drawn = draw(list(hosts.values()), {pair: worst(found) for pair, found in statuses.items()}, colour)
+    click.echo(drawn or "Every zone has one host, and nothing was measured between them.")
+    click.echo("\n" + legend(colour))
+
+
+def _percent(value: float) -> str:
+    return f"{value:.4g}%"
+
+
+def _rate(value: float) -> str:
+    return format_bandwidth(round(value))
+
+
+METRICS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("loss_pct", "loss", _percent),
+    ("delay_us", "delay", _duration),
+    ("jitter_us", "jitter", _duration),
+    ("rtt_us", "rtt", _duration),
+    ("bandwidth_bps", "bandwidth", _rate),
+    ("mtu_bytes", "mtu", "{:.0f}".format),
+    ("clock_error_us", "clock error", _duration),
+)
+
+
+@network.command()
+@click.argument("source")
+@click.argument("destination")
+@click.option("--since", default="24h", show_default=True, help="How far back, such as 1h or 30d.")
+@json_option
+@click.pass_obj
+def show(session: Session, /, source: str, destination: str, since: str, as_json: bool) -> None:
+    """Show the history of a pair of hosts, both ways: sparklines and numbers."""
+    since_s = parse_duration_us(since) / 1e6
+    if source == destination:
+        raise UsageError("A host is not measured with itself.", "Name two hosts.")
+    both = [
+        session.client.get("network", "history", source=a, destination=b, since_s=since_s)
+        for a, b in ((source, destination), (destination, source))
+    ]
+    if as_json:
+        keys = ("source", "destination", "samples", "summaries", "now")
+        emit_json({"directions": [{key: one[key] for key in keys} for one in both]})
+        return
+    for number, one in enumerate(both):
+        if number:
+            click.echo()
+        _direction(one, since)
+
+
+def _direction(one: dict[str, Any], since: str) -> None:
+    from rm.cli.network_grid import sparkline
+
+    now = one["now"]
+    sure = "" if now is None else f", confidence {now['confidence']:.0%}"
+    last = "never measured" if now is None or now["age_us"] is None else (
+        f"measured {format_duration(now['age_us'] // 1_000_000 * 1_000_000)} ago{sure}"
+    )  # fmt: skip
+    click.echo(f"{one['source']} to {one['destination']}: {last}")
+    tries = len(one["samples"]) or sum(s["tries"] for s in one["summaries"])
+    failures = sum(bool(s["failed"]) for s in one["samples"]) + sum(s["failures"] for s in one["summaries"])
+    if not tries:
+        click.echo(f"  nothing in the last {since}")
+        return
+    rows = []
+    for key, name, shown in METRICS:
+        bars, stats = _series(one, key)
+        if stats is not None:
+            rows.append((name, *(shown(v) for v in stats), sparkline(bars)))
+    table(
+        ("METRIC", "MIN", "MEAN", "MAX", "NEWEST", f"LAST {since}"),
+        rows,
+        right=("MIN", "MEAN", "MAX", "NEWEST"),
+    )
+    each = "tries" if one["samples"] else "tries, summarised"
+    click.echo(f"  {tries} {each}, {failures} failed")
+
+
+def _series(
+    one: dict[str, Any], key: str
+) -> tuple[Sequence[float | None], tuple[float, float, float, float] | None]:
+    """A metric's values in order of time for the sparkline, and (least, mean, most, newest)."""
+    if one["samples"]:
+        values = [s["values"].get(key) for s in one["samples"]]
+        known = [v for v in values if v is not None]
+        if not known:
+            return [], None
+        if key in ("bandwidth_bps", "mtu_bytes"):
+            values = known  # measured seldom: the tries of other meshes between are no gaps
+        return values, (min(known), sum(known) / len(known), max(known), known[-1])
+    stats = [s["stats"].get(key) for s in one["summaries"]]
+    seen = [s for s in stats if s is not None]
+    if not seen:
+        return [], None
+    count = sum(s["count"] for s in seen)
+    mean = sum(s["mean"] * s["count"] for s in seen) / count
+    bars = [None if s is None else s["mean"] for s in stats]
+    return bars, (min(s["min"] for s in seen), mean, max(s["max"] for s in seen), seen[-1]["mean"])

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from rm.core.cells import Cell
 from rm.core.mesh import MeshState
+from rm.core.network import LinkStats
 from rm.units import DAY_US, HOUR_US
 
 # name -> the largest value that can be true; none can be below 0. Loss in percent, times in
@@ -143,6 +144,36 @@ def complaint(sample: Sample, now_us: int) -> str:
         if not 0 <= value <= LARGEST[name]:
             return f"{which} has a {name} that cannot be: {value:g}, not between 0 and {LARGEST[name]:g}."
     return ""
+
+
+def learn(old: LinkStats | None, sample: Sample, fresh_us: int | None) -> LinkStats:
+    """What is known of a direction after one more try; `fresh_us`: in how long the next one is to come
+    (None = as it was before).
+
+    What the try did not measure stays as it was, and goes on ageing. A try that found nothing is one
+    more failure: the values stay, and confidence in them sinks.
+    """
+    known, values = old or LinkStats(), sample.values
+    if not values:
+        return replace(known, failures=known.failures + 1)
+    if "loss_pct" in values:
+        delay_us, jitter_us = values.get("delay_us"), values.get("jitter_us")
+        known = replace(
+            known,
+            loss_pct=values["loss_pct"],
+            delay_us=None if delay_us is None else round(delay_us),
+            jitter_us=None if jitter_us is None else round(jitter_us),
+            measured_at_us=sample.at_us,
+            fresh_us=known.fresh_us if fresh_us is None else fresh_us,
+        )
+    if "bandwidth_bps" in values:
+        known = replace(
+            known,
+            bandwidth_bps=round(values["bandwidth_bps"]),
+            bandwidth_at_us=sample.at_us,
+            bandwidth_fresh_us=known.bandwidth_fresh_us if fresh_us is None else fresh_us,
+        )
+    return replace(known, failures=0)
 
 
 def summarise(samples: Iterable[Sample], span_us: int) -> list[Summary]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatchcase
 
 
 class HostState(StrEnum):
@@ -62,3 +64,9 @@ class Zone:
 
     name: str
     delay_us: int = 0
+
+
+def selected(host: Host, patterns: Sequence[str], zones: Sequence[str]) -> bool:
+    """Is the host meant by these names or patterns, and these zones? None of a kind means all."""
+    by_name = not patterns or any(fnmatchcase(host.name, p) for p in patterns)
+    return by_name and (not zones or host.zone in zones)

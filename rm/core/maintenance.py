@@ -8,9 +8,12 @@ Times without one are in the time zone that the caller gives.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
+from typing import Any
 
+from rm.core.host import Host, selected
 from rm.errors import ConfigError
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -42,6 +45,38 @@ class Window:
         return (today in self.days and minute >= self.begins) or (
             yesterday in self.days and minute < self.ends
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HostWindow:
+    """A window of some hosts, in every mesh."""
+
+    window: Window
+    hosts: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+
+    def covers(self, host: Host, now_us: int, zone: tzinfo) -> bool:
+        return selected(host, self.hosts, self.zones) and self.window.covers(now_us, zone)
+
+
+def parse_host_window(table: Mapping[str, Any]) -> HostWindow:
+    """A table [[monitor.maintenance]].
+
+    Raises:
+        ConfigError: what is wrong with it.
+    """
+    for key in table:
+        if key not in ("when", "hosts", "zones"):
+            raise ConfigError(f"[[monitor.maintenance]] has no key '{key}'.", "Known: when, hosts, zones.")
+    if not isinstance(table.get("when"), str):
+        raise ConfigError("[[monitor.maintenance]] does not say when.", EXAMPLES)
+    names = []
+    for key in ("hosts", "zones"):
+        value = table.get(key, ())
+        if not isinstance(value, list | tuple) or not all(isinstance(v, str) and v for v in value):
+            raise ConfigError(f"[[monitor.maintenance]], {key}: {value!r:.60} is not a list of names.")
+        names.append(tuple(value))
+    return HostWindow(parse_window(table["when"]), *names)
 
 
 def parse_window(text: str) -> Window:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from rm.core.host import Host
+from rm.core.host import Host, selected
 from rm.core.maintenance import Window, parse_window
 from rm.errors import ConfigError, UsageError
-from rm.units import DAY_US, MINUTE_US, SECOND_US, parse_duration_us
+from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
 TESTS = ("latency", "throughput", "mtu")
 BETWEEN = ("representatives", "all", "none")
@@ -113,9 +112,14 @@ class MeshState:
     message: str = ""
 
 
-def selected(host: Host, patterns: Sequence[str], zones: Sequence[str]) -> bool:
-    by_name = not patterns or any(fnmatchcase(host.name, p) for p in patterns)
-    return by_name and (not zones or host.zone in zones)
+def usual(interval_us: int, throughput_interval_us: int, packets: int) -> tuple[Mesh, ...]:
+    """The meshes of an rm.toml that names none."""
+    loss = Thresholds(loss_warn_pct=1.0, loss_critical_pct=10.0)
+    return (
+        Mesh("latency", Every(interval_us), jitter_us=2 * SECOND_US, packets=packets, thresholds=loss),
+        Mesh("throughput", Every(throughput_interval_us), tests=("throughput",), jitter_us=30 * SECOND_US),
+        Mesh("mtu", Every(6 * HOUR_US), tests=("mtu",), jitter_us=60 * SECOND_US),
+    )
 
 
 def parse_schedule(text: object) -> Schedule:
@@ -266,9 +270,3 @@ FIELD = {
 }
 LIMITS = tuple(f.name for f in fields(Thresholds))
 KEYS = ("name", *READ, *LIMITS)
-
-
-def default_of(key: str) -> Any:
-    """What a mesh has that does not name the key."""
-    found: Field[Any] = next(f for f in fields(Mesh) if f.name == FIELD.get(key, key))
-    return None if found.default is MISSING else found.default

@@ -11,12 +11,14 @@ from rm.core import events as ev
 from rm.core.cycle import Cycle
 from rm.core.fabric import uplink_name
 from rm.core.host import Host, HostState
+from rm.core.network import confidence
 from rm.core.snapshot import Free
 from rm.core.state import ClusterState
 from rm.daemon.agents import Hosts
 from rm.daemon.asking import Asking
 from rm.daemon.demands import link_demands
 from rm.daemon.leader import Leader
+from rm.daemon.monitor_service import MonitorService
 from rm.errors import Conflict, NotFound
 
 
@@ -37,6 +39,7 @@ class HostService(Asking):
         self._hosts = hosts
         self._keys = keys
         self._measure = measure
+        self.monitoring: MonitorService | None = None
 
     async def hosts(self) -> Sequence[tuple[Host, Free | None, Sequence[int]]]:
         def ask(cycle: Cycle, now_us: int) -> list[tuple[Host, Free | None, Sequence[int]]]:
@@ -133,6 +136,7 @@ class HostService(Asking):
                     "bandwidth_bps": s.bandwidth_bps,
                     "age_us": now_us - s.measured_at_us if s.measured_at_us else None,
                     "failures": s.failures,
+                    "confidence": round(confidence(s, now_us), 4),
                 }
                 for (source, destination), s in cycle.state.network.items()
             ]

@@ -1,41 +1,40 @@
-"""Measures the network between the hosts with their own probes, and tells the leader.
+"""Measures the network between the hosts, mesh by mesh, and tells the leader, the history and the grid.
 
-Full mesh inside a zone, one representative pair between zones; a host takes part in one probe
-at a time, so that probes do not disturb each other. Throughput, which fills the link, is only
-measured between hosts on which no job communicates.
+A run of a mesh makes some rounds of its pairs (`rm.core.pairing`); the next run goes on where it
+stopped. A host takes part in one test at a time. Throughput, which fills the link, is measured
+where no job communicates, or in the gaps between the phases of those that do.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from rm.core import events as ev
 from rm.core.cycle import Cycle
+from rm.core.history import History, Sample, complaint, learn
 from rm.core.host import Host, HostState
+from rm.core.mesh import Mesh, MeshState
 from rm.core.network import LinkStats
+from rm.core.pairing import Pair, Pairing
 from rm.core.ports import Clock
+from rm.core.state import ClusterState
 from rm.daemon.agents import Agents
 from rm.daemon.leader import Leader
-from rm.errors import RmError, Unreachable
+from rm.daemon.monitor_board import Board, Tried
+from rm.daemon.monitor_bookings import Bookings
+from rm.daemon.monitor_probe import MARGIN_S, Prober, Window
+from rm.errors import Conflict, NotFound, RmError, StoreError
 
 log = logging.getLogger(__name__)
 
-PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
-IDLE_US = 1_000_000
-PROBE_INTERVAL_US = 10_000
-THROUGHPUT_US = 400_000
-PARALLEL = 8
-MARGIN_S = 10.0
 PINGS = 5
-CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
-
-Pair = tuple[Host, Host]
+ON_DEMAND = "on-demand"
+CHECKS = {"latency": ("loss", "delay"), "throughput": ("bandwidth",), "mtu": ("mtu",)}
 
 
 class Settings(Protocol):
@@ -43,185 +42,300 @@ class Settings(Protocol):
     def throughput_interval_s(self) -> float: ...
     @property
     def probe_count(self) -> int: ...
+    @property
+    def parallel(self) -> int: ...
+
+
+class Gaps(Protocol):
+    """When a test between two hosts disturbs no job."""
+
+    def windows(self, a: str, b: str, duration_us: int) -> Sequence[Window] | None:
+        """None: at any time; empty: the jobs leave no room."""
+        ...
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the leader knew when a round began."""
+
+    known: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one pair: both directions, and the tests for which there was no gap."""
+
+    tried: list[Tried] = field(default_factory=list)
+    ok: bool = False
+    skipped: int = 0
 
 
 class Monitor:
-    """`measure` may be called from any thread; measurements never overlap."""
+    """`run` and `measure` may be called from any thread; a mesh never runs twice at once."""
 
-    def __init__(self, agents: Agents, leader: Leader, clock: Clock, settings: Settings) -> None:
+    def __init__(
+        self,
+        agents: Agents,
+        leader: Leader,
+        clock: Clock,
+        history: History,
+        board: Board,
+        meshes: Sequence[Mesh],
+        settings: Settings,
+        gaps: Gaps,
+        interval_of: Callable[[Mesh], int],
+    ) -> None:
         self._agents = agents
         self._leader = leader
         self._clock = clock
+        self._history = history
         self._settings = settings
-        self._lock = threading.Lock()
-        self._throughput_us: dict[tuple[str, str], int] = {}
-        self._listening: dict[tuple[str, int], threading.Event] = {}
-        self._ports = itertools.count()
+        self._gaps = gaps
+        self._interval_of = interval_of
+        self._bookings = Bookings()
+        self._pool = ThreadPoolExecutor(settings.parallel, thread_name_prefix="monitor")
+        self._stopping = False
+        self._running: dict[str, threading.Lock] = {m.name: threading.Lock() for m in meshes}
+        self._on_demand = threading.Lock()
+        self._states = {s.mesh: s for s in history.mesh_states()}
+        self.meshes = {m.name: m for m in meshes}
+        self.board = board
+        self.prober = Prober(agents)
+
+    def state(self, mesh: str) -> MeshState:
+        return self._states.get(mesh) or MeshState(mesh)
+
+    def mesh(self, name: str) -> Mesh:
+        if name not in self.meshes:
+            known = ", ".join(self.meshes) or "none"
+            raise NotFound(f"There is no mesh '{name}'.", f"There are: {known}.")
+        return self.meshes[name]
+
+    def is_running(self, mesh: str) -> bool:
+        return self._running[mesh].locked()
+
+    def every_us(self, mesh: Mesh) -> int:
+        """How often each pair is measured: every run, or every so many runs."""
+        cycle = self.state(mesh.name).cycle
+        runs = max(1, -(-cycle // mesh.rounds)) if mesh.rounds else 1
+        return self._interval_of(mesh) * runs
+
+    def close(self) -> None:
+        self._stopping = True
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # -- runs ----------------------------------------------------------------------------------
+
+    def scheduled(self, name: str) -> None:
+        """One run by the clock: nobody waits for it, so that what goes wrong is logged."""
+        try:
+            self.run(name)
+        except Conflict:
+            log.info("mesh %s is being run already", name)
+        except (RmError, TimeoutError) as error:
+            if not self._stopping:
+                log.warning("mesh %s: %s", name, error or "the daemon was too busy")
+        except RuntimeError:
+            if not self._stopping:  # the pool is closed then
+                raise
+
+    def run(self, name: str, everything: bool = False) -> MeshState:
+        """The next rounds of the mesh, or all of them.
+
+        Raises:
+            NotFound: there is no such mesh.
+            Conflict: it is being run already.
+        """
+        mesh = self.mesh(name)
+        if not self._running[name].acquire(blocking=False):
+            raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
+        try:
+            hosts = self._hosts()
+            pairing = Pairing(mesh, hosts)
+            state = replace(self.state(name), begun_us=self._clock.now_us(), cycle=len(pairing), message="")
+            state = replace(state, measured=0, failed=0, skipped=0)
+            turn = pairing.turn(state.turn % max(1, len(pairing)), 0 if everything else mesh.rounds)
+            self._keep(state)
+            if "latency" in mesh.tests:
+                self._measure_zones([h for h in hosts if mesh.selects(h)])
+            for number in turn:
+                if self._stopping:
+                    break
+                results = self._round(mesh, pairing.round(number))
+                state = replace(
+                    state,
+                    turn=(number + 1) % len(pairing),
+                    measured=state.measured + sum(r.ok for r in results),
+                    failed=state.failed + sum(not r.ok for r in results),
+                    skipped=state.skipped + sum(r.skipped for r in results),
+                )
+                self._keep(state)
+            state = replace(self._paused_as_now(state), ended_us=self._clock.now_us())
+            self._keep(state, durable=True)
+            return state
+        finally:
+            self._running[name].release()
 
     def measure(self, zone: str | None = None) -> int:
-        """Measure every pair of the mesh (of one zone, if named); returns how many succeeded."""
-        with self._lock:
-            hosts, _ = self._leader.ask(up_and_busy).result(MARGIN_S)
-            measured = 0
-            for name, delay_us in self._zone_delays(hosts).items():
-                self._leader.post(ev.ZoneMeasured(name, delay_us))
-            with ThreadPoolExecutor(PARALLEL, thread_name_prefix="monitor") as pool:
-                for matching in rounds(mesh(hosts, zone)):
-                    measured += sum(pool.map(self._pair, matching))
-            return measured
+        """Measure every pair now (of one zone, if named): latency, and throughput where it was not
+        measured lately; returns how many pairs succeeded."""
+        with self._on_demand:
+            mesh = Mesh(
+                ON_DEMAND,
+                zones=() if zone is None else (zone,),
+                packets=self._settings.probe_count,
+                tests=("latency", "throughput"),
+                rounds=0,
+            )
+            hosts = self._hosts()
+            self._measure_zones(hosts)
+            pairing = Pairing(mesh, hosts)
+            return sum(r.ok for n in range(len(pairing)) for r in self._round(mesh, pairing.round(n)))
 
-    def _zone_delays(self, hosts: list[Host]) -> dict[str, int]:
+    def set_paused(self, name: str, by: str) -> MeshState:
+        """Pause the mesh ("" = go on); it is remembered over restarts."""
+        self.mesh(name)
+        state = replace(self.state(name), paused_by=by)
+        self._keep(state, durable=True)
+        return state
+
+    def _paused_as_now(self, state: MeshState) -> MeshState:
+        """The state of a run that has ended, during which it may have been paused."""
+        return replace(state, paused_by=self.state(state.mesh).paused_by)
+
+    def _keep(self, state: MeshState, durable: bool = False) -> None:
+        self._states[state.mesh] = state if durable else self._paused_as_now(state)
+        if durable:
+            self._history.put_mesh_state(state)
+
+    def _hosts(self) -> list[Host]:
+        """The hosts that answer."""
+        hosts: list[Host] = self._leader.ask(up).result(MARGIN_S)
+        return hosts
+
+    def _measure_zones(self, hosts: Iterable[Host]) -> None:
         """One way from here to the nearest host of each zone, rounded to milliseconds."""
         nearest: dict[str, int] = {}
-        for host in hosts:
-            for _ in range(PINGS):
-                sent_us = self._clock.now_us()
-                try:
-                    self._agents.call(host.name, "ping", timeout_s=MARGIN_S).result(MARGIN_S)
-                except (RmError, TimeoutError):
-                    break
-                trip_us = self._clock.now_us() - sent_us
+        for host, trip_us in self._pool.map(self._ping, hosts):
+            if trip_us is not None:
                 nearest[host.zone] = min(trip_us, nearest.get(host.zone, trip_us))
-        return {zone: round(trip_us / 2000) * 1000 for zone, trip_us in nearest.items()}
+        for zone, trip_us in nearest.items():
+            self._leader.post(ev.ZoneMeasured(zone, round(trip_us / 2_000) * 1_000))
 
-    def _pair(self, pair: Pair) -> bool:
-        """Both directions of one pair; what failed is recorded as a failed try, not as silence."""
-        a, b = pair
-        now_us = self._clock.now_us()
-        both = ((a.name, b.name), (b.name, a.name))
-        known: dict[tuple[str, str], LinkStats] = {}
+    def _ping(self, host: Host) -> tuple[Host, int | None]:
+        best: int | None = None
+        for _ in range(PINGS):
+            sent_us = self._clock.now_us()
+            try:
+                self._agents.call(host.name, "ping", timeout_s=MARGIN_S).result(MARGIN_S)
+            except (RmError, TimeoutError):
+                break
+            trip_us = max(0, self._clock.now_us() - sent_us)
+            best = trip_us if best is None else min(best, trip_us)
+        return host, best
 
-        def look(cycle: Cycle, now_us: int) -> frozenset[str]:
-            known.update((k, cycle.state.network[k]) for k in both if k in cycle.state.network)
-            return up_and_busy(cycle, now_us)[1]  # by now: a long mesh must not disturb a new job
+    # -- one round -----------------------------------------------------------------------------
 
+    def _round(self, mesh: Mesh, pairs: Sequence[Pair]) -> list[Result]:
+        """Measure disjoint pairs side by side, and tell what came of them."""
+        seen: Seen = self._leader.ask(lambda cycle, _: known_of(cycle, pairs)).result(MARGIN_S)
+        results = list(self._pool.map(lambda pair: self._pair(mesh, pair, seen), pairs))
+        tried = [t for r in results for t in r.tried]
+        fresh_us = self.every_us(mesh) if mesh.name != ON_DEMAND else None
+
+        def learnt(state: ClusterState) -> list[ev.Event]:
+            """With what is known by now: another mesh may have told of the same pair meanwhile."""
+            events: list[ev.Event] = []
+            for sample in (t.sample for t in tried):
+                key = (sample.source, sample.destination)
+                events.append(ev.Measured(*key, learn(state.network.get(key), sample, fresh_us)))
+            return events
+
+        if tried:
+            self._leader.request(learnt).result(MARGIN_S)
         try:
-            busy = self._leader.ask(look).result(MARGIN_S)
-            there, back = self._oneway(a, b, now_us)
-            if not {a.name, b.name} & busy and self._throughput_due(a, b, now_us):
-                there = replace(there, bandwidth_bps=self._throughput(a, b))
-                back = replace(back, bandwidth_bps=self._throughput(b, a))
-                self._throughput_us[(a.name, b.name)] = now_us
-        except (RmError, TimeoutError, KeyError) as error:
-            log.warning("cannot measure %s to %s: %s", a.name, b.name, error)
-            for key in both:
-                self._leader.post(ev.Measured(*key, failed_try(known.get(key))))
+            self._history.record(t.sample for t in tried)
+        except StoreError as error:
+            log.error("measurements of mesh %s are not in the history: %s", mesh.name, error)
+        if mesh.name != ON_DEMAND:
+            self.board.tell(mesh, tried)
+        return results
+
+    def _pair(self, mesh: Mesh, pair: Pair, seen: Seen) -> Result:
+        """All tests of one pair, both ways; what failed is told as a failure, not by silence."""
+        a, b = pair
+        found: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        failed: list[str] = []
+        checks: list[str] = []
+        skipped = 0
+        with self._bookings.both(a.name, b.name):
+            at_us = self._clock.now_us()
+            for test in mesh.tests:
+                try:
+                    done = self._test(test, mesh, a, b, found, seen)
+                except (RmError, TimeoutError, KeyError, TypeError, ValueError) as error:
+                    failed.append(f"{test}: {error or 'no answer in time'}")
+                    log.warning("cannot measure %s to %s: %s", a.name, b.name, failed[-1])
+                    done = True
+                if done:
+                    checks += CHECKS[test]
+                else:
+                    skipped += 1
+        if not checks:  # nothing was tried
+            return Result(ok=True, skipped=skipped)
+        said = "; ".join(failed)
+        tried = []
+        for source, destination, values in ((a, b, found[0]), (b, a, found[1])):
+            sample = Sample(source.name, destination.name, at_us, mesh.name, values, said)
+            if absurd := complaint(sample, self._clock.now_us()):
+                log.warning("%s It is left out.", absurd)
+                failed.append(absurd)
+                sample = replace(sample, values={}, failed=absurd)
+            tried.append(Tried(source, destination, sample, checks))
+        return Result(tried, not failed, skipped)
+
+    def _test(
+        self,
+        test: str,
+        mesh: Mesh,
+        a: Host,
+        b: Host,
+        found: tuple[dict[str, float], dict[str, float]],
+        seen: Seen,
+    ) -> bool:
+        """Make one test of the pair and put its values into `found`; False when it was left out."""
+        if test == "latency":
+            there, back = self.prober.latency(a, b, mesh)
+            found[0].update(there)
+            found[1].update(back)
+        elif test == "mtu":
+            found[0]["mtu_bytes"] = self.prober.mtu(a, b)
+            found[1]["mtu_bytes"] = self.prober.mtu(b, a)
+        elif mesh.name == ON_DEMAND and not self._throughput_due(seen.known.get((a.name, b.name))):
             return False
-        for key, stats in zip(both, (there, back), strict=True):
-            old = known.get(key)
-            if stats.bandwidth_bps is None and old is not None:
-                stats = replace(stats, bandwidth_bps=old.bandwidth_bps)
-            self._leader.post(ev.Measured(*key, stats))
+        else:
+            for values, source, sink in ((found[0], a, b), (found[1], b, a)):
+                windows = self._gaps.windows(a.name, b.name, mesh.duration_us)
+                if windows is not None and not windows:
+                    return False
+                rate_bps = self.prober.throughput(source, sink, mesh, windows)
+                if rate_bps is None:
+                    return False
+                values["bandwidth_bps"] = rate_bps
         return True
 
-    def _throughput_due(self, a: Host, b: Host, now_us: int) -> bool:
-        last_us = self._throughput_us.get((a.name, b.name))
-        return last_us is None or now_us - last_us >= self._settings.throughput_interval_s * 1e6
-
-    def heard(self, host: str, message: dict[str, Any]) -> None:
-        """A host's reflector listens; called in the fleet's thread."""
-        waiting = self._listening.get((host, message["port"]))
-        if waiting is not None:
-            waiting.set()
-
-    def _oneway(self, a: Host, b: Host, now_us: int) -> tuple[LinkStats, LinkStats]:
-        count = self._settings.probe_count
-        request = {"kind": "oneway", "count": count, "interval_us": PROBE_INTERVAL_US}
-        ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
-        if ours[0] is not None and ours[1] is not None:
-            request |= {"offset_us": ours[1] - ours[0], "offset_error_us": CLOCK_ERROR_US}
-        answer = self._probe(a, b, count * PROBE_INTERVAL_US, request)
-        return stats_of(answer, "forward", now_us), stats_of(answer, "backward", now_us)
-
-    def _throughput(self, a: Host, b: Host) -> int | None:
-        request = {"kind": "throughput", "duration_us": THROUGHPUT_US}
-        return int(self._probe(a, b, THROUGHPUT_US, request)["throughput_bps"]) or None
-
-    def _probe(self, a: Host, b: Host, took_us: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Let `b` answer for as long as `a` needs, and return what `a` measured."""
-        port = PORTS[next(self._ports) % len(PORTS)]
-        listening = self._listening[(b.name, port)] = threading.Event()
-        try:
-            timeout_s = took_us / 1e6 + MARGIN_S
-            reflector = self._agents.call(
-                b.name,
-                "reflect",
-                timeout_s=2 * timeout_s,
-                port=port,
-                duration_us=took_us + int(MARGIN_S * 1e6),
-                idle_us=IDLE_US,
-                allow=[a.address],
-            )
-            if not listening.wait(MARGIN_S):
-                if reflector.done():
-                    reflector.result()  # why it could not listen
-                raise Unreachable(f"{b.name} did not begin to reflect.")
-            probe = self._agents.call(
-                a.name, "probe", timeout_s=timeout_s, address=b.address, port=port, **request
-            )
-            return probe.result(timeout_s)
-        finally:
-            del self._listening[(b.name, port)]
+    def _throughput_due(self, known: LinkStats | None) -> bool:
+        if known is None or known.bandwidth_bps is None:
+            return True
+        at_us = known.bandwidth_at_us or known.measured_at_us
+        return self._clock.now_us() - at_us >= self._settings.throughput_interval_s * 1e6
 
 
-def up_and_busy(cycle: Cycle, now_us: int) -> tuple[list[Host], frozenset[str]]:
-    """The hosts that answer, and the names of those on which some job communicates."""
-    state = cycle.state
-    hosts = [h for h in state.hosts.values() if h.state is HostState.UP]
-    busy = {
-        name
-        for placed in state.placed.values()
-        if len(placed.placement.hosts) > 1
-        for name in placed.placement.hosts
-    }
-    return hosts, frozenset(busy)
+def up(cycle: Cycle, now_us: int) -> list[Host]:
+    return [h for h in cycle.state.hosts.values() if h.state is HostState.UP]
 
 
-def mesh(hosts: Iterable[Host], zone: str | None) -> list[Pair]:
-    """Every pair inside a zone; the first hosts of each two zones, when all zones are meant."""
-    zones: dict[str, list[Host]] = {}
-    for host in hosts:
-        zones.setdefault(host.zone, []).append(host)
-    pairs: list[Pair] = []
-    for name, members in zones.items():
-        if zone is None or name == zone:
-            pairs += [(a, b) for i, a in enumerate(members) for b in members[i + 1 :]]
-    if zone is None:
-        first = [members[0] for members in zones.values()]
-        pairs += [(a, b) for i, a in enumerate(first) for b in first[i + 1 :]]
-    return pairs
-
-
-def rounds(pairs: Sequence[Pair]) -> Iterator[list[Pair]]:
-    """The pairs in rounds in which no host appears twice."""
-    waiting = list(pairs)
-    while waiting:
-        taken: set[str] = set()
-        this, later = [], []
-        for a, b in waiting:
-            if a.name in taken or b.name in taken:
-                later.append((a, b))
-            else:
-                taken |= {a.name, b.name}
-                this.append((a, b))
-        yield this
-        waiting = later
-
-
-def stats_of(measured: dict[str, Any], direction: str, now_us: int) -> LinkStats:
-    """One direction, `forward` or `backward`, of a one-way probe."""
-    loss_pct = measured[f"loss_{direction}_pct"]
-    delays = measured.get(f"{direction}_us")
-    return LinkStats(
-        loss_pct=100.0 if loss_pct is None else loss_pct,
-        delay_us=max(0, delays["median"]) if delays else None,
-        jitter_us=measured.get(f"jitter_{direction}_us"),
-        measured_at_us=now_us,
-    )
-
-
-def failed_try(old: LinkStats | None) -> LinkStats:
-    """The last good values, with one more failure on record."""
-    if old is None:
-        return LinkStats(failures=1)
-    return replace(old, failures=old.failures + 1)
+def known_of(cycle: Cycle, pairs: Iterable[Pair]) -> Seen:
+    known: Mapping[tuple[str, str], LinkStats] = cycle.state.network
+    both = [key for a, b in pairs for key in ((a.name, b.name), (b.name, a.name))]
+    return Seen({key: known[key] for key in both if key in known})

@@ -1,4 +1,5 @@
-"""Old finished jobs leave the database, and their logs the disk; so do old entries of the journal."""
+"""Old finished jobs leave the database, and their logs the disk; so do old entries of the journal, and
+old measurements, of which summaries stay."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import logging
 import shutil
 from pathlib import Path
 
+from rm.core.history import History, Retention
 from rm.core.ports import Clock
 from rm.core.store import Store
 
@@ -40,4 +42,14 @@ def prune_journal(store: Store, clock: Clock, keep_days: float) -> int:
     forgotten = store.prune_journal(clock.now_us() - int(keep_days * DAY_US))
     if forgotten:
         log.info("forgot %d old entries of the journal", forgotten)
+    return forgotten
+
+
+def prune_history(history: History, clock: Clock, keep: Retention) -> int:
+    """Summarise the hours and days that are over, then forget what is old; the rows forgotten."""
+    now_us = clock.now_us()
+    made = history.roll_up(now_us)
+    forgotten = history.prune(now_us, keep)
+    if made or forgotten:
+        log.info("the network's history: %d summaries made, %d old rows forgotten", made, forgotten)
     return forgotten

@@ -108,6 +108,11 @@ class Regulator:
         if self._thread.is_alive():
             self._thread.join(5)
 
+    def recent(self, job: int) -> list[tuple[int, int]]:
+        """The job's newest iterations, (begin, duration), oldest first; from any thread."""
+        stats = self._book.find(job)
+        return [(start_us, took_us) for start_us, took_us, _, _ in stats.items.copy()] if stats else []
+
     def of(self, job: int) -> Mapping[str, Any]:
         """Iteration statistics for the API, and when the job's iterations are to begin."""
         told = self._told.get(job)

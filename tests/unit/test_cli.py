@@ -289,13 +289,14 @@ def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:
         "2:14/72",
         "12.5ms",
     ]
-    assert rmx("network", "--measure").out.splitlines()[1].split() == [
+    assert rmx("network", "--measure", "--pairs").out.splitlines()[1].split() == [
         "h1",
         "h2",
         "0.5%",
         "350us",
         "94Mbps",
         "1m1s",
+        "-",
     ]
     assert ("measure", None) in daemon.service.log
     assert "jobs      PENDING 2" in rmx("status").out

@@ -1,24 +1,30 @@
-"""Which pairs are measured, when, and what is recorded of a try that failed."""
+"""What a run of a mesh measures, what is recorded of it, and of tries that failed or cannot be true."""
 
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from rm.adapters.store_memory import MemoryStore
 from rm.core import events as ev
+from rm.core.cells import Flip, Status
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
-from rm.core.host import Host
 from rm.core.lifecycle import Changes, Rules, apply
+from rm.core.maintenance import HostWindow, parse_window
+from rm.core.mesh import Every, Mesh, Thresholds
 from rm.core.network import LinkStats
 from rm.core.registry import load
 from rm.core.state import ClusterState
-from rm.daemon.monitor import Monitor, failed_try, mesh, rounds
-from rm.errors import Unreachable
+from rm.daemon.monitor import Monitor
+from rm.daemon.monitor_board import Board
+from rm.daemon.monitor_meshes import meshes_of
+from rm.errors import Conflict, NotFound, Unreachable
 from tests import builders
 from tests.fakes import ManualClock
 
@@ -27,55 +33,36 @@ ONEWAY = {
     "loss_backward_pct": None,
     "forward_us": {"median": 300},
     "jitter_forward_us": 7,
+    "rtt_us": {"median": 650},
+    "clock_error_us": 40,
 }
-
-
-def hosts_of(*sizes: int) -> list[Host]:
-    return [builders.host(f"z{z}h{i}", f"z{z}") for z, size in enumerate(sizes) for i in range(size)]
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4))
-def test_every_pair_of_a_zone_and_one_between_zones_is_measured_once(sizes: list[int]) -> None:
-    hosts = hosts_of(*sizes)
-    pairs = [frozenset((a.name, b.name)) for a, b in mesh(hosts, None)]
-    inside = {frozenset((a.name, b.name)) for a in hosts for b in hosts if a.zone == b.zone and a != b}
-    assert len(pairs) == len(set(pairs)) == len(inside) + len(sizes) * (len(sizes) - 1) // 2
-    assert inside <= set(pairs)
-    assert {frozenset((a.name, b.name)) for a, b in mesh(hosts, "z0")} == {
-        p for p in inside if all(n.startswith("z0") for n in p)
-    }
-
-
-@given(st.lists(st.integers(1, 6), min_size=1, max_size=4))
-def test_no_host_is_in_two_probes_at_once_and_no_pair_is_left_out(sizes: list[int]) -> None:
-    pairs = mesh(hosts_of(*sizes), None)
-    told = list(rounds(pairs))
-    for matching in told:
-        names = [h.name for pair in matching for h in pair]
-        assert len(names) == len(set(names))
-    assert sorted(map(str, pairs)) == sorted(str(p) for matching in told for p in matching)
+MINUTE_US = 60_000_000
 
 
 class Lead:
     """The leader's inbox over a state of its own."""
 
-    def __init__(self, *events: ev.Event) -> None:
+    def __init__(self) -> None:
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
         self.cycle = Cycle(ClusterState(), policies)
-        self.posted: list[ev.Event] = []
-        self._lock = threading.Lock()
-        for event in events:
-            self.post(event)
+        self._lock = threading.RLock()
 
     def post(self, event: ev.Event) -> None:
         with self._lock:
-            self.posted.append(event)
             apply(self.cycle.state, event, 5, Rules(), Changes())
 
     def ask(self, question: Callable[[Cycle, int], Any]) -> Future[Any]:
         future: Future[Any] = Future()
         with self._lock:
             future.set_result(question(self.cycle, 5))
+        return future
+
+    def request(self, make: Callable[[ClusterState], list[ev.Event]]) -> Future[Any]:
+        future: Future[Any] = Future()
+        with self._lock:
+            for event in make(self.cycle.state):
+                self.post(event)
+        future.set_result(None)
         return future
 
 
@@ -86,24 +73,33 @@ class Prober:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.deaf: set[str] = set()
         self.dumb: set[str] = set()
+        self.iperf: set[str] = set()
+        self.oneway: dict[str, Any] = dict(ONEWAY)
         self.monitor: Monitor | None = None
+        self.held: threading.Event | None = None
+        self.begun = threading.Event()
 
     def call(self, name: str, op: str, timeout_s: float = 10, **args: Any) -> Future[dict[str, Any]]:
         self.asked.append((name, op, args))
         future: Future[dict[str, Any]] = Future()
-        if op == "reflect" and name in self.deaf:
-            future.set_exception(Unreachable(f"{name} is gone."))
+        if op == "reflect":
             assert self.monitor is not None
-            self.monitor.heard(name, {"port": args["port"]})  # it began to listen, then went away
-        elif op == "reflect":
-            assert self.monitor is not None
-            self.monitor.heard(name, {"port": args["port"]})
+            self.monitor.prober.heard(name, {"port": args["port"]})
+            if name in self.deaf:
+                future.set_exception(Unreachable(f"{name} is gone."))  # it began to listen, then went away
+        elif op == "probe" and args["kind"] == "tools":
+            future.set_result({"iperf3": name in self.iperf})
         elif op == "probe" and (name in self.dumb or self.deaf):
             future.set_exception(Unreachable(f"{name} is gone."))
         elif op == "probe" and args["kind"] == "throughput":
             future.set_result({"throughput_bps": 900})
+        elif op == "probe" and args["kind"] == "mtu":
+            future.set_result({"mtu_bytes": 1500 if name == "a" else 9000})
         elif op == "probe":
-            future.set_result(ONEWAY)
+            self.begun.set()
+            if self.held is not None:
+                assert self.held.wait(10)
+            future.set_result(self.oneway)
         else:
             future.set_result({"now_us": 0})
         return future
@@ -111,24 +107,61 @@ class Prober:
     def clock_offset_us(self, name: str) -> int | None:
         return {"a": 100, "b": 400}.get(name)
 
+    def probes(self) -> list[dict[str, Any]]:
+        return [args for _, op, args in self.asked if op == "probe" and args["kind"] != "tools"]
+
     def kinds(self) -> list[str]:
-        return [args["kind"] for _, op, args in self.asked if op == "probe"]
+        return [args["kind"] for args in self.probes()]
 
 
 class Settings:
     throughput_interval_s = 10.0
     probe_count = 3
+    parallel = 4
+
+
+class Gaps:
+    found: Sequence[tuple[int, int]] | None = None
+
+    def windows(self, a: str, b: str, duration_us: int) -> Sequence[tuple[int, int]] | None:
+        return self.found
+
+
+LATENCY = Mesh(
+    "latency", Every(MINUTE_US), attempts=2, thresholds=Thresholds(loss_warn_pct=0.5, loss_critical_pct=50)
+)
+THROUGHPUT = Mesh("throughput", Every(60 * MINUTE_US), tests=("throughput",), rate_bps=5_000)
+MTU = Mesh("mtu", tests=("mtu",))
 
 
 class House:
-    def __init__(self) -> None:
-        self.lead = Lead(*(ev.HostAdded(builders.host(n, cpus=2)) for n in ("a", "b")))
-        self.agents, self.clock = Prober(), ManualClock()
-        self.monitor = Monitor(self.agents, self.lead, self.clock, Settings())  # type: ignore[arg-type]
-        self.agents.monitor = self.monitor
+    def __init__(self, *meshes: Mesh, hosts: int = 2, windows: Sequence[HostWindow] = ()) -> None:
+        self.lead, self.agents, self.clock, self.gaps = Lead(), Prober(), ManualClock(), Gaps()
+        for name in "abcdefghijkl"[:hosts]:
+            self.lead.post(ev.HostAdded(builders.host(name, cpus=2)))
+        self.store = MemoryStore()
+        self.board = Board(self.store.history, self.clock, UTC, windows)
+        self.flips: list[Flip] = []
+        self.board.listeners.append(self.flips.extend)
+        self.monitor = self.agents.monitor = Monitor(
+            self.agents,
+            self.lead,  # type: ignore[arg-type]
+            self.clock,
+            self.store.history,
+            self.board,
+            meshes or (LATENCY, THROUGHPUT, MTU),
+            Settings(),
+            self.gaps,
+            lambda mesh: mesh.schedule.interval_us,  # type: ignore[union-attr]
+        )
 
     def network(self) -> dict[tuple[str, str], LinkStats]:
         return dict(self.lead.cycle.state.network)
+
+    def status(self, mesh: Mesh, check: str, pair: str = "ab") -> Status:
+        hosts = self.lead.cycle.state.hosts
+        cells = self.board.cells(mesh, hosts, self.monitor.every_us(mesh))
+        return next(c.status for c in cells if (c.check, c.source, c.destination) == (check, *pair))
 
 
 @pytest.fixture
@@ -137,44 +170,180 @@ def house() -> House:
 
 
 def test_both_directions_of_a_pair_are_recorded(house: House) -> None:
-    assert house.monitor.measure() == 1
+    state = house.monitor.run("latency")
+    assert (state.measured, state.failed) == (1, 0)
     there, back = house.network()[("a", "b")], house.network()[("b", "a")]
-    assert (there.loss_pct, there.delay_us, there.jitter_us, there.bandwidth_bps) == (1.0, 300, 7, 900)
-    assert (back.loss_pct, back.delay_us, back.bandwidth_bps) == (100.0, None, 900)
-    oneway = next(args for _, op, args in house.agents.asked if op == "probe" and args["kind"] == "oneway")
-    assert oneway["offset_us"] == 300  # the clocks' difference makes one-way delays true
+    assert (there.loss_pct, there.delay_us, there.jitter_us) == (1.0, 300, 7)
+    assert (back.loss_pct, back.delay_us) == (100.0, None)
+    assert (there.measured_at_us, there.fresh_us) == (house.clock.us, MINUTE_US)
+    assert house.agents.probes()[0]["offset_us"] == 300  # the clocks' difference makes one-way delays true
+    (sample,) = house.store.history.samples("a", "b")
+    assert sample.values == {
+        "loss_pct": 1.0, "delay_us": 300, "jitter_us": 7, "rtt_us": 650, "clock_error_us": 40
+    }  # fmt: skip
+    assert house.store.history.mesh_states() == [state]
 
 
-def test_throughput_is_measured_seldom_and_its_last_value_kept(house: House) -> None:
-    house.monitor.measure()
-    house.clock.us += 9_000_000
-    house.monitor.measure()
-    assert house.agents.kinds().count("throughput") == 2
+def test_throughput_goes_both_ways_at_the_rate_of_the_mesh_and_keeps_the_rest(house: House) -> None:
+    house.monitor.run("latency")
+    house.clock.us += MINUTE_US
+    house.monitor.run("throughput")
+    there = house.network()[("a", "b")]
+    assert (there.bandwidth_bps, there.loss_pct) == (900, 1.0)
+    assert (there.bandwidth_at_us - there.measured_at_us, there.bandwidth_fresh_us) == (
+        MINUTE_US,
+        60 * MINUTE_US,
+    )
+    flows = [p for p in house.agents.probes() if p["kind"] == "throughput"]
+    assert [p["rate_bps"] for p in flows] == [5_000, 5_000]
+    house.monitor.run("mtu")
+    (sample,) = house.store.history.samples("b", "a", mesh="mtu")
+    assert sample.values == {"mtu_bytes": 9000}
+
+
+def test_iperf_is_used_where_both_have_it_and_nobody_must_be_spared(house: House) -> None:
+    house.agents.iperf = {"a", "b"}
+    house.monitor.run("throughput")
+    house.gaps.found = [(7_000_000, 20_000), (7_500_000, 30_000)]
+    house.monitor.run("throughput")
+    flows = [p for p in house.agents.probes() if p["kind"] == "throughput"]
+    assert [p.get("tool") for p in flows] == ["iperf3", "iperf3", None, None]
+    # by the sender's own clock: a is 100 us ahead of the leader's, b 400
+    assert flows[2]["windows"] == [[7_000_100, 20_000], [7_500_100, 30_000]]
+    assert flows[3]["windows"][0] == [7_000_400, 20_000]
+
+
+def test_where_jobs_leave_no_gap_nothing_is_sent(house: House) -> None:
+    house.gaps.found = []
+    state = house.monitor.run("throughput")
+    assert (state.measured, state.failed, state.skipped) == (1, 0, 1)
+    assert house.agents.kinds() == []
+    assert house.network() == {}
+
+
+def test_on_demand_throughput_is_measured_seldom(house: House) -> None:
+    for passed_us, flows in ((0, 2), (9_000_000, 2), (1_000_000, 4)):
+        house.clock.us += passed_us
+        assert house.monitor.measure() == 1
+        assert house.agents.kinds().count("throughput") == flows
     assert house.network()[("a", "b")].bandwidth_bps == 900
-    house.clock.us += 1_000_000
-    house.monitor.measure()
-    assert house.agents.kinds().count("throughput") == 4
-
-
-def test_links_that_jobs_use_are_not_filled(house: House) -> None:
-    spec = builders.spec(ntasks=2)
-    house.lead.post(ev.JobSubmitted(1, spec))
-    house.lead.post(ev.JobPlaced(1, builders.placement("a", "b")))
-    assert house.monitor.measure() == 1
-    assert house.agents.kinds() == ["oneway"]
+    assert house.monitor.measure("elsewhere") == 0
 
 
 @pytest.mark.parametrize("who", ["deaf", "dumb"])
-def test_a_failed_try_keeps_the_last_good_values(house: House, who: str) -> None:
-    house.monitor.measure()
+def test_a_failed_try_keeps_the_values_and_costs_confidence(house: House, who: str) -> None:
+    house.monitor.run("latency")
     good = house.network()
     getattr(house.agents, who).update({"a", "b"})
-    assert house.monitor.measure() == 0
-    assert house.network() == {k: failed_try(v) for k, v in good.items()}
-    assert {s.failures for s in house.network().values()} == {1}
-    assert failed_try(None) == LinkStats(failures=1)
+    house.clock.us += MINUTE_US
+    assert house.monitor.run("latency").failed == 1
+    assert house.network() == {k: replace(v, failures=1) for k, v in good.items()}
+    sample = house.store.history.samples("a", "b")[-1]
+    assert sample.values == {}
+    assert "is gone" in sample.failed
+    view = house.lead.cycle.state.snapshot(house.clock.us).network
+    assert view.confidence("a", "b") == 0.5
+    getattr(house.agents, who).clear()
+    house.monitor.run("latency")
+    assert house.network()[("a", "b")].failures == 0
 
 
-def test_another_zone_is_left_alone(house: House) -> None:
-    assert house.monitor.measure("elsewhere") == 0
-    assert house.agents.kinds() == []
+def test_a_status_flips_after_so_many_tries_and_is_remembered(house: House) -> None:
+    house.agents.oneway["loss_forward_pct"] = 0.0
+    house.monitor.run("latency")
+    assert house.status(LATENCY, "loss") is Status.OK
+    house.agents.oneway["loss_forward_pct"] = 70.0
+    seen = []
+    for _ in range(3):
+        house.clock.us += MINUTE_US
+        house.monitor.run("latency")
+        seen.append(house.status(LATENCY, "loss"))
+    assert seen == [Status.OK, Status.CRITICAL, Status.CRITICAL]
+    told = [(f.was, f.cell.status) for f in house.flips if (f.cell.check, f.cell.source) == ("loss", "a")]
+    assert told == [(Status.NOT_RUN, Status.OK), (Status.OK, Status.CRITICAL)]
+    again = Board(house.store.history, house.clock, UTC)  # the daemon's next life
+    (cell,) = [
+        c
+        for c in again.cells(LATENCY, house.lead.cycle.state.hosts, MINUTE_US)
+        if c.key[1:3] == ("loss", "a")
+    ]
+    assert (cell.status, cell.message) == (Status.CRITICAL, "loss 70 %, critical from 50 %")
+    house.clock.us += 10 * MINUTE_US  # nobody measures any more
+    assert house.status(LATENCY, "loss") is Status.UNKNOWN
+
+
+def test_maintenance_marks_cells_and_ends(house: House) -> None:
+    window = HostWindow(parse_window("1970-01-01T00:00/1970-01-01T00:10"), hosts=("b",))
+    house = House(LATENCY, windows=[window])
+    house.monitor.run("latency")
+    assert house.status(LATENCY, "delay") is Status.MAINTENANCE
+    house.clock.us += 11 * MINUTE_US
+    house.monitor.run("latency")
+    assert house.status(LATENCY, "delay") is Status.OK
+
+
+@pytest.mark.parametrize(
+    "absurd", [{"loss_forward_pct": -3}, {"loss_forward_pct": math.nan}, {"jitter_forward_us": 1e12}]
+)
+def test_what_cannot_be_is_left_out_and_told(house: House, absurd: dict[str, Any]) -> None:
+    house.agents.oneway |= absurd
+    assert house.monitor.run("latency").failed == 1
+    assert house.network()[("a", "b")].loss_pct is None
+    assert house.network()[("b", "a")].loss_pct == 100.0  # the other direction is sound
+    (sample,) = house.store.history.samples("a", "b")
+    assert sample.values == {}
+    assert "cannot be" in sample.failed or "no number" in sample.failed
+
+
+def test_a_clock_that_is_set_during_a_probe_tells_no_delay(house: House) -> None:
+    house.agents.oneway["forward_us"] = {"median": -90_000}
+    house.monitor.run("latency")
+    assert house.network()[("a", "b")].delay_us is None
+    house.agents.oneway["forward_us"] = {"median": -30}  # within the clocks' error
+    house.monitor.run("latency")
+    assert house.network()[("a", "b")].delay_us == 0
+
+
+def test_runs_take_turns_with_the_rounds_and_cover_all_pairs() -> None:
+    mesh = replace(LATENCY, rounds=2)
+    house = House(mesh, hosts=8)
+    pairs: list[int] = []
+    for _ in range(4):
+        pairs.append(house.monitor.run("latency").measured)
+    assert pairs == [8, 8, 8, 8]
+    assert len(house.network()) == 8 * 7
+    assert house.monitor.every_us(mesh) == 4 * MINUTE_US  # 7 rounds, 2 at a time
+    assert house.network()[("a", "b")].fresh_us == 4 * MINUTE_US
+    assert house.monitor.run("latency", everything=True).measured == 28
+
+
+def test_a_mesh_runs_once_at_a_time_and_pauses_are_remembered(house: House) -> None:
+    house.agents.held = threading.Event()
+    run = threading.Thread(target=house.monitor.scheduled, args=("latency",))
+    run.start()
+    assert house.agents.begun.wait(10)
+    with pytest.raises(Conflict, match="being run already"):
+        house.monitor.run("latency")
+    house.monitor.set_paused("latency", "ann")  # during the run
+    house.agents.held.set()
+    run.join()
+    assert house.store.history.mesh_states()[0].paused_by == "ann"
+    assert house.store.history.mesh_states()[0].measured == 1
+    with pytest.raises(NotFound, match="no mesh 'nope'"):
+        house.monitor.run("nope")
+
+
+def test_malformed_meshes_are_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    class Given:
+        interval_s, throughput_interval_s, probe_count = 60.0, 3600.0, 20
+        mesh = ({"name": "good"}, {"name": "bad", "schedul": "every 1m"}, {"name": "good"}, {"nme": "x"})
+        maintenance = ({"when": "sun 02:00-04:00"}, {"when": "someday"})
+
+    found = meshes_of(Given(), lambda mesh: 1)
+    assert [m.name for m in found.meshes] == ["good"]
+    assert len(found.windows) == 1
+    assert [name for name, _ in found.malformed] == ["bad", "good", "?", "maintenance"]
+    assert "Did you mean 'schedule'?" in found.malformed[0][1]
+    assert "Did you mean" in caplog.text
+    Given.mesh = ()
+    assert [m.name for m in meshes_of(Given(), lambda mesh: 1).meshes] == ["latency", "throughput", "mtu"]

@@ -1,0 +1,170 @@
+"""`rmx monitor`: the meshes that measure the network, their schedules, grids and runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.units import format_duration
+
+MESH = click.argument("mesh")
+RUN_TIMEOUT_S = 24 * 3600.0
+
+
+@click.group()
+def monitor() -> None:
+    """Show, run and pause the meshes that measure the network."""
+
+
+@monitor.command("list")
+@json_option
+@click.pass_obj
+def list_meshes(session: Session, /, as_json: bool) -> None:
+    """List meshes: schedule, what they test, when they run next."""
+    answer = session.client.get("monitor")
+    if as_json:
+        emit_json({"meshes": answer["meshes"], "malformed": answer["malformed"]})
+        return
+    rows = [
+        (
+            mesh["name"],
+            mesh["state"],
+            mesh["schedule"],
+            ",".join(mesh["tests"]),
+            len(mesh["hosts"]),
+            format_duration(_seconds(mesh["every_us"])),
+            _away(mesh["next_us"]),
+        )
+        for mesh in answer["meshes"]
+    ]
+    columns = ("MESH", "STATE", "SCHEDULE", "TESTS", "HOSTS", "EACH PAIR EVERY", "NEXT IN")
+    table(columns, rows, right=("HOSTS", "EACH PAIR EVERY", "NEXT IN"))
+    _tell_malformed(answer)
+
+
+@monitor.command()
+@click.argument("mesh", required=False)
+@json_option
+@click.pass_obj
+def status(session: Session, /, mesh: str | None, as_json: bool) -> None:
+    """Show each mesh's last run and how many cells are in which status; or one mesh's bad cells."""
+    if mesh is not None:
+        _show_mesh(session.client.get("monitor", mesh), as_json)
+        return
+    answer = session.client.get("monitor")
+    if as_json:
+        emit_json({"meshes": answer["meshes"], "malformed": answer["malformed"]})
+        return
+    rows = []
+    for one in answer["meshes"]:
+        counts = one["statuses"]
+        rows.append(
+            (
+                one["name"],
+                one["state"] + (f" by {one['paused_by']}" if one["paused_by"] else ""),
+                _ago(one["ended_us"]),
+                one["measured"],
+                one["failed"],
+                one["skipped"],
+                " ".join(f"{word}:{n}" for word, n in counts.items() if n) or "-",
+            )
+        )
+    columns = ("MESH", "STATE", "LAST RUN", "MEASURED", "FAILED", "NO GAP", "CELLS")
+    table(columns, rows, right=columns[2:6])
+    _tell_malformed(answer)
+
+
+def _show_mesh(grid: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit_json({k: grid[k] for k in ("mesh", "checks", "hosts", "cells")})
+        return
+    from rm.cli.network_grid import words
+
+    bad = [c for c in grid["cells"] if c["status"]]
+    rows = [
+        (c["source"], c["destination"], c["check"], words(c["status"]), _ago(c["since_us"]), c["message"])
+        for c in sorted(bad, key=lambda c: (-c["status"], c["source"], c["destination"]))
+    ]
+    table(("SOURCE", "DESTINATION", "CHECK", "STATUS", "SINCE", "MESSAGE"), rows, right=("SINCE",))
+    note(f"{len(grid['cells']) - len(bad)} of {len(grid['cells'])} cells are ok.")
+
+
+@monitor.command()
+@MESH
+@click.option("--check", help="Only this check: loss, delay, bandwidth or mtu.")
+@json_option
+@click.pass_obj
+def history(session: Session, /, mesh: str, check: str | None, as_json: bool) -> None:
+    """Show since when each cell of a mesh has its status, the newest change first."""
+    grid = session.client.get("monitor", mesh)
+    cells = [c for c in grid["cells"] if check in (None, c["check"])]
+    cells.sort(key=lambda c: c["since_us"] or 0, reverse=True)
+    if as_json:
+        emit_json({"mesh": mesh, "cells": cells})
+        return
+    from rm.cli.network_grid import words
+
+    rows = [
+        (_ago(c["since_us"]), c["source"], c["destination"], c["check"], words(c["status"]), c["message"])
+        for c in cells
+    ]
+    table(("SINCE", "SOURCE", "DESTINATION", "CHECK", "STATUS", "MESSAGE"), rows, right=("SINCE",))
+
+
+@monitor.command()
+@MESH
+@click.option(
+    "--once", is_flag=True, help="One run as the schedule makes it (what happens without --all, too)."
+)
+@click.option("--all", "everything", is_flag=True, help="All pairs now, not only the next rounds.")
+@json_option
+@click.pass_obj
+def run(session: Session, /, mesh: str, once: bool, everything: bool, as_json: bool) -> None:
+    """Run a mesh now and wait until it is over: what system cron would call. Fails if a test failed."""
+    state = session.client.post("monitor", mesh, "run", body={"all": everything}, timeout_s=RUN_TIMEOUT_S)
+    answer = state["mesh"]
+    if as_json:
+        emit_json({"mesh": answer})
+    else:
+        no_gap = f", {answer['skipped']} left out (no gap)" if answer["skipped"] else ""
+        click.echo(f"{mesh}: {answer['measured']} pairs measured, {answer['failed']} failed{no_gap}")
+    if answer["failed"]:
+        raise click.exceptions.Exit(1)
+
+
+@monitor.command()
+@MESH
+@click.pass_obj
+def pause(session: Session, /, mesh: str) -> None:
+    """Do not run a mesh by its schedule until it is resumed, also over restarts of the daemon."""
+    session.client.post("monitor", mesh, "pause")
+    click.echo(f"{mesh} is paused")
+
+
+@monitor.command()
+@MESH
+@click.pass_obj
+def resume(session: Session, /, mesh: str) -> None:
+    """Run a paused mesh by its schedule again."""
+    session.client.post("monitor", mesh, "resume")
+    click.echo(f"{mesh} runs by its schedule")
+
+
+def _tell_malformed(answer: dict[str, Any]) -> None:
+    for one in answer["malformed"]:
+        note(f"left out: {one['message']}")
+
+
+def _seconds(us: float) -> int:
+    return round(us / 1e6) * 1_000_000
+
+
+def _away(at_us: int | None) -> str:
+    return "-" if at_us is None else format_duration(_seconds(max(0, at_us - time.time_ns() // 1000)))
+
+
+def _ago(at_us: int | None) -> str:
+    return "-" if not at_us else format_duration(_seconds(max(0, time.time_ns() // 1000 - at_us)))

@@ -1,0 +1,66 @@
+"""The meshes of rm.toml, one by one: a malformed one is told, and the rest go on."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rm.core.maintenance import HostWindow, parse_host_window
+from rm.core.mesh import Mesh, parse_mesh, usual
+from rm.errors import ConfigError
+
+log = logging.getLogger(__name__)
+
+
+class Settings(Protocol):
+    @property
+    def interval_s(self) -> float: ...
+    @property
+    def throughput_interval_s(self) -> float: ...
+    @property
+    def probe_count(self) -> int: ...
+    @property
+    def mesh(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def maintenance(self) -> Sequence[Mapping[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Meshes:
+    """`malformed` are (name, sentence) of what could not be used."""
+
+    meshes: tuple[Mesh, ...]
+    windows: tuple[HostWindow, ...]
+    malformed: tuple[tuple[str, str], ...]
+
+
+def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
+    """`interval_of` raises ConfigError for a schedule that cannot be kept."""
+    meshes: dict[str, Mesh] = {}
+    windows: list[HostWindow] = []
+    malformed: list[tuple[str, str]] = []
+    for table in settings.mesh:
+        try:
+            mesh = parse_mesh(table)
+            interval_of(mesh)
+            if mesh.name in meshes:
+                raise ConfigError(f"There are two meshes '{mesh.name}'.", "Name each differently.")
+            meshes[mesh.name] = mesh
+        except ConfigError as error:
+            malformed.append((str(table.get("name", "?")), str(error)))
+    for table in settings.maintenance:
+        try:
+            windows.append(parse_host_window(table))
+        except ConfigError as error:
+            malformed.append(("maintenance", str(error)))
+    for _, said in malformed:
+        log.error("%s It is left out.", said)
+    found = tuple(meshes.values())
+    if not settings.mesh:
+        us = 1_000_000
+        found = usual(
+            round(settings.interval_s * us), round(settings.throughput_interval_s * us), settings.probe_count
+        )
+    return Meshes(found, tuple(windows), tuple(malformed))

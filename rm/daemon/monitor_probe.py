@@ -1,0 +1,140 @@
+"""Lets one host measure towards another: what is asked of their agents, and what their answers say."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from rm.core.host import Host
+from rm.core.mesh import Mesh
+from rm.daemon.agents import Agents
+from rm.errors import RmError, Unreachable
+
+PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
+IDLE_US = 1_000_000
+MARGIN_S = 10.0
+CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
+IPERF_S = 1  # iperf3 counts whole seconds
+UNDER_WAY_US = 1_000  # of full rate, that a burst has under way; the kernel doubles it
+DEFAULT_NIC_BPS = 1_000_000_000
+Window = tuple[int, int]  # begin by the leader's clock, length; microseconds
+
+
+class Prober:
+    """Any thread may ask; whoever asks waits."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+        self._listening: dict[tuple[str, int], threading.Event] = {}
+        self._ports = itertools.count()
+        self._has_iperf: dict[tuple[str, int], bool] = {}
+
+    def heard(self, host: str, message: dict[str, Any]) -> None:
+        """A host's reflector listens; called in the fleet's thread."""
+        waiting = self._listening.get((host, message["port"]))
+        if waiting is not None:
+            waiting.set()
+
+    def latency(self, a: Host, b: Host, mesh: Mesh) -> tuple[dict[str, float], dict[str, float]]:
+        """Loss, delay, jitter and round trip, there and back.
+
+        Raises:
+            RmError, TimeoutError: a host did not do its part.
+        """
+        request = {"kind": "oneway", "count": mesh.packets, "interval_us": mesh.spacing_us}
+        ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
+        if ours[0] is not None and ours[1] is not None:
+            request |= {"offset_us": ours[1] - ours[0], "offset_error_us": CLOCK_ERROR_US}
+        answer = self._probe(a, b, mesh.packets * mesh.spacing_us, request)
+        return oneway_values(answer, "forward"), oneway_values(answer, "backward")
+
+    def mtu(self, a: Host, b: Host) -> float:
+        """The largest packet that gets from `a` to `b` undivided, bytes."""
+        return float(self._probe(a, b, IDLE_US, {"kind": "mtu"})["mtu_bytes"])
+
+    def throughput(self, a: Host, b: Host, mesh: Mesh, windows: Sequence[Window] | None) -> float | None:
+        """TCP from `a` to `b`, bit/s; inside these windows only, or at once when there are none to
+        keep to. None: the windows were over before anything could be told.
+
+        iperf3 is used where both have it and nobody must be spared: its test cannot be cut.
+        """
+        request: dict[str, Any] = {"kind": "throughput", "rate_bps": mesh.rate_bps}
+        if windows is None:
+            if self._iperf(a) and self._iperf(b):
+                request |= {"tool": "iperf3", "duration_us": IPERF_S * 1_000_000}
+            else:
+                request |= {"duration_us": mesh.duration_us}
+            return float(self._probe(a, b, request["duration_us"], request)["throughput_bps"])
+        offset_us = self._agents.clock_offset_us(a.name) or 0
+        first, last = windows[0], windows[-1]
+        request["windows"] = [[begin + offset_us, length] for begin, length in windows]
+        rate_bps = min(h.nic_bps for h in (a, b)) or DEFAULT_NIC_BPS
+        request["buffer_bytes"] = rate_bps * UNDER_WAY_US // 8_000_000
+        took_us = last[0] + last[1] - first[0] + IDLE_US
+        answer = self._probe(a, b, took_us, request, idle_us=took_us)
+        return float(answer["throughput_bps"]) or None
+
+    def _iperf(self, host: Host) -> bool:
+        """Has the host iperf3? Asked once in each life of its agent."""
+        key = (host.name, host.since_us)
+        if key not in self._has_iperf:
+            try:
+                answer = self._agents.call(host.name, "probe", timeout_s=MARGIN_S, kind="tools")
+                self._has_iperf[key] = bool(answer.result(MARGIN_S).get("iperf3"))
+            except (RmError, TimeoutError):  # an agent that does not know the question
+                self._has_iperf[key] = False
+        return self._has_iperf[key]
+
+    def _probe(
+        self, a: Host, b: Host, took_us: int, request: dict[str, Any], idle_us: int = IDLE_US
+    ) -> dict[str, Any]:
+        """Let `b` answer for as long as `a` needs, and return what `a` measured."""
+        port = PORTS[next(self._ports) % len(PORTS)]
+        listening = self._listening[(b.name, port)] = threading.Event()
+        extra = {"tool": request["tool"]} if "tool" in request else {}
+        try:
+            timeout_s = took_us / 1e6 + MARGIN_S
+            reflector = self._agents.call(
+                b.name,
+                "reflect",
+                timeout_s=2 * timeout_s,
+                port=port,
+                duration_us=took_us + int(MARGIN_S * 1e6),
+                idle_us=idle_us,
+                allow=[a.address],
+                **extra,
+            )
+            if not listening.wait(MARGIN_S):
+                if reflector.done():
+                    reflector.result()  # why it could not listen
+                raise Unreachable(f"{b.name} did not begin to reflect.")
+            probe = self._agents.call(
+                a.name, "probe", timeout_s=timeout_s, address=b.address, port=port, **request
+            )
+            return probe.result(timeout_s)
+        finally:
+            del self._listening[(b.name, port)]
+
+
+def oneway_values(answer: dict[str, Any], direction: str) -> dict[str, float]:
+    """One direction, `forward` or `backward`, of a one-way probe's answer, by metric.
+
+    A delay below zero by no more than the clocks' error is none. One further below shows that a clock
+    was set during the probe: nothing is said of delays then.
+    """
+    loss_pct = answer.get(f"loss_{direction}_pct")
+    values: dict[str, float] = {"loss_pct": 100.0 if loss_pct is None else loss_pct}
+    error_us, delays = answer.get("clock_error_us"), answer.get(f"{direction}_us")
+    if delays:
+        if delays["median"] < -(error_us or 0):
+            return values
+        values["delay_us"] = max(0, delays["median"])
+        if error_us is not None:
+            values["clock_error_us"] = error_us
+    if (jitter_us := answer.get(f"jitter_{direction}_us")) is not None:
+        values["jitter_us"] = jitter_us
+    if trips := answer.get("rtt_us"):
+        values["rtt_us"] = trips["median"]
+    return values

@@ -1,0 +1,95 @@
+"""The HTTP API of monitoring: meshes, grids, histories. The contract is docs/http-api.md."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from rm.errors import Conflict, UsageError
+from rm.web import wire
+
+DAY_S = 86_400.0
+
+
+class Monitoring(Protocol):
+    """What the API asks of the daemon's monitoring; mappings are answered as they are."""
+
+    async def meshes(self) -> Mapping[str, Any]: ...
+    async def grid(self, name: str) -> Mapping[str, Any]: ...
+    async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]: ...
+    async def run(self, name: str, everything: bool) -> Mapping[str, Any]: ...
+    async def pause(self, name: str, by: str) -> Mapping[str, Any]: ...
+    async def resume(self, name: str) -> Mapping[str, Any]: ...
+
+
+Answer = Callable[[Mapping[str, Any]], web.Response]
+Admin = Callable[[web.Request, str], str]
+Number = Callable[[web.Request, str, float], float]
+
+
+class MonitorRoutes:
+    """`answer` makes a response, `admin` names the caller or refuses, `number` reads the query."""
+
+    def __init__(
+        self,
+        find: Callable[[], Monitoring | None],
+        answer: Answer,
+        admin: Admin,
+        number: Number,
+    ) -> None:
+        self._find = find
+        self._answer = answer
+        self._admin = admin
+        self._number = number
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/monitor", self.meshes),
+            web.get("/v1/monitor/{mesh}", self.grid),
+            web.post("/v1/monitor/{mesh}/run", self.run),
+            web.post("/v1/monitor/{mesh}/pause", self.pause),
+            web.post("/v1/monitor/{mesh}/resume", self.resume),
+            web.get("/v1/network/history", self.history),
+        ]
+
+    def _monitoring(self) -> Monitoring:
+        found = self._find()
+        if found is None:
+            raise Conflict("This daemon does not monitor.")
+        return found
+
+    async def meshes(self, request: web.Request) -> web.Response:
+        return self._answer(await self._monitoring().meshes())
+
+    async def grid(self, request: web.Request) -> web.Response:
+        return self._answer(await self._monitoring().grid(request.match_info["mesh"]))
+
+    async def history(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "source", "destination", "since_s")
+        source, destination = (request.query.get(n, "") for n in ("source", "destination"))
+        if not source or not destination:
+            raise UsageError("Name the 'source' and the 'destination' of the history.")
+        span_us = int(self._number(request, "since_s", DAY_S) * 1e6)
+        return self._answer(await self._monitoring().history(source, destination, span_us))
+
+    async def run(self, request: web.Request) -> web.Response:
+        self._admin(request, "run meshes")
+        body = wire.decode(await request.read())
+        wire.fields(body, "all")
+        if not isinstance(body.get("all", False), bool):
+            raise UsageError("'all' must be true or false.")
+        mesh = request.match_info["mesh"]
+        return await self._state(self._monitoring().run(mesh, body.get("all", False)))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "pause meshes")
+        return await self._state(self._monitoring().pause(request.match_info["mesh"], by))
+
+    async def resume(self, request: web.Request) -> web.Response:
+        self._admin(request, "resume meshes")
+        return await self._state(self._monitoring().resume(request.match_info["mesh"]))
+
+    async def _state(self, state: Awaitable[Mapping[str, Any]]) -> web.Response:
+        return self._answer({"mesh": await state})

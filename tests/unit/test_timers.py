@@ -1,0 +1,117 @@
+"""Schedules: cron's meaning, and what is made up for after the daemon was away."""
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from rm.adapters.cron import Timers, first_due, interval_us, trigger_of, zone_of
+from rm.core.mesh import Cron, Every
+from rm.errors import ConfigError
+
+SATURDAY = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC)
+HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
+
+
+def us(at: datetime) -> int:
+    return int(at.timestamp() * 1e6)
+
+
+def runs(expression: str, count: int, jitter_s: float = 0.0) -> Iterator[str]:
+    trigger, previous, now = trigger_of(Cron(expression), UTC, jitter_s), None, SATURDAY
+    for _ in range(count):
+        previous = trigger.get_next_fire_time(previous, now)
+        now = previous + timedelta(microseconds=1)
+        yield previous.strftime("%a %d %H:%M")
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("*/20 * * * *", ["Sat 21 12:20", "Sat 21 12:40", "Sat 21 13:00"]),
+        ("0 2 * * 0", ["Sun 22 02:00", "Sun 29 02:00", "Sun 06 02:00"]),
+        ("0 2 * * 7", ["Sun 22 02:00", "Sun 29 02:00", "Sun 06 02:00"]),
+        ("30 4 * * 1-2", ["Mon 23 04:30", "Tue 24 04:30", "Mon 30 04:30"]),
+        ("30 4 * * Fri,0", ["Sun 22 04:30", "Fri 27 04:30", "Sun 29 04:30"]),
+        ("0 0 * * */3", ["Sun 22 00:00", "Wed 25 00:00", "Sat 28 00:00"]),
+        ("0 0 * * 5-7", ["Sun 22 00:00", "Fri 27 00:00", "Sat 28 00:00"]),
+        ("0 2 1 * 1", ["Mon 23 02:00", "Mon 30 02:00", "Tue 01 02:00"]),  # either day suffices
+    ],
+)
+def test_cron_expressions_mean_what_cron_means(expression: str, expected: list[str]) -> None:
+    assert list(runs(expression, 3)) == expected
+
+
+def test_jitter_delays_a_run_and_never_doubles_it() -> None:
+    assert list(runs("*/20 * * * *", 4, jitter_s=50.0)) == [
+        "Sat 21 12:20",
+        "Sat 21 12:40",
+        "Sat 21 13:00",
+        "Sat 21 13:20",
+    ]
+
+
+@pytest.mark.parametrize("expression", ["61 * * * *", "* * * * 8", "* * * * x", "a * * * *", "* * * * 5-2"])
+def test_what_cron_would_not_take(expression: str) -> None:
+    with pytest.raises(ConfigError, match=f"'{expression}'".replace("*", r"\*")):
+        trigger_of(Cron(expression), UTC)
+
+
+def test_the_interval_of_a_schedule() -> None:
+    assert interval_us(Every(5), UTC, us(SATURDAY)) == 5
+    assert interval_us(Cron("0 * * * *"), UTC, us(SATURDAY)) == HOUR_US
+    assert interval_us(Cron("0 9 * * 1-5"), UTC, us(SATURDAY)) == 3 * DAY_US  # over the weekend
+    with pytest.raises(ConfigError, match="no time that comes"):
+        interval_us(Cron("0 0 31 2 *"), UTC, us(SATURDAY))
+
+
+def test_when_a_schedule_is_due_next() -> None:
+    def due(schedule: Every | Cron, last: timedelta | None) -> timedelta:
+        last_us = 0 if last is None else us(SATURDAY + last)
+        found = first_due(schedule, UTC, SATURDAY, last_us)
+        assert found is not None
+        return found - SATURDAY
+
+    minute = Every(60_000_000)
+    assert due(minute, None) == timedelta(seconds=10)  # never ran: soon
+    assert due(minute, timedelta(seconds=-15)) == timedelta(seconds=45)
+    assert due(minute, timedelta(hours=-5)) == timedelta(hours=-5, minutes=1)  # missed
+    assert due(minute, timedelta(hours=5)) == timedelta(seconds=10)  # the clock went back
+    assert due(Cron("0 * * * *"), None) == timedelta(minutes=59, seconds=30)
+    assert due(Cron("0 * * * *"), timedelta(hours=-3)) < timedelta(0)
+
+
+def test_zones() -> None:
+    assert zone_of("Europe/Berlin") == ZoneInfo("Europe/Berlin")
+    assert zone_of("") is not None
+    with pytest.raises(ConfigError, match=r"monitor.timezone is 'Mars/Base'"):
+        zone_of("Mars/Base")
+
+
+def test_what_was_missed_is_made_up_for_once_unless_it_slipped_or_is_paused() -> None:
+    timers = Timers(UTC)
+    ran = {name: threading.Event() for name in ("late", "slipped", "paused", "resumed")}
+    long_ago_us = time.time_ns() // 1000 - 10 * HOUR_US
+    hour = Every(HOUR_US)
+    timers.follow("late", hour, ran["late"].set, long_ago_us)
+    timers.follow("slipped", hour, ran["slipped"].set, long_ago_us, slip_us=HOUR_US)
+    timers.follow("paused", hour, ran["paused"].set, long_ago_us, paused=True)
+    timers.start()
+    try:
+        assert ran["late"].wait(20)
+        assert timers.next_us("paused") is None
+        for name in ("late", "slipped"):  # both by their schedule from now on
+            due_us = timers.next_us(name)
+            assert due_us is not None
+            assert due_us > time.time_ns() // 1000 + HOUR_US // 2
+        assert timers.next_us("nobody") is None
+        timers.resume("paused")
+        assert timers.next_us("paused") is not None
+        timers.pause("late")
+        assert timers.next_us("late") is None
+        assert not ran["slipped"].is_set()
+    finally:
+        timers.stop()
