@@ -31,14 +31,14 @@ def do_command(run, args):
     if why:
         said = dict(output_of(0, "skipped, " + why, "", shown), changed=False)
         return dict(said, msg="Did not run command " + why)
+    if chdir is not None and not run.is_directory(chdir):
+        raise StepFailed("Unable to change directory: %s does not exist." % chdir)
     if run.check:
         text = shown if isinstance(shown, str) else " ".join(shown)
         known = bool(args.get("creates") or args.get("removes"))
         result = output_of(0, "", "", shown)
         said = dict(result, changed=known, skipped=not known, might_run=True, msg="might run: " + text)
         return said
-    if chdir is not None and not os.path.isdir(chdir):
-        raise StepFailed("Unable to change directory: %s does not exist." % chdir)
     stdin = args.get("stdin")
     if stdin is not None and args.get("stdin_add_newline", True):
         stdin += "\n"
@@ -46,7 +46,8 @@ def do_command(run, args):
     try:
         code, out, err = execute(argv, chdir, None, stdin)
     except OSError as problem:
-        raise StepFailed("'%s' cannot be run: %s." % (argv[0], problem.strerror), rc=2, cmd=shown) from None
+        said = "'%s' cannot be run: %s." % (argv[0], problem.strerror)
+        raise StepFailed(said, **dict(output_of(problem.errno, "", "", shown))) from None
     ended = datetime.datetime.now()
     if args.get("strip_empty_ends", True):
         out, err = out.rstrip("\r\n"), err.rstrip("\r\n")

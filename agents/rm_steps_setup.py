@@ -58,9 +58,10 @@ def _uuids():
 def _service_manager():
     if os.path.isdir("/run/systemd/system"):
         return "systemd"
-    if find_tool("systemctl") and os.path.realpath("/sbin/init").endswith("systemd"):
-        return "systemd"
-    return _text("/proc/1/comm").strip()
+    first = _text("/proc/1/comm").strip()
+    if first in ("", "init") and os.path.realpath("/sbin/init").endswith("systemd"):
+        return "systemd"  # not running: a chroot, say
+    return first
 
 
 def _virtual():
@@ -162,6 +163,7 @@ def do_setup(run, args):
                      if find_tool(name)],
         "user": me.pw_name, "uid": me.pw_uid, "gid": me.pw_gid, "home": me.pw_dir, "shell": me.pw_shell,
         "gecos": me.pw_gecos, "euid": os.geteuid(),
+        "egid": os.getegid(),
         "environment": dict(os.environ),
         "now": now, "utc_offset_s": local.tm_gmtoff, "timezone": local.tm_zone,
         "timezone_dst": time.tzname[1],

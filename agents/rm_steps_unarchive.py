@@ -8,6 +8,14 @@ from rm_steps_base import StepFailed, absolute, must, state_diff, tool, unpacked
 from rm_steps_write import aside_of, described, fix_attributes, mode_from, sync_directory, wanted_ids
 
 BLOCK = 1 << 20
+# by their first bytes, Ansible's names for what reads them
+_HANDLERS = (
+    (b"PK", "ZipArchive"),
+    (b"\x1f\x8b", "TgzArchive"),
+    (b"BZh", "TarBzipArchive"),
+    (b"\xfd7zX", "TarXzArchive"),
+    (b"\x28\xb5\x2f\xfd", "TarZstdArchive"),
+)
 
 
 class Member:
@@ -42,7 +50,8 @@ def _tar(path):
         archive = tarfile.open(plain)  # noqa: SIM115
         yield _tar_members(archive)
     except tarfile.TarError as problem:
-        raise StepFailed("%s cannot be read as an archive: %s." % (path, problem)) from None
+        why = str(problem).partition(":")[0]
+        raise StepFailed("%s cannot be read as an archive: %s." % (path, why)) from None
     finally:
         if archive is not None:
             archive.close()
@@ -266,7 +275,7 @@ def _into(run, args, dest, source):
                 changes += ["%s (%s)" % (member.name, one) for one in own]
     if changes and not run.check:
         sync_directory(dest)
-    kind = "ZipArchive" if is_zip else "TarArchive"
+    kind = next((name for magic, name in _HANDLERS if _begins(source).startswith(magic)), "TarArchive")
     result = {"changed": bool(changes), "dest": dest, "src": args.get("src"), "handler": kind}
     if args["list_files"]:
         result["files"] = names

@@ -175,6 +175,10 @@ def do_get_url(run, args):
     if there and not seen:
         return dict(result, msg="file already exists")  # as planned
     if run.check and not seen and not is_directory:
+        with ask(url, args, "HEAD") as answer:
+            code = answer.getcode() or 200
+        if code >= 400 and code not in (405, 501):  # a server may not know HEAD
+            raise StepFailed("Request failed", status_code=code, url=url, dest=dest)
         run.plan(dest, "file")
         said = "would be fetched"
         return dict(result, changed=True, msg=said, diff=["%s: fetched from %s\n" % (dest, url)] * run.diff)

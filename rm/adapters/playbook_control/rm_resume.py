@@ -15,7 +15,7 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     if not why:
         return {"changed": False, "host": name, "msg": f"{name} takes jobs already"}
     wanted = args["only_drained_by"]
-    if wanted is not None and why != wanted:
+    if wanted is not None and wanted not in why:
         return {"changed": False, "host": name, "msg": f"{name} stays drained: {why}"}
     if not step.get("check"):
         told(hands, "POST", ("hosts", name, "resume"), {})

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 NAMES = {
@@ -27,6 +28,9 @@ def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
             fields[key.strip()] = words[0] if words else ""
     identity = fields.get("ID", "")
     version = fields.get("VERSION_ID", "")
+    exact = str(raw.get("debian_version", "")).strip()
+    if identity == "debian" and re.fullmatch(r"\d+\.\d+", exact):
+        version = exact  # os-release tells only the first number
     relatives = [identity, *fields.get("ID_LIKE", "").split()]
     family = next((FAMILIES[i] for i in relatives if i in FAMILIES), NAMES.get(identity, identity))
     return {
@@ -34,6 +38,26 @@ def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
         "distribution_version": version,
         "distribution_major_version": version.partition(".")[0],
         "distribution_release": fields.get("VERSION_CODENAME", ""),
+        **({"distribution_minor_version": version.partition(".")[2]} if "." in version else {}),
+        "distribution_file_variety": family,
+        "distribution_file_path": "/etc/os-release",
+        "distribution_file_parsed": True,
         "os_family": family,
-        "pkg_mgr": MANAGERS.get(family, "unknown"),
+        "pkg_mgr": _manager(family, raw.get("managers")),
+        "lsb": {
+            "id": NAMES.get(identity, fields.get("NAME", "")),
+            "release": fields.get("VERSION_ID", ""),
+            "major_release": version.partition(".")[0],
+            "codename": fields.get("VERSION_CODENAME", ""),
+            "description": fields.get("PRETTY_NAME", ""),
+        },
     }
+
+
+def _manager(family: str, present: Sequence[str] | None) -> str:
+    """The usual one of the family; what is installed says which of dnf and yum, and settles the rest."""
+    usual = MANAGERS.get(family, "unknown")
+    if present is None or usual in present or (usual == "apt" and "apt-get" in present):
+        return usual
+    first = next(iter(present), "unknown")
+    return "apt" if first == "apt-get" else first

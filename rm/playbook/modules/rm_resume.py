@@ -8,7 +8,7 @@ from rm.playbook.module import Arg, CompileContext
 
 ARGS = {
     "host": Arg(),  # as the daemon knows it; else the inventory's name
-    "only_drained_by": Arg(),  # leave a host alone that was drained for another reason
+    "only_drained_by": Arg(),  # leave a host alone whose reason does not hold this text
 }
 CONTROL = True
 
