@@ -19,6 +19,7 @@ from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.progress import Progress
 from rm.core.snapshot import Free
+from rm.web.monitor_routes import Monitoring
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
@@ -101,4 +102,9 @@ class Service(Protocol):
 
     def status(self) -> Answer[Mapping[str, Any]]:
         """{"daemon", "jobs", "hosts", "policies"}"""
+        ...
+
+    @property
+    def monitoring(self) -> Monitoring | None:
+        """Meshes, grids and histories; None where nothing can be monitored."""
         ...
