@@ -1,0 +1,108 @@
+"""Fig. 10: the total completion time of a trace of about four hours.
+
+The paper's trace comes from Gavel's generator and is not published. This one has the jobs of the
+snapshots in their order, one quiet job for each model that is in no snapshot, and run times drawn from
+the printed range; what comes next arrives as soon as the GPUs in use stay, undisturbed, within the
+printed load. Everything is `trace_scale` times as short, and reported as long as it would be.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+from rm.core import events as ev
+from rm.sim.papers._metronome import run, testbed
+from rm.sim.papers._metronome.schedulers import DEFAULT, DIKTYO, IDEAL, METRONOME, OURS, Scheduler
+from rm.sim.papers._metronome.snapshots import WORKERS, Member, sim_job, snapshot
+from rm.sim.papers.frame.paper import Sample, Series
+from rm.sim.papers.frame.parameters import parameters
+from rm.sim.result import Result
+from rm.sim.statistics import reduction_pct
+from rm.sim.workload import SimJob
+
+HOUR_US = 3600e6
+MINUTE_US = 60e6
+
+
+def total_times(seed: int) -> Iterator[Sample | Series]:
+    known = parameters("metronome")
+    scale: int = known["trace_scale"]
+    who = {"Default": DEFAULT, "Diktyo": DIKTYO, "Ideal": IDEAL, "Metronome": METRONOME, "ours": OURS}
+    found = {name: simulated(how, seed, scale) for name, how in who.items()}
+    minutes = {name: scale * result.makespan_us / MINUTE_US for name, result in found.items()}
+    for name in ("Metronome", "ours"):
+        for other in ("Default", "Diktyo"):
+            yield Sample("Fig. 10", name, f"earlier than {other}", minutes[other] - minutes[name])
+        yield Sample("Fig. 10", name, "later than Ideal", minutes[name] - minutes["Ideal"])
+        yield Sample("Fig. 10", name, "JCT saved of Default", _saved_jct(found["Default"], found[name]))
+    yield Sample("Fig. 10", "Ideal", "total completion time", minutes["Ideal"])
+    longer = {name: simulated(who[name], seed, scale // 2) for name in ("Default", "Metronome")}
+    saved = _saved_jct(longer["Default"], longer["Metronome"])
+    saved -= _saved_jct(found["Default"], found["Metronome"])
+    yield Sample("Fig. 10", "Metronome, half the scale", "JCT saved of Default, more", saved)
+    alone = {name: simulated(who[name], seed, scale, apart=True) for name in ("Default", "Metronome", "ours")}
+    for name in ("Metronome", "ours"):
+        case, default, each = f"{name}, only partners meet", alone["Default"], alone[name]
+        yield Sample(
+            "Fig. 10", case, "TCT saved of Default", reduction_pct(default.makespan_us, each.makespan_us)
+        )
+        yield Sample("Fig. 10", case, "JCT saved of Default", _saved_jct(default, each))
+    for name, result in found.items():
+        ends = sorted(scale * (job.end_us or 0.0) / MINUTE_US for job in result.jobs)
+        yield Series("Fig. 10", name, tuple(ends), tuple(float(i + 1) for i in range(len(ends))))
+
+
+def simulated(scheduler: Scheduler, seed: int, scale: int, apart: bool = False) -> Result:
+    known = parameters("metronome")
+    hosts = testbed.hosts(seed)
+    network = testbed.network(hosts, scheduler.ideal)
+    world = run.world(hosts, workload(seed, scale, apart), scheduler, network, seed)
+    if not scheduler.ideal:
+        at_us = known["congested_from_h"] * HOUR_US / scale
+        world.at(at_us, lambda _a, _b: testbed.congest(network, world.now_us))
+        for a, b, stats in testbed.delays(hosts, congested=True):
+            world.tell(at_us, ev.Measured(a, b, stats))
+    return world.run()
+
+
+def workload(seed: int, scale: int, apart: bool = False) -> list[SimJob]:
+    """The jobs by arrival; with one seed the same whatever the scale.
+
+    `apart`: each snapshot waits for the one before to end, so that only Table IV's partners meet.
+    """
+    known = parameters("metronome")
+    chance = random.Random(f"trace/{seed}")
+    gpus = known["a30_hosts"] * known["a30_slices"] + 1
+    together = int(known["most_load"] * gpus / WORKERS)  # jobs that the printed load allows at a time
+    at_h, ends_h, jobs = 0.0, list[float](), list[SimJob]()
+    for members in _sequence(chance, apart):
+        at_h += chance.uniform(0, known["gap_h"])
+        if apart:
+            at_h = max([at_h, *ends_h]) + known["gap_h"]
+        while sum(end > at_h for end in ends_h) + len(members) > together:
+            at_h = min(end for end in ends_h if end > at_h)
+        for member in members:
+            run_h = chance.uniform(*known["run_h"])
+            ends_h.append(at_h + run_h)
+            iterations = max(1, round(run_h * HOUR_US / scale / member.period_us))
+            jobs.append(sim_job(member, round(at_h * HOUR_US / scale), iterations))
+    return jobs
+
+
+def _sequence(chance: random.Random, apart: bool) -> list[tuple[Member, ...]]:
+    """What arrives together: the snapshots in order, the quiet jobs anywhere between them.
+
+    S2 and S3 share one fine-tuned VGG19, which WideResNet101 joins; if they are apart they cannot.
+    """
+    known = parameters("metronome")
+    found = [snapshot(name) for name in ("S0", "S1", "S2", "S3", "S4", "S5")]
+    if not apart:
+        found[3] = found[3][:1]
+    for _ in range(known["low_comm_jobs"]):
+        found.insert(chance.randint(0, len(found)), (Member("quiet", known["s1_period_us"], 0, 0),))
+    return found
+
+
+def _saved_jct(before: Result, after: Result) -> float:
+    return reduction_pct(before.mean_jct_us, after.mean_jct_us)
