@@ -18,6 +18,7 @@ from rm.core.cells import Status
 from rm.errors import NotFound, RmError, Unreachable
 from rm.web.pages import circle_view, iteration_view, network_view, queue_view, timeline_view, why_view
 from rm.web.pages.guard import guarded
+from rm.web.pages.passing import passing_routes
 from rm.web.pages.source import Source
 
 RUNNING, WAITING, ENDED = "R,CF,S,CG", "PD", "CD,F,CA,TO,NF,PR,OOM"
@@ -41,6 +42,7 @@ def make_page(source: Source, names: Collection[str]) -> web.Application:
             web.get("/", page.whole),
             web.get(r"/part/{name:[a-z]+}", page.part),
             web.get(r"/static/{name}", static),
+            *passing_routes(source),
         ]
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from rm import errors
 from rm.errors import RmError, Unreachable
@@ -47,19 +49,38 @@ class Source:
             known[1].add_done_callback(lambda f: f.cancelled() or f.exception())  # nobody may be waiting
         return await asyncio.shield(known[1])
 
-    async def _ask(self, path: str) -> dict[str, Any]:
+    async def raw(self, target: str, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
+        """The answer to `GET TARGET`, a path with its query as it was sent: status, type and body.
+
+        Raises:
+            Unreachable: no daemon, or one that does not answer.
+        """
+        try:
+            async with self._opened().get(
+                URL(f"http://rm{target}", encoded=True), headers=headers
+            ) as response:
+                kind = response.headers.get("Content-Type", "application/octet-stream")
+                return response.status, kind, await response.read()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            raise self._silent() from None
+
+    def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.UnixConnector(self._path),
                 timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
             )
+        return self._session
+
+    def _silent(self) -> Unreachable:
+        return Unreachable(f"The daemon does not answer on {self._path}.", "Start it with `rmx daemon`.")
+
+    async def _ask(self, path: str) -> dict[str, Any]:
         try:
-            async with self._session.get(f"http://rm/v1/{path}") as response:
+            async with self._opened().get(f"http://rm/v1/{path}") as response:
                 answer = await response.json()
         except (aiohttp.ClientError, OSError, ValueError, TimeoutError):
-            raise Unreachable(
-                f"The daemon does not answer on {self._path}.", "Start it with `rmx daemon`."
-            ) from None
+            raise self._silent() from None
         if not isinstance(answer, dict):
             raise Unreachable(f"What listens on {self._path} does not speak rm's protocol.")
         if "error" in answer:

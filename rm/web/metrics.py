@@ -1,0 +1,92 @@
+"""`GET /metrics`: Prometheus' text format 0.0.4, or OpenMetrics for who asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
+
+from rm.core.job import JobState
+from rm.errors import RmError
+from rm.web.metric_families import JOBS_MOST, Told, families
+from rm.web.ports import Service
+
+log = logging.getLogger("rm.web")
+
+PLAIN = "text/plain; version=0.0.4; charset=utf-8"
+OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+ITERATING = frozenset({JobState.RUNNING, JobState.SUSPENDED})
+
+
+class _Once:
+    """What the writer wants: something that yields families."""
+
+    def __init__(self, found: Iterable[Metric]) -> None:
+        self._found = found
+
+    def collect(self) -> Iterable[Metric]:
+        return self._found
+
+
+def metrics_routes(service: Service) -> list[web.RouteDef]:
+    async def metrics(request: web.Request) -> web.Response:
+        told = await gather(service)
+        wants = "application/openmetrics-text" in request.headers.get("Accept", "")
+
+        def write() -> bytes:
+            found = _Once(families(told))
+            if wants:
+                body: bytes = openmetrics.generate_latest(found)  # type: ignore[no-untyped-call]
+                return body
+            return generate_latest(found)
+
+        body = await asyncio.to_thread(write)
+        return web.Response(body=body, headers={"Content-Type": OPEN if wants else PLAIN})
+
+    return [web.get("/metrics", metrics)]
+
+
+async def gather(service: Service) -> Told:
+    """Ask the service for everything; a part that fails is named, and the others stay."""
+    failed: list[str] = []
+    none = frozenset[JobState]()
+
+    async def part(name: str, ask: Callable[[], Any], empty: Any) -> Any:
+        try:
+            answer = ask()
+            return await answer if inspect.isawaitable(answer) else answer
+        except (RmError, TimeoutError) as error:
+            log.warning("metrics go without %s: %s", name, error)
+            failed.append(name)
+            return empty
+
+    async def monitored(name: str) -> list[Any]:
+        if service.monitoring is None:
+            return []
+        ask = getattr(service.monitoring, name, None)
+        return list((await ask())[name]) if ask is not None else []
+
+    status, hosts, jobs, links, pairs, meshes, sources = await asyncio.gather(
+        part("status", service.status, {}),
+        part("hosts", service.hosts, ()),
+        part("jobs", lambda: service.jobs(states=none, user="", name="", limit=0, everything=False), ()),
+        part("links", service.links, ()),
+        part("network", service.network, ()),
+        part("meshes", lambda: monitored("meshes"), ()),
+        part("sources", lambda: monitored("sources"), ()),
+    )
+    iterations = {}
+    for job in [j for j in jobs if j.state in ITERATING][-JOBS_MOST:]:
+        iterations[job.id] = await part(f"job {job.id}", partial(service.iterations, job.id), None)
+    known = {job: told for job, told in iterations.items() if told is not None}
+    now_us = time.time_ns() // 1_000
+    return Told(status, hosts, jobs, known, links, pairs, meshes, sources, failed, now_us)
