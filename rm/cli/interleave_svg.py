@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from xml.sax.saxutils import escape
 
+from rm.cli.interleave_text import called
 from rm.policies.interleave.answer import Answer, LinkAnswer, sums
 from rm.units import format_bandwidth
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31", "#5b4fa2", "#7f7f7f")
 OVER, SUM, LINE, INK = "#d62728", "#c9ced6", "#d9dde3", "#222222"
-WIDTH, SIDE, MARGIN = 840, 400, 20
+WIDTH, SIDE, MARGIN = 840, 364, 20
 OUTER, INNER, SUM_INNER, SUM_OUTER = 118.0, 42.0, 126.0, 148.0  # radii of the rings
 OVER_MOST = 1.0  # of the capacity: what the sum may stick out
 
@@ -35,7 +36,7 @@ def circles(answer: Answer) -> str:
             top += 52 + SIDE + legend + MARGIN
         else:
             why = "not contended" if not link.contended else f"no common circle, score {link.score:.4g}"
-            body.append(_text(MARGIN, top + 20, f"Link {link.name}: {why}", 17, weight="bold"))
+            body.append(_text(MARGIN, top + 20, f"{called(link)}: {why}", 17, weight="bold"))
             top += 36
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {top}" width="{WIDTH}" height="{top}" '
@@ -45,7 +46,7 @@ def circles(answer: Answer) -> str:
 
 
 def _link(link: LinkAnswer, names: Sequence[str], top: float) -> Iterator[str]:
-    title = f"Link {link.name}, {format_bandwidth(link.load.capacity)}"
+    title = f"{called(link)}, {format_bandwidth(link.load.capacity)}"
     yield _text(MARGIN, top + 18, title, 17, weight="bold")
     for i, rotated in enumerate((False, True)):
         x, y = WIDTH / 4 + i * WIDTH / 2, top + 52 + SIDE / 2

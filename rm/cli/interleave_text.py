@@ -14,6 +14,7 @@ import click
 
 from rm.cli.session import printable, table
 from rm.policies.interleave.answer import Answer, LinkAnswer, Span, sums
+from rm.policies.interleave.problem import ONE_LINK
 from rm.units import format_bandwidth
 
 WIDTH = 79
@@ -43,9 +44,13 @@ def show(answer: Answer) -> None:
         click.echo("\n" + line)
 
 
+def called(link: LinkAnswer) -> str:
+    return "The link" if link.name == ONE_LINK else f"Link {printable(link.name)}"
+
+
 def _link(link: LinkAnswer, names: Sequence[str], levels: str) -> Iterator[str]:
     who = ", ".join(names[job] for job in link.jobs) or "nobody"
-    yield f"Link {printable(link.name)}, {format_bandwidth(link.load.capacity)}: {who}"
+    yield f"{called(link)}, {format_bandwidth(link.load.capacity)}: {who}"
     if not link.contended:
         yield "  Not contended: all together never ask for more than it carries."
         return
