@@ -32,8 +32,8 @@ def circles(answer: Answer) -> str:
         legend = 24 * -(-len(link.jobs) // 2)
         if drawn:
             body += drawn
-            body += _legend(link, names, answer, top + 52 + SIDE)
-            top += 52 + SIDE + legend + MARGIN
+            body += _legend(link, names, answer, top + 60 + SIDE)
+            top += 60 + SIDE + legend + MARGIN
         else:
             why = "not contended" if not link.contended else f"no common circle, score {link.score:.4g}"
             body.append(_text(MARGIN, top + 20, f"{called(link)}: {why}", 17, weight="bold"))
