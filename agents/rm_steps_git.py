@@ -156,7 +156,7 @@ def do_git(run, args):
     result = {"changed": False, "before": None, "remote_url_changed": False}
     if checkout.dest is None or (not args["clone"] and not checkout.there()):
         references = checkout.remote_references()
-        return dict(result, after=checkout.wanted(references)[1])
+        return dict(result, changed=True, after=checkout.wanted(references)[1])  # as Ansible says it
     if not checkout.there():
         kind, commit = checkout.wanted(checkout.remote_references())
         diff = state_diff(run, checkout.dest, ["clone %s" % commit])

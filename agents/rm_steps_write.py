@@ -67,7 +67,7 @@ def mode_from(wanted, old, is_directory=False):
             raise StepFailed("'%s' is no permission mode." % wanted)
         who = match.group(1) or "a"
         who = "ugo" if "a" in who else who
-        for operator, what in re.findall(r"([-+=])([rwxXst]*|[ugo])", match.group(2)):
+        for operator, what in re.findall(r"([-+=])([ugo]|[rwxXst]*)", match.group(2)):
             bits, special = 0, 0
             for letter in who:
                 if what in _SHIFT and what:

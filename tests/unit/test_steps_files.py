@@ -1,0 +1,257 @@
+"""File modules on a real directory: foretold, done, idempotent, and never half."""
+
+import io
+import os
+import stat
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.steps_request import done, kept, one, refused, rm_steps, run, step
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+@pytest.mark.parametrize(
+    ("old", "wanted", "new"),
+    [
+        (0o644, "u+x", 0o744), (0o755, "go-rx", 0o700), (0o600, "u=rw,g=r,o=", 0o640), (0o644, "a+X", 0o644),
+        (0o744, "a+X", 0o755), (0o755, "g+s", 0o2755), (0o644, "o=u", 0o646), (0o755, "u=rwx,g=u-w", 0o755),
+        (0o777, "+t", 0o1777), (0o4755, "u-s", 0o755),
+    ],
+)  # fmt: skip
+def test_symbolic_modes(tmp_path: Path, old: int, wanted: str, new: int) -> None:
+    (tmp_path / "f").write_text("x")
+    (tmp_path / "f").chmod(old)
+    result = one("file", path=f"{tmp_path}/f", mode=wanted)
+    assert (mode(tmp_path / "f"), result["changed"]) == (new, new != old)
+    assert oct(mode(tmp_path / "f")) == oct(new)
+
+
+def test_links_of_both_kinds(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    done("file", path=f"{tmp_path}/soft", src=f"{tmp_path}/f", state="link")
+    done("file", path=f"{tmp_path}/hard", src=f"{tmp_path}/f", state="hard")
+    assert os.path.samefile(tmp_path / "hard", tmp_path / "f")
+    assert "does not exist" in refused("file", path=f"{tmp_path}/to-none", src="none", state="link")
+    done("file", path=f"{tmp_path}/to-none", src="none", state="link", force=True)
+    (tmp_path / "full/sub").mkdir(parents=True)
+    said = refused("file", check=True, path=f"{tmp_path}/full", src="x", state="link", force=True)
+    assert "not empty" in said
+    assert "directory" in refused("file", path=f"{tmp_path}/full", src=f"{tmp_path}/f", state="link")
+
+
+def test_touch_is_a_change_unless_times_are_kept(tmp_path: Path) -> None:
+    touch: dict[str, Any] = {"path": f"{tmp_path}/t", "state": "touch"}
+    assert one("file", **touch)["changed"]
+    assert one("file", **touch)["changed"]
+    kept("file", **touch, modification_time="preserve", access_time="preserve")
+    done("file", path=f"{tmp_path}/t", modification_time="202001020304.05")
+    assert os.stat(tmp_path / "t").st_mtime == pytest.approx(1577934245, abs=86_400)
+
+
+def test_trees_with_preserved_modes(tmp_path: Path) -> None:
+    (tmp_path / "src/sub").mkdir(parents=True)
+    (tmp_path / "src/run").write_text("#!")
+    (tmp_path / "src/run").chmod(0o751)
+    (tmp_path / "src/sub/data").write_text("d")
+    (tmp_path / "src/sub/data").chmod(0o604)
+    done("copy", src=f"{tmp_path}/src/", dest=f"{tmp_path}/here", mode="preserve")
+    assert (mode(tmp_path / "here/run"), mode(tmp_path / "here/sub/data")) == (0o751, 0o604)
+    done("copy", src=f"{tmp_path}/src", dest=f"{tmp_path}/there", remote_src=True, mode="preserve")
+    assert (mode(tmp_path / "there/src/run"), mode(tmp_path / "there/src/sub/data")) == (0o751, 0o604)
+
+
+def test_a_rewritten_file_keeps_owner_mode_and_attributes(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("old\n")
+    path.chmod(0o4711)
+    try:
+        os.setxattr(path, "user.label", b"kept")
+    except OSError:
+        pytest.skip("this file system has no extended attributes")
+    if os.getuid() == 0:
+        os.chown(path, 12345, 54321)
+        path.chmod(0o4711)
+    result = done("copy", content="new\n", dest=str(path), backup=True)
+    assert mode(path) == 0o4711
+    assert os.getxattr(path, "user.label") == b"kept"
+    if os.getuid() == 0:
+        assert (path.stat().st_uid, path.stat().st_gid) == (12345, 54321)
+    assert Path(result["backup_file"]).read_text() == "old\n"
+
+
+BLOCK = "# BEGIN ANSIBLE MANAGED BLOCK\n{}# END ANSIBLE MANAGED BLOCK\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "args", "after"),
+    [
+        ("a\n", {"block": "x\ny"}, "a\n" + BLOCK.format("x\ny\n")),
+        ("a", {"block": "x"}, "a\n" + BLOCK.format("x\n")),
+        ("a\nb\n", {"block": "x", "insertafter": "^a"}, "a\n" + BLOCK.format("x\n") + "b\n"),
+        ("a\nb\n", {"block": "x", "insertbefore": "^a"}, BLOCK.format("x\n") + "a\nb\n"),
+        ("a\nb\n", {"block": "x", "insertbefore": "BOF"}, BLOCK.format("x\n") + "a\nb\n"),
+        ("a\n" + BLOCK.format("old\n") + "b\n", {"block": "new"}, "a\n" + BLOCK.format("new\n") + "b\n"),
+        ("a\n" + BLOCK.format("old\n") + "b\n", {"state": "absent"}, "a\nb\n"),
+        ("a\n" + BLOCK.format("old\n") + "b\n", {"block": ""}, "a\nb\n"),
+        ("a\n# END ANSIBLE MANAGED BLOCK", {"block": ""}, "a\n# END ANSIBLE MANAGED BLOCK"),
+        ("a\nb\n", {"block": "x", "insertafter": "^a", "prepend_newline": True, "append_newline": True},
+         "a\n\n" + BLOCK.format("x\n") + "\nb\n"),
+    ],
+)  # fmt: skip
+def test_blockinfile(tmp_path: Path, before: str, args: dict[str, Any], after: str) -> None:
+    path = tmp_path / "f"
+    path.write_text(before)
+    (done if before != after else kept)("blockinfile", path=str(path), **args)
+    assert path.read_text() == after
+
+
+@pytest.mark.parametrize(
+    ("before", "args", "after"),
+    [
+        ("foo 1\nfoo 2\n", {"regexp": r"foo (\d)", "replace": r"bar \1"}, "bar 1\nbar 2\n"),
+        ("a\nb\n", {"regexp": "^b$", "replace": "c"}, "a\nc\n"),
+        ("x1\n[s]\nx2\n[e]\nx3\n", {"regexp": "^x", "replace": "y", "after": r"\[s\]", "before": r"\[e\]"},
+         "x1\n[s]\ny2\n[e]\nx3\n"),
+        ("x1\n", {"regexp": "^x", "replace": "y", "after": "nowhere"}, "x1\n"),
+        ("x1\n", {"regexp": "^x1\n"}, ""),
+    ],
+)  # fmt: skip
+def test_replace(tmp_path: Path, before: str, args: dict[str, Any], after: str) -> None:
+    path = tmp_path / "f"
+    path.write_text(before)
+    (done if before != after else kept)("replace", path=str(path), **args)
+    assert path.read_text() == after
+
+
+def test_check_mode_sees_what_earlier_steps_would_have_written(tmp_path: Path) -> None:
+    path = f"{tmp_path}/new/conf"
+    steps = [
+        step(1, "file", path=f"{tmp_path}/new", state="directory"),
+        step(2, "copy", dest=path, content="a=1\n"),
+        step(3, "lineinfile", path=path, regexp="^a=", line="a=2"),
+        step(4, "blockinfile", path=path, block="b"),
+        step(5, "replace", path=path, regexp="2", replace="3"),
+        step(6, "file", path=f"{tmp_path}/new", state="absent"),
+        step(7, "stat", path=path),
+        step(8, "copy", dest=path, content="x"),
+    ]
+    foretold = run(*steps, check=True)["results"]
+    assert not (tmp_path / "new").exists()
+    real = run(*steps)["results"]
+    assert [r["changed"] for r in foretold] == [r["changed"] for r in real]
+    assert [r["failed"] for r in foretold] == [r["failed"] for r in real] == [False] * 7 + [True]
+    assert [r.get("diff") for r in foretold[:6]] == [r.get("diff") for r in real[:6]]
+
+
+def test_find(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    for name, text in (("a.log", "needle here\n"), ("b.txt", "x"), (".hid", "h"), ("sub/c.log", "y" * 2000)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "b.txt").chmod(0o600)
+    os.utime(tmp_path / "a.log", (0, 0))
+
+    def names(**given: Any) -> set[str]:
+        result = kept("find", paths=str(tmp_path), **given)
+        assert result["matched"] == len(result["files"])
+        return {os.path.relpath(f["path"], tmp_path) for f in result["files"]}
+
+    assert names() == {"a.log", "b.txt"}
+    assert names(recurse=True, patterns="*.log") == {"a.log", "sub/c.log"}
+    assert names(recurse=True, hidden=True, file_type="any") == {"a.log", "b.txt", ".hid", "sub", "sub/c.log"}
+    assert names(use_regex=True, patterns="^[ab]", excludes=".*txt") == {"a.log"}
+    assert names(age="1w") == {"a.log"}
+    assert names(age="-1h") == {"b.txt"}
+    assert names(recurse=True, size="1k") == {"sub/c.log"}
+    assert names(size="-1b") == {"b.txt"}
+    assert names(contains="needle") == {"a.log"}
+    assert names(mode="0600") == {"b.txt"}
+    assert names(recurse=True, depth=1, file_type="directory") == {"sub"}
+    assert kept("find", paths=f"{tmp_path}/none")["skipped_paths"]
+
+
+def tar_of(path: Path, kind: str = "gz") -> None:
+    with tarfile.open(path, f"w:{kind}") as archive:  # type: ignore[call-overload]
+        for name, data, bits in (("p/one", b"1", 0o644), ("p/run", b"#!", 0o750)):
+            member = tarfile.TarInfo(name)
+            member.mode, member.size, member.mtime = bits, len(data), 1_600_000_000
+            archive.addfile(member, io.BytesIO(data))
+        link = tarfile.TarInfo("p/ln")
+        link.type, link.linkname = tarfile.SYMTYPE, "one"
+        archive.addfile(link)
+
+
+@pytest.mark.parametrize("kind", ["gz", "bz2", "xz", ""])
+def test_unarchive_a_tar(tmp_path: Path, kind: str) -> None:
+    tar_of(tmp_path / "a.tar", kind)
+    out = tmp_path / "out"
+    out.mkdir()
+    where: dict[str, Any] = {"src": f"{tmp_path}/a.tar", "dest": str(out)}
+    done("unarchive", **where)
+    assert (mode(out / "p/run"), (out / "p/ln").read_text()) == (0o750, "1")
+    (out / "p/one").write_text("2")
+    done("unarchive", **where, remote_src=True)
+    assert (out / "p/one").read_text() == "1"
+    assert kept("unarchive", **where, list_files=True)["files"] == ["p/one", "p/run", "p/ln"]
+    assert one("unarchive", **where, creates=str(out))["skipped"]
+    assert sorted(os.listdir(out / "p")) == ["ln", "one", "run"]
+
+
+def test_unarchive_a_zip_in_part(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        archive.writestr("q/one", "1")
+        archive.writestr("q/two", "2")
+    done("unarchive", src=f"{tmp_path}/b.zip", dest=str(tmp_path), exclude=["q/two"], mode="0600")
+    assert os.listdir(tmp_path / "q") == ["one"]
+    assert mode(tmp_path / "q/one") == 0o600
+
+
+def test_an_archive_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
+        archive.writestr("../evil", "1")
+    (tmp_path / "out").mkdir()
+    said = refused("unarchive", src=f"{tmp_path}/evil.zip", dest=f"{tmp_path}/out")
+    assert "leads out of the destination" in said
+    assert not (tmp_path / "evil").exists()
+    (tmp_path / "text").write_text("no archive")
+    assert "cannot be read" in refused("unarchive", src=f"{tmp_path}/text", dest=f"{tmp_path}/out")
+
+
+def test_slurp_and_tempfile(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"\x00\xff")
+    assert kept("slurp", src=f"{tmp_path}/f")["content"] == "AP8="
+    assert "not found" in refused("slurp", src=f"{tmp_path}/none")
+    made = one("tempfile", state="directory", path=str(tmp_path), prefix="t", suffix=".d")
+    assert mode(Path(made["path"])) == 0o700
+    assert made["path"].endswith(".d")
+    assert one("tempfile", check=True, path=str(tmp_path))["might_run"]
+
+
+def test_scripts_leave_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text('echo "$0 says $1"; exit ${2:-0}\n')
+    result = one("script", _raw=f"{tmp_path}/s.sh hi")
+    assert result["stdout"].endswith("says hi\n")
+    assert not Path(result["stdout"].split()[0]).exists()
+    assert one("script", _raw=f"{tmp_path}/s.sh hi 4")["rc"] == 4
+    assert one("script", check=True, _raw=f"{tmp_path}/s.sh")["might_run"]
+    assert one("script", _raw=f"{tmp_path}/s.sh", creates=str(tmp_path))["skipped"]
+    assert one("raw", _raw="echo raw")["stdout"] == "raw\n"
+
+
+def test_a_run_as_another_user_cannot_use_files_of_root(tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    import pwd
+
+    who = next(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid not in (0,))
+    asked = {**step(1, "command", _raw="id -un"), "user": who}
+    assert rm_steps.steps_operation({"steps": [asked]})["results"][0]["stdout"] == who
+    tmp_path.chmod(0o700)
+    refusal = {**step(1, "copy", dest=f"{tmp_path}/x", content="x"), "user": who}
+    assert rm_steps.steps_operation({"steps": [refusal]})["results"][0]["failed"]
