@@ -10,9 +10,10 @@ from datetime import tzinfo
 
 from rm.core.cells import METRIC_OF, Cell, Flip, after, judge, shown
 from rm.core.history import History, Sample
-from rm.core.host import Host
+from rm.core.host import Host, selected
 from rm.core.maintenance import HostWindow
 from rm.core.mesh import Mesh
+from rm.core.occurrence import occurrence
 from rm.core.ports import Clock
 from rm.errors import StoreError
 
@@ -76,6 +77,23 @@ class Board:
         if any(w.covers(at_us, self._zone) for w in mesh.maintenance):
             return True
         return any(w.covers(h, at_us, self._zone) for w in self._windows for h in (a, b))
+
+    def windows(
+        self, meshes: Iterable[Mesh], hosts: Mapping[str, Host]
+    ) -> list[tuple[str, str, list[str], int, int]]:
+        """(mesh or "", text, hosts, begin, end) of each maintenance window, as it is or comes next."""
+        now_us = self._clock.now_us()
+        every = [
+            (m.name, w, [h.name for h in hosts.values() if m.selects(h)])
+            for m in meshes
+            for w in m.maintenance
+        ]
+        every += [
+            ("", w.window, [h.name for h in hosts.values() if selected(h, w.hosts, w.zones)])
+            for w in self._windows
+        ]
+        found = ((mesh, w, names, occurrence(w, now_us, self._zone)) for mesh, w, names in every)
+        return [(mesh, w.text, names, *when) for mesh, w, names, when in found if when is not None]
 
     def cells(self, mesh: Mesh, hosts: Mapping[str, Host], every_us: int) -> list[Cell]:
         """The mesh's cells as they are now, of the hosts that there still are. `every_us`: how often

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from rm.core.cells import Cell, Status
@@ -18,6 +19,7 @@ from rm.daemon.monitor import Monitor
 from rm.errors import NotFound
 from rm.units import DAY_US, HOUR_US, format_duration
 
+WINDOW = ("mesh", "when", "hosts", "begins_us", "ends_us")
 POINTS = 2_000  # of a history, at most, before the next longer span is taken
 
 
@@ -55,7 +57,12 @@ class MonitorService:
 
         def look() -> dict[str, Any]:
             rows = [self._mesh_row(mesh, hosts) for mesh in self._monitor.meshes.values()]
-            return {"meshes": rows, "malformed": [{"name": n, "message": m} for n, m in self._malformed]}
+            windows = self._monitor.board.windows(self._monitor.meshes.values(), hosts)
+            return {
+                "meshes": rows,
+                "malformed": [{"name": n, "message": m} for n, m in self._malformed],
+                "maintenance": [dict(zip(WINDOW, window, strict=True)) for window in windows],
+            }
 
         return await asyncio.to_thread(look)
 
@@ -83,6 +90,8 @@ class MonitorService:
             "failed": state.failed,
             "skipped": state.skipped,
             "every_us": every_us,
+            "retry_attempts": mesh.attempts,
+            "thresholds": asdict(mesh.thresholds),
             "statuses": counts,
         }
 

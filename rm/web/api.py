@@ -21,6 +21,7 @@ from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.identity import Caller, caller_of
 from rm.web.listener import bind
+from rm.web.maddash import Maddash
 from rm.web.metrics import metrics_routes
 from rm.web.monitor_routes import MonitorRoutes
 from rm.web.ports import Answer, Service
@@ -64,6 +65,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         ]
     )
     app.add_routes(metrics_routes(service))
+    app.add_routes(Maddash(lambda: service.monitoring).routes())
     app.add_routes(MonitorRoutes(lambda: service.monitoring, _answer, api._admin, _number).routes())
     return app
 

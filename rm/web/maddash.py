@@ -1,0 +1,255 @@
+"""MaDDash's REST API over rm's meshes: one grid a mesh, the rows its sources, the columns its destinations.
+
+For the dashboards and scripts that MaDDash left behind. It reads only. Times are whole seconds since
+the epoch, statuses 0 ok, 1 warn, 2 critical, 3 unknown, 4 not run, 5 maintenance, as everywhere in rm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from aiohttp import web
+
+from rm.core.cells import METRIC_OF, Cell, Status, after, judge
+from rm.core.mesh import Thresholds
+from rm.errors import Conflict, NotFound, UsageError
+from rm.web import wire
+
+DASHBOARD = "rm"
+ROOT = "/maddash"
+PAGE = 20  # tries of a check's history a page
+TRIES = 200  # that a history goes back, at most
+SPAN_MIN_US, SPAN_MAX_US = 3_600_000_000, 86_400_000_000
+# what a value is in a message: loss in percent, delay in milliseconds, throughput in Mbit/s, MTU in bytes
+UNIT = {"loss": 1.0, "delay": 1e3, "bandwidth": 1e6, "mtu": 1.0}
+
+
+class Monitoring(Protocol):
+    """What of the daemon's monitoring is asked."""
+
+    async def meshes(self) -> Mapping[str, Any]: ...
+    async def grid(self, name: str) -> Mapping[str, Any]: ...
+    async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]: ...
+
+
+class Maddash:
+    def __init__(self, find: Callable[[], Monitoring | None]) -> None:
+        self._find = find
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get(ROOT + "/dashboards", self.dashboards),
+            web.get(ROOT + "/grids", self.grids),
+            web.get(ROOT + "/grids/{grid}", self.grid),
+            web.get(ROOT + "/grids/{grid}/{row}", self.row),
+            web.get(ROOT + "/grids/{grid}/{row}/{column}", self.cell),
+            web.get(ROOT + "/grids/{grid}/{row}/{column}/{check}", self.check),
+            web.get(ROOT + "/events", self.events),
+        ]
+
+    def _monitoring(self) -> Monitoring:
+        found = self._find()
+        if found is None:
+            raise Conflict("This daemon does not monitor.")
+        return found
+
+    async def _mesh(self, name: str) -> Mapping[str, Any]:
+        rows: Sequence[Mapping[str, Any]] = (await self._monitoring().meshes())["meshes"]
+        for row in rows:
+            if row["name"] == name:
+                return row
+        raise NotFound(f"There is no grid '{name}'.", f"{ROOT}/grids lists them.")
+
+    async def _listed(self) -> list[dict[str, Any]]:
+        return [_named(m["name"], m["name"]) for m in (await self._monitoring().meshes())["meshes"]]
+
+    async def dashboards(self, request: web.Request) -> web.Response:
+        return _answer({"dashboards": [{"name": DASHBOARD, "grids": await self._listed()}]})
+
+    async def grids(self, request: web.Request) -> web.Response:
+        return _answer({"grids": await self._listed()})
+
+    async def grid(self, request: web.Request) -> web.Response:
+        name = request.match_info["grid"]
+        mesh, grid = await self._mesh(name), await self._monitoring().grid(name)
+        hosts = [host["name"] for host in grid["hosts"]]
+        cells = {(c["source"], c["destination"], c["check"]): c for c in grid["cells"]}
+
+        def one(source: str, destination: str, check: str) -> dict[str, Any] | None:
+            cell = cells.get((source, destination, check))
+            if cell is None:
+                return None
+            return {
+                "prevCheckTime": _seconds(cell["checked_us"]),
+                "message": cell["message"],
+                "status": cell["status"],
+                "uri": _uri(name, source, destination, check),
+            }
+
+        checks, props = list(mesh["checks"]), {h["name"]: _props(h) for h in grid["hosts"]}
+        drawn = [[None if a == b else [one(a, b, check) for check in checks] for b in hosts] for a in hosts]
+        return _answer(
+            {
+                "name": name,
+                "statusLabels": [status.word for status in Status],
+                "lastUpdateTime": max((_seconds(c["checked_us"]) for c in grid["cells"]), default=0),
+                "rows": [{**_named(h, name, h), "props": props[h]} for h in hosts],
+                "columnNames": hosts,
+                "columnProps": [props[h] for h in hosts],
+                "checkNames": checks,
+                "grid": drawn,
+            }
+        )
+
+    async def row(self, request: web.Request) -> web.Response:
+        grid, row = request.match_info["grid"], request.match_info["row"]
+        hosts = [h["name"] for h in (await self._monitoring().grid(grid))["hosts"]]
+        _must_be(row, hosts, grid)
+        return _answer({"name": row, "cells": [_named(h, grid, row, h) for h in hosts if h != row]})
+
+    async def cell(self, request: web.Request) -> web.Response:
+        grid, row, column = (request.match_info[n] for n in ("grid", "row", "column"))
+        mesh, hosts = await self._mesh(grid), (await self._monitoring().grid(grid))["hosts"]
+        for name in (row, column):
+            _must_be(name, [h["name"] for h in hosts], grid)
+        return _answer({"checks": [_named(c, grid, row, column, c) for c in mesh["checks"]]})
+
+    async def check(self, request: web.Request) -> web.Response:
+        grid, row, column, check = (request.match_info[n] for n in ("grid", "row", "column", "check"))
+        mesh, found = await self._mesh(grid), await self._monitoring().grid(grid)
+        cell = next(
+            (
+                c
+                for c in found["cells"]
+                if (c["source"], c["destination"], c["check"]) == (row, column, check)
+            ),
+            None,
+        )
+        if cell is None:
+            raise NotFound(f"Grid {grid} has no check '{check}' from {row} to {column}.")
+        every_us = mesh["every_us"]
+        span_us = max(SPAN_MIN_US, min(SPAN_MAX_US, TRIES * every_us))
+        history = await self._monitoring().history(row, column, span_us)
+        tries = _tries(mesh, check, history["samples"])
+        page, pages = _page(request), max(1, -(-len(tries) // PAGE))
+        checked, interval_s = _seconds(cell["checked_us"]), round(every_us / 1e6)
+        return _answer(
+            {
+                "gridName": grid,
+                "rowName": row,
+                "colName": column,
+                "checkName": check,
+                "description": f"{check} from {row} to {column}",
+                "prevCheckTime": checked,
+                "nextCheckTime": checked + interval_s if checked else 0,
+                "status": cell["status"],
+                "returnCode": cell["result"],
+                "message": cell["message"],
+                "returnCodeCount": cell["streak"],
+                "type": f"rm.{check}",
+                "params": {
+                    "command": f"rmx network show {row} {column}",
+                    "maUrl": f"/v1/network/history?source={quote(row)}&destination={quote(column)}",
+                    "graphUrl": "",
+                },
+                "checkInterval": interval_s,
+                "retryInterval": interval_s,
+                "retryAttempts": mesh["retry_attempts"],
+                "statusShortName": Status(cell["status"]).word,
+                "historyPageNum": page,
+                "historyPageCount": pages,
+                "history": tries[page * PAGE : (page + 1) * PAGE],
+            }
+        )
+
+    async def events(self, request: web.Request) -> web.Response:
+        """Maintenance windows, the open ones and those to come; what the query names may narrow them."""
+        asked = {name: request.query.getall(name, []) for name in ("gridName", "rowName", "columnName")}
+        hosts = {*asked["rowName"], *asked["columnName"]}
+        found = []
+        for event in (await self._monitoring().meshes())["maintenance"]:
+            if event["mesh"] and asked["gridName"] and event["mesh"] not in asked["gridName"]:
+                continue
+            if hosts and not hosts & set(event["hosts"]):
+                continue
+            found.append(
+                {
+                    "name": f"{event['mesh'] or 'hosts'}: {event['when']}",
+                    "description": _meant(event),
+                    "startTime": _seconds(event["begins_us"]),
+                    "endTime": _seconds(event["ends_us"]),
+                    "changeStatus": True,
+                }
+            )
+        return _answer({"events": found})
+
+
+def _meant(event: Mapping[str, Any]) -> str:
+    if event["mesh"]:
+        return f"Maintenance of mesh {event['mesh']}"
+    return f"Maintenance of {', '.join(event['hosts']) or 'no host'}"
+
+
+def _tries(mesh: Mapping[str, Any], check: str, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What each try said, newest first, and the status as it became of them."""
+    limits = Thresholds(**mesh["thresholds"])
+    cell = Cell(mesh["name"], check, "", "")
+    told: list[dict[str, Any]] = []
+    for sample in samples:
+        value = sample["values"].get(METRIC_OF[check])
+        if sample["mesh"] != mesh["name"] or (value is None and not sample["failed"]):
+            continue
+        result, said = judge(check, value, sample["failed"], limits)
+        cell = after(cell, result, said, value, sample["at_us"], mesh["retry_attempts"])
+        told.append(
+            {
+                "time": _seconds(sample["at_us"]),
+                "returnCode": int(result),
+                "message": said,
+                "returnParams": {} if value is None else _statistics(value / UNIT[check]),
+                "returnCodeCount": cell.streak,
+                "status": int(cell.status),
+            }
+        )
+    return told[::-1]
+
+
+def _statistics(value: float) -> dict[str, str]:
+    """Of one try; MaDDash has them as text."""
+    text = f"{value:.6g}"
+    return {"Average": text, "Min": text, "Max": text, "Standard_Deviation": "0", "Count": "1"}
+
+
+def _page(request: web.Request) -> int:
+    text = request.query.get("page", "0")
+    if not text.isascii() or not text.isdigit() or len(text) > 6:
+        raise UsageError(f"'page' is '{text:.20}', and must be a whole number.")
+    return int(text)
+
+
+def _must_be(name: str, hosts: Sequence[str], grid: str) -> None:
+    if name not in hosts:
+        raise NotFound(f"Grid {grid} has no host '{name}'.")
+
+
+def _props(host: Mapping[str, Any]) -> dict[str, str]:
+    return {"label": host["name"], "zone": host["zone"]}
+
+
+def _uri(*parts: str) -> str:
+    return "/".join((f"{ROOT}/grids", *(quote(part, safe="") for part in parts)))
+
+
+def _named(name: str, *parts: str) -> dict[str, Any]:
+    return {"name": name, "uri": _uri(*parts)}
+
+
+def _seconds(us: int | None) -> int:
+    return (us or 0) // 1_000_000
+
+
+def _answer(fields: Mapping[str, Any]) -> web.Response:
+    """Without the version that rm's own API bears: MaDDash has none."""
+    return web.Response(body=wire.encode(fields), content_type="application/json")
