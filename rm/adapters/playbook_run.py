@@ -180,9 +180,11 @@ class _Runner:
                 raise UsageError(f"no task is called '{self.start_at}'.", nearest(self.start_at, known))
         with ThreadPoolExecutor(self.forks, thread_name_prefix="playbook") as pool:
             try:
-                for play, names in chosen:
+                for index, (play, names) in enumerate(chosen):
                     self.run_play(play, names, pool)
                     if self.stopping.is_set():
+                        later = {name for _, others in chosen[index + 1 :] for name in others}
+                        self.unfinished |= {n for n in later if not self.states[n].failed}
                         break
             except KeyboardInterrupt:
                 self.report.interrupted = True
@@ -228,11 +230,9 @@ class _Runner:
             part = Part(play, names_now, self.states, self.files, options, max_fail)
             self.run_part(part, pool)
             if part.stopped or (names_now and all(self.states[name].failed for name in names_now)):
-                rest = {n for n in alive if not self.report.results.get(n)}
-                cut = {n for n in part.cut_short if not self.states[n].unreachable}
-                self.unfinished |= rest | cut
-                if part.stopped or len(names_now) < len(alive):
-                    self.stopping.set()
+                # as Ansible: where nobody is left the whole run ends
+                self.unfinished |= {n for n in alive if not self.report.results.get(n)} | set(part.cut_short)
+                self.stopping.set()
             if self.stopping.is_set() or part.ended:
                 return
 

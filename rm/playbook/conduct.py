@@ -97,9 +97,10 @@ class Part:
                 run = self.runs[name]
                 if run.position == END and name not in self._held:
                     continue
+                before = run.position
                 batch = self._held.pop(name, None) or self._next(name)
                 if batch is None:
-                    moved = moved or run.position == END
+                    moved = moved or run.position != before
                     continue
                 if self._too_many(batch):
                     self._held[name] = batch
@@ -162,17 +163,15 @@ class Part:
                 return
 
     def _after_failure(self, name: str, fatal: bool) -> None:
-        if self.max_fail is not None:
-            share = 100 * len(self.failed) / len(self.names)
-            if share > self.max_fail:
-                self.stopped = True
-                for run in self.runs.values():
-                    if not run.host.failed:
-                        self.cut_short.append(run.host.name)
-                        run.host.failed = True
-                        run.end()
-                return
-        if fatal and self.lockstep:
+        """The others still do the task that failed here, and nothing after it."""
+        where = self.runs[name].failed_at
+        if self.max_fail is not None and 100 * len(self.failed) / len(self.names) > self.max_fail:
+            self.stopped = True
+            for run in self.runs.values():
+                if not run.host.failed:
+                    self.cut_short.append(run.host.name)
+                    run.doom(where, finally_=True)
+        elif fatal and self.lockstep:
             for other, run in self.runs.items():
                 if other != name and not run.host.failed and run.position != END:
-                    run.doom()
+                    run.doom(where)

@@ -63,7 +63,10 @@ class HostPlay:
         self._turn = 0  # numbers handler flushes
         self._steps = 0  # numbers steps
         self._tasks = 0  # numbers tasks
-        self._doomed = False
+        self._doomed: Position | None = None
+        self._doomed_finally = False
+        self._last: Frame | None = None  # the task done last
+        self.failed_at: Position = ()
         self._failing = False  # failed, and only the forced handlers are left
         self._blocked_at: Position | None = None
 
@@ -82,9 +85,10 @@ class HostPlay:
     def at_task(self) -> bool:
         return not self._waiting and self._frame is not None and not self.host.failed
 
-    def doom(self) -> None:
-        """Another host's failure is this host's too (`any_errors_fatal`)."""
-        self._doomed = True
+    def doom(self, where: Position, finally_: bool = False) -> None:
+        """Another host's failure there is this host's too (`any_errors_fatal`), once it is past that task;
+        `finally_`: no rescue helps."""
+        self._doomed, self._doomed_finally = where, finally_
 
     def end(self) -> None:
         """The play ends here for this host."""
@@ -102,16 +106,15 @@ class HostPlay:
         become: bool | None = None
         login: tuple[str, bool] | None = None
         while not self.host.failed and self._frame is not None:
-            if self._doomed and not self._waiting:
-                self._doomed = False
-                self._fail()
-                continue
             self._frame, failed = to_task(self._frame)
             if failed:
                 self._fail_finally()
                 continue
             if self._frame is None:
                 break
+            if self._doomed is not None and not self._waiting and self._frame.position > self._doomed:
+                self._suffer()
+                continue
             frame, task = self._frame, self._frame.task
             if not frame.handlers and not self._chosen(task):
                 self._frame = frame.after()
@@ -219,6 +222,7 @@ class HostPlay:
         return self._compile(frame, task, scope)
 
     def _pass(self, frame: Frame, turn: OnceResult) -> None:
+        self._last = frame
         self.host.learnt.update(turn.learnt)
         self.host.included.update(turn.included)
         self._notified |= turn.notified
@@ -278,7 +282,7 @@ class HostPlay:
         """The task is next: go on behind it, and let later tasks know what can be known already."""
         task, frame = made.task, made.frame
         self._waiting.append(made)
-        self._frame = frame.after()
+        self._last, self._frame = frame, frame.after()
         if task.module in DYNAMIC_INCLUDES:
             parts = []
             for item in made.items:
@@ -396,6 +400,15 @@ class HostPlay:
         except (TemplateProblem, NeedResult):
             return handler.name
 
+    def _suffer(self) -> None:
+        """Another host's failure has come to this one: it goes where its own failure there would lead."""
+        self._doomed = None
+        if self._doomed_finally:
+            self.host.failed, self._frame = True, None
+            return
+        self._frame = self._last or self._frame
+        self._fail()
+
     def _fail(self) -> None:
         """Go where a failure here leads."""
         after = on_failure(self._frame)
@@ -447,7 +460,7 @@ class HostPlay:
                 self.host.learnt["ansible_failed_task"] = {
                     "name": made.task.name, "action": made.task.module, "args": {},
                 }  # fmt: skip
-                self._frame = made.frame
+                self._frame, self.failed_at = made.frame, made.frame.position
                 self._fail()
                 break
         self.results += settled
@@ -477,5 +490,6 @@ class HostPlay:
         if made and made.once:
             self.learnt_once = OnceResult(True, {}, {}, frozenset())
         self.host.unreachable = self.host.failed = True
+        self.failed_at = frame.position if frame is not None else ()
         self._frame = None
         return result

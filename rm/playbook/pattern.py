@@ -1,4 +1,4 @@
-"""Ansible's host patterns: `all`, names, groups, globs, `~regex`, `a,b`, `a:&b`, `a:!b`."""
+"""Ansible's host patterns: `all`, names, groups, globs, `~regex`, `a,b`, `a:&b`, `a:!b`, `web[0:2]`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,20 @@ def select(
     return tuple(n for n in names if n in chosen and (kept is None or n in kept) and n not in dropped)
 
 
+_SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d+)|(\d*)[:-](\d*))\]\Z")
+
+
 def _meaning(word: str, names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str) -> set[str]:
+    picked = _SUBSCRIPT.match(word) if not word.startswith("~") and word not in names else None
+    if picked is not None:
+        found = _meaning(picked[1], names, groups, where)
+        members = groups.get(picked[1], tuple(names))
+        ordered = [name for name in members if name in found]
+        if picked[2] is not None:
+            index = int(picked[2])
+            return set(ordered[index : index + 1 or None])
+        last = int(picked[4]) + 1 if picked[4] else None  # the end belongs to it
+        return set(ordered[int(picked[3] or 0) : last])
     if word in ("all", "*"):
         return set(names)
     known = [*names, *(group for group in groups if group != "all")]

@@ -320,8 +320,23 @@ def _run(kind: str, source: str, scope: Scope) -> Any:
         raise TemplateProblem(f"'{_short(source)}': {said.splitlines()[0]}") from None
 
 
+def _backslashes(source: str) -> str:
+    """YAML has read the backslashes already: in `{{ x | regex_replace('a', '\\1') }}` Jinja2 must not again.
+
+    As in Ansible: in `{{ }}` of values, not in `{% %}`, conditions and template files.
+    """
+    if "\\" not in source:
+        return source
+    found, inside = [], False
+    for _, kind, text in _ENVIRONMENT.lexer.tokeniter(source, None):
+        inside = kind == "variable_begin" or (inside and kind != "variable_end")
+        found.append(text.replace("\\", "\\\\") if inside and kind == "string" else text)
+    return "".join(found)
+
+
 def _compile(kind: str, source: str) -> Callable[[Scope], Any]:
     if kind == "value":
+        source = _backslashes(source)
         body = _ENVIRONMENT.parse(source).body
         only = body[0].nodes if len(body) == 1 and isinstance(body[0], nodes.Output) else []
         single = re.fullmatch(r"\s*\{\{-?(.*?)-?\}\}\s*", source, re.DOTALL)

@@ -115,7 +115,7 @@ def subelements(value: Any, path: Any, skip_missing: bool = False) -> list[Any]:
                     break
                 raise UndefinedError(f"an item has no '{word}'")
             inner = inner[word]
-        found += [(item, one) for one in inner]
+        found += [[item, one] for one in inner]
     return found
 
 
