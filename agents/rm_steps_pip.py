@@ -57,6 +57,13 @@ def _satisfied(requirement, installed):
     return match.group(2) is None or seen == match.group(2)
 
 
+def _foretold(requirement, state, before):
+    name, _, version = requirement.partition("==")
+    name = _normal(re.split(r"[ \[]", name, maxsplit=1)[0])
+    new = None if state == "absent" else version.strip() or "newest"
+    return "%s: %s -> %s" % (name, before.get(name), new)
+
+
 def do_pip(run, args):
     names = list(args["name"] or ())
     if args.get("version"):
@@ -90,7 +97,7 @@ def do_pip(run, args):
             if unsure:
                 said = "might run: pip " + " ".join(argv)
                 return dict(result, skipped=not made, might_run=True, msg=said)
-            changes += todo
+            changes += [_foretold(name, state, before) for name in todo]
         else:
             chdir = os.path.expanduser(args["chdir"]) if args.get("chdir") else None
             environment = plain_environment(PIP_DISABLE_PIP_VERSION_CHECK="1")

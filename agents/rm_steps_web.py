@@ -181,7 +181,7 @@ def do_get_url(run, args):
             raise StepFailed("Request failed", status_code=code, url=url, dest=dest)
         run.plan(dest, "file")
         said = "would be fetched"
-        return dict(result, changed=True, msg=said, diff=["%s: fetched from %s\n" % (dest, url)] * run.diff)
+        return dict(result, changed=True, msg=said, diff=_fetched(run, dest, url))
     since = {}
     if seen and not expected:
         import email.utils
@@ -232,7 +232,7 @@ def _keep(run, answer, dest, args, expected, result):
         changes = []
         if new != old:
             changes.append("content")
-            result["diff"] = _text_diff(run, dest, aside)
+            result["diff"] = _text_diff(run, dest, aside) if old else _fetched(run, dest, args["url"])
             if folder_writable:
                 _place(run, aside, dest, args, result)
         if os.path.exists(dest):
@@ -244,16 +244,16 @@ def _keep(run, answer, dest, args, expected, result):
             os.unlink(aside)
 
 
+def _fetched(run, dest, url):
+    """What check mode can say without fetching."""
+    return ["%s: fetched from %s\n" % (dest, url.rpartition("@")[2])] if run.diff else []
+
+
 def _text_diff(run, dest, aside):
     if not run.diff:
         return []
-    with open(aside, "rb") as file:
-        new = file.read(1 << 20)
-    old = None
-    if os.path.isfile(dest):
-        with open(dest, "rb") as file:
-            old = file.read(1 << 20)
-    return content_diff(run, dest, old, new)
+    with open(aside, "rb") as new, open(dest, "rb") as old:
+        return content_diff(run, dest, old.read(1 << 20), new.read(1 << 20))
 
 
 def _place(run, aside, dest, args, result):
@@ -340,6 +340,6 @@ def do_uri(run, args):
         dest = absolute(args["dest"])
         if run.is_directory(dest):
             dest = os.path.join(dest, os.path.basename(args["url"].partition("?")[0]) or "index.html")
-        put = put_content(run, dest, content, args)
+        put = put_content(run, dest, content, dict(args, force=True))
         result.update(changed=put["changed"], path=dest, diff=put["diff"], checksum=digest(content))
     return result

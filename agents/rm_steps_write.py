@@ -223,7 +223,7 @@ def put_content(run, path, data, args):
         raise StepFailed("The directory %s does not exist." % os.path.dirname(path))
     old = run.read(path) if kind in ("file", "link") else None
     if kind != "absent" and not args.get("force", True):
-        return {"changed": False, "dest": path, "msg": "file already exists"}
+        return {"changed": False, "dest": path, "msg": "file already exists", "diff": []}
     changes, diff, kept = [], [], {}
     if old != data:
         diff = content_diff(run, path, old, data)
