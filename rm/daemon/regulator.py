@@ -45,7 +45,6 @@ TURN_US = 250_000
 SILENT_US = 3_000_000
 PAUSES_PER_EPOCH = 1_000_000
 REGULATE_US = 3_600_000_000
-SLOT = ("epoch_us", "shift_us", "period_us")  # its iterations begin at epoch + shift + n*period
 GRID = ("gate", "inject_us", "adjust_us")  # what of a schedule makes a job wait again and again
 # A job without a clear profile is looked at again after so long.
 PROFILE_AGAIN_US = 10_000_000
@@ -115,10 +114,17 @@ class Regulator:
 
     def of(self, job: int) -> Mapping[str, Any]:
         """Iteration statistics for the API, and when the job's iterations are to begin."""
-        told = self._told.get(job)
-        document = told.document if told else {}
-        slot = {key: document[key] for key in SLOT} if document.keys() >= set(SLOT) else None
-        return {**self._book.summary(job), "slot": slot}
+        return {**self._book.summary(job), "slot": self._slot(job)}
+
+    def _slot(self, job: int) -> Mapping[str, int] | None:
+        """The job's iterations begin at epoch + shift + n*period, as its reference ran when last heard."""
+        schedule = next((s for s in self._view.alignment.schedules if s.job == job), None)
+        if schedule is None or schedule.component not in self._installed:
+            return None
+        epoch_us = self._controller.epoch(schedule.component)
+        if epoch_us is None:
+            return None
+        return {"epoch_us": epoch_us, "shift_us": schedule.shift_us, "period_us": schedule.period_us}
 
     # -- what others call ----------------------------------------------------------------------
 

@@ -161,8 +161,12 @@ def test_a_schedule_is_told_to_every_host_on_its_own_clock(house: House) -> None
     assert {(d["shift_us"], d["period_us"], d["gate"], d["pause_seq"], d["seq"]) for d in documents} == {
         (50_000, 100_000, True, 0, 1)
     }
-    slot = {"epoch_us": documents[0]["epoch_us"], "shift_us": 50_000, "period_us": 100_000}
-    assert (house.regulator.of(1)["slot"], house.regulator.of(2)["slot"]) == (None, slot)
+    slot = {"epoch_us": 5_000, "shift_us": 0, "period_us": 100_000}  # when job 1 was last seen to begin
+    assert [house.regulator.of(job)["slot"] for job in (1, 2, 3)] == [
+        slot,
+        {**slot, "shift_us": 50_000},
+        None,
+    ]
 
 
 def test_a_job_that_is_not_regulated_is_told_when_to_adjust_itself_and_never_paused(house: House) -> None:

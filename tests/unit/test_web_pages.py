@@ -18,7 +18,7 @@ from rm.web.pages import circle_view, iteration_view, network_view, queue_view, 
 from rm.web.pages.guard import HEADERS, is_for_us
 from rm.web.pages.listen import address_of, is_local, serve_page
 from rm.web.pages.source import Source
-from rm.web.pages.text import duration, look, shown
+from rm.web.pages.text import Looks, duration, look, shown
 from tests.fake_page import HOSTILE, PERIOD_US, PageService
 from tests.fake_service import Daemon, serving
 
@@ -221,6 +221,16 @@ def test_numbers_as_people_read_them() -> None:
         "–", "76 µs", "97.3 ms", "202 ms", "3.25 s", "−2 ms",
     ]  # fmt: skip
     assert len({look(job) for job in range(100, 136)}) == 36
+
+
+def test_jobs_that_run_together_have_colours_of_their_own_and_keep_them() -> None:
+    looks = Looks()
+    looks.see([2, 8])  # of one colour by themselves
+    first = [looks(2), looks(8)]
+    assert first[0][0] != first[1][0]
+    looks.see([8, 14, 20, 26, 32])
+    assert [looks(2), looks(8)] == first
+    assert len({looks(job)[0] for job in (8, 14, 20, 26, 32)}) == 5
 
 
 def job(id: int, state: str = "RUNNING", **more: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rm.web.pages import circle_view, iteration_view, network_view, queue_view, 
 from rm.web.pages.guard import guarded
 from rm.web.pages.passing import passing_routes
 from rm.web.pages.source import Source
+from rm.web.pages.text import Looks
 
 RUNNING, WAITING, ENDED = "R,CF,S,CG", "PD", "CD,F,CA,TO,NF,PR,OOM"
 MEASURED_MOST = 60  # running jobs whose iterations are asked for
@@ -68,6 +69,7 @@ class _Page:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._look = Looks()
         self._templates = Environment(
             loader=PackageLoader("rm.web.pages"),
             autoescape=True,
@@ -131,12 +133,15 @@ class _Page:
         answers = await asyncio.gather(
             *(self._source.get(f"jobs?state={s}&limit={most}") for s in (RUNNING, WAITING, ENDED))
         )
-        return [answer["jobs"] for answer in answers]
+        groups = [answer["jobs"] for answer in answers]
+        self._look.see(job["id"] for job in groups[0])
+        return groups
 
     async def _jobs(self, query: Mapping[str, str]) -> Fields:
         groups, status = await asyncio.gather(self._groups(), self._source.get("status"))
         jobs = [job for group in groups for job in group]
-        return {"groups": queue_view.queue(jobs, status["jobs"], _now_us()), "chosen": query.get("job", "")}
+        drawn = queue_view.queue(jobs, status["jobs"], _now_us(), self._look)
+        return {"groups": drawn, "chosen": query.get("job", "")}
 
     async def _why(self, query: Mapping[str, str]) -> Fields:
         """Of the job that was chosen, else of the first that waits or runs."""
@@ -152,12 +157,12 @@ class _Page:
         else:
             job = jobs[0]
         answer = await self._source.get(f"jobs/{job['id']}/why")
-        return {"why": why_view.why(job, answer, _now_us())}
+        return {"why": why_view.why(job, answer, _now_us(), self._look)}
 
     async def _timeline(self, _: Mapping[str, str]) -> Fields:
         running, _waiting, ended = await self._groups()
         remaining = {j["id"]: j["progress"]["remaining_us"] for j in running if j.get("progress")}
-        return {"timeline": timeline_view.timeline([*running, *ended], remaining, _now_us())}
+        return {"timeline": timeline_view.timeline([*running, *ended], remaining, _now_us(), self._look)}
 
     async def _measured(self) -> tuple[list[Mapping[str, Any]], dict[int, Fields]]:
         """The running jobs, and their newest iterations."""
@@ -173,11 +178,11 @@ class _Page:
     async def _links(self, _: Mapping[str, str]) -> Fields:
         (running, told), answer = await asyncio.gather(self._measured(), self._source.get("links"))
         names = {job["id"]: job["spec"]["name"] for job in running}
-        return {"links": circle_view.links(answer["links"], names, told)}
+        return {"links": circle_view.links(answer["links"], names, told, self._look)}
 
     async def _iterations(self, _: Mapping[str, str]) -> Fields:
         running, told = await self._measured()
-        return {"charts": iteration_view.charts(running, told)}
+        return {"charts": iteration_view.charts(running, told, self._look)}
 
     async def _network(self, query: Mapping[str, str]) -> Fields:
         hosts, network, cells = await asyncio.gather(

@@ -17,11 +17,12 @@ from typing import Any
 
 from rm.policies.interleave.answer import Span, sums
 from rm.units import fold_hosts
-from rm.web.pages.text import duration, look, rate, shown
+from rm.web.pages.text import Look, duration, look, rate, shown
 
 OUTER, INNER, SUM_INNER, SUM_OUTER = 100.0, 36.0, 106.0, 124.0  # radii of the rings
 THINNEST = 0.15  # of a ring's room: the thickness of the least demand
 TURN_US = 3_000_000  # the least time that the hand takes for a turn
+IN_SLOT_US = 500  # so near its slot a job is in it
 LEVELS_MOST = 720  # pieces of the outer ring: finer ones nobody would see
 
 
@@ -92,6 +93,7 @@ def links(
     rows: Sequence[Mapping[str, Any]],
     names: Mapping[int, str],
     iterations: Mapping[int, Mapping[str, Any]],
+    look: Look = look,
 ) -> list[LinkView]:
     """The links of at least two jobs, those of the lowest score first."""
     alike: dict[str, list[Mapping[str, Any]]] = {}
@@ -101,11 +103,14 @@ def links(
             same = [row[key] for key in ("jobs", "capacity_bps", "score", "perimeter_us", "gap_us")]
             alike.setdefault(repr([same, turns, row.get("demands")]), []).append(row)
     shared = sorted(alike.values(), key=lambda group: (group[0]["score"] is None, group[0]["score"] or 0.0))
-    return [_link(group, names, iterations) for group in shared]
+    return [_link(group, names, iterations, look) for group in shared]
 
 
 def _link(
-    group: Sequence[Mapping[str, Any]], names: Mapping[int, str], iterations: Mapping[int, Mapping[str, Any]]
+    group: Sequence[Mapping[str, Any]],
+    names: Mapping[int, str],
+    iterations: Mapping[int, Mapping[str, Any]],
+    look: Look,
 ) -> LinkView:
     row = group[0]
     perimeter, capacity = row["perimeter_us"] or 0, row["capacity_bps"]
@@ -114,11 +119,11 @@ def _link(
     before = after = None
     if perimeter and capacity and demands:
         still = dict.fromkeys(rotated, Fraction(0))
-        before = _disc("Before: all start together", None, demands, still, perimeter, capacity)
-        after = _disc("After: rotated", row["score"], demands, rotated, perimeter, capacity)
+        before = _disc("Before: all start together", None, demands, still, perimeter, capacity, look)
+        after = _disc("After: rotated", row["score"], demands, rotated, perimeter, capacity, look)
     anchor_us = _anchor(rotated, iterations) if after else None
     lives = tuple(
-        _live(demand, rotated[job], anchor_us, names, iterations.get(job, {}))
+        _live(demand, rotated[job], anchor_us, names, iterations.get(job, {}), look)
         for job, demand in demands.items()
     )
     return LinkView(
@@ -164,6 +169,7 @@ def _live(
     anchor_us: int | None,
     names: Mapping[int, str],
     told: Mapping[str, Any],
+    look: Look,
 ) -> Live:
     job, period = demand["job"], demand["period_us"]
     items = told.get("items") or ()
@@ -174,6 +180,8 @@ def _live(
         late_us -= period if late_us > period / 2 else 0
     late = "no iteration seen yet"
     if start_us is not None and anchor_us is not None:
+        late = "last iteration in its slot"
+    if abs(late_us) >= IN_SLOT_US:
         late = f"last iteration {duration(abs(late_us))} {'after' if late_us >= 0 else 'before'} its slot"
     ends = [[p["offset_us"], p["offset_us"] + p["duration_us"]] for p in demand["phases"]]
     return Live(
@@ -198,6 +206,7 @@ def _disc(
     rotated: Mapping[int, Fraction],
     perimeter: int,
     capacity: int,
+    look: Look,
 ) -> Disc:
     spans = {job: spans_of(d, rotated[job], perimeter) for job, d in demands.items()}
     levels = sums((s for mine in spans.values() for s in mine), perimeter)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.web.pages.text import duration, look, shown
+from rm.web.pages.text import Look, duration, look, shown
 
 LAST = 60  # iterations drawn
 WIDTH, HEIGHT = 600.0, 100.0
@@ -42,12 +42,18 @@ class Chart:
     says: str
 
 
-def charts(jobs: Sequence[Mapping[str, Any]], iterations: Mapping[int, Mapping[str, Any]]) -> list[Chart]:
+def charts(
+    jobs: Sequence[Mapping[str, Any]], iterations: Mapping[int, Mapping[str, Any]], look: Look = look
+) -> list[Chart]:
     """One of each job whose iterations are known, in the order of `jobs`."""
-    return [_chart(job, iterations[job["id"]]) for job in jobs if iterations.get(job["id"], {}).get("items")]
+    return [
+        _chart(job, iterations[job["id"]], look(job["id"]))
+        for job in jobs
+        if iterations.get(job["id"], {}).get("items")
+    ]
 
 
-def _chart(job: Mapping[str, Any], told: Mapping[str, Any]) -> Chart:
+def _chart(job: Mapping[str, Any], told: Mapping[str, Any], looks: str) -> Chart:
     items = told["items"][-LAST:]
     baseline, mean = told["baseline_us"], told["mean_us"]
     longest = max(item[1] for item in items)
@@ -73,7 +79,7 @@ def _chart(job: Mapping[str, Any], told: Mapping[str, Any]) -> Chart:
     return Chart(
         job=job["id"],
         name=shown(job["spec"]["name"]),
-        look=look(job["id"]),
+        look=looks,
         columns=tuple(columns),
         baseline_y=round(HEIGHT * (1 - baseline / top), 2) if baseline else None,
         baseline=duration(baseline),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rm.units import fold_hosts, format_elapsed
-from rm.web.pages.text import look, shown
+from rm.web.pages.text import Look, look, shown
 
 Job = Mapping[str, Any]
 OCCUPYING = ("CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING")
@@ -51,7 +51,7 @@ def group_of(job: Job) -> str:
     return "pending" if job["state"] == "PENDING" else "ended"
 
 
-def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int) -> list[Group]:
+def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int, look: Look = look) -> list[Group]:
     """`counts` of all jobs by state: there may be more than the page shows."""
     found: dict[str, list[Job]] = {"running": [], "pending": [], "ended": []}
     for job in jobs:
@@ -65,14 +65,14 @@ def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int) -> list[G
         Group(
             key,
             titles[key],
-            tuple(row(job, now_us) for job in group[:MOST]),
+            tuple(row(job, now_us, look) for job in group[:MOST]),
             max(len(group), totals[key]),
         )
         for key, group in found.items()
     ]
 
 
-def row(job: Job, now_us: int) -> Row:
+def row(job: Job, now_us: int, look: Look = look) -> Row:
     reason = job.get("reason")
     return Row(
         id=job["id"],

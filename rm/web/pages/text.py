@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rm.units import format_bandwidth
 
+Look = Callable[[int], str]
 MOST = 80  # characters of a name
 COLOURS = 6  # times as many patterns
+LOOKS_KEPT = 5_000
 
 
 def shown(value: Any, most: int = MOST) -> str:
@@ -58,6 +62,31 @@ def moment(us: int | None) -> str:
 
 
 def look(job: int) -> str:
-    """The colour and the pattern of a job, the same wherever it is drawn; 36 different ones."""
+    """A colour and a pattern of a job; 36 different ones."""
     kind = job % (COLOURS * COLOURS)
     return f"{kind % COLOURS}-{(kind + kind // COLOURS) % COLOURS}"
+
+
+class Looks:
+    """The looks of jobs, the same wherever and as long as they are drawn.
+
+    A job gets a colour that as few others as possible have when it is first seen.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[int, str] = {}
+
+    def see(self, running: Iterable[int]) -> None:
+        jobs = sorted(running)
+        used = Counter(self._of[job][0] for job in jobs if job in self._of)
+        for job in jobs:
+            if job not in self._of:
+                own = look(job)
+                colour = min("012345", key=lambda c: (used[c], c != own[0]))
+                used[colour] += 1
+                self._of[job] = colour + own[1:]
+        while len(self._of) > LOOKS_KEPT:
+            del self._of[next(iter(self._of))]
+
+    def __call__(self, job: int) -> str:
+        return self._of.get(job) or look(job)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rm.units import fold_hosts, format_elapsed
 from rm.web.pages.queue_view import elapsed_us, group_of
-from rm.web.pages.text import look, moment, shown
+from rm.web.pages.text import Look, look, moment, shown
 
 Job = Mapping[str, Any]
 SPAN = 1_000.0  # units of the drawing's width
@@ -43,7 +43,9 @@ class Timeline:
     left_out: int
 
 
-def timeline(jobs: Sequence[Job], progress: Mapping[int, int], now_us: int) -> Timeline | None:
+def timeline(
+    jobs: Sequence[Job], progress: Mapping[int, int], now_us: int, look: Look = look
+) -> Timeline | None:
     """`progress`: remaining time in microseconds, of the jobs that tell it. None: nothing has run."""
     ran = [j for j in jobs if j["started_us"] is not None]
     if not ran:
@@ -60,7 +62,7 @@ def timeline(jobs: Sequence[Job], progress: Mapping[int, int], now_us: int) -> T
     def at(us: int) -> float:
         return float(round(SPAN * (min(max(us, begin_us), until_us) - begin_us) / whole_us, 2))
 
-    bars = tuple(_bar(j, ends[j["id"]], progress.get(j["id"]), now_us, at) for j in ran)
+    bars = tuple(_bar(j, ends[j["id"]], progress.get(j["id"]), now_us, at, look(j["id"])) for j in ran)
     ticks = tuple(
         (round(SPAN * i / TICKS, 2), moment(begin_us + whole_us * i // TICKS)) for i in range(TICKS + 1)
     )
@@ -78,7 +80,9 @@ def end_us(job: Job, remaining_us: int | None, now_us: int) -> int | None:
     return None if said is None else max(now_us, int(job["started_us"] + said))
 
 
-def _bar(job: Job, end: int | None, remaining_us: int | None, now_us: int, at: Callable[[int], float]) -> Bar:
+def _bar(
+    job: Job, end: int | None, remaining_us: int | None, now_us: int, at: Callable[[int], float], looks: str
+) -> Bar:
     stop = job["ended_us"] or now_us
     x, width = at(job["started_us"]), max(2.0, at(stop) - at(job["started_us"]))
     says = f"{format_elapsed(elapsed_us(job, now_us))} since {moment(job['started_us'])}"
@@ -91,7 +95,7 @@ def _bar(job: Job, end: int | None, remaining_us: int | None, now_us: int, at: C
     return Bar(
         job["id"],
         shown(job["spec"]["name"], 40),
-        look(job["id"]),
+        looks,
         job["state"],
         shown(fold_hosts(job["hosts"])),
         x,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rm.web.pages.queue_view import Row, row
-from rm.web.pages.text import duration, moment, shown
+from rm.web.pages.text import Look, duration, look, moment, shown
 
 VERDICTS_MOST = 100
 HISTORY_MOST = 30
@@ -28,12 +28,12 @@ class Why:
     history: tuple[tuple[str, str], ...]
 
 
-def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int) -> Why:
+def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Look = look) -> Why:
     verdicts = answer["verdicts"]
     names = list(dict.fromkeys(name for verdict in verdicts for name, _ in verdict["scores"]))
     alignment = answer.get("alignment") or {}
     return Why(
-        job=row(job, now_us),
+        job=row(job, now_us, look),
         reasons=tuple(
             (shown(r["code"]), shown(r["message"], 500), _numbers(r.get("numbers") or {}))
             for r in answer["reasons"]
