@@ -1,7 +1,8 @@
 """Which cable is bad, out of tests between pairs of hosts. Pure.
 
-A pair is bad when it lost too much, or was much slower than the median of all pairs (or than a given
-floor). A cable belongs to one host, so a bad one makes (nearly) all pairs of that host bad; a bad pair of
+A pair is bad when it lost too much, or was much slower than usual (or than a given floor). Usual is the
+median over the hosts of each one's best pair: it holds as long as fewer than half of the cables are bad,
+though most pairs may then be. A cable belongs to one host, so a bad one makes (nearly) all pairs of that host bad; a bad pair of
 two hosts that are otherwise fine is a bad path. So the host with the largest share of bad pairs is taken
 as a culprit as long as that share is more than half; its pairs explain themselves and are set aside; what
 remains are paths.
@@ -59,8 +60,11 @@ def judge(
 ) -> Verdict:
     """Who is to blame; an empty verdict when every pair held."""
     pairs = list(measured)
-    rates = [pair.throughput_bps for pair in pairs if pair.answered and pair.throughput_bps > 0]
-    usual = int(median(rates)) if rates else 0
+    best: dict[str, int] = {}
+    for pair in pairs:
+        for host in (pair.source, pair.target):
+            best[host] = max(best.get(host, 0), pair.throughput_bps if pair.answered else 0)
+    usual = int(median(best.values())) if best else 0
     floor = max(min_bps, usual * min_share_pct // 100)
     faults: dict[tuple[str, str], str] = {}
     peers: dict[str, set[str]] = {}

@@ -19,7 +19,7 @@ ARGS = {
     "size": Arg("int", default=1200),  # bytes of each
     "max_loss_pct": Arg("float", default=0.1),
     "min_mbps": Arg("int", default=0),
-    "min_share_pct": Arg("int", default=70),  # of the median over all pairs
+    "min_share_pct": Arg("int", default=70),  # of the usual (see cables.py)
     "address_variable": Arg(default=""),  # else rm_address, else the host's address for SSH
 }
 CONTROL = True
