@@ -11,88 +11,46 @@ Nothing here touches a host, a clock or a file (`Files` does that on behalf of `
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rm.errors import RmError
-from rm.playbook import notify
 from rm.playbook.compile import Flags, Item, Skip, TaskProblem, compile_task, flags_of, truth
 from rm.playbook.crew import Alone, Blocked, Crew, OnceResult, Options
-from rm.playbook.flow import END, Frame, Position, included, on_failure, rescues, to_task
+from rm.playbook.flow import Frame, Position, included, rescues, to_task
 from rm.playbook.keywords import DYNAMIC_INCLUDES
 from rm.playbook.learning import INCLUDED, bound_of, learn, told
 from rm.playbook.module import Files, control, registry
 from rm.playbook.outcome import name_of, summarise
-from rm.playbook.schema import Node, Play, Task
+from rm.playbook.schema import Play, Task
 from rm.playbook.scoping import Scoping
 from rm.playbook.steps import Batch, Step, TaskResult
 from rm.playbook.tags import selected
-from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem, evaluate
+from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting, in_pieces, piece_batch, split, take
+from rm.playbook.walk import Walk
 
 __all__ = ["HostPlay", "HostState", "Options", "selected"]
 BATCH_STEPS_MAX = 500
 _GATHERS = ("setup", "gather_facts")
 
 
-class HostPlay:
+class HostPlay(Walk):
     def __init__(
         self, play: Play, host: HostState, files: Files, options: Options, crew: Crew | None = None
     ) -> None:
-        self.play, self.host, self.files, self.options = play, host, files, options
+        self.files = files
         self.crew: Crew = crew or Alone(host)
-        self.scoping = Scoping(play, host, files, options, self.crew)
         self.results: list[TaskResult] = []
         self.learnt_once: OnceResult | None = None  # of the last settled task for one host
         self.waiting_for_others = False
-        nodes: tuple[Node, ...] = play.tasks
-        if truth(play.gather_facts, self.scoping.plain()) and host.facts is None:
-            setup = replace(
-                play.common, name="Gathering Facts", module="setup", line=play.line, tags=("always",)
-            )
-            nodes = (setup, *nodes)
-        elif nodes:
-            nodes = (Task("", "meta", {"_raw": "noop"}, play.line, tags=("always",)), *nodes)
-        self._frame: Frame | None = Frame(nodes)
-        self._notified: set[str] = set()
-        self._waiting: list[Waiting] = []
+        super().__init__(play, host, options, Scoping(play, host, files, options, self.crew))
         self._sync = False  # the next task waits for the other hosts
-        self._turn = 0  # numbers handler flushes
         self._steps = 0  # numbers steps
         self._tasks = 0  # numbers tasks
-        self._doomed: Position | None = None
-        self._doomed_finally = False
-        self._last: Frame | None = None  # the task done last
-        self.failed_at: Position = ()
-        self._failing = False  # failed, and only the forced handlers are left
         self._blocked_at: Position | None = None
-
-    # -- where the host is ---------------------------------------------------------------------
-
-    @property
-    def position(self) -> Position:
-        """The first place whose task is not settled yet; END when the host is through."""
-        if self._waiting:
-            return self._waiting[0].frame.position
-        if self._frame is None or self.host.failed:
-            return END
-        return self._frame.position
-
-    @property
-    def at_task(self) -> bool:
-        return not self._waiting and self._frame is not None and not self.host.failed
-
-    def doom(self, where: Position, finally_: bool = False) -> None:
-        """Another host's failure there is this host's too (`any_errors_fatal`), once it is past that task;
-        `finally_`: no rescue helps."""
-        self._doomed, self._doomed_finally = where, finally_
-
-    def end(self) -> None:
-        """The play ends here for this host."""
-        self._frame, self._waiting = None, []
 
     # -- compiling -----------------------------------------------------------------------------
 
@@ -100,6 +58,11 @@ class HostPlay:
         """The next steps to run; None when the play is done on this host, or, with
         `waiting_for_others`, when another host has to come further first."""
         self.waiting_for_others = False
+        if self._blocked_at is not None and not self.crew.reached(self.host.name, self._blocked_at):
+            self.waiting_for_others = self._doomed is None and self.at_task
+            if self.waiting_for_others:
+                return None
+        self._blocked_at = None
         if self._waiting and self._waiting[-1].pieces:
             return self._piece(first=False)
         steps: list[Step] = []
@@ -167,23 +130,6 @@ class HostPlay:
         if not steps:
             return Batch((), False)
         return Batch(tuple(steps), bool(become), False, "", 0, *(login or ("", False)))
-
-    def _chosen(self, task: Task) -> bool:
-        if self.options.start_at and not self.host.started:
-            names = (task.name, f"{task.role.name} : {task.name}" if task.role else task.name)
-            if any(fnmatch.fnmatchcase(name, self.options.start_at) for name in names):
-                self.host.started = True
-            elif task.module != "meta" and task.name != "Gathering Facts":
-                return False
-        if any("{{" in tag for tag in task.tags):
-            try:
-                scope = self.scoping.scope(task, None)
-                found = [evaluate(tag, scope) for tag in task.tags]
-                flat = [str(t) for one in found for t in (one if isinstance(one, list) else [one])]
-                task = replace(task, tags=tuple(flat))
-            except (TemplateProblem, NeedResult):
-                pass
-        return selected(task, self.options.tags, self.options.skip_tags)
 
     def _unprivileged(self, task: Task) -> bool:
         return (task.remote_user or self.host.login) != "root" or bool(task.delegate_to)
@@ -337,12 +283,7 @@ class HostPlay:
         """A `meta` task; nothing waits. Raises Blocked."""
         word = str(task.args.get("_raw", ""))
         if word == "flush_handlers":
-            places = notify.due(self._handlers(), self._notified, lambda h: self._named(h, frame))
-            self._notified = set()
-            self._turn += 1
-            self._frame = (
-                notify.flushing(self._handlers(), places, frame, self._turn) if places else frame.after()
-            )
+            self._flush(frame)
             return
         for_all = word in ("end_play", "end_batch", "clear_host_errors", "refresh_inventory")
         if for_all and not self.crew.reached(self.host.name, frame.position):
@@ -380,54 +321,6 @@ class HostPlay:
                 if self._frame is None or self._frame.task.role != task.role:
                     break
                 self._frame = self._frame.after()
-
-    def _idle_flush(self, task: Task) -> bool:
-        """A flush that has nothing to run, whatever the waiting tasks come to."""
-        quiet = not self._notified and not any(one.task.notify for one in self._waiting)
-        return quiet and task.args.get("_raw") in ("flush_handlers", "noop")
-
-    def _handlers(self) -> tuple[Task, ...]:
-        shelf = self.play.shelf
-        known = self.play.handlers
-        extra = [h for h in shelf.handlers if all(h is not one for one in known)] if shelf else []
-        return (*extra, *known)
-
-    def _named(self, handler: Task, frame: Frame) -> str:
-        if "{{" not in handler.name:
-            return handler.name
-        try:
-            return str(evaluate(handler.name, self.scoping.scope(handler, frame)))
-        except (TemplateProblem, NeedResult):
-            return handler.name
-
-    def _suffer(self) -> None:
-        """Another host's failure has come to this one: it goes where its own failure there would lead."""
-        self._doomed = None
-        if self._doomed_finally:
-            self.host.failed, self._frame = True, None
-            return
-        self._frame = self._last or self._frame
-        self._fail()
-
-    def _fail(self) -> None:
-        """Go where a failure here leads."""
-        after = on_failure(self._frame)
-        if after is None:
-            self._fail_finally()
-        else:
-            self._frame = after
-
-    def _fail_finally(self) -> None:
-        force = self.play.force_handlers
-        if self._notified and not self._failing and truth(force, self.scoping.plain()):
-            flush = Task(
-                "flush handlers", "meta", {"_raw": "flush_handlers"}, self.play.line, tags=("always",)
-            )
-            self._failing = True
-            self._frame = Frame((flush,), 0, (END[0] - 1,))
-            return
-        self.host.failed = True
-        self._frame = None
 
     # -- recording -----------------------------------------------------------------------------
 
