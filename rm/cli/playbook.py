@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import getpass
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +21,9 @@ from rm.cli import playbook_text as text
 from rm.cli.playbook_given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
 from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rm.adapters.playbook_control import Daemon
 
 FAILED, UNREACHABLE, INTERRUPTED = 2, 4, 130
 
@@ -169,6 +173,7 @@ def run(
         progress=lambda event: text.show(event, verbose > 0),
         start_at=start_at_task,
         files=files,
+        daemon=_daemon(session),
         prompt=_ask if sys.stdin.isatty() else None,
         inventory=fleet.variables,
         magic={**fleet.magic, "ansible_verbosity": verbose},
@@ -183,6 +188,17 @@ def run(
     if any(one.unreachable for one in report.recap().values()):
         return UNREACHABLE
     return 0 if report.ok else FAILED
+
+
+def _daemon(session: Session) -> Daemon:
+    """The daemon for `rm_drain` and `rm_resume`; asked by several hosts' threads, one at a time."""
+    turn = threading.Lock()
+
+    def ask(method: str, path: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
+        with turn:
+            return session.client.get(*path) if method == "GET" else session.client.post(*path, body=body)
+
+    return ask
 
 
 def _ask(prompt: str, private: bool) -> str:
