@@ -172,11 +172,15 @@ class LeastExcess:
         for j in rest:  # who is above the value alone with the least of the others is out for good
             domains[j] &= curves[j] < (value - (total - least[j]))[:, None]
             touching[j] = domains[j] & self._touching(placed, rotations, j, j == rest[0])
-        for j in sorted(rest, key=lambda j: int(np.count_nonzero(touching[j]))):
+        firsts = [j for j in rest if not any(self.twin[t] == self.twin[j] for t in rest if t < j)]
+        firsts.sort(key=lambda j: int(np.count_nonzero(touching[j])))
+        few = np.sum([touching[j].sum(axis=1) for j in firsts], axis=0)
+        left = np.stack([domains[j].sum(axis=1) for j in firsts])
+        narrow = np.where(left.min(axis=0) <= few, left.argmin(axis=0), -1)  # these try one job alone
+        for number, j in enumerate(firsts):
             same = [t for t in rest if self.twin[t] == self.twin[j]]
-            if same[0] != j:
-                continue
-            tried = touching[j].copy()
+            touching[j] &= (narrow == -1)[:, None]
+            tried = touching[j] | (domains[j] & (narrow == number)[:, None])
             if placed == (0,):  # turning everyone by a reference period changes nothing
                 tried[:, self.circle.slots // math.lcm(self.circle.mul[0], self.circle.mul[j]) :] = False
             row, k = np.nonzero(tried)
@@ -187,8 +191,12 @@ class LeastExcess:
             child = child.only(np.flatnonzero(bound < value))
             if len(child.k):
                 stack.append(self._sharpened(child, curves, value))
-            for t in same:
+            for t in same:  # what was tried is out for all that follows
                 domains[t] = domains[t] & ~touching[j]
+                curves[t][touching[j]] = self.curves.most
+                total = total - least[t]
+                least[t] = curves[t].min(axis=1)
+                total = total + least[t]
         return best, value
 
     def _sharpened(self, child: _Batch, curves: dict[int, Array], value: int) -> _Batch:
