@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from statistics import fmean
 
 from rm.core import events as ev
 from rm.sim.papers._metronome import run, testbed
@@ -36,6 +37,8 @@ def total_times(seed: int) -> Iterator[Sample | Series]:
             yield Sample("Fig. 10", name, f"earlier than {other}", minutes[other] - minutes[name])
         yield Sample("Fig. 10", name, "later than Ideal", minutes[name] - minutes["Ideal"])
         yield Sample("Fig. 10", name, "JCT saved of Default", _saved_jct(found["Default"], found[name]))
+        longer_us = _mean_wait_us(found[name]) - _mean_wait_us(found["Default"])
+        yield Sample("Fig. 10", name, "wait for hosts, longer than Default", scale * longer_us / MINUTE_US)
     yield Sample("Fig. 10", "Ideal", "total completion time", minutes["Ideal"])
     longer = {name: simulated(who[name], seed, scale // 2) for name in ("Default", "Metronome")}
     saved = _saved_jct(longer["Default"], longer["Metronome"])
@@ -102,6 +105,10 @@ def _sequence(chance: random.Random, apart: bool) -> list[tuple[Member, ...]]:
     for _ in range(known["low_comm_jobs"]):
         found.insert(chance.randint(0, len(found)), (Member("quiet", known["s1_period_us"], 0, 0),))
     return found
+
+
+def _mean_wait_us(result: Result) -> float:
+    return fmean(job.wait_us or 0.0 for job in result.jobs)
 
 
 def _saved_jct(before: Result, after: Result) -> float:
