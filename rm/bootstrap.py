@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,15 @@ from rm import __version__
 from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.fleet import Fleet
+from rm.adapters.notify_command import CommandChannel
+from rm.adapters.notify_mail import MailChannel
+from rm.adapters.notify_webhook import WebhookChannel
 from rm.adapters.ssh import SshSettings, accept_key, pinned_key, present_key
 from rm.adapters.store_sql import open_store
 from rm.config import Config, options_for, policy_options
+from rm.core.alert_channel import Channel
+from rm.core.alerts import Rule
+from rm.core.cells import Cell
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies, Tuning
 from rm.core.fabric import fabric_of
@@ -33,6 +39,8 @@ from rm.core.mesh import Mesh
 from rm.core.registry import KINDS, load, options_in_force
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
+from rm.daemon.alert_setup import ChannelTable, channels_of, check_conditions, rules_of
+from rm.daemon.alerting import Alerting
 from rm.daemon.deliver import deliveries
 from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
@@ -121,6 +129,7 @@ def run_daemon(config: Config) -> None:
     start_logging(config)
     policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
     zone_of(config.monitor.timezone)
+    alert_rules(config)
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket):
         store = open_store(config.daemon.database)
@@ -268,6 +277,10 @@ class Daemon:
         timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
         if config.monitor.enabled:
             self._follow(timers, monitor)
+        alerting = self._alerting(leader, fleet, monitor, meshes, loaded.documents)
+        service.alerting = alerting
+        if config.alerts.enabled:
+            timers.every(config.alerts.every_s, "alerts", alerting.look)
 
         runner = await serve(service, config.daemon.socket, config)
         page: web.AppRunner | None = None
@@ -285,6 +298,7 @@ class Daemon:
         finally:
             timers.stop()
             monitor.close()
+            await asyncio.to_thread(alerting.close)
             if page is not None:
                 await page.cleanup()
             await runner.cleanup()
@@ -311,6 +325,35 @@ class Daemon:
                 mesh.slip_us,
                 bool(state.paused_by),
             )
+
+    def _alerting(
+        self,
+        leader: Leader,
+        fleet: Fleet,
+        monitor: Monitor,
+        meshes: Meshes,
+        stored: Sequence[tuple[str, Mapping[str, Any]]],
+    ) -> Alerting:
+        def cells(hosts: Mapping[str, Host]) -> list[Cell]:
+            found = []
+            for mesh in monitor.meshes.values():
+                found += monitor.board.cells(mesh, hosts, monitor.every_us(mesh))
+            return found
+
+        return Alerting(
+            leader,
+            fleet,
+            self.clock,
+            cells,
+            meshes.windows,
+            self.zone,
+            alert_rules(self.config),
+            {table.name: channel_of(table) for table in channels_of(self.config.alerts.channel)},
+            self.config.alerts,
+            stored,
+            socket.gethostname(),
+            self.config.ssh.connect_timeout_s,
+        )
 
     def _launches(self, state: ClusterState) -> Any:
         config = self.config
@@ -355,6 +398,28 @@ class Daemon:
             self.store.release_lease()
         except RmError as error:
             log.warning("the lease was not given back: %s", error)
+
+
+def alert_rules(config: Config) -> tuple[Rule, ...]:
+    """Raises ConfigError, also for what is wrong with channels."""
+    check_conditions("alerts.drain_on", config.alerts.drain_on)
+    return rules_of(config.alerts.rule, [c.name for c in channels_of(config.alerts.channel)])
+
+
+def channel_of(table: ChannelTable) -> Channel:
+    if table.command:
+        return CommandChannel(table.command, table.timeout_s)
+    if table.mail_to:
+        return MailChannel(
+            table.mail_to,
+            table.mail_from,
+            table.server,
+            table.smtp_tls,
+            table.smtp_user,
+            table.smtp_password_file,
+            table.timeout_s,
+        )
+    return WebhookChannel(table.webhook, table.webhook_file, table.secret_file, table.timeout_s)
 
 
 def retention_of(config: Config) -> Retention:

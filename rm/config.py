@@ -119,6 +119,27 @@ class MonitorConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class AlertsConfig:
+    """`rule` and `channel` are tables that `rm.daemon.alert_setup` reads."""
+
+    enabled: bool = True
+    every_s: Positive = 5.0
+    facts_s: Positive = 300.0
+    disk_free_mb: Count = 1024
+    rotation_score: NotNegative = 90.0
+    attempts: AtLeastOne = 6
+    backoff_s: Positive = 1.0
+    keep_days: Positive = 14.0
+    drain: bool = False
+    drain_on: tuple[str, ...] = ("loss", "delay", "bandwidth", "disk", "gpu")
+    drain_after: AtLeastOne = 5
+    return_after: Count = 20
+    drain_share: NotNegative = 0.25
+    rule: tuple[Options, ...] = ()
+    channel: tuple[Options, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WebConfig:
     """The daemon's page: where it listens ("" = nowhere), and names it is called by."""
 
@@ -137,13 +158,14 @@ class Config:
     regulate: Options = field(default_factory=dict)
     shaping: ShapingConfig = field(default_factory=ShapingConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    alerts: AlertsConfig = field(default_factory=AlertsConfig)
     web: WebConfig = field(default_factory=WebConfig)
 
 
 # tables whose keys belong to another's options class, which checks them when it is made
 OPEN_TABLES = ("policies.options", "regulate")
 # keys that are written as [[section.key]], once for each of their tables
-LISTED_TABLES = ("monitor.mesh", "monitor.maintenance")
+LISTED_TABLES = ("monitor.mesh", "monitor.maintenance", "alerts.rule", "alerts.channel")
 SECTIONS: dict[str, Any] = get_type_hints(Config)
 T = TypeVar("T")
 

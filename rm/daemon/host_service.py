@@ -15,6 +15,7 @@ from rm.core.network import confidence
 from rm.core.snapshot import Free
 from rm.core.state import ClusterState
 from rm.daemon.agents import Hosts
+from rm.daemon.alerting import Alerting
 from rm.daemon.asking import Asking
 from rm.daemon.demands import link_demands
 from rm.daemon.leader import Leader
@@ -40,6 +41,7 @@ class HostService(Asking):
         self._keys = keys
         self._measure = measure
         self.monitoring: MonitorService | None = None
+        self.alerting: Alerting | None = None
 
     async def hosts(self) -> Sequence[tuple[Host, Free | None, Sequence[int]]]:
         def ask(cycle: Cycle, now_us: int) -> list[tuple[Host, Free | None, Sequence[int]]]:

@@ -56,6 +56,14 @@ class Question:
     done: Future[Any] = field(default_factory=Future)
 
 
+@dataclass(slots=True)
+class Keep:
+    """Documents to make durable; they are no part of the state."""
+
+    documents: tuple[tuple[str, dict[str, Any] | None], ...]
+    done: Future[Any] = field(default_factory=Future)
+
+
 class Leader:
     """Owns the state. Everything else posts events, requests and questions to its inbox."""
 
@@ -107,7 +115,11 @@ class Leader:
         """Read the state between two steps."""
         return self._enter(Question(question))
 
-    def _enter(self, item: Request | Question) -> Future[Any]:
+    def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]:
+        """Make documents durable (None forgets one), in the order of the calls; the future ends then."""
+        return self._enter(Keep(documents))
+
+    def _enter(self, item: Request | Question | Keep) -> Future[Any]:
         """Into the inbox, unless nobody will read it any more."""
         with self._door:
             if not self._closed:
@@ -153,7 +165,7 @@ class Leader:
 
     def _pause_s(self, items: list[Any]) -> float:
         """How long more news may be waited for; 0 when somebody waits for an answer."""
-        if self._stopping or isinstance(items[-1], Request | Question | HostReport):
+        if self._stopping or isinstance(items[-1], Request | Question | Keep | HostReport):
             self._turned_us = 0
         left_us = self._turned_us + NEWS_EVERY_US - self._clock.now_us()
         return left_us / 1e6 if 0 < left_us <= NEWS_EVERY_US else 0.0
@@ -161,12 +173,12 @@ class Leader:
     def _turn(self, items: list[Any]) -> None:
         """One step with all of these; whoever asked is answered, whatever happens."""
         # one whose asker has gone (a cancelled HTTP request) is not begun, and cannot be cancelled later
-        items = [i for i in items if not isinstance(i, Request | Question) or _begin(i)]
+        items = [i for i in items if not isinstance(i, Request | Question | Keep) or _begin(i)]
         try:
             self._take(items)
         except Exception as error:  # nothing of this turn is promised to anybody
             for item in items:
-                if isinstance(item, Request | Question) and not item.done.done():
+                if isinstance(item, Request | Question | Keep) and not item.done.done():
                     item.done.set_exception(error)
             raise
 
@@ -175,6 +187,7 @@ class Leader:
         events: list[ev.Event] = []
         requests: list[tuple[Request, int, int]] = []
         questions: list[Question] = []
+        kept: list[Keep] = []
         for item in items:
             if isinstance(item, Request):
                 first = len(events)
@@ -185,6 +198,8 @@ class Leader:
                     item.done.set_exception(error)
             elif isinstance(item, Question):
                 questions.append(item)
+            elif isinstance(item, Keep):
+                kept.append(item)
             elif isinstance(item, HostReport):
                 events += self._reconcile(item, now_us)
             else:
@@ -192,6 +207,11 @@ class Leader:
         due_us = self.cycle.next_due_us()
         if events or due_us is None or due_us <= now_us:
             self._step(events, requests, now_us)
+        if kept:
+            documents = tuple(document for item in kept for document in item.documents)
+            self._version = self._store.commit(Batch(documents=documents), self._version)
+            for item in kept:
+                item.done.set_result(None)
         for question in questions:
             try:
                 question.done.set_result(question.ask(self.cycle, now_us))
@@ -281,11 +301,11 @@ class Leader:
                 item = self._inbox.get_nowait()
             except queue.Empty:
                 return
-            if isinstance(item, Request | Question) and _begin(item):
+            if isinstance(item, Request | Question | Keep) and _begin(item):
                 item.done.set_exception(stopping())
 
 
-def _begin(item: Request | Question) -> bool:
+def _begin(item: Request | Question | Keep) -> bool:
     """False when the asker has given up."""
     return item.done.set_running_or_notify_cancel()
 

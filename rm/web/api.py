@@ -19,6 +19,7 @@ from rm.config import Config
 from rm.errors import Forbidden, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
+from rm.web.alert_routes import alert_routes
 from rm.web.identity import Caller, caller_of
 from rm.web.listener import bind
 from rm.web.maddash import Maddash
@@ -66,6 +67,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     )
     app.add_routes(metrics_routes(service))
     app.add_routes(Maddash(lambda: service.monitoring).routes())
+    app.add_routes(alert_routes(lambda: service.alerting, _answer))
     app.add_routes(MonitorRoutes(lambda: service.monitoring, _answer, api._admin, _number).routes())
     return app
 

@@ -19,6 +19,7 @@ from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.progress import Progress
 from rm.core.snapshot import Free
+from rm.web.alert_routes import Alerts
 from rm.web.monitor_routes import Monitoring
 
 T = TypeVar("T")
@@ -102,6 +103,11 @@ class Service(Protocol):
 
     def status(self) -> Answer[Mapping[str, Any]]:
         """{"daemon", "jobs", "hosts", "policies"}"""
+        ...
+
+    @property
+    def alerting(self) -> Alerts | None:
+        """The alerts; None where nothing looks for them."""
         ...
 
     @property

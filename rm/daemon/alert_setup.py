@@ -1,0 +1,139 @@
+"""The tables [[alerts.rule]] and [[alerts.channel]] of rm.toml."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import msgspec
+
+from rm.core.alerts import CONDITIONS, LEVELS, Rule
+from rm.errors import ConfigError
+
+T = TypeVar("T")
+MOST_S = 366 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTable:
+    name: str
+    on: tuple[str, ...] = CONDITIONS
+    level: str = "critical"
+    hosts: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    after_s: float = 10.0
+    clear_s: float = 60.0
+    tell: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTable:
+    """One of `command`, `webhook` or `webhook_file`, `mail_to` says what it is."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    webhook: str = ""
+    webhook_file: str = ""
+    secret_file: str = ""
+    mail_to: tuple[str, ...] = ()
+    mail_from: str = ""
+    smtp: str = "localhost:25"
+    smtp_tls: str = "none"
+    smtp_user: str = ""
+    smtp_password_file: str = ""
+    timeout_s: float = 10.0
+
+    @property
+    def server(self) -> tuple[str, int]:
+        host, _, port = self.smtp.rpartition(":")
+        return host.strip("[]"), int(port)
+
+
+def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tuple[Rule, ...]:
+    """Without any table: one rule that tells every channel of everything. Raises ConfigError."""
+    read = [_read(t, RuleTable, "alerts.rule") for t in tables] or [RuleTable("all")]
+    _check_names("alerts.rule", [r.name for r in read])
+    rules = []
+    for r in read:
+        where = f"[[alerts.rule]] '{r.name}'"
+        for condition in r.on:
+            _check_word(f"{where}, on", condition, CONDITIONS)
+        for channel in r.tell:
+            _check_word(f"{where}, tell", channel, channels)
+        _check_word(f"{where}, level", r.level, LEVELS)
+        for key, value in (("after_s", r.after_s), ("clear_s", r.clear_s)):
+            if not 0 <= value <= MOST_S:
+                raise ConfigError(f"{where}, {key}: {value} is not a duration.", "Write seconds, 0 or more.")
+        after_us, clear_us = round(r.after_s * 1e6), round(r.clear_s * 1e6)
+        tell = r.tell or tuple(channels)
+        rules.append(Rule(r.name, r.on, r.level, r.hosts, r.zones, after_us, clear_us, tell))
+    return tuple(rules)
+
+
+def channels_of(tables: Sequence[Mapping[str, Any]]) -> tuple[ChannelTable, ...]:
+    """Raises ConfigError."""
+    read = [_read(t, ChannelTable, "alerts.channel") for t in tables]
+    _check_names("alerts.channel", [c.name for c in read])
+    for c in read:
+        where = f"[[alerts.channel]] '{c.name}'"
+        kinds = [bool(c.command), bool(c.webhook or c.webhook_file), bool(c.mail_to)]
+        if sum(kinds) != 1 or (c.webhook and c.webhook_file):
+            raise ConfigError(
+                f"{where} must be one thing.", "Give it command, webhook (or webhook_file), or mail_to."
+            )
+        if c.webhook and not c.webhook.startswith(("http://", "https://")):
+            raise ConfigError(f"{where}, webhook: this is no web address.", "It begins with https://.")
+        if c.mail_to and not c.mail_from:
+            raise ConfigError(f"{where} has no mail_from.", "Say which address the mail comes from.")
+        if any("\n" in a or "\r" in a for a in (*c.mail_to, c.mail_from)):
+            raise ConfigError(f"{where}: an address has a line break in it.")
+        _check_word(f"{where}, smtp_tls", c.smtp_tls, ("none", "starttls", "tls"))
+        if c.smtp_user and not c.smtp_password_file:
+            raise ConfigError(f"{where} has no smtp_password_file.", "Name the file with the password.")
+        if c.smtp_user and c.smtp_tls == "none":
+            raise ConfigError(f"{where} would send a password in the clear.", "Set smtp_tls.")
+        host, _, port = c.smtp.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ConfigError(f"{where}, smtp: '{c.smtp:.60}' is not HOST:PORT.", "As 'localhost:25'.")
+        if not 0 < c.timeout_s <= 600:
+            raise ConfigError(f"{where}, timeout_s: {c.timeout_s} s is out of range.", "Write 1 to 600.")
+    return tuple(read)
+
+
+def check_conditions(key: str, words: Sequence[str]) -> None:
+    for word in words:
+        _check_word(key, word, CONDITIONS)
+
+
+def _read(table: Mapping[str, Any], kind: type[T], title: str) -> T:
+    known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"[[{title}]] has no key '{key}'.", _nearest(key, known))
+    if not table.get("name"):
+        raise ConfigError(f"A table [[{title}]] has no name.", "Give it one.")
+    try:
+        return msgspec.convert(dict(table), kind)
+    except msgspec.ValidationError as error:
+        said = str(error).replace("`", "'")
+        raise ConfigError(f"[[{title}]] '{table['name']!s:.60}': {said[:1].lower() + said[1:]}.") from None
+
+
+def _check_names(title: str, names: Sequence[str]) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"There are two tables [[{title}]] named '{name}'.", "Name each differently.")
+        if "/" in name:
+            raise ConfigError(f"[[{title}]] '{name}': a name must not contain '/'.")
+
+
+def _check_word(where: str, word: str, known: Sequence[str]) -> None:
+    if word not in known:
+        raise ConfigError(f"{where}: there is no '{word:.60}'.", _nearest(word, known))
+
+
+def _nearest(word: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known) or 'none'}."

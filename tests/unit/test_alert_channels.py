@@ -1,0 +1,272 @@
+"""The channels against real servers and processes: what arrives, what is retried, what is never shown."""
+
+import hashlib
+import hmac
+import json
+import socketserver
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from email import message_from_bytes, policy
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.notify_command import CommandChannel
+from rm.adapters.notify_mail import MailChannel
+from rm.adapters.notify_webhook import WebhookChannel
+from rm.core.alert_channel import NotTold
+from rm.daemon.alert_delivery import Delivery, Notice
+from tests.fakes import PATIENCE_S
+
+SECRET = b"s3cr3t-of-the-hook"
+NOTICE = {
+    "version": 1, "event": "firing", "id": "r/loss/h1@5", "cluster": "c", "rule": "r", "condition": "loss",
+    "subject": "h1\r\nBcc: x@y", "hosts": ["h1"], "message": "loss ä 12 %", "fired_us": 5, "ended_us": None,
+}  # fmt: skip
+
+
+class Hook:
+    """A web server that answers with `codes` in order, then 200."""
+
+    def __init__(self) -> None:
+        self.codes: list[int] = []
+        self.got: list[tuple[str, dict[str, str], bytes]] = []
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.got.append((self.path, dict(self.headers), body))
+                code = hook.codes.pop(0) if hook.codes else 200
+                self.send_response(code)
+                if code == 302:
+                    self.send_header("Location", "/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}/hook/T0K3N"
+
+
+@contextmanager
+def serving(server: socketserver.BaseServer) -> Iterator[None]:
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    with serving(made.server):
+        yield made
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    file = tmp_path / "secret"
+    file.write_bytes(SECRET + b"\n")
+    return str(file)
+
+
+def test_the_webhook_signs_the_body(hook: Hook, secret: str) -> None:
+    WebhookChannel(hook.address, "", secret, 5).tell(NOTICE)
+    ((path, headers, body),) = hook.got
+    assert path == "/hook/T0K3N"
+    assert json.loads(body) == NOTICE
+    assert headers["Rm-Signature"] == "sha256=" + hmac.new(SECRET, body, hashlib.sha256).hexdigest()
+
+
+def test_without_a_secret_nothing_is_signed(hook: Hook, tmp_path: Path) -> None:
+    address = tmp_path / "address"
+    address.write_text(hook.address + "\n")
+    WebhookChannel("", str(address), "", 5).tell(NOTICE)
+    assert "Rm-Signature" not in hook.got[0][1]
+
+
+@pytest.mark.parametrize(
+    ("code", "again"), [(500, True), (503, True), (429, True), (404, False), (302, False)]
+)
+def test_refusals_say_whether_to_try_again_and_nothing_secret(
+    hook: Hook, secret: str, code: int, again: bool
+) -> None:
+    hook.codes = [code]
+    with pytest.raises(NotTold) as caught:
+        WebhookChannel(hook.address, "", secret, 5).tell(NOTICE)
+    assert caught.value.again is again
+    assert str(code) in str(caught.value)
+    assert "T0K3N" not in str(caught.value)
+    assert len(hook.got) == 1  # a redirection is not followed
+
+
+def test_a_webhook_that_is_not_there(secret: str, tmp_path: Path) -> None:
+    with pytest.raises(NotTold, match="cannot be reached") as caught:
+        WebhookChannel("http://127.0.0.1:1/T0K3N", "", secret, 5).tell(NOTICE)
+    assert caught.value.again
+    assert "T0K3N" not in str(caught.value)
+    with pytest.raises(NotTold, match=r"missing cannot be read: No such file"):
+        WebhookChannel("http://127.0.0.1:1/", "", str(tmp_path / "missing"), 5).tell(NOTICE)
+    with pytest.raises(NotTold):
+        WebhookChannel("http://[T0K3N", "", "", 5).tell(NOTICE)
+
+
+class Sink(socketserver.ThreadingTCPServer):
+    """As little of SMTP (RFC 5321) as a client needs; `refuse` maps a verb to its answer."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self.mails: list[bytes] = []
+        self.refuse: dict[str, str] = {}
+        super().__init__(("127.0.0.1", 0), _Smtp)
+
+
+class _Smtp(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        server = self.server
+        assert isinstance(server, Sink)
+        say: Callable[[str], int] = lambda text: self.wfile.write(text.encode() + b"\r\n")  # noqa: E731
+        say("220 sink")
+        while line := self.rfile.readline():
+            verb = line.split()[0].decode().upper()
+            if verb in server.refuse:
+                say(server.refuse[verb])
+            elif verb == "DATA":
+                say("354 go on")
+                lines = []
+                while (line := self.rfile.readline()) != b".\r\n":
+                    lines.append(line)
+                server.mails.append(b"".join(lines))
+                say("250 kept")
+            else:
+                say("221 bye" if verb == "QUIT" else "250 ok")
+            if verb == "QUIT":
+                return
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    made = Sink()
+    with serving(made):
+        yield made
+
+
+def mail(sink: Sink) -> MailChannel:
+    host, port = sink.server_address[:2]
+    return MailChannel(("ops@x.test", "b@x.test"), "rm@x.test", (str(host), int(port)), "none", "", "", 5)
+
+
+def test_mail_arrives_and_its_header_cannot_be_forged(sink: Sink) -> None:
+    mail(sink).tell(NOTICE)
+    mail(sink).tell({**NOTICE, "event": "resolved", "ended_us": 9})
+    first, second = (message_from_bytes(m, policy=policy.default) for m in sink.mails)
+    assert first["Subject"] == "[rm] FIRING: loss h1 Bcc: x@y"
+    assert first["Bcc"] is None
+    assert first["To"] == "ops@x.test, b@x.test"
+    assert "loss ä 12 %" in first.get_content()
+    assert second["References"] == first["Message-ID"] != second["Message-ID"]
+
+
+@pytest.mark.parametrize(
+    ("refuse", "again"),
+    [({"RCPT": "550 secret"}, False), ({"MAIL": "451 secret"}, True), ({"DATA": "554 secret"}, False)],
+)
+def test_mail_that_is_refused(sink: Sink, refuse: dict[str, str], again: bool) -> None:
+    sink.refuse = refuse
+    with pytest.raises(NotTold) as caught:
+        mail(sink).tell(NOTICE)
+    assert caught.value.again is again
+    assert "secret" not in str(caught.value)
+
+
+def script(folder: Path, text: str) -> str:
+    file = folder / "tell"
+    file.write_text("#!/bin/sh\n" + text)
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return str(file)
+
+
+def test_the_command_gets_json_on_standard_input(tmp_path: Path) -> None:
+    CommandChannel([script(tmp_path, 'cat > "$1"'), str(tmp_path / "out")], 5).tell(NOTICE)
+    assert json.loads((tmp_path / "out").read_text()) == NOTICE
+
+
+def test_a_command_that_does_not_read_is_no_error(tmp_path: Path) -> None:
+    CommandChannel([script(tmp_path, "exit 0")], 5).tell({**NOTICE, "message": "x" * 1_000_000})
+
+
+def test_commands_that_fail(tmp_path: Path) -> None:
+    with pytest.raises(NotTold, match="status 3") as caught:
+        CommandChannel([script(tmp_path, "echo T0K3N >&2; exit 3"), "T0K3N"], 5).tell(NOTICE)
+    assert "T0K3N" not in str(caught.value)
+    with pytest.raises(NotTold, match="cannot be run: No such file"):
+        CommandChannel([str(tmp_path / "none")], 5).tell(NOTICE)
+    with pytest.raises(NotTold, match="longer than"):
+        CommandChannel([script(tmp_path, "sleep 60 & wait")], 0.05).tell(NOTICE)
+
+
+class Settled:
+    """What the daemon hears of deliveries."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, str]] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, notice: Notice, channel: str, failed: str) -> None:
+        with self._changed:
+            self.heard.append((notice.key, channel, failed))
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> list[tuple[str, str, str]]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.heard) >= count, PATIENCE_S), self.heard
+            return self.heard
+
+
+def test_delivery_retries_in_order_and_gives_up(hook: Hook, secret: str) -> None:
+    settled = Settled()
+    channel = WebhookChannel(hook.address, "", secret, 5)
+    delivery = Delivery({"hook": channel}, settled, attempts=3, backoff_s=0.001)
+    try:
+        hook.codes = [500, 503, 200, 400, 500, 500, 500]
+        for key in ("a", "b", "c", "d"):
+            delivery.tell(Notice(key, "firing", {**NOTICE, "id": key}), "hook")
+        heard = settled.wait(4)
+    finally:
+        delivery.close()
+    assert [json.loads(body)["id"] for *_, body in hook.got] == list("aaabcccd")
+    assert [(k, bool(f)) for k, _, f in heard] == [("a", False), ("b", True), ("c", True), ("d", False)]
+    assert "HTTP status 500" in heard[2][2]
+
+
+def test_a_channel_that_has_gone_and_one_with_a_defect() -> None:
+    class Broken:
+        def tell(self, notice: object) -> None:
+            raise KeyError("T0K3N")
+
+    settled = Settled()
+    delivery = Delivery({"broken": Broken()}, settled, 3, 0.001)
+    delivery.tell(Notice("a", "firing", NOTICE), "gone")
+    delivery.tell(Notice("b", "firing", NOTICE), "broken")
+    try:
+        heard = settled.wait(2)
+    finally:
+        delivery.close()
+    assert heard[0] == ("a", "gone", "There is no such channel any more.")
+    assert heard[1] == ("b", "broken", "internal error: KeyError")

@@ -1,0 +1,357 @@
+"""Alerts: told once per condition and subject, with one recovery; whose fault; what drains a host."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rm.core import events as ev
+from rm.core.alert_findings import (
+    HostFacts,
+    facts_findings,
+    host_findings,
+    network_findings,
+    rotation_findings,
+)
+from rm.core.alerts import FIRING, RESOLVED, Alert, Finding, Rule, delivered, forget, step
+from rm.core.alignment import Alignment, LinkAlignment
+from rm.core.blame import blamed, pair
+from rm.core.cells import Cell, Status
+from rm.core.draining import AUTHOR, DrainRules, Health, after_checks, is_automatic
+from rm.core.host import HostState
+from tests import builders
+
+S = 1_000_000
+RULE = Rule("r", after_us=10 * S, clear_us=60 * S, tell=("c",))
+BAD = Finding("loss", "h1", "h1 loses", ("h1",), "critical")
+FROZEN = replace(BAD, frozen="maintenance")
+HOSTS = {name: builders.host(name, zone) for name, zone in (("h1", "z1"), ("h2", "z1"), ("h3", "z2"))}
+
+
+class Machine:
+    """Steps through time and collects what is owed, as the daemon does."""
+
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = rules or (RULE,)
+        self.alerts: dict[str, Alert] = {}
+        self.now_us = 1_000 * S
+        self.told: list[tuple[str, str]] = []
+
+    def see(self, *findings: Finding, after_s: float = 0) -> list[str]:
+        self.now_us += round(after_s * S)
+        self.alerts = step(self.rules, self.alerts, findings, HOSTS, self.now_us)
+        new = []
+        for key, alert in self.alerts.items():
+            for event, channel in alert.owed:
+                new.append(event)
+                self.told.append((alert.episode, event))
+                self.alerts[key] = delivered(self.alerts[key], event, channel)
+        return new
+
+    def state(self, key: str = "r/loss/h1") -> str:
+        return self.alerts[key].state if key in self.alerts else "none"
+
+
+def test_it_fires_once_and_recovers_once() -> None:
+    m = Machine()
+    assert m.see(BAD) == []
+    assert m.state() == "pending"
+    assert m.see(BAD, after_s=9) == []
+    assert m.see(BAD, after_s=1) == [FIRING]
+    assert m.see(BAD, after_s=1000) == []
+    assert m.state() == "firing"
+    assert m.see(after_s=1) == []
+    assert m.see(after_s=59) == []
+    assert m.see(after_s=1) == [RESOLVED]
+    assert m.state() == "resolved"
+    assert m.see(after_s=1) == []
+    assert [e for e, _ in m.told] == [m.told[0][0]] * 2  # one episode
+
+
+def test_what_passes_quickly_is_not_told() -> None:
+    m = Machine()
+    m.see(BAD)
+    assert m.see(after_s=5) == []
+    assert m.state() == "none"
+    assert m.see(BAD, after_s=5) == []  # the time begins anew
+    assert m.see(BAD, after_s=9) == []
+
+
+def test_flapping_is_damped() -> None:
+    """Each further episode within the hour doubles how long the recovery must hold."""
+    m = Machine(replace(RULE, after_us=0))
+    waits = []
+    for _ in range(6):
+        assert m.see(BAD, after_s=1) == [FIRING]
+        waits.append(0)
+        m.see(after_s=1)
+        while not m.see(after_s=1):
+            waits[-1] += 1
+    assert waits == [59, 119, 239, 479, 959, 959]
+    assert m.see(BAD, after_s=7200) == [FIRING]
+    m.see(after_s=1)
+    assert m.see(after_s=60) == [RESOLVED]  # calm again
+
+
+def test_maintenance_silences_both_ways() -> None:
+    m = Machine()
+    m.see(BAD)
+    assert m.see(FROZEN, after_s=100) == []
+    assert m.see(BAD, after_s=1) == []  # holds anew from here
+    assert m.see(BAD, after_s=10) == [FIRING]
+    assert m.see(FROZEN, after_s=1000) == []
+    assert m.state() == "firing"
+    assert m.alerts["r/loss/h1"].frozen == "maintenance"
+    m.see(after_s=1)
+    assert m.see(after_s=60) == [RESOLVED]
+
+
+def test_unknown_does_not_count_as_recovered() -> None:
+    m = Machine(replace(RULE, after_us=0))
+    m.see(BAD)
+    m.see(after_s=1)
+    m.see(replace(BAD, frozen="not measured now"), after_s=50)
+    assert m.see(after_s=50) == []
+    assert m.see(after_s=60) == [RESOLVED]
+
+
+def test_down_covers_silent_where_both_are_told() -> None:
+    down = Finding("host-down", "h1", "down", ("h1",))
+    silent = Finding("agent-silent", "h1", "silent", ("h1",), covered="host-down")
+    both = Rule("both", after_us=0, tell=("c",))
+    one = Rule("one", on=("agent-silent",), after_us=0, tell=("c",))
+    m = Machine(both, one)
+    m.see(down, silent)
+    assert sorted(m.alerts) == ["both/host-down/h1", "one/agent-silent/h1"]
+
+
+def test_rules_choose_hosts_zones_and_levels() -> None:
+    pairs = Finding("loss", "h1 - h3", "", ("h1", "h3"), "critical")
+    assert Rule("r", hosts=("h3",)).hears(pairs, HOSTS)
+    assert Rule("r", zones=("z2",)).hears(pairs, HOSTS)
+    assert not Rule("r", hosts=("h2",)).hears(pairs, HOSTS)
+    assert not Rule("r", level="warn").hears(pairs, HOSTS)
+    assert not Rule("r", on=("disk",)).hears(pairs, HOSTS)
+
+
+def test_a_rule_that_has_gone_takes_its_alerts_along() -> None:
+    m = Machine(replace(RULE, after_us=0))
+    m.see(BAD)
+    m.rules = ()
+    m.see(BAD)
+    assert m.alerts == {}
+
+
+def test_old_ones_are_forgotten_but_not_what_is_owed() -> None:
+    over = Alert("r", "loss", "h1", fired_us=1, ended_us=5)
+    owed = replace(over, subject="h2", owed=((RESOLVED, "c"),))
+    new = replace(over, subject="h3", ended_us=9)
+    alerts = {a.key: a for a in (over, owed, new)}
+    assert forget(alerts, 6, 10) == [over.key]
+    assert forget(alerts, 0, 1) == [over.key]
+
+
+seen = st.sampled_from([(), (BAD,), (FROZEN,)])
+rules = st.builds(
+    Rule,
+    st.just("r"),
+    after_us=st.sampled_from([0, 3, 10]),
+    clear_us=st.sampled_from([0, 5, 20]),
+    tell=st.just(("c", "d")),
+)
+
+
+@given(rules, st.lists(st.tuples(seen, st.integers(-30, 3_700 * S) | st.integers(0, 10)), max_size=40))
+def test_never_twice_without_recovery(rule: Rule, history: list[tuple[tuple[Finding, ...], int]]) -> None:
+    """Also when the clock goes back, and over restarts (what is kept is all there is)."""
+    alerts: dict[str, Alert] = {}
+    now_us, events, episodes = 1_000 * S, [], []
+    for findings, passed_us in history:
+        now_us += passed_us
+        alerts = step([rule], alerts, findings, HOSTS, now_us)
+        if not any(a.fired_us for a in alerts.values()):
+            alerts = {}  # a restart forgets what was only pending
+        for key, alert in alerts.items():
+            for event, channel in alert.owed:
+                alerts[key] = delivered(alerts[key], event, channel)
+                if channel == "c":
+                    events.append(event)
+                    episodes.append(alert.episode)
+    assert events == [FIRING, RESOLVED] * (len(events) // 2) + [FIRING] * (len(events) % 2)
+    assert episodes[1::2] == episodes[: len(events) - len(events) % 2 : 2]  # a recovery names its firing
+    assert len(set(episodes)) == (len(events) + 1) // 2
+
+
+# -- whose fault ---------------------------------------------------------------------------------
+
+
+def mesh(*names: str) -> set[tuple[str, str]]:
+    return {pair(a, b) for a in names for b in names if a < b}
+
+
+def bad_of(*names: str) -> set[tuple[str, str]]:
+    return {p for p in mesh(*"abcd") if set(p) & set(names)}
+
+
+def test_the_host_whose_pairs_are_bad_is_blamed() -> None:
+    assert blamed(mesh(*"abcd"), bad_of("c")) == ["c"]
+    assert blamed(mesh(*"abcd"), bad_of("c", "b")) == ["b", "c"]
+    assert blamed(mesh(*"abc"), {("a", "c"), ("b", "c")}) == ["c"]
+
+
+def test_nobody_is_blamed_when_nobody_can_tell() -> None:
+    assert blamed(mesh(*"abcd"), {("a", "b")}) == []  # one cable between two good hosts
+    assert blamed(mesh(*"ab"), mesh(*"ab")) == []
+    assert blamed(mesh(*"abcd"), mesh(*"abcd")) == []  # the switch
+
+
+@given(st.sets(st.sampled_from("abcdefgh"), max_size=3))
+def test_all_bad_hosts_are_found(guilty: set[str]) -> None:
+    """Up to three of eight hosts, whose every pair is bad."""
+    everything = mesh(*"abcdefgh")
+    bad = {p for p in everything if set(p) & guilty}
+    assert set(blamed(everything, bad)) == guilty
+
+
+def cells(
+    bad: Iterable[tuple[str, str]], status: Status = Status.CRITICAL, names: str = "abcd", check: str = "loss"
+) -> list[Cell]:
+    bad = set(bad)
+    return [
+        Cell("m", check, a, b, status if (a, b) in bad else Status.OK, f"{check} {a}{b}", result=status)
+        for a in names
+        for b in names
+        if a != b
+    ]
+
+
+def told_of(cells: Iterable[Cell], *told: tuple[str, str]) -> list[tuple[str, str, str, str]]:
+    found = network_findings(cells, set(told))
+    return sorted((f.condition, f.subject, f.level, f.frozen) for f in found)
+
+
+def test_one_bad_host_is_one_finding() -> None:
+    """One direction is enough: the host's outgoing traffic is lost."""
+    assert told_of(cells([("c", "a"), ("c", "b"), ("c", "d")])) == [
+        ("loss", "c", "critical", ""),
+        ("loss", "c", "warn", ""),
+    ]
+    assert told_of(cells([("c", "a")], Status.WARN)) == [("loss", "a - c", "warn", "")]
+
+
+def test_a_host_that_was_told_of_stays_the_subject_until_all_its_pairs_are_good() -> None:
+    left = cells([("c", "a")])
+    assert ("loss", "a - c", "critical", "") in told_of(left)
+    assert ("loss", "c", "critical", "") in told_of(left, ("loss", "c"))
+    assert not any(s == "a - c" for _, s, _, _ in told_of(left, ("loss", "c")))
+    assert told_of(cells([]), ("loss", "c")) == []
+
+
+def test_cells_that_say_nothing_freeze() -> None:
+    bad = [("c", "a"), ("c", "b"), ("c", "d")]
+    frozen = told_of(cells(bad, Status.MAINTENANCE), ("loss", "c"))
+    assert ("loss", "c", "critical", "maintenance") in frozen
+    assert all(f for *_, f in frozen)
+    unmeasured = told_of(cells(bad, Status.UNKNOWN))
+    assert ("unmeasured", "c", "", "") in unmeasured
+    assert all(f for c, *_, f in unmeasured if c == "loss")
+    stale = [replace(c, result=Status.OK) for c in cells(bad, Status.UNKNOWN)]
+    assert all(f for *_, f in told_of(stale))
+
+
+def never(host: object) -> bool:
+    return False
+
+
+def test_hosts_that_are_down_or_silent() -> None:
+    hosts = {
+        "up": builders.host("up"),
+        "down": builders.host("down", state=HostState.DOWN, reason="no route."),
+        "quiet": builders.host("quiet", state=HostState.UNKNOWN),
+        "new": builders.host("new", state=HostState.UNKNOWN),
+    }
+    found = [(f.condition, f.subject, f.frozen) for f in host_findings(hosts, {"quiet"}, {"new"}, never)]
+    assert found == [
+        ("host-down", "down", ""),
+        ("agent-silent", "down", ""),
+        ("agent-silent", "quiet", ""),
+        ("agent-silent", "new", "connecting"),
+    ]
+    silenced = list(host_findings(hosts, {"quiet"}, set(), lambda h: True))
+    assert {f.frozen for f in silenced} == {"maintenance"}
+
+
+def test_rotations_that_are_lost() -> None:
+    links = (LinkAlignment("h1", 70.0, 1, (1, 2)), LinkAlignment("h2", 99.0, 1, (1, 2)))
+    found = rotation_findings(Alignment(70.0, links, unmatched=(9,)), HOSTS, 90.0, never)
+    assert [(f.subject, f.hosts) for f in found] == [("h1", ("h1",)), ("job 9", ())]
+
+
+def test_disks_and_gpus() -> None:
+    hosts = {"a": builders.host("a", gpus=2), "b": builders.host("b"), "c": builders.host("c")}
+    facts = {
+        "a": HostFacts(1, 10 << 30, 1, ("GPU 0 has 3 uncorrected memory errors",)),
+        "b": HostFacts(1, 5 << 20),
+    }
+    found = {(f.condition, f.subject): f for f in facts_findings(hosts, facts, 1 << 30, never)}
+    assert "1 of 2 GPUs answer" in found["gpu", "a"].message
+    assert "3 uncorrected" in found["gpu", "a"].message
+    assert "5 MiB" in found["disk", "b"].message
+    assert found["disk", "c"].frozen
+    assert found["gpu", "c"].frozen
+    assert len(found) == 4
+
+
+# -- draining ------------------------------------------------------------------------------------
+
+DRAIN = DrainRules(failures=3, successes=2, share=0.25)
+FLEET = {f"h{n}": builders.host(f"h{n}") for n in range(1, 9)}
+
+
+def test_a_failing_host_is_drained_and_returned() -> None:
+    hosts, healths = dict(FLEET), {}
+    for n in (1, 2):
+        healths, decided = after_checks(DRAIN, healths, hosts, {"h1": n}, {"h1": "loses."})
+        assert decided == []
+    healths, decided = after_checks(DRAIN, healths, hosts, {"h1": 2}, {"h1": "loses."})
+    assert decided == []  # the same check does not count twice
+    healths, decided = after_checks(DRAIN, healths, hosts, {"h1": 3}, {"h1": "loses."})
+    assert decided == [ev.HostDrained("h1", AUTHOR, "failed 3 checks in a row: loses")]
+    hosts["h1"] = replace(hosts["h1"], drained_by=f"failed 3 checks in a row: loses ({AUTHOR})")
+    healths, decided = after_checks(DRAIN, healths, hosts, {"h1": 4}, {})
+    assert decided == []
+    healths, decided = after_checks(DRAIN, healths, hosts, {"h1": 5}, {})
+    assert decided == [ev.HostResumed("h1", AUTHOR)]
+
+
+def test_what_an_operator_drained_stays_drained() -> None:
+    hosts = {**FLEET, "h1": replace(FLEET["h1"], drained_by="swap the NIC (alice)")}
+    assert not is_automatic(hosts["h1"])
+    assert after_checks(DRAIN, {"h1": Health(1, 0, 99)}, hosts, {"h1": 2}, {})[1] == []
+
+
+def test_a_burn_in_returns_it_earlier_and_failures_count_anew() -> None:
+    healths, decided = after_checks(DRAIN, {"h1": Health(1, 2, 0)}, FLEET, {"h1": 2}, {"h1": "x"})
+    assert len(decided) == 1
+    healths, decided = after_checks(DRAIN, healths, FLEET, {"h1": 3}, {"h1": "x"})
+    assert decided == []
+
+
+def test_never_more_than_a_share_of_the_hosts() -> None:
+    failing = dict.fromkeys(FLEET, "switch")
+    ready = dict.fromkeys(FLEET, Health(1, 9, 0))
+    _, decided = after_checks(DRAIN, ready, FLEET, dict.fromkeys(FLEET, 2), failing)
+    assert len(decided) == 2
+    _, decided = after_checks(replace(DRAIN, share=0), ready, FLEET, {}, failing)
+    assert len(decided) == 1
+
+
+@pytest.mark.parametrize("unsure", [True, False])
+def test_nothing_is_counted_while_nothing_is_known(unsure: bool) -> None:
+    hosts = FLEET if unsure else {"h1": replace(FLEET["h1"], state=HostState.DOWN)}
+    known = frozenset({"h1"}) if unsure else frozenset()
+    healths, decided = after_checks(DRAIN, {"h1": Health(1, 2, 0)}, hosts, {"h1": 2}, {"h1": "x"}, known)
+    assert healths["h1"] == Health(1, 2, 0)
+    assert decided == []
