@@ -137,7 +137,7 @@ def test_the_content_is_what_the_api_says(seen: Seen) -> None:
         if pair["source"][0] == pair["destination"][0] == "h":
             cell = page.get_by_role("gridcell", name=f"{pair['source']} to {pair['destination']}: ")
             assert f"loss {pair['loss_pct']:.4g} %" in (cell.get_attribute("aria-label") or "")
-            assert words(cell.text_content()).startswith("o 0 %" if pair["loss_pct"] == 0 else "c 5 %")
+            assert words(cell.text_content()).startswith("o 0 %" if pair["loss_pct"] == 0 else "c 15 %")
     told = client.get("jobs", 2, "iterations")
     chart = page.get_by_role("article", name="2 low").locator("dd")
     expect(chart).to_have_text(["200 ms", "202 ms", "1.010", "205 ms", "230 ms", str(told["count"]), "3"])
@@ -196,7 +196,7 @@ def test_everything_is_reached_by_keys(seen: Seen) -> None:
     detail = page.locator("#grid-0-detail")
     expect(detail).to_contain_text("h1 to h2: loss 0 %")
     page.keyboard.press("ArrowRight")
-    expect(detail).to_contain_text("h1 to h3: loss 5 %")
+    expect(detail).to_contain_text("h1 to h3: loss 15 %")
     page.keyboard.press("ArrowDown")
     expect(detail).to_contain_text("h2 to h3")
     page.keyboard.press("ArrowLeft")  # over the cell of h2 itself

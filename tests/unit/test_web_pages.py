@@ -162,7 +162,7 @@ def test_the_page_is_complete_without_scripts(daemon: Daemon) -> None:
     assert "score 68" in text
     assert "score 100" in text
     assert "140" in text
-    assert "h3 to h1: loss 5 %, critical from 0.1 % (critical)" in html
+    assert "h3 to h1: loss 15 %, critical from 10 % (critical)" in html
     assert "It does not answer over SSH." in text
 
 
@@ -359,16 +359,20 @@ def pair(a: str, b: str, loss: float | None = 0.0, **more: Any) -> dict[str, Any
     }  # fmt: skip
 
 
-def test_the_grid_takes_the_meshes_word_and_else_the_customary_thresholds() -> None:
+def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
     hosts = [host("a", "z"), host("b", "z"), host("c", "y")]
     pairs = [
-        pair("a", "b", 0.05),
+        pair("a", "b", 5.0),
         pair("b", "a", None, delay_us=None, failures=3),
-        pair("a", "c", 1.0),
+        pair("a", "c", 20.0),
         pair("c", "a"),
         pair("gone", "a", 100.0),
     ]
-    mesh = {("delay", "a", "b"): {"status": int(Status.MAINTENANCE), "message": "in maintenance"}}
+    told = {"check": "delay", "source": "a", "destination": "b", "message": "delay 9 ms", "streak": 2}
+    mesh = network_view.worst_of(
+        {**told, "status": int(status), "result": int(Status.CRITICAL)}
+        for status in (Status.OK, Status.MAINTENANCE, Status.NOT_RUN)
+    )
     views, across = network_view.zones(hosts, pairs, mesh)
     grid = views[0].grid
     assert grid is not None
@@ -380,6 +384,7 @@ def test_the_grid_takes_the_meshes_word_and_else_the_customary_thresholds() -> N
     assert [(c.status, c.letter) for c in there.checks] == [
         ("warn", "w"), ("maintenance", "m"), ("not-run", "."),
     ]  # fmt: skip
+    assert "delay 9 ms (maintenance, for the last 2 tries critical)" in there.says
     assert {c.status for c in back.checks} == {"unknown"}
     assert "3 tries in a row failed" in back.says
     assert across is not None

@@ -202,11 +202,7 @@ class _Page:
             if isinstance(error, Unreachable):
                 raise
             return {}
-        return {
-            (cell["check"], cell["source"], cell["destination"]): cell
-            for answer in answers
-            for cell in answer["cells"]
-        }
+        return network_view.worst_of(cell for answer in answers for cell in answer["cells"])
 
 
 def _now_us() -> int:

@@ -1,8 +1,8 @@
 """Hosts by zone, and the grid of what was measured between them, in MaDDash's manner.
 
 A cell is one direction, the row's host to the column's. For each check it has a status: its letter and
-colour, and the value. Statuses are those of the meshes that test the pair; a pair that no mesh tests, or
-whose meshes have no thresholds, is judged by the customary ones of perfSONAR's users.
+colour, and the value. Statuses are those of the meshes that test the pair; a pair that no mesh tests is
+judged by the thresholds of the mesh that there is when rm.toml names none.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from rm.core.cells import Status, judge
-from rm.core.mesh import Thresholds
-from rm.units import format_bytes
+from rm.core.mesh import usual
+from rm.units import HOUR_US, MINUTE_US, format_bytes
 from rm.web.pages.text import duration, percent, rate, short_rate, shown
 
-CUSTOMARY = Thresholds(loss_warn_pct=0.01, loss_critical_pct=0.1)
+USUAL = usual(MINUTE_US, HOUR_US, 1)[0].thresholds
 METRICS = {"loss": "loss_pct", "delay": "delay_us", "bandwidth": "bandwidth_bps"}
 VALUES_MOST = 10  # hosts of a grid that shows the numbers, too
 SHOWN_MOST = 24  # hosts of a grid that is shown without being asked for
@@ -76,6 +76,21 @@ class ZoneView:
     worst: tuple[tuple[Status, int], ...]
     grid: Grid | None
     count: int
+
+
+def worst_of(told: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str, str], Mapping[str, Any]]:
+    """The meshes' cells by check and direction; of several that test the same, the worst."""
+    found: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+    for cell in told:
+        key = cell["check"], cell["source"], cell["destination"]
+        known = found.get(key)
+        if known is None or _rank(cell) < _rank(known):
+            found[key] = cell
+    return found
+
+
+def _rank(cell: Mapping[str, Any]) -> int:
+    return WORST_FIRST.index(Status(cell["status"]))
 
 
 def zones(
@@ -154,9 +169,12 @@ def cell(pair: Pair, cells: Cells) -> tuple[GridCell, Status]:
         elif failed:
             status, message = Status.UNKNOWN, f"{check}: {failed}"
         else:
-            status, message = judge(check, value, "", CUSTOMARY)
+            status, message = judge(check, value, "", USUAL)
+        word = status.word
+        if told is not None and told.get("result", told["status"]) != told["status"]:
+            word += f", for the last {told['streak']} tries {Status(told['result']).word}"
         checks.append(Check(check, status.word.replace(" ", "-"), status.letter, _value(check, value)))
-        said.append(f"{shown(message, 200)} ({status.word})")
+        said.append(f"{shown(message, 200)} ({word})")
         found.append(status)
     age = pair.get("age_us")
     said.append("never measured" if age is None else f"measured {duration(age // 1_000_000 * 1_000_000)} ago")
