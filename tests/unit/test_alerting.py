@@ -1,0 +1,259 @@
+"""The daemon's part of alerts, over the real leader and store: durable, over restarts, and bad tables."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC
+from typing import Any
+
+import pytest
+
+from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.config import AlertsConfig
+from rm.core import events as ev
+from rm.core.alert_channel import NotTold
+from rm.core.cells import Cell, Status
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.host import Host
+from rm.core.registry import load
+from rm.core.state import ClusterState, rebuild
+from rm.daemon.alert_setup import channels_of, rules_of
+from rm.daemon.alerting import Alerting
+from rm.daemon.leader import Leader
+from rm.errors import ConfigError
+from tests import builders
+from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
+
+NAMES = ("a", "b", "c")
+S = 1_000_000
+
+
+class Channel:
+    """Hears, or refuses as long as `deaf`."""
+
+    def __init__(self) -> None:
+        self.deaf = False
+        self.refusals = 0
+        self.refused = threading.Semaphore(0)  # the third time
+        self.heard: list[Mapping[str, Any]] = []
+        self._changed = threading.Condition()
+
+    def tell(self, notice: Mapping[str, Any]) -> None:
+        with self._changed:
+            if self.deaf:
+                self.refusals += 1
+                if self.refusals == 3:
+                    self.refused.release()
+                raise NotTold("deaf")
+            self.heard.append(notice)
+            self._changed.notify_all()
+
+    def wait(self, count: int) -> list[str]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.heard) >= count, PATIENCE_S), self.heard
+            return [n["event"] for n in self.heard]
+
+
+class NoExecutor:
+    def submit(self, intents: object) -> None: ...
+
+
+class Life:
+    """One life of the daemon over a database."""
+
+    def __init__(self, db: MemoryDatabase, clock: ManualClock, channel: Channel, **settings: Any) -> None:
+        self.store = MemoryStore(db)
+        self.clock = clock
+        assert self.store.acquire_lease("here", clock.us, 10**15)
+        loaded = self.store.load()
+        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+        state: ClusterState = rebuild(
+            loaded.jobs, loaded.hosts, loaded.zones, {}, loaded.next_job_id, loaded.next_action_id, clock.us
+        )
+        self.leader = Leader(Cycle(state, policies), self.store, loaded.version, clock)
+        self.leader.executor = NoExecutor()  # type: ignore[assignment]
+        self.leader.start(())
+        self.hosts = FakeHosts()
+        self.bad: set[str] = set()
+        self.checked_us = 0
+        self.alerting = Alerting(
+            self.leader,
+            self.hosts,
+            clock,
+            self._cells,
+            (),
+            UTC,
+            rules_of([{"name": "r", "after_s": 5, "clear_s": 10}], ["hook"]),
+            {"hook": channel},
+            AlertsConfig(attempts=3, backoff_s=0.001, **settings),
+            loaded.documents,
+            "here",
+        )
+
+    def _cells(self, hosts: Mapping[str, Host]) -> list[Cell]:
+        def status(*pair: str) -> Status:
+            return Status.CRITICAL if self.bad & set(pair) else Status.OK
+
+        directions = [(a, b) for a in NAMES for b in NAMES if a != b]
+        return [Cell("m", "loss", *d, status(*d), "loss", 1.0, self.checked_us) for d in directions]
+
+    def look(self, after_s: float = 0) -> list[dict[str, Any]]:
+        """All hosts are up, and each was just measured."""
+        self.clock.us += round(after_s * S)
+        self.checked_us = self.clock.us
+        self.alerting.look()
+        return list(self.alerting.view()["alerts"])
+
+    def up(self) -> None:
+        ups = [ev.HostUp(n, "boot", "0.1") for n in NAMES]
+        adds = [ev.HostAdded(builders.host(n)) for n in NAMES]
+        self.leader.request(lambda state: [*(a for a in adds if not state.hosts), *ups]).result(PATIENCE_S)
+
+    def host(self, name: str) -> Host:
+        host: Host = self.leader.ask(lambda cycle, now_us: cycle.state.hosts[name]).result(PATIENCE_S)
+        return host
+
+    def end(self) -> None:
+        self.alerting.close()
+        self.leader.stop()
+        self.store.release_lease()
+
+
+class World:
+    def __init__(self) -> None:
+        self.db, self.clock, self.channel = MemoryDatabase(), ManualClock(1_000 * S), Channel()
+        self.lives: list[Life] = []
+
+    def life(self, **settings: Any) -> Life:
+        if self.lives:
+            self.lives[-1].end()
+        self.lives.append(Life(self.db, self.clock, self.channel, **settings))
+        self.lives[-1].up()
+        return self.lives[-1]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.lives[-1].end()
+
+
+def test_one_fault_is_told_once_over_restarts(world: World) -> None:
+    life = world.life()
+    life.bad = {"b"}
+    assert [a["state"] for a in life.look()] == ["pending"]
+    (alert,) = life.look(after_s=5)
+    assert (alert["state"], alert["subject"], alert["hosts"]) == ("firing", "b", ("b",))
+    assert world.channel.wait(1) == ["firing"]
+    for _ in range(2):
+        life = world.life()
+        life.bad = {"b"}
+        assert [a["state"] for a in life.look(after_s=100)] == ["firing"]
+    life = world.life()
+    life.look()
+    life.look(after_s=10)
+    assert world.channel.wait(2) == ["firing", "resolved"]
+    assert world.channel.heard[0]["id"] == world.channel.heard[1]["id"]
+    life = world.life()
+    assert [a["state"] for a in life.look(after_s=1)] == ["resolved"]
+    assert len(world.channel.heard) == 2
+
+
+def test_what_was_owed_at_the_end_is_told_in_the_next_life(world: World) -> None:
+    life = world.life()
+    life.leader.keep(
+        (("alert/r/loss/b", {"rule": "r", "condition": "loss", "subject": "b", "fired_us": 5,
+                             "owed": [["firing", "hook"]]}),)
+    ).result(PATIENCE_S)  # fmt: skip
+    life = world.life()
+    life.bad = {"b"}
+    life.look()
+    assert world.channel.wait(1) == ["firing"]
+    assert world.channel.heard[0]["id"] == "r/loss/b@5"
+
+
+def test_a_channel_that_never_answers_is_given_up_and_said_so(world: World) -> None:
+    life = world.life()
+    world.channel.deaf = True
+    life.bad = {"b"}
+    life.look()
+    life.look(after_s=5)
+    world.channel.refused.acquire(timeout=PATIENCE_S)
+    life.alerting.close()  # ends when the last outcome is noted
+    (alert,) = life.alerting.view()["alerts"]
+    assert alert["failed"] == "hook: deaf"
+    assert alert["owed"] == []
+
+
+def test_a_host_that_fails_is_drained_and_returned(world: World) -> None:
+    life = world.life(drain=True, drain_after=3, return_after=2, drain_on=("loss",))
+    life.bad = {"b"}
+    for _ in range(2):
+        life.look(after_s=1)
+    assert life.host("b").drained_by == ""
+    life.look(after_s=1)
+    assert "failed 3 checks in a row: 2 of 2 pairs of b are bad" in life.host("b").drained_by
+    assert life.host("a").drained_by == ""
+    life = world.life(drain=True, drain_after=3, return_after=2, drain_on=("loss",))
+    life.look(after_s=1)
+    assert life.host("b").drained_by
+    life.look(after_s=1)
+    assert life.host("b").drained_by == ""
+
+
+def test_agents_are_asked_for_facts_now_and_then(world: World) -> None:
+    life = world.life(facts_s=300)
+    life.look()
+    for name in NAMES:
+        life.hosts.take("facts", name).answer(disk_free_bytes=5 << 20 if name == "a" else 9 << 30, gpus=[])
+    life.look(after_s=1)
+    (alert,) = life.look(after_s=5)
+    assert (alert["condition"], alert["subject"]) == ("disk", "a")
+    assert life.hosts.untaken("facts") == []
+    life.look(after_s=300)
+    life.hosts.take("facts", "a").refuse("no")
+    (alert,) = life.look(after_s=1)
+    assert alert["state"] == "firing"  # what was last known
+
+
+GOOD_RULE = {"name": "r", "on": ["loss"]}
+MAIL = {"name": "m", "mail_to": ["a@x"], "mail_from": "b@x"}
+
+
+@pytest.mark.parametrize(
+    ("rule", "channel", "said"),
+    [
+        ({"on": ["loss"]}, {}, "has no name"),
+        ({**GOOD_RULE, "on": ["lost"]}, {}, "Did you mean 'loss'"),
+        ({**GOOD_RULE, "level": "bad"}, {}, "level"),
+        ({**GOOD_RULE, "after": 5}, {}, "Did you mean 'after_s'"),
+        ({**GOOD_RULE, "after_s": -1}, {}, "not a duration"),
+        ({**GOOD_RULE, "after_s": float("nan")}, {}, "not a duration"),
+        ({**GOOD_RULE, "hosts": "gpu1"}, {}, "expected 'array'"),
+        ({**GOOD_RULE, "tell": ["pager"]}, {}, "there is no 'pager'"),
+        ({**GOOD_RULE, "name": "a/b"}, {}, "must not contain"),
+        ({}, {"name": "c"}, "must be one thing"),
+        ({}, {**MAIL, "command": ["x"]}, "must be one thing"),
+        ({}, {"name": "w", "webhook": "ftp://x"}, "no web address"),
+        ({}, {**MAIL, "mail_from": ""}, "no mail_from"),
+        ({}, {**MAIL, "smtp": "nowhere"}, "not HOST:PORT"),
+        ({}, {**MAIL, "smtp_user": "u", "smtp_password_file": "/f"}, "in the clear"),
+        ({}, {**MAIL, "mail_to": ["a@x\nBcc: y"]}, "line break"),
+        ({}, {**MAIL, "timeout_s": 0}, "out of range"),
+    ],
+)
+def test_bad_tables_are_refused_with_a_sentence(
+    rule: dict[str, Any], channel: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        channels_of([channel]) if channel else rules_of([rule], [])
+    assert said in str(caught.value)
+
+
+def test_without_rules_every_channel_hears_of_everything() -> None:
+    (rule,) = rules_of([], ["a", "b"])
+    assert rule.tell == ("a", "b")
+    assert rule == replace(rules_of([{"name": "all"}], ["a", "b"])[0], name="all")
+    assert channels_of([{**MAIL, "smtp": "[::1]:25"}])[0].server == ("::1", 25)
