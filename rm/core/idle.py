@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
 
 from rm.core.traffic import TrafficProfile
 
 Span = tuple[int, int]  # from, until; microseconds
-LEAST_SEEN = 3  # iterations from which the next ones are told
+LEAST_SEEN = 4  # iterations from which the next ones are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +32,31 @@ class Beat:
     drift_us: int = 0
 
 
-def beat_of(profile: TrafficProfile, seen: Sequence[Span], held_us: int | None = None) -> Beat | None:
-    """From the newest iterations (begin and duration, oldest first); None when there are too few.
+def beat_of(profile: TrafficProfile, seen: Sequence[int], held: bool = False) -> Beat | None:
+    """From the begins of the newest iterations, oldest first; None when there are too few.
 
-    `held_us` is the period of a job that waits for its slot at every iteration: it does not drift.
-    Any other goes on as it did lately: with the median duration, off by what that did not explain.
+    The period is the median advance over half of them. A job that is `held` in its slot (it waits for it
+    at every iteration) keeps to a grid, which the begins scatter about; any other goes on from where it
+    is, and what its iterations vary by adds up.
     """
     if len(seen) < LEAST_SEEN:
         return None
-    durations = sorted(d for _, d in seen)
-    period_us = max(1, held_us or durations[len(durations) // 2])
-    origin_us = seen[-1][0]
+    last, half = len(seen) - 1, len(seen) // 2
+    advances = sorted((seen[i + half] - seen[i]) / half for i in range(len(seen) - half))
+    period = max(1.0, advances[len(advances) // 2])
     phases = tuple((p.offset_us, p.duration_us) for p in profile.phases if p.rate_bps)
-    if held_us:
-        off = sorted(_off_grid(origin_us - begin, period_us) for begin, _ in seen)
-        return Beat(origin_us, period_us, phases, off[(len(off) - 1) * 9 // 10])
-    off = sorted(abs(d - period_us) for d in durations)
-    steps = len(seen) - 1
-    drift_us = -(-abs(origin_us - seen[0][0] - steps * period_us) // steps)
-    return Beat(origin_us, period_us, phases, off[(len(off) - 1) * 9 // 10], drift_us)
+    if held:
+        off = sorted(begin - i * period for i, begin in enumerate(seen))
+        middle = off[len(off) // 2]
+        jitter_us = _most([abs(o - middle) for o in off])
+        return Beat(round(middle + last * period), round(period), phases, jitter_us, -(-jitter_us // last))
+    jitter_us = _most([abs(b - a - period) for a, b in pairwise(seen)])
+    return Beat(seen[-1], round(period), phases, jitter_us, -(-jitter_us // last))
 
 
-def _off_grid(distance_us: int, period_us: int) -> int:
-    return abs((distance_us + period_us // 2) % period_us - period_us // 2)
+def _most(values: Sequence[float]) -> int:
+    """What nine of ten stay below."""
+    return ceil(sorted(values)[(len(values) - 1) * 9 // 10])
 
 
 def busy_spans(beat: Beat, from_us: int, until_us: int) -> Iterator[Span]:

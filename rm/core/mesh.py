@@ -63,6 +63,7 @@ class Mesh:
     `between` zones those of one representative each, all, or none. A run makes up to `rounds` rounds,
     in each of which a host has at most one partner (0 = all that there are); the next run goes on
     where it stopped, so that a run costs a host so many tests at most, however large its zone is.
+    Throughput is tested in the gaps of the jobs that share the links, unless it may `disturb` them.
     `slip_us`: a run that could not begin so long after its time is left out (0 = it never is).
     """
 
@@ -80,6 +81,7 @@ class Mesh:
     spacing_us: int = 10_000
     duration_us: int = 400_000
     rate_bps: int = 0
+    disturb: bool = False
     thresholds: Thresholds = field(default_factory=Thresholds)
     maintenance: tuple[Window, ...] = ()
 
@@ -234,6 +236,12 @@ def _seconds(most: float, least: float = 0.0) -> Any:
     return read
 
 
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{value!r:.40} is neither true nor false.")
+    return value
+
+
 def _mbps(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise ConfigError(f"{value!r:.40} is not a rate in Mbit/s.")
@@ -258,6 +266,7 @@ READ: Mapping[str, Any] = {
     "spacing_s": _seconds(10, 0.0001),
     "duration_s": _seconds(60, 0.001),
     "rate_mbps": _mbps,
+    "disturb": _flag,
     "maintenance": _windows,
 }
 FIELD = {

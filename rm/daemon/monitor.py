@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Protocol
 
 from rm.core import events as ev
@@ -49,8 +50,12 @@ class Settings(Protocol):
 class Gaps(Protocol):
     """When a test between two hosts disturbs no job."""
 
-    def windows(self, a: str, b: str, duration_us: int) -> Sequence[Window] | None:
-        """None: at any time; empty: the jobs leave no room."""
+    def busy(self, a: str, b: str) -> bool:
+        """Do jobs communicate over the links of these hosts?"""
+        ...
+
+    def next(self, a: str, b: str, duration_us: int) -> Sequence[Window]:
+        """The next gaps, (begin by the leader's clock, length), up to so much together; empty: none."""
         ...
 
 
@@ -314,11 +319,13 @@ class Monitor:
         elif mesh.name == ON_DEMAND and not self._throughput_due(seen.known.get((a.name, b.name))):
             return False
         else:
+            spare = not mesh.disturb and self._gaps.busy(a.name, b.name)
             for values, source, sink in ((found[0], a, b), (found[1], b, a)):
-                windows = self._gaps.windows(a.name, b.name, mesh.duration_us)
-                if windows is not None and not windows:
-                    return False
-                rate_bps = self.prober.throughput(source, sink, mesh, windows)
+                rate_bps = (
+                    self.prober.throughput_in(partial(self._gaps.next, a.name, b.name), source, sink, mesh)
+                    if spare
+                    else self.prober.throughput(source, sink, mesh)
+                )
                 if rate_bps is None:
                     return False
                 values["bandwidth_bps"] = rate_bps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,23 +14,25 @@ from rm.core.snapshot import PlacedJob
 from rm.core.state import ClusterState
 from rm.daemon.leader import Leader
 
-LEAD_US = 400_000  # until both hosts have been told
-HORIZON_US = 3_000_000  # further ahead nobody knows
+log = logging.getLogger(__name__)
+
+LEAD_US = 100_000  # until the sending host has been told
+HORIZON_US = 700_000  # further ahead is foretold anew
 GUARD_US = 3_000
-DRAIN_US = 2_000  # of full link rate, that may be under way when a burst ends
+DRAIN_US = 6_000  # until what is under way when a burst ends has got through
 LEAST_US = 10_000  # a shorter burst of TCP tells nothing
-RECENT = 20  # iterations looked at
+RECENT = 12  # iterations looked at
 SILENT_PERIODS = 5  # a job that has not reported for so long is not where it was
 SILENT_US = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A job whose traffic shares a link with the test. `held_us`: its period, if it waits for its slot."""
+    """A job whose traffic shares a link with the test. `held`: it waits for its slot."""
 
     placed: PlacedJob
     running: bool
-    held_us: int | None
+    held: bool
 
 
 class RotationGaps:
@@ -40,14 +43,18 @@ class RotationGaps:
         self._recent = recent
         self._clock = clock
 
-    def windows(self, a: str, b: str, duration_us: int) -> Sequence[Span] | None:
-        """When to send, as (begin, length) by the leader's clock. None: at any time, for no job
-        communicates there; empty: the jobs leave no gap, or not even they know when they will."""
+    def busy(self, a: str, b: str) -> bool:
+        """Does any job communicate over the links of these hosts, or is it about to?"""
         near: list[Neighbour] = self._leader.ask(lambda c, _: neighbours(c, a, b)).result(10)
-        if not near:
-            return None
+        return bool(near)
+
+    def next(self, a: str, b: str, duration_us: int) -> Sequence[Span]:
+        """When to send next, as (begin, length) by the leader's clock; empty: the jobs leave no gap, or
+        not even they know when they will."""
+        near: list[Neighbour] = self._leader.ask(lambda c, _: neighbours(c, a, b)).result(10)
         beats = [self._beat(n) for n in near]
         if any(beat is None for beat in beats):
+            log.debug("%s to %s: no gap can be told from %s", a, b, beats)
             return ()
         from_us = self._clock.now_us() + LEAD_US
         gaps = idle_windows(
@@ -57,7 +64,10 @@ class RotationGaps:
             LEAST_US + DRAIN_US,
             GUARD_US,
         )
-        return bursts([(begin, end - DRAIN_US) for begin, end in gaps], duration_us, LEAST_US, duration_us)
+        longest_us = max(duration_us, LEAST_US)
+        found = bursts([(begin, end - DRAIN_US) for begin, end in gaps], duration_us, LEAST_US, longest_us)
+        log.debug("%s to %s: bursts %s between %s", a, b, found, beats)
+        return found
 
     def _beat(self, near: Neighbour) -> Beat | None:
         traffic = near.placed.traffic
@@ -66,16 +76,16 @@ class RotationGaps:
         seen = list(self._recent(near.placed.job))[-RECENT:]
         if seen and self._clock.now_us() - sum(seen[-1]) > SILENT_US + SILENT_PERIODS * traffic.period_us:
             return None
-        return beat_of(traffic, seen, near.held_us)
+        return beat_of(traffic, [begin for begin, _ in seen], near.held)
 
 
 def neighbours(cycle: Cycle, a: str, b: str) -> list[Neighbour]:
     """The jobs that communicate over the links of either host, or over uplinks between the two."""
     state = cycle.state
     uplinks = set(state.fabric.crossings((a, b))) if state.fabric is not None else set()
-    held = {s.job: s.period_us for s in state.alignment.schedules if s.gate}
+    held = {s.job for s in state.alignment.schedules if s.gate}
     return [
-        Neighbour(p, state.jobs[p.job].state is JobState.RUNNING, held.get(p.job))
+        Neighbour(p, state.jobs[p.job].state is JobState.RUNNING, p.job in held)
         for p in state.placed.values()
         if not p.low_comm and len(p.placement.hosts) > 1 and _meets(state, p, {a, b}, uplinks)
     ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rm.core.host import Host
@@ -17,16 +18,22 @@ IDLE_US = 1_000_000
 MARGIN_S = 10.0
 CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
 IPERF_S = 1  # iperf3 counts whole seconds
-UNDER_WAY_US = 1_000  # of full rate, that a burst has under way; the kernel doubles it
+UNDER_WAY_US = 3_000  # of full rate, that a burst has under way at most
+GAPS_US = 5_000_000  # for bursts in gaps
+GAP_TRIES = 8
+PATIENCE_S = 0.25  # where the jobs leave no gap at once
+LEAST_SENT_US = 20_000  # of bursts, all together, from which a rate is told
 DEFAULT_NIC_BPS = 1_000_000_000
 Window = tuple[int, int]  # begin by the leader's clock, length; microseconds
+NextGaps = Callable[[int], Sequence[Window]]  # given how much is still to be sent, microseconds
 
 
 class Prober:
     """Any thread may ask; whoever asks waits."""
 
-    def __init__(self, agents: Agents) -> None:
+    def __init__(self, agents: Agents, patience_s: float = PATIENCE_S) -> None:
         self._agents = agents
+        self._patience_s = patience_s
         self._listening: dict[tuple[str, int], threading.Event] = {}
         self._ports = itertools.count()
         self._has_iperf: dict[tuple[str, int], bool] = {}
@@ -54,27 +61,41 @@ class Prober:
         """The largest packet that gets from `a` to `b` undivided, bytes."""
         return float(self._probe(a, b, IDLE_US, {"kind": "mtu"})["mtu_bytes"])
 
-    def throughput(self, a: Host, b: Host, mesh: Mesh, windows: Sequence[Window] | None) -> float | None:
-        """TCP from `a` to `b`, bit/s; inside these windows only, or at once when there are none to
-        keep to. None: the windows were over before anything could be told.
-
-        iperf3 is used where both have it and nobody must be spared: its test cannot be cut.
-        """
+    def throughput(self, a: Host, b: Host, mesh: Mesh) -> float:
+        """TCP from `a` to `b` at once, bit/s; by iperf3 where both have it."""
         request: dict[str, Any] = {"kind": "throughput", "rate_bps": mesh.rate_bps}
-        if windows is None:
-            if self._iperf(a) and self._iperf(b):
-                request |= {"tool": "iperf3", "duration_us": IPERF_S * 1_000_000}
-            else:
-                request |= {"duration_us": mesh.duration_us}
-            return float(self._probe(a, b, request["duration_us"], request)["throughput_bps"])
-        offset_us = self._agents.clock_offset_us(a.name) or 0
-        first, last = windows[0], windows[-1]
-        request["windows"] = [[begin + offset_us, length] for begin, length in windows]
+        if self._iperf(a) and self._iperf(b):
+            request |= {"tool": "iperf3", "duration_us": IPERF_S * 1_000_000}
+        else:
+            request |= {"duration_us": mesh.duration_us}
+        return float(self._probe(a, b, request["duration_us"], request)["throughput_bps"])
+
+    def throughput_in(self, gaps: NextGaps, a: Host, b: Host, mesh: Mesh) -> float | None:
+        """The same in bursts that spare the jobs: `gaps` is asked again and again for the next ones, so
+        that no burst was foretold long before. None: too little came of it.
+
+        By rm's own test, which can be cut.
+        """
         rate_bps = min(h.nic_bps for h in (a, b)) or DEFAULT_NIC_BPS
-        request["buffer_bytes"] = rate_bps * UNDER_WAY_US // 8_000_000
-        took_us = last[0] + last[1] - first[0] + IDLE_US
-        answer = self._probe(a, b, took_us, request, idle_us=took_us)
-        return float(answer["throughput_bps"]) or None
+        request = {
+            "kind": "throughput",
+            "rate_bps": mesh.rate_bps,
+            "buffer_bytes": rate_bps * UNDER_WAY_US // 8_000_000,
+        }
+        offset_us = self._agents.clock_offset_us(a.name) or 0
+        received = took_us = 0
+        with self._reflecting(a, b, GAPS_US, GAPS_US, {}) as ask:
+            for _ in range(GAP_TRIES):
+                windows = gaps(mesh.duration_us - took_us)
+                if windows:
+                    request["windows"] = [[begin + offset_us, length] for begin, length in windows]
+                    answer = ask(request, GAPS_US)
+                    received, took_us = received + answer["bytes"], took_us + answer["duration_us"]
+                elif not took_us:
+                    threading.Event().wait(self._patience_s)  # until the jobs have said more
+                if took_us * 2 >= mesh.duration_us:
+                    break
+        return received * 8e6 / took_us if took_us >= LEAST_SENT_US else None
 
     def _iperf(self, host: Host) -> bool:
         """Has the host iperf3? Asked once in each life of its agent."""
@@ -87,19 +108,32 @@ class Prober:
                 self._has_iperf[key] = False
         return self._has_iperf[key]
 
-    def _probe(
-        self, a: Host, b: Host, took_us: int, request: dict[str, Any], idle_us: int = IDLE_US
-    ) -> dict[str, Any]:
+    def _probe(self, a: Host, b: Host, took_us: int, request: dict[str, Any]) -> dict[str, Any]:
         """Let `b` answer for as long as `a` needs, and return what `a` measured."""
+        extra = {"tool": request["tool"]} if "tool" in request else {}
+        with self._reflecting(a, b, took_us, IDLE_US, extra) as ask:
+            return ask(request, took_us)
+
+    @contextmanager
+    def _reflecting(
+        self, a: Host, b: Host, took_us: int, idle_us: int, extra: dict[str, Any]
+    ) -> Iterator[Callable[[dict[str, Any], int], dict[str, Any]]]:
+        """While `b` answers: a function that has `a` probe it, given how long that takes."""
         port = PORTS[next(self._ports) % len(PORTS)]
         listening = self._listening[(b.name, port)] = threading.Event()
-        extra = {"tool": request["tool"]} if "tool" in request else {}
+
+        def ask(request: dict[str, Any], takes_us: int) -> dict[str, Any]:
+            timeout_s = takes_us / 1e6 + MARGIN_S
+            probe = self._agents.call(
+                a.name, "probe", timeout_s=timeout_s, address=b.address, port=port, **request
+            )
+            return probe.result(timeout_s)
+
         try:
-            timeout_s = took_us / 1e6 + MARGIN_S
             reflector = self._agents.call(
                 b.name,
                 "reflect",
-                timeout_s=2 * timeout_s,
+                timeout_s=2 * (took_us / 1e6 + MARGIN_S),
                 port=port,
                 duration_us=took_us + int(MARGIN_S * 1e6),
                 idle_us=idle_us,
@@ -110,10 +144,7 @@ class Prober:
                 if reflector.done():
                     reflector.result()  # why it could not listen
                 raise Unreachable(f"{b.name} did not begin to reflect.")
-            probe = self._agents.call(
-                a.name, "probe", timeout_s=timeout_s, address=b.address, port=port, **request
-            )
-            return probe.result(timeout_s)
+            yield ask
         finally:
             del self._listening[(b.name, port)]
 

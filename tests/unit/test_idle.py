@@ -67,17 +67,23 @@ def test_a_job_that_nothing_holds_is_less_sure_the_further_ahead() -> None:
 
 def test_a_beat_from_the_iterations_seen() -> None:
     profile = builders.profile(100, (60, 30, 80))
-    steady = [(n * 101_000, 101_000) for n in range(10)]
-    beat = beat_of(profile, steady)
-    assert beat == Beat(909_000, 101_000, ((60_000, 30_000),))
-    slower = [(s + 10 * n, d) for n, (s, d) in enumerate(steady)]  # 10 us between iterations
-    found = beat_of(profile, slower)
-    assert found is not None
-    assert found.drift_us == 10
-    held = beat_of(profile, [(n * 120_000 + n % 2 * 300, 100_000) for n in range(10)], held_us=120_000)
+    steady = [n * 101_000 for n in range(11)]
+    assert beat_of(profile, steady) == Beat(1_010_000, 101_000, ((60_000, 30_000),))
+    assert beat_of(profile, steady, held=True) == Beat(1_010_000, 101_000, ((60_000, 30_000),))
+    assert beat_of(profile, steady[:3]) is None
+
+
+def test_a_held_job_scatters_about_its_grid_and_a_free_one_goes_on_from_where_it_is() -> None:
+    profile = builders.profile(100, (60, 30, 80))
+    begins = [n * 120_000 + (n % 2) * 300 for n in range(10)]
+    begins[-1] += 5_000  # one is late
+    held, free = beat_of(profile, begins, held=True), beat_of(profile, begins)
     assert held is not None
-    assert (held.period_us, held.jitter_us, held.drift_us) == (120_000, 300, 0)
-    assert beat_of(profile, steady[:2]) is None
+    assert free is not None
+    assert abs(held.origin_us - 9 * 120_000) <= 600  # not where the late one is
+    assert abs(held.period_us - 120_000) <= 60
+    assert free.origin_us == begins[-1]
+    assert 0 < held.jitter_us <= 600
 
 
 def test_a_test_is_cut_to_the_gaps() -> None:

@@ -21,6 +21,7 @@ from rm.core.mesh import Every, Mesh, Thresholds
 from rm.core.network import LinkStats
 from rm.core.registry import load
 from rm.core.state import ClusterState
+from rm.daemon import monitor_probe
 from rm.daemon.monitor import Monitor
 from rm.daemon.monitor_board import Board
 from rm.daemon.monitor_meshes import meshes_of
@@ -74,6 +75,7 @@ class Prober:
         self.deaf: set[str] = set()
         self.dumb: set[str] = set()
         self.iperf: set[str] = set()
+        self.longest_us = 10**9
         self.oneway: dict[str, Any] = dict(ONEWAY)
         self.monitor: Monitor | None = None
         self.held: threading.Event | None = None
@@ -92,7 +94,9 @@ class Prober:
         elif op == "probe" and (name in self.dumb or self.deaf):
             future.set_exception(Unreachable(f"{name} is gone."))
         elif op == "probe" and args["kind"] == "throughput":
-            future.set_result({"throughput_bps": 900})
+            sent_us = sum(length for _, length in args.get("windows", ()))
+            sent_us = min(sent_us, self.longest_us)
+            future.set_result({"throughput_bps": 900, "bytes": sent_us // 10, "duration_us": sent_us})
         elif op == "probe" and args["kind"] == "mtu":
             future.set_result({"mtu_bytes": 1500 if name == "a" else 9000})
         elif op == "probe":
@@ -121,10 +125,13 @@ class Settings:
 
 
 class Gaps:
-    found: Sequence[tuple[int, int]] | None = None
+    found: Sequence[tuple[int, int]] | None = None  # None: no job is near
 
-    def windows(self, a: str, b: str, duration_us: int) -> Sequence[tuple[int, int]] | None:
-        return self.found
+    def busy(self, a: str, b: str) -> bool:
+        return self.found is not None
+
+    def next(self, a: str, b: str, duration_us: int) -> Sequence[tuple[int, int]]:
+        return self.found or ()
 
 
 LATENCY = Mesh(
@@ -154,6 +161,8 @@ class House:
             self.gaps,
             lambda mesh: mesh.schedule.interval_us,  # type: ignore[union-attr]
         )
+
+        self.monitor.prober = monitor_probe.Prober(self.agents, patience_s=0.0)
 
     def network(self) -> dict[tuple[str, str], LinkStats]:
         return dict(self.lead.cycle.state.network)
@@ -204,13 +213,14 @@ def test_throughput_goes_both_ways_at_the_rate_of_the_mesh_and_keeps_the_rest(ho
 def test_iperf_is_used_where_both_have_it_and_nobody_must_be_spared(house: House) -> None:
     house.agents.iperf = {"a", "b"}
     house.monitor.run("throughput")
-    house.gaps.found = [(7_000_000, 20_000), (7_500_000, 30_000)]
+    house.gaps.found = [(7_000_000, 150_000), (7_500_000, 50_000)]
     house.monitor.run("throughput")
+    assert house.network()[("b", "a")].bandwidth_bps == 800_000
     flows = [p for p in house.agents.probes() if p["kind"] == "throughput"]
     assert [p.get("tool") for p in flows] == ["iperf3", "iperf3", None, None]
     # by the sender's own clock: a is 100 us ahead of the leader's, b 400
-    assert flows[2]["windows"] == [[7_000_100, 20_000], [7_500_100, 30_000]]
-    assert flows[3]["windows"][0] == [7_000_400, 20_000]
+    assert flows[2]["windows"] == [[7_000_100, 150_000], [7_500_100, 50_000]]
+    assert flows[3]["windows"][0] == [7_000_400, 150_000]
 
 
 def test_where_jobs_leave_no_gap_nothing_is_sent(house: House) -> None:
@@ -219,6 +229,15 @@ def test_where_jobs_leave_no_gap_nothing_is_sent(house: House) -> None:
     assert (state.measured, state.failed, state.skipped) == (1, 0, 1)
     assert house.agents.kinds() == []
     assert house.network() == {}
+
+
+def test_gaps_are_asked_for_until_half_of_the_test_is_made_and_little_tells_nothing(house: House) -> None:
+    house.gaps.found = [(7_000_000, 30_000)]  # of 400 ms
+    house.monitor.run("throughput")
+    assert len(house.agents.probes()) == 2 * 7
+    assert house.network()[("a", "b")].bandwidth_bps == 800_000
+    house.agents.longest_us = 1_000  # the hosts were told too late
+    assert house.monitor.run("throughput").skipped == 1
 
 
 def test_on_demand_throughput_is_measured_seldom(house: House) -> None:
