@@ -98,6 +98,9 @@ class Active(Mapping[str, Any]):
         alive = self.alive()
         return [host for host in self.names[name] if host in alive]
 
+    def __contains__(self, name: object) -> bool:  # without asking who is alive
+        return name in self.names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
 

@@ -1,0 +1,158 @@
+"""Several hosts of one play: who waits for whom, who does what for all, who falls with whom."""
+
+from tests.unit.playbook_world import World, play
+
+ONE = "inventory_hostname == 'b'"
+
+
+def test_hosts_run_ahead_of_each_other_where_nothing_ties_them():
+    world = play("  - command: one\n  - command: two\n")
+    assert world.log[:2] in ([("c", "one"), ("c", "two")], [("a", "one"), ("a", "two")])
+
+
+def test_a_task_for_one_host_is_done_by_the_first_after_all_came_there_and_all_know_its_result():
+    tasks = """\
+  - command: before
+  - {name: once, command: "echo {{ inventory_hostname }}", run_once: true, register: r}
+  - debug: {msg: "{{ r.stdout }}"}
+"""
+    world = play(tasks, answer=lambda host, step: {"stdout": host})
+    order = [what for _, what in world.log]
+    assert order == ["before", "before", "before", "echo a"]
+    assert [world.told(h)[-1] for h in "abc"] == ["debug: a"] * 3
+    assert [len(world.results[h]) for h in "abc"] == [3, 2, 2]
+
+
+def test_the_failure_of_a_task_for_one_host_is_everybodys():
+    tasks = "  - {command: x, run_once: true}\n  - command: never\n"
+    world = play(tasks, answer=lambda host, step: {"failed": True})
+    assert world.log == [("a", "x")]
+    assert all(state.failed for state in world.states.values())
+
+
+def test_a_delegated_task_waits_for_all_and_runs_on_the_other_host():
+    tasks = """\
+  - command: before
+  - {command: "tell {{ inventory_hostname }}", delegate_to: lb}
+  - command: after
+"""
+    world = play(tasks)
+    phases = [what.split()[0] for _, what in world.log]
+    assert phases == ["before"] * 3 + ["tell"] * 3 + ["after"] * 3
+    assert {(where, what) for where, what in world.log if "tell" in what} == {
+        ("lb", "tell a"), ("lb", "tell b"), ("lb", "tell c"),
+    }  # fmt: skip
+
+
+def test_items_may_be_delegated_to_different_hosts():
+    tasks = "  - {command: 'x {{ item }}', delegate_to: '{{ item }}', loop: [a, b, b], run_once: true}\n"
+    assert play(tasks).log == [("a", "x a"), ("b", "x b"), ("b", "x b")]
+
+
+def test_facts_may_be_set_for_the_host_that_a_task_is_delegated_to():
+    tasks = """\
+  - {set_fact: {x: 5}, delegate_to: c, delegate_facts: true, run_once: true}
+  - debug: {msg: "{{ x | default('none') }} {{ hostvars.c.x }}"}
+"""
+    world = play(tasks)
+    assert [world.told(h)[-1] for h in "abc"] == ["debug: none 5", "debug: none 5", "debug: 5 5"]
+
+
+def test_a_look_at_another_hosts_variables_waits_until_that_host_is_as_far():
+    tasks = """\
+  - {command: name, register: r}
+  - {command: "use {{ hostvars['c'].r.stdout }} {{ hostvars.a.level }}"}
+"""
+    inventory = {"a": {"level": "{{ base }}1", "base": "L"}}
+    world = play(tasks, answer=lambda host, step: {"stdout": host.upper()}, inventory=inventory)
+    assert [what for _, what in world.log][-3:] == ["use C L1"] * 3
+
+
+def test_any_errors_fatal_stops_all_after_the_task_and_rescues_all():
+    tasks = f"""\
+  - block:
+    - {{name: breaks, fail: {{msg: x}}, when: {ONE}}}
+    - {{name: never, command: x}}
+    rescue:
+    - {{name: saved, debug: {{msg: ok}}}}
+  - {{name: breaks again, fail: {{msg: x}}, when: {ONE}}}
+  - {{name: never, command: x}}
+"""
+    world = play(tasks, head="  any_errors_fatal: true\n")
+    assert world.told("a") == ["breaks: skipped", "saved: ok", "breaks again: skipped"]
+    assert world.told("b") == ["breaks: failed", "saved: ok", "breaks again: failed"]
+    assert world.log == []
+    assert all(state.failed for state in world.states.values())
+
+
+def test_too_many_failures_stop_the_part():
+    tasks = f"  - {{name: breaks, fail: {{msg: x}}, when: {ONE}}}\n  - {{name: next, command: x}}\n"
+    assert len(play(tasks, max_fail=34).log) == 2  # one of three is 33.3 %
+    stopped = play(tasks, max_fail=33)
+    assert stopped.log == []
+    assert [stopped.told(h) for h in "abc"] == [["breaks: skipped"], ["breaks: failed"], ["breaks: skipped"]]
+
+
+def test_a_lost_host_leaves_the_others_and_may_be_ignored():
+    def answer(host, step):
+        return None if host == "b" and step.args["argv"] == ["first"] else {}
+
+    tasks = "  - {name: first, command: first}\n  - {name: second, command: second, run_once: true}\n"
+    world = play(tasks, answer=answer)
+    assert world.states["b"].unreachable
+    assert world.told("b") == ["first: unreachable"]
+    assert ("a", "second") in world.log
+    ignoring = play(tasks.replace("first}", "first, ignore_unreachable: true}"), answer=answer)
+    assert not ignoring.states["b"].failed
+
+
+def test_meta_ends_a_host_or_the_play_for_all():
+    tasks = f"""\
+  - {{meta: end_host, when: {ONE}}}
+  - debug: {{msg: "{{{{ ansible_play_hosts | join(',') }}}}"}}
+  - meta: end_play
+  - {{name: never, command: x}}
+"""
+    world = play(tasks)
+    assert [world.told(h) for h in "abc"] == [["debug: a,c"], [], ["debug: a,c"]]
+    assert not any(state.failed for state in world.states.values())
+
+
+def test_forced_handlers_run_on_a_failed_host():
+    head = "  force_handlers: true\n  handlers:\n  - {name: h, command: handle}\n"
+    tasks = "  - {command: change, notify: h}\n  - {fail: {msg: x}}\n"
+    assert [what for _, what in play(tasks, head, hosts=("a",)).log] == ["change", "handle"]
+    kept = play(tasks, head.replace("force_handlers: true", "force_handlers: false"), hosts=("a",))
+    assert [what for _, what in kept.log] == ["change"]
+
+
+def test_a_handler_may_notify_another_and_the_last_of_one_name_counts():
+    head = """\
+  handlers:
+  - {name: h, command: shadowed}
+  - {name: h, command: handle, notify: later}
+  - {name: later, command: chained}
+"""
+    world = play(
+        "  - {command: change, notify: h}\n  - {meta: flush_handlers}\n  - command: end\n", head, hosts=("a",)
+    )
+    assert [what for _, what in world.log] == ["change", "handle", "chained", "end"]
+
+
+def test_throttle_lets_few_hosts_at_a_time():
+    world = World("- hosts: all\n  gather_facts: false\n  tasks:\n  - {command: x, throttle: 1}\n")
+    from rm.playbook.conduct import Part
+
+    part = Part(world.plays[0], list("abc"), world.states, world.shelf, world.options)
+    for name in "abc":
+        ((host, batch),) = part.ready()
+        assert host == name
+        part.record(name, [{"id": batch.steps[0].id, "changed": True}])
+    assert part.ready() == []
+    assert part.done
+
+
+def test_start_at_a_task_and_secrets_never_travel_for_debug():
+    tasks = "  - {name: one, command: a}\n  - {name: two, command: b}\n  - {name: three, command: c}\n"
+    assert [w for _, w in play(tasks, start_at="tw*", hosts=("a",)).log] == ["b", "c"]
+    assert play("  - {debug: {msg: x}}\n  - {set_fact: {y: 1}}\n", hosts=("a",)).log == []
