@@ -21,7 +21,7 @@ from rm.playbook.crew import Alone, Blocked, Crew, OnceResult, Options
 from rm.playbook.flow import Frame, Position, included, rescues, to_task
 from rm.playbook.keywords import DYNAMIC_INCLUDES
 from rm.playbook.learning import INCLUDED, bound_of, learn, told
-from rm.playbook.module import Files, control, registry
+from rm.playbook.module import Files, brings_facts, control, registry
 from rm.playbook.outcome import name_of, summarise
 from rm.playbook.schema import Play, Task
 from rm.playbook.scoping import Scoping
@@ -258,6 +258,7 @@ class HostPlay(Walk):
             or self.crew.lockstep
             or bool(task.ignore_unreachable)
             or (task.module == "include_vars")
+            or brings_facts(task.module)
         )
 
     def _piece(self, first: bool) -> Batch:

@@ -13,6 +13,7 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `CONTROL = True`: the step is carried out by the control machine, which may ask the host for
   parts of it (`rm/adapters/playbook_control/`: `fetch`, `reboot`, `rm_drain`, …);
 - optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);
+- optionally `FACTS = True`: its result brings `ansible_facts`, so later tasks are compiled after it has run;
 - optionally `COLLECTION`: where Ansible keeps it, when that is not `ansible.builtin` (`ansible.posix`).
 
 The executor's half is in `agents/rm_steps*.py`, one function per operation.
@@ -115,6 +116,11 @@ def registry() -> dict[str, ModuleType]:
 def control(name: str) -> bool:
     """Is the module of this name carried out by the control machine?"""
     return bool(getattr(registry()[name], "CONTROL", False))
+
+
+def brings_facts(name: str) -> bool:
+    """Does the module of this name answer with facts, other than `setup` does?"""
+    return bool(getattr(registry()[name], "FACTS", False))
 
 
 def executor_of(module: ModuleType) -> str:

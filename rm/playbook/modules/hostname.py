@@ -8,6 +8,7 @@ from typing import Any
 from rm.playbook.module import Arg, BadArgument, CompileContext
 
 ARGS = {"name": Arg(required=True), "use": Arg()}
+FACTS = True
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

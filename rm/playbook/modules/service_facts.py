@@ -7,6 +7,7 @@ from typing import Any
 from rm.playbook.module import Arg, CompileContext
 
 ARGS: dict[str, Arg] = {}
+FACTS = True
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
