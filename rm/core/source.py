@@ -1,0 +1,167 @@
+"""Archives of measurements that others made: who they are, and which of their endpoints are our hosts.
+
+A source is a table `[[monitor.source]]` of rm.toml; `parse_source` turns it into a value, or says in
+one sentence what is wrong with it, so that one malformed source does not stop the others.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rm.core.host import Host
+from rm.core.mesh import NAME
+from rm.errors import ConfigError, UsageError
+from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
+
+URL = re.compile(r"https?://(?:[^\s/@?#:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[^\s?#]*)?")
+KINDS = ("maddash", "esmond", "opensearch")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One archive, read every `every_us`, the first time `back_us` back.
+
+    `expect_us`: how often it has something new of each pair; from then on confidence sinks.
+    `hosts`: endpoints as the archive calls them -> names of our hosts, besides names and addresses.
+    `only`: MaDDash's grids, or the indices of OpenSearch (empty = the usual ones).
+    """
+
+    name: str
+    kind: str
+    url: str
+    every_us: int = 5 * MINUTE_US
+    back_us: int = HOUR_US
+    expect_us: int = HOUR_US
+    timeout_us: int = 30 * SECOND_US
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    user: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+
+    @property
+    def mesh(self) -> str:
+        """Under which name its samples are kept."""
+        return f"{self.kind}:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What became of the newest time that a source was read. `message` is "" when all went well."""
+
+    source: str
+    tried_us: int = 0
+    read_us: int = 0  # the newest success
+    recorded: int = 0  # new measurements
+    refused: int = 0  # measurements that cannot be true
+    strangers: int = 0  # of endpoints that are none of our hosts
+    message: str = ""
+
+
+def parse_source(table: Mapping[str, Any]) -> Source:
+    """A source from its table.
+
+    Raises:
+        ConfigError: what is wrong, naming the source and the key.
+    """
+    name = table.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(
+            f"[[monitor.source]] has the name {name!r:.60}.",
+            "Name each source: letters, digits, dots, hyphens and underscores.",
+        )
+    where = f"[[monitor.source]] '{name}'"
+    for key in table:
+        if key not in KEYS:
+            close = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
+            hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(KEYS)}."
+            raise ConfigError(f"{where} has no key '{key}'.", hint)
+    for key in ("kind", "url"):
+        if key not in table:
+            raise ConfigError(f"{where} has no '{key}'.", f"Kinds are {', '.join(KINDS)}.")
+    values: dict[str, Any] = {"name": name}
+    for key, value in table.items():
+        if key != "name":
+            try:
+                values[FIELD.get(key, key)] = READ[key](value)
+            except (ConfigError, UsageError) as error:
+                raise ConfigError(f"{where}, {key}: {error.what}", error.hint) from None
+    return Source(**values)
+
+
+def endpoints(hosts: Iterable[Host], source: Source) -> dict[str, str]:
+    """What the archive may call our hosts, in small letters, to their names."""
+    found: dict[str, str] = {}
+    names = set()
+    for host in hosts:
+        names.add(host.name)
+        found[host.address.lower()] = host.name
+        found[host.name.lower()] = host.name
+    found |= {k.lower(): v for k, v in source.hosts.items() if v in names}
+    return found
+
+
+def _kind(value: object) -> str:
+    if value not in KINDS:
+        raise ConfigError(f"{value!r:.40} is none of {', '.join(KINDS)}.")
+    return str(value)
+
+
+def _url(value: object) -> str:
+    if not isinstance(value, str) or not URL.fullmatch(value):
+        raise ConfigError(
+            f"{value!r:.80} is no address of an archive.",
+            "Write http:// or https://, host and path; a user's name goes to 'user' and 'password_file'.",
+        )
+    return value.rstrip("/")
+
+
+def _duration(least_us: int, most_us: int) -> Any:
+    def read(value: object) -> int:
+        if not isinstance(value, str):
+            raise ConfigError(f"{value!r:.40} is no duration.", "Write a number with its unit, such as '5m'.")
+        found = parse_duration_us(value)
+        if not least_us <= found <= most_us:
+            raise ConfigError(f"'{value}' is out of range.")
+        return found
+
+    return read
+
+
+def _names(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
+        return tuple(value)
+    raise ConfigError(f"{value!r:.60} is not a list of names.")
+
+
+def _hosts(value: object) -> Mapping[str, str]:
+    if isinstance(value, Mapping) and all(isinstance(v, str) for v in value.values()):
+        return dict(value)
+    raise ConfigError(f"{value!r:.60} does not lead from endpoints to names of hosts.")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ConfigError(f"{value!r:.40} is no text.")
+
+
+READ: Mapping[str, Any] = {
+    "kind": _kind,
+    "url": _url,
+    "every": _duration(10 * SECOND_US, 7 * DAY_US),
+    "back": _duration(MINUTE_US, 31 * DAY_US),
+    "expect": _duration(SECOND_US, 31 * DAY_US),
+    "timeout": _duration(SECOND_US, 10 * MINUTE_US),
+    "hosts": _hosts,
+    "only": _names,
+    "user": _text,
+    "password_file": _text,
+    "ca_file": _text,
+}
+FIELD = {"every": "every_us", "back": "back_us", "expect": "expect_us", "timeout": "timeout_us"}
+KEYS = ("name", *READ)

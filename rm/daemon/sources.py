@@ -1,0 +1,228 @@
+"""Reads the archives of rm.toml: what others measured between our hosts joins the history and the map.
+
+What cannot be true is refused with a sentence; an archive that does not answer says so in its row, and
+the others go on. The map takes what is newer than what it has, so that an archive never hides our own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, Protocol
+
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.history import History, Sample, complaint, learn
+from rm.core.host import Host
+from rm.core.network import LinkStats
+from rm.core.ports import Clock
+from rm.core.source import Reading, Source, endpoints, parse_source
+from rm.core.state import ClusterState
+from rm.daemon.leader import Leader
+from rm.errors import ConfigError, Conflict, NotFound, RmError
+from rm.units import MINUTE_US, format_duration
+
+log = logging.getLogger(__name__)
+
+LATE_US = 10 * MINUTE_US  # a result may reach its archive so much later than it was measured
+ANSWER_S = 20.0
+LATENCY = ("loss_pct", "delay_us", "jitter_us")
+
+
+class Found(Protocol):
+    """What one reading of an archive gave."""
+
+    @property
+    def samples(self) -> Sequence[Sample]: ...
+    @property
+    def strangers(self) -> int: ...
+    @property
+    def odd(self) -> int: ...
+    @property
+    def message(self) -> str: ...
+
+
+# (archive, since, until, endpoints to hosts of ours) -> what it has; raises RmError
+Read = Callable[[Source, int, int, Mapping[str, str]], Found]
+
+
+def sources_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Source], list[tuple[str, str]]]:
+    """The sources of rm.toml, and (name, sentence) of those that cannot be used."""
+    sources: dict[str, Source] = {}
+    malformed: list[tuple[str, str]] = []
+    for table in tables:
+        try:
+            source = parse_source(table)
+            if source.name in sources:
+                raise ConfigError(f"There are two sources '{source.name}'.", "Name each differently.")
+            sources[source.name] = source
+        except ConfigError as error:
+            malformed.append((str(table.get("name", "?")), str(error)))
+            log.error("%s It is left out.", error)
+    return list(sources.values()), malformed
+
+
+class Sources:
+    """`scheduled` and `read` may be called from any thread; a source is never read twice at once."""
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        malformed: Sequence[tuple[str, str]],
+        leader: Leader,
+        history: History,
+        clock: Clock,
+        read: Read,
+    ) -> None:
+        self.sources = {s.name: s for s in sources}
+        self._malformed = malformed
+        self._leader = leader
+        self._history = history
+        self._clock = clock
+        self._read = read
+        self._locks = {s.name: threading.Lock() for s in sources}
+        self._readings = {s.name: Reading(s.name) for s in sources}
+        self._newest: dict[str, int] = {}
+        self._told: dict[str, dict[tuple[str, str], int]] = {}  # up to when, by source and direction
+
+    def rows(self) -> dict[str, Any]:
+        """For the API: each source with its newest reading."""
+        rows = []
+        for source in self.sources.values():
+            row = asdict(self._readings[source.name])
+            row |= {"name": row.pop("source"), "kind": source.kind, "url": source.url}
+            rows.append(row | {"every": format_duration(source.every_us)})
+        return {"sources": rows, "malformed": [{"name": n, "message": m} for n, m in self._malformed]}
+
+    def scheduled(self, name: str) -> None:
+        """One reading by the clock: nobody waits for it."""
+        try:
+            self.read(name)
+        except Conflict:
+            log.info("source %s is being read already", name)
+        except (RmError, TimeoutError) as error:
+            log.warning("source %s: %s", name, error or "the daemon was too busy")
+
+    def read(self, name: str) -> Reading:
+        """Read one source now.
+
+        Raises:
+            NotFound: there is no such source.
+            Conflict: it is being read already.
+            RmError: it cannot be read; its row says so, too.
+        """
+        source = self.sources.get(name)
+        if source is None:
+            known = ", ".join(self.sources) or "none"
+            raise NotFound(f"There is no source '{name}'.", f"There are: {known}.")
+        if not self._locks[name].acquire(blocking=False):
+            raise Conflict(f"Source {name} is being read already.", "Try again when it has ended.")
+        now_us = self._clock.now_us()
+        try:
+            reading = self._one(source, now_us)
+        except RmError as error:
+            old = self._readings[name]
+            self._readings[name] = Reading(name, now_us, old.read_us, message=error.what)
+            raise
+        finally:
+            self._locks[name].release()
+        if reading.message:
+            log.warning("source %s: %s", name, reading.message)
+        return reading
+
+    def _one(self, source: Source, now_us: int) -> Reading:
+        hosts: list[Host] = self._leader.ask(lambda c, _: list(c.state.hosts.values())).result(ANSWER_S)
+        since_us = max(self._since(source) - LATE_US, now_us - max(source.back_us, LATE_US), 0)
+        found = self._read(source, since_us, now_us, endpoints(hosts, source))
+        good, refused, said = self._believable(found.samples, now_us)
+        recorded = self._history.record(good)
+        self._tell(source, good)
+        if good:
+            self._newest[source.name] = max(s.at_us for s in good)
+        count = refused + found.odd
+        message = f"{count} measurements are left out. {said or found.message}" if count else found.message
+        reading = Reading(source.name, now_us, now_us, recorded, count, found.strangers, message)
+        self._readings[source.name] = reading
+        return reading
+
+    def _since(self, source: Source) -> int:
+        """The newest measurement of the source; an earlier life of the daemon may have kept it."""
+        if source.name not in self._newest:
+            latest = self._history.latest(source.mesh)
+            self._newest[source.name] = max((s.at_us for s in latest), default=0)
+        return self._newest[source.name]
+
+    def _believable(self, samples: Iterable[Sample], now_us: int) -> tuple[list[Sample], int, str]:
+        good: list[Sample] = []
+        refused, first = 0, ""
+        for sample in samples:
+            absurd = complaint(sample, now_us)
+            if absurd:
+                refused += 1
+                first = first or absurd
+            else:
+                good.append(sample)
+        return good, refused, first
+
+    def _tell(self, source: Source, samples: Sequence[Sample]) -> None:
+        """What is newer than the map has."""
+        told = self._told.setdefault(source.name, {})
+        fresh = [s for s in samples if not s.failed or s.at_us > told.get((s.source, s.destination), 0)]
+        digested = digest(fresh)
+
+        def learnt(state: ClusterState) -> list[ev.Event]:
+            known: dict[tuple[str, str], LinkStats] = {}
+            for sample in digested:
+                key = (sample.source, sample.destination)
+                old = known.get(key) or state.network.get(key)
+                newer = news(old, sample)
+                if newer is not None:
+                    known[key] = learn(old, newer, source.expect_us)
+            return [ev.Measured(*key, stats) for key, stats in known.items()]
+
+        def is_news(cycle: Cycle, _: int) -> bool:
+            return bool(learnt(cycle.state))
+
+        if digested and self._leader.ask(is_news).result(ANSWER_S):
+            self._leader.request(learnt).result(ANSWER_S)
+        for sample in fresh:
+            key = (sample.source, sample.destination)
+            told[key] = max(sample.at_us, told.get(key, 0))
+
+
+def digest(samples: Iterable[Sample]) -> list[Sample]:
+    """What is left for the map, in order of time: of each direction the newest of each metric, and the
+    tries that failed since. An archive may have loss and delay from tests of different instants."""
+    ordered = sorted(samples, key=lambda s: s.at_us)
+    newest: dict[tuple[str, str, bool], Sample] = {}
+    for sample in ordered:
+        for is_latency in (True, False):
+            values = {k: v for k, v in sample.values.items() if (k in LATENCY) is is_latency}
+            if values and (is_latency or "bandwidth_bps" in values):
+                key = (sample.source, sample.destination, is_latency)
+                before = newest[key].values if key in newest else {}
+                newest[key] = replace(sample, values={**before, **values})
+    latest: dict[tuple[str, str], int] = {}
+    for one in newest.values():
+        pair = (one.source, one.destination)
+        latest[pair] = max(one.at_us, latest.get(pair, 0))
+    failures = [s for s in ordered if s.failed and s.at_us > latest.get((s.source, s.destination), 0)]
+    return sorted([*newest.values(), *failures], key=lambda s: s.at_us)
+
+
+def news(old: LinkStats | None, sample: Sample) -> Sample | None:
+    """What of the sample is newer than what is known, with the known rest beside it; None = nothing."""
+    known = old or LinkStats()
+    if sample.failed:
+        return sample if sample.at_us > max(known.measured_at_us, known.bandwidth_at_us) else None
+    if "bandwidth_bps" in sample.values:
+        has = known.bandwidth_bps is not None
+        newer = sample.at_us > (known.bandwidth_at_us or (known.measured_at_us if has else 0))
+        return sample if newer else None
+    if sample.at_us <= known.measured_at_us:
+        return None
+    before = {"loss_pct": known.loss_pct, "delay_us": known.delay_us, "jitter_us": known.jitter_us}
+    values = {k: v for k, v in before.items() if v is not None} | dict(sample.values)
+    return replace(sample, values=values) if "loss_pct" in values else None
