@@ -16,6 +16,7 @@ from typing import Any
 from aiohttp import web
 
 from rm import __version__
+from rm.adapters import sources as archives
 from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.fleet import Fleet
@@ -35,8 +36,9 @@ from rm.core.history import Retention
 from rm.core.host import Host
 from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
-from rm.core.mesh import Mesh
+from rm.core.mesh import Every, Mesh
 from rm.core.registry import KINDS, load, options_in_force
+from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
 from rm.daemon.alert_setup import ChannelTable, channels_of, check_conditions, rules_of
@@ -53,6 +55,7 @@ from rm.daemon.monitor_service import MonitorService, mesh_timer
 from rm.daemon.prune import prune, prune_history, prune_journal
 from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
+from rm.daemon.sources import Sources, sources_of
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.units import DAY_US
@@ -267,7 +270,14 @@ class Daemon:
         keep = retention_of(config)
         followed = timers if config.monitor.enabled else None
         service.monitoring = MonitorService(
-            monitor, leader, store.history, clock, followed, keep, meshes.malformed
+            monitor,
+            leader,
+            store.history,
+            clock,
+            followed,
+            keep,
+            meshes.malformed,
+            self._sources(leader, timers),
         )
         timers.every(config.daemon.lease_s / 3, "lease", lambda: self._renew(lease_us, fail))
         timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
@@ -354,6 +364,20 @@ class Daemon:
             socket.gethostname(),
             self.config.ssh.connect_timeout_s,
         )
+
+    def _sources(self, leader: Leader, timers: Timers) -> Sources:
+        """The archives of others, read while this daemon monitors."""
+
+        def read(source: Source, since_us: int, until_us: int, names: Mapping[str, str]) -> archives.Found:
+            return archives.read(source, archives.Span(since_us, until_us, names))
+
+        found, malformed = sources_of(self.config.monitor.source)
+        sources = Sources(found, malformed, leader, self.store.history, self.clock, read)
+        if self.config.monitor.enabled:
+            for source in found:
+                work = partial(sources.scheduled, source.name)
+                timers.follow(f"source {source.name}", Every(source.every_us), work)
+        return sources
 
     def _launches(self, state: ClusterState) -> Any:
         config = self.config

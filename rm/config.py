@@ -101,8 +101,8 @@ class ShapingConfig:
 
 @dataclass(frozen=True, slots=True)
 class MonitorConfig:
-    """`mesh` and `maintenance` are tables that `rm.core.mesh` and `rm.core.maintenance` read, one by one,
-    so that a malformed one does not stop the daemon. Without meshes there are the usual ones, which
+    """`mesh`, `maintenance` and `source` are tables that `rm.core` reads, each in a file of its name, one by
+    one, so that a malformed one does not stop the daemon. Without meshes there are the usual ones, which
     the first three numbers are for."""
 
     enabled: bool = True
@@ -116,6 +116,7 @@ class MonitorConfig:
     daily_days: Positive = 730.0
     mesh: tuple[Options, ...] = ()
     maintenance: tuple[Options, ...] = ()
+    source: tuple[Options, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ class Config:
 # tables whose keys belong to another's options class, which checks them when it is made
 OPEN_TABLES = ("policies.options", "regulate")
 # keys that are written as [[section.key]], once for each of their tables
-LISTED_TABLES = ("monitor.mesh", "monitor.maintenance", "alerts.rule", "alerts.channel")
+LISTED_TABLES = ("monitor.mesh", "monitor.maintenance", "monitor.source", "alerts.rule", "alerts.channel")
 SECTIONS: dict[str, Any] = get_type_hints(Config)
 T = TypeVar("T")
 

@@ -153,6 +153,28 @@ def resume(session: Session, /, mesh: str) -> None:
     click.echo(f"{mesh} runs by its schedule")
 
 
+@monitor.command()
+@click.option("--read", "name", metavar="NAME", help="Read this one now, then show it.")
+@json_option
+@click.pass_obj
+def sources(session: Session, /, name: str | None, as_json: bool) -> None:
+    """List the archives whose measurements join ours, and what became of the newest reading."""
+    if name is not None:
+        session.client.post("sources", name, "read", timeout_s=RUN_TIMEOUT_S)
+    answer = session.client.get("sources")
+    found = [row for row in answer["sources"] if name in (None, row["name"])]
+    if as_json:
+        emit_json({"sources": found, "malformed": answer["malformed"]})
+        return
+    rows = [
+        (s["name"], s["kind"], s["every"], _ago(s["read_us"]), s["recorded"], s["refused"], s["message"] or "-")
+        for s in found
+    ]
+    columns = ("SOURCE", "KIND", "EVERY", "LAST READ", "NEW", "REFUSED", "MESSAGE")
+    table(columns, rows, right=columns[3:6])
+    _tell_malformed(answer)
+
+
 def _tell_malformed(answer: dict[str, Any]) -> None:
     for one in answer["malformed"]:
         note(f"left out: {one['message']}")

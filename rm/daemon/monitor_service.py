@@ -16,6 +16,7 @@ from rm.core.network import bandwidth_confidence
 from rm.core.ports import Clock
 from rm.daemon.leader import Leader
 from rm.daemon.monitor import Monitor
+from rm.daemon.sources import Sources
 from rm.errors import NotFound
 from rm.units import DAY_US, HOUR_US, format_duration
 
@@ -43,6 +44,7 @@ class MonitorService:
         timers: Follower | None,
         keep: Retention,
         malformed: Sequence[tuple[str, str]] = (),
+        sources: Sources | None = None,
     ) -> None:
         self._monitor = monitor
         self._leader = leader
@@ -51,6 +53,7 @@ class MonitorService:
         self._timers = timers
         self._keep = keep
         self._malformed = malformed
+        self._sources = sources
 
     async def meshes(self) -> Mapping[str, Any]:
         hosts = await self._hosts()
@@ -155,6 +158,17 @@ class MonitorService:
         if tell is not None:
             tell(mesh_timer(name))
         return state_json(state)
+
+    async def sources(self) -> Mapping[str, Any]:
+        """The archives that are read, with what became of it."""
+        return self._sources.rows() if self._sources is not None else {"sources": [], "malformed": []}
+
+    async def read_source(self, name: str) -> Mapping[str, Any]:
+        """Read an archive now; answered when it is over."""
+        if self._sources is None:
+            raise NotFound(f"There is no source '{name}'.")
+        await asyncio.to_thread(self._sources.read, name)
+        return next(row for row in self._sources.rows()["sources"] if row["name"] == name)
 
     async def _hosts(self) -> Mapping[str, Host]:
         def ask(cycle: Cycle, now_us: int) -> dict[str, Host]:

@@ -22,6 +22,8 @@ class Monitoring(Protocol):
     async def run(self, name: str, everything: bool) -> Mapping[str, Any]: ...
     async def pause(self, name: str, by: str) -> Mapping[str, Any]: ...
     async def resume(self, name: str) -> Mapping[str, Any]: ...
+    async def sources(self) -> Mapping[str, Any]: ...
+    async def read_source(self, name: str) -> Mapping[str, Any]: ...
 
 
 Answer = Callable[[Mapping[str, Any]], web.Response]
@@ -52,6 +54,8 @@ class MonitorRoutes:
             web.post("/v1/monitor/{mesh}/pause", self.pause),
             web.post("/v1/monitor/{mesh}/resume", self.resume),
             web.get("/v1/network/history", self.history),
+            web.get("/v1/sources", self.sources),
+            web.post("/v1/sources/{name}/read", self.read_source),
         ]
 
     def _monitoring(self) -> Monitoring:
@@ -90,6 +94,14 @@ class MonitorRoutes:
     async def resume(self, request: web.Request) -> web.Response:
         self._admin(request, "resume meshes")
         return await self._state(self._monitoring().resume(request.match_info["mesh"]))
+
+    async def sources(self, request: web.Request) -> web.Response:
+        return self._answer(await self._monitoring().sources())
+
+    async def read_source(self, request: web.Request) -> web.Response:
+        self._admin(request, "read archives")
+        name = request.match_info["name"]
+        return self._answer({"source": await self._monitoring().read_source(name)})
 
     async def _state(self, state: Awaitable[Mapping[str, Any]]) -> web.Response:
         return self._answer({"mesh": await state})
