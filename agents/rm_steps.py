@@ -19,8 +19,7 @@ import json
 import os
 import sys
 
-if "__file__" in globals():
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rm_steps_base import Run, StepFailed
 

@@ -256,6 +256,10 @@ def do_getent(run, args):
             if fields:
                 facts[fields[0]] = fields[1:]
         return {"changed": False, "ansible_facts": {name: facts}}
+    planned = run.planned["users"] + run.planned["groups"]
+    if code == 2 and run.check and key in planned and "-" + key not in planned:
+        said = "'%s' does not exist yet" % key
+        return {"changed": False, "ansible_facts": {name: {key: None}}, "might_run": True, "msg": said}
     if code == 2 and not args["fail_key"]:
         said = "One or more supplied key could not be found in the database."
         return {"changed": False, "ansible_facts": {name: {key: None}}, "msg": said}

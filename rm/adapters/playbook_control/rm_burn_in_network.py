@@ -54,7 +54,7 @@ def _test(
 ) -> Pair:
     """One direction of one pair; a host that cannot be reached counts as cut off."""
     last_us = int((args["seconds"] + 4 + PATIENCE_S) * 1e6) + args["count"] * 5_000
-    reflect = {"port": port, "duration_us": last_us, "idle_us": 1_500_000, "address": "", "allow": []}
+    reflect = {"port": port, "duration_us": last_us, "idle_us": 1_200_000, "address": "", "allow": []}
     probe = {
         "address": args["addresses"][target],
         "port": port,
