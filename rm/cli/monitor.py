@@ -166,10 +166,10 @@ def sources(session: Session, /, name: str | None, as_json: bool) -> None:
     if as_json:
         emit_json({"sources": found, "malformed": answer["malformed"]})
         return
-    rows = [
-        (s["name"], s["kind"], s["every"], _ago(s["read_us"]), s["recorded"], s["refused"], s["message"] or "-")
-        for s in found
-    ]
+    rows = []
+    for one in found:
+        numbers = (_ago(one["read_us"]), one["recorded"], one["refused"])
+        rows.append((one["name"], one["kind"], one["every"], *numbers, one["message"] or "-"))
     columns = ("SOURCE", "KIND", "EVERY", "LAST READ", "NEW", "REFUSED", "MESSAGE")
     table(columns, rows, right=columns[3:6])
     _tell_malformed(answer)
