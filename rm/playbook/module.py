@@ -120,7 +120,7 @@ def control(name: str) -> bool:
 
 def brings_facts(name: str) -> bool:
     """Does the module of this name answer with facts, other than `setup` does?"""
-    return bool(getattr(registry()[name], "FACTS", False))
+    return bool(getattr(registry().get(name), "FACTS", False))  # includes are no modules
 
 
 def executor_of(module: ModuleType) -> str:
