@@ -58,10 +58,10 @@ class HostPlay(Walk):
         """The next steps to run; None when the play is done on this host, or, with
         `waiting_for_others`, when another host has to come further first."""
         self.waiting_for_others = False
-        if self._blocked_at is not None and not self.crew.reached(self.host.name, self._blocked_at):
-            self.waiting_for_others = self._doomed is None and self.at_task
-            if self.waiting_for_others:
-                return None
+        blocked = self._doomed is None and self.at_task and self.position == self._blocked_at
+        if blocked and not self.crew.reached(self.host.name, self.position):
+            self.waiting_for_others = True
+            return None
         self._blocked_at = None
         if self._waiting and self._waiting[-1].pieces:
             return self._piece(first=False)

@@ -156,3 +156,15 @@ def test_start_at_a_task_and_secrets_never_travel_for_debug():
     tasks = "  - {name: one, command: a}\n  - {name: two, command: b}\n  - {name: three, command: c}\n"
     assert [w for _, w in play(tasks, start_at="tw*", hosts=("a",)).log] == ["b", "c"]
     assert play("  - {debug: {msg: x}}\n  - {set_fact: {y: 1}}\n", hosts=("a",)).log == []
+
+
+def test_a_failure_before_a_task_that_waits_for_all_goes_to_its_rescue_first():
+    tasks = """\
+  - block:
+    - {name: breaks, command: "false"}
+    rescue:
+    - {name: saved, command: saving}
+  - {command: once, run_once: true}
+"""
+    world = play(tasks, answer=lambda host, step: {"failed": step.args["argv"] == ["false"]})
+    assert [what for _, what in world.log][3:] == ["saving"] * 3 + ["once"]
