@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from rm.cli.monitor_psconfig import export_psconfig, import_psconfig
 from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.units import format_duration
 
@@ -17,6 +18,10 @@ RUN_TIMEOUT_S = 24 * 3600.0
 @click.group()
 def monitor() -> None:
     """Show, run and pause the meshes that measure the network."""
+
+
+monitor.add_command(import_psconfig)
+monitor.add_command(export_psconfig)
 
 
 @monitor.command("list")

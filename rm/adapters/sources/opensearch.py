@@ -6,18 +6,17 @@ POST <archive>/pscheduler_latency*,…/_search
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from rm.adapters.sources.asking import SAMPLES_MAX, Archive, Found, Span, Tries
+from rm.adapters.sources.iso import seconds_of
 from rm.errors import Unreachable
 
 INDICES = ("latency", "latencybg", "throughput", "rtt", "mtu")
 PAGE = 1_000
 TIME = "pscheduler.start_time"
-_ISO = re.compile(r"P(?:(\d+)D)?T?(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?")
 
 
 async def read(archive: Archive, span: Span) -> Found:
@@ -94,7 +93,7 @@ def _latency(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rtt(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {"rtt_us": _seconds(result["rtt"]["mean"]) * 1e6}
+    return {"rtt_us": seconds_of(result["rtt"]["mean"]) * 1e6}
 
 
 READ: Mapping[str, Any] = {
@@ -104,16 +103,6 @@ READ: Mapping[str, Any] = {
     "throughput": lambda result: {"bandwidth_bps": result["throughput"]},
     "mtu": lambda result: {"mtu_bytes": result["mtu"]},
 }
-
-
-def _seconds(value: Any) -> float:
-    """A number of seconds, or an ISO 8601 duration."""
-    if isinstance(value, str):
-        match = _ISO.fullmatch(value)
-        if match is None or not any(match.groups()):
-            raise ValueError(value)
-        return sum(float(g or 0) * unit for g, unit in zip(match.groups(), (86400, 3600, 60, 1), strict=True))
-    return float(value)
 
 
 def _us(text: str) -> int:

@@ -1,0 +1,53 @@
+"""`rmx monitor import` and `export`: pSConfig mesh files, perfSONAR's way to say who measures what."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from rm.cli.session import Session, note
+from rm.core.host import Host
+from rm.errors import UsageError
+
+
+def _hosts(session: Session) -> list[dict[str, Any]]:
+    hosts: list[dict[str, Any]] = session.client.get("hosts")["hosts"]
+    return hosts
+
+
+@click.command("import")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@click.pass_obj
+def import_psconfig(session: Session, /, file: Any) -> None:
+    """Print the tasks of a pSConfig FILE (- = standard input) as meshes for rm.toml."""
+    from rm.adapters.sources.psconfig import tables_of, toml_of
+
+    try:
+        document = json.load(file)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{file.name} is not JSON: {error}.") from None
+    hosts = [Host(h["name"], h["zone"], h["address"]) for h in _hosts(session)]
+    tables, said = tables_of(document, hosts)
+    for sentence in said:
+        note(sentence)
+    if tables:
+        click.echo(toml_of(tables))
+
+
+@click.command("export")
+@click.argument("meshes", nargs=-1, metavar="[MESH]...")
+@click.pass_obj
+def export_psconfig(session: Session, /, meshes: tuple[str, ...]) -> None:
+    """Print meshes, or all, as a pSConfig file."""
+    from rm.adapters.sources.psconfig import document_of
+
+    found = session.client.get("monitor")["meshes"]
+    names = [mesh["name"] for mesh in found]
+    for name in meshes:
+        if name not in names:
+            raise UsageError(f"There is no mesh '{name}'.", f"There are: {', '.join(names)}.")
+    chosen = [mesh for mesh in found if not meshes or mesh["name"] in meshes]
+    addresses = {host["name"]: host["address"] for host in _hosts(session)}
+    click.echo(json.dumps(document_of(chosen, addresses), indent=2, ensure_ascii=False))

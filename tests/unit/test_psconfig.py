@@ -1,0 +1,143 @@
+"""pSConfig files: their tasks become meshes, our meshes their tasks, and there and back is the same."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rm.adapters.sources.iso import iso_of, seconds_of
+from rm.adapters.sources.psconfig import tables_of, toml_of
+from rm.cli.main import rmx
+from rm.core.history import Retention
+from rm.core.mesh import Every, Mesh, parse_mesh
+from rm.daemon.monitor_service import MonitorService
+from rm.errors import UsageError
+from tests import builders
+from tests.fake_service import serving
+from tests.unit.test_monitor import House
+
+HOSTS = [builders.host(n, address=f"10.0.0.{i}") for i, n in enumerate(("gpu1", "gpu2", "gpu3"), 1)]
+DOCUMENT: dict[str, Any] = {
+    "addresses": {
+        "one": {"address": "10.0.0.1"}, "two": {"address": "GPU2"}, "three": {"address": "10.0.0.3"},
+        "far": {"address": "ps.example.org"},
+    },
+    "groups": {
+        "all": {"type": "mesh", "addresses": [{"name": n} for n in ("one", "two", "three", "far")]},
+        "sides": {"type": "disjoint", "a-addresses": [{"name": "one"}], "b-addresses": [{"name": "two"}]},
+        "alone": {"type": "list", "addresses": [{"name": "one"}]},
+    },
+    "tests": {
+        "bw": {"type": "throughput", "spec": {"dest": "x", "duration": "PT5S", "bandwidth": 2e8}},
+        "lat": {"type": "latency", "spec": {"packet-count": 100, "packet-interval": 0.02}},
+        "dns": {"type": "dns", "spec": {}},
+    },
+    "schedules": {
+        "4h": {"repeat": "PT4H", "slip": "PT10M", "sliprand": True},
+        "1m": {"repeat": "PT1M", "slip": "PT20S"},
+        "bad": {"repeat": "often"},
+    },
+    "tasks": {
+        "Throughput all": {"group": "all", "test": "bw", "schedule": "4h", "archives": ["x"]},
+        "sides": {"group": "sides", "test": "lat", "schedule": "1m"},
+        "alone": {"group": "alone", "test": "lat", "schedule": "1m"},
+        "dns": {"group": "all", "test": "dns", "schedule": "1m"},
+        "often": {"group": "all", "test": "lat", "schedule": "bad"},
+        "lost": {"group": "nowhere", "test": "lat"},
+    },
+}  # fmt: skip
+
+
+def test_tasks_become_meshes_and_the_rest_is_told() -> None:
+    tables, said = tables_of(DOCUMENT, HOSTS)
+    assert [t["name"] for t in tables] == ["Throughput-all", "sides"]
+    mesh = parse_mesh(tables[0])
+    assert mesh.hosts == ("gpu1", "gpu2", "gpu3")
+    assert (mesh.schedule, mesh.tests, mesh.between) == (Every(4 * 3600 * 10**6), ("throughput",), "all")
+    assert (mesh.jitter_us, mesh.slip_us, mesh.duration_us) == (600 * 10**6, 0, 5 * 10**6)
+    assert mesh.rate_bps == 200_000_000
+    other = parse_mesh(tables[1])
+    assert (other.packets, other.spacing_us, other.slip_us) == (100, 20_000, 20 * 10**6)
+    text = "\n".join(said)
+    for part in (
+        "ps.example.org is none of our hosts", "one side with the other", "type 'list' names no pairs",
+        "no test of the type 'dns'", "'often' is no duration", "there is no 'nowhere'",
+    ):  # fmt: skip
+        assert part in text
+    assert tomllib.loads(toml_of(tables)) == {"monitor": {"mesh": tables}}
+
+
+@pytest.mark.parametrize("document", [None, [], {}, {"tasks": []}, "x"])
+def test_what_is_no_mesh_file_is_refused(document: Any) -> None:
+    with pytest.raises(UsageError, match="no pSConfig file"):
+        tables_of(document, HOSTS)
+
+
+@pytest.mark.parametrize(
+    "odd", [None, 7, "x", [], {"group": None, "test": 1}, {"group": "all", "test": "lat", "schedule": 3}]
+)
+def test_an_odd_task_does_not_stop_the_others(odd: Any) -> None:
+    tables, said = tables_of({**DOCUMENT, "tasks": {"odd": odd, "sides": DOCUMENT["tasks"]["sides"]}}, HOSTS)
+    assert [t["name"] for t in tables] == ["sides"]
+    assert any("'odd' is left out" in s for s in said)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("PT4H", 14_400), ("P1DT12H", 129_600), ("PT0.5S", 0.5), ("P1W", 604_800), (3, 3)]
+)
+def test_durations(text: Any, seconds: float) -> None:
+    assert seconds_of(text) == seconds
+    assert seconds_of(iso_of(round(seconds * 1e6))) == seconds
+
+
+@pytest.mark.parametrize("text", ["P", "PT", "4h", "", "PT4", None])
+def test_what_is_no_duration(text: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        seconds_of(text)
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    """Over the API and the command line, as a user would."""
+    meshes = (
+        Mesh(
+            "lat", Every(90 * 10**6), tests=("latency",), rounds=0, between="all", packets=7, jitter_us=10**6
+        ),
+        Mesh("both", Every(3600 * 10**6), tests=("throughput", "mtu"), rate_bps=10**9, slip_us=5 * 10**6),
+    )
+    house = House(*meshes)
+    file = tmp_path / "mesh.json"
+    with serving(tmp_path / "rm.sock") as daemon:
+        daemon.service.inventory = dict(house.lead.cycle.state.hosts)
+        daemon.service.monitoring = MonitorService(
+            house.monitor,
+            house.lead,  # type: ignore[arg-type]
+            house.store.history,
+            house.clock,
+            None,
+            Retention(),
+        )
+        run = CliRunner()
+        out = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "export"])
+        assert out.exit_code == 0, out.output
+        document = json.loads(out.stdout)
+        assert set(document["tasks"]) == {"lat", "both-throughput", "both-mtu"}
+        file.write_text(out.stdout)
+        back = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "import", str(file)])
+        assert back.exit_code == 0, back.output
+        alone = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "export", "lat"])
+        assert set(json.loads(alone.stdout)["tasks"]) == {"lat"}
+    found = {t["name"]: parse_mesh(t) for t in tomllib.loads(back.stdout)["monitor"]["mesh"]}
+    lat, flow = found["lat"], found["both-throughput"]
+    assert (lat.schedule, lat.tests, lat.packets, lat.jitter_us) == (
+        meshes[0].schedule,
+        ("latency",),
+        7,
+        10**6,
+    )
+    assert lat.hosts == ("a", "b")
+    assert (flow.rate_bps, flow.slip_us, flow.duration_us) == (10**9, 5 * 10**6, 400_000)
