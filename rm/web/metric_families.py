@@ -251,7 +251,10 @@ def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     def each(name: str, text: str, value: Any) -> Metric:
         return _gauge(name, text, ["source"], [([s["name"]], value(s)) for s in sources])
 
-    yield each("rm_source_up", "1 if the archive answered the newest time.", lambda s: not s["message"])
+    yield each(
+        "rm_source_up", "1 if the archive answered the newest time.",
+        lambda s: s["read_us"] == s["tried_us"] if s["tried_us"] else None,
+    )  # fmt: skip
     yield each("rm_source_recorded", "Measurements that were new, the newest time.", lambda s: s["recorded"])
     yield each("rm_source_refused", "Measurements that cannot be true.", lambda s: s["refused"])
     yield each(
