@@ -384,7 +384,7 @@ def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
     assert [(c.status, c.letter) for c in there.checks] == [
         ("warn", "w"), ("maintenance", "m"), ("not-run", "."),
     ]  # fmt: skip
-    assert "delay 9 ms (maintenance, for the last 2 tries critical)" in there.says
+    assert "delay 9 ms (maintenance, in the last 2 tries critical)" in there.says
     assert {c.status for c in back.checks} == {"unknown"}
     assert "3 tries in a row failed" in back.says
     assert across is not None

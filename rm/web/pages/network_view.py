@@ -172,7 +172,8 @@ def cell(pair: Pair, cells: Cells) -> tuple[GridCell, Status]:
             status, message = judge(check, value, "", USUAL)
         word = status.word
         if told is not None and told.get("result", told["status"]) != told["status"]:
-            word += f", for the last {told['streak']} tries {Status(told['result']).word}"
+            tries = f"{told['streak']} tries" if told["streak"] > 1 else "try"
+            word += f", in the last {tries} {Status(told['result']).word}"
         checks.append(Check(check, status.word.replace(" ", "-"), status.letter, _value(check, value)))
         said.append(f"{shown(message, 200)} ({word})")
         found.append(status)
