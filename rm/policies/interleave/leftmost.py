@@ -23,6 +23,7 @@ from rm.policies.interleave.contacts import contacts, twins
 from rm.policies.interleave.feasible import Feasibility, Load, OutOfSteps, Steps
 from rm.policies.interleave.packing import Packing
 
+_DEEPEST = 250  # jobs: two calls deep for each
 PairMasks = Mapping[tuple[int, int], int]  # (earlier, later) -> rotations of the later one
 # at rotation 0 of the earlier one
 
@@ -104,12 +105,17 @@ class Leftmost:
         return found
 
     def root(self, steps: Steps) -> _Node | None:
-        """The reference at 0; None when it is clear that there is no perfect scheme."""
+        """The reference at 0; None when it is clear that there is no perfect scheme.
+
+        Raises OutOfSteps for more jobs than the search can go deep.
+        """
         fits, empty = self.fits, self.fits.feasibility.empty()
         if not fits.feasibility.volume_fits() or (self.packing is not None and not self.packing.possible):
             return None
         if not all(fits.alone):
             return None
+        if self.jobs > _DEEPEST:
+            raise OutOfSteps
         left = dict(enumerate(fits.alone))
         return self._place(_Node({}, left, dict.fromkeys(left, 0), empty), 0, 0, steps)
 

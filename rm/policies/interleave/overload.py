@@ -6,8 +6,9 @@ and so does the volume that finds no free room. (2) Turn the jobs that are not p
 all together: their excess with the placed ones is piecewise linear, and bends upwards only where a
 demand of one side rises as one of the other falls. So if P is placed, some best completion has a
 job in such a contact with P (or, where no contact ever hinders, an agreed job at rotation 0), and
-only these few rotations are tried, whatever the number of slots. Rotations that have been tried are
-taken away from the job for all that follows, so that nothing is tried twice.
+only these few rotations are tried, whatever the number of slots; where bounds leave some job fewer
+than that, it alone is tried at all of them. Rotations that have been tried are taken away from the
+job for all that follows, so that nothing is tried twice.
 """
 
 from __future__ import annotations

@@ -181,6 +181,16 @@ def _crowded(slots: int = 72, phases: int = 2) -> Problem:
     return plan, [LinkLoad(CAPACITY, {d.job: d.phases for d in jobs})]
 
 
+def test_hundreds_of_jobs_and_rates_without_a_common_divisor_are_answered() -> None:
+    jobs = [Demand(j, 360, ((0, 1, 1_000_000_007 + j),), rank_key(0, j, "")) for j in range(400)]
+    plan = unify(jobs, slots=36)
+    assert plan is not None
+    link = LinkLoad(8 * 10**9, {d.job: d.phases for d in jobs})
+    found = search_block(plan, [link], 2_000)
+    assert found.excess == sum(Circle(plan, [link]).excess(found.k))
+    assert found.score <= found.bound < 100
+
+
 def test_a_budget_too_small_still_gives_a_scheme_and_an_honest_bound() -> None:
     periods = (120, 60, 40, 120, 60)
     jobs = [
