@@ -132,7 +132,7 @@ ENVIRONMENT = _environment()
 def check(source: str, expression: bool = False) -> None:
     """Raises TemplateProblem when a template or expression is malformed or uses unknown filters."""
     try:
-        tree = ENVIRONMENT.parse("{{ " + source + " }}" if expression else source)
+        tree = ENVIRONMENT.parse("{{ " + source + " }}" if expression else backslashes(source))
     except TemplateError as problem:
         raise TemplateProblem(f"'{short(source)}' is not a Jinja2 template: {problem.message}") from None
     for kind, known in ((nodes.Filter, ENVIRONMENT.filters), (nodes.Test, ENVIRONMENT.tests)):
