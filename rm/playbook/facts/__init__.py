@@ -20,7 +20,7 @@ def _sources() -> tuple[ModuleType, ...]:
 
 
 def gather(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """All facts of one host from the executor's raw answer (`setup` in agents/rm_steps.py)."""
+    """All facts of one host from the executor's raw answer (`setup` in agents/rm_steps_setup.py)."""
     found: dict[str, Any] = {}
     for source in _sources():
         found.update(source.facts(raw))
