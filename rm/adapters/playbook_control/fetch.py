@@ -64,11 +64,12 @@ def _part(hands: Hands, step: dict[str, Any], source: str, offset: int) -> dict[
 
 
 def _destination(args: dict[str, Any], host: str) -> str:
-    dest = os.path.join(args["directory"], os.path.expanduser(args["dest"]))
+    dest: str = os.path.join(args["directory"], os.path.expanduser(args["dest"]))
+    source: str = args["src"]
     if not args["flat"]:
-        return os.path.normpath(os.path.join(dest, host, args["src"].lstrip("/")))
+        return os.path.normpath(os.path.join(dest, host, source.lstrip("/")))
     if args["dest"].endswith("/"):
-        return os.path.join(dest, os.path.basename(args["src"]))
+        return os.path.join(dest, os.path.basename(source))
     return os.path.normpath(dest)
 
 
