@@ -157,6 +157,18 @@ def steps_operation(request):
     return {"results": results, "planned": run.planned, "failed_task": failed_task}
 
 
+OFTEN = ("rm_steps_accounts", "rm_steps_command", "rm_steps_copy", "rm_steps_look", "rm_steps_text")
+LIBRARIES = ("base64", "datetime", "difflib", "glob", "grp", "hashlib", "pwd", "re", "shlex", "shutil",
+             "subprocess", "tempfile", "zlib")  # fmt: skip
+
+
+def features():
+    """For the agent, which asks once and then forks a child per request: what most of them would import."""
+    for name in OFTEN + LIBRARIES:
+        importlib.import_module(name)
+    return {}
+
+
 OPS = {}
 SLOW_OPS = {"steps": steps_operation}
 
