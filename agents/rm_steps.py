@@ -45,8 +45,9 @@ PLACES = {
     "rm_steps_setup": ("setup",),
     "rm_steps_text": ("blockinfile", "lineinfile", "replace"),
     "rm_steps_unarchive": ("unarchive",),
+    "rm_steps_uri": ("uri",),
     "rm_steps_wait": ("wait_for",),
-    "rm_steps_web": ("get_url", "uri"),
+    "rm_steps_web": ("get_url",),
 }
 OPERATIONS = {name: place for place, names in PLACES.items() for name in names}
 

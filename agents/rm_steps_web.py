@@ -1,18 +1,17 @@
-"""`get_url` and `uri`: this host asks a web server. Passwords stay inside this process."""
+"""`get_url`: this host asks a web server for a file. Passwords stay inside this process."""
 
 import contextlib
 import os
 import re
 import time
 
-from rm_steps_base import StepFailed, absolute, content_diff, digest, digest_of_file
+from rm_steps_base import StepFailed, absolute, content_diff, digest_of_file
 from rm_steps_write import (
     aside_of,
     backup_of,
     described,
     fix_attributes,
     keep_extended,
-    put_content,
     sync_directory,
     wanted_ids,
 )
@@ -269,77 +268,3 @@ def _place(run, aside, dest, args, result):
             result["backup_file"] = backup_of(dest)
     os.rename(aside, dest)
     sync_directory(os.path.dirname(dest))
-
-
-# -- uri ----------------------------------------------------------------------------------------
-
-
-def _body(args, headers):
-    import json
-    from urllib.parse import urlencode
-
-    if args["src"]:
-        with open(absolute(args["src"]), "rb") as file:
-            return file.read()
-    body, form = args["body"], args["body_format"]
-    if body is None:
-        return None
-    kinds = {"json": "application/json", "form-urlencoded": "application/x-www-form-urlencoded"}
-    if form in kinds and "content-type" not in [name.lower() for name in headers]:
-        headers["Content-Type"] = kinds[form]
-    if form == "json":
-        body = body if isinstance(body, str) else json.dumps(body)
-    elif form == "form-urlencoded" and not isinstance(body, str):
-        pairs = body.items() if isinstance(body, dict) else body
-        body = urlencode([(k, v) for k, v in pairs], doseq=True)
-    return (body if isinstance(body, str) else json.dumps(body)).encode()
-
-
-def do_uri(run, args):
-    import json
-
-    for name, stops in (("creates", True), ("removes", False)):
-        path = args[name] and os.path.expanduser(args[name])
-        if path and (run.kind(path) != "absent") == stops:
-            said = "skipped, since '%s' %s" % (path, "exists" if stops else "does not exist")
-            return {"changed": False, "msg": said, "stdout": said}
-    if run.check:
-        said = "might ask %s %s" % (args["method"], args["url"])
-        return {"changed": False, "skipped": True, "might_run": True, "msg": said}
-    began = time.monotonic()
-    headers = dict(args["headers"] or {})
-    data = _body(args, headers)
-    with ask(args["url"], args, args["method"], data, headers) as answer:
-        content = answer.read(CONTENT_MAX_BYTES)
-        code = answer.getcode() or 200
-        result = {"url": answer.geturl(), "status": code, "redirected": answer.geturl() != args["url"]}
-        result.update(elapsed=int(time.monotonic() - began), changed=False, cookies={}, cookies_string="")
-        for name, value in answer.headers.items():
-            if name.lower() == "set-cookie":
-                key, _, rest = value.partition("=")
-                result["cookies"][key.strip()] = rest.partition(";")[0]
-            else:
-                result[name.lower().replace("-", "_")] = value
-        result["cookies_string"] = "; ".join("%s=%s" % pair for pair in result["cookies"].items())
-        result["msg"] = "OK (%s bytes)" % (answer.headers.get("Content-Length") or "unknown")
-        charset = answer.headers.get_content_charset() or "utf-8"
-        reason = getattr(answer, "reason", "")
-    text = content.decode(charset, "replace")
-    if re.search(r"[/+]json\b", result.get("content_type", "")):
-        with contextlib.suppress(ValueError):
-            result["json"] = json.loads(text)
-    wanted = [int(one) for one in args["status_code"]]
-    if args["return_content"] or code not in wanted:
-        result["content"] = text
-    if code not in wanted:
-        said = "Status code was %d and not %s: " % (code, wanted)
-        raise StepFailed(said + ("HTTP Error %d: %s" % (code, reason) if code >= 400 else result["msg"]), **{
-            k: v for k, v in result.items() if k not in ("msg", "changed")
-        })  # fmt: skip
-    if args["dest"]:
-        dest = absolute(args["dest"])
-        if run.is_directory(dest):
-            dest = os.path.join(dest, os.path.basename(args["url"].partition("?")[0]) or "index.html")
-        put = put_content(run, dest, content, dict(args, force=True))
-        result.update(changed=put["changed"], path=dest, diff=put["diff"], checksum=digest(content))
-    return result
