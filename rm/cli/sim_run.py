@@ -58,9 +58,7 @@ def run(file: Path, seed: int, show_jobs: bool, plot: Path | None, as_json: bool
 
 @click.command()
 @click.argument("file", type=FILE, metavar="SCENARIO.toml")
-@click.option(
-    "--vary", multiple=True, metavar="KIND=NAME,...", help="More variants: comm=none,cassini."
-)
+@click.option("--vary", multiple=True, metavar="KIND=NAME,...", help="More variants: comm=none,cassini.")
 @click.option("--seeds", type=click.IntRange(min=1), help="How many seeds (default: the scenario's).")
 @click.option("--plot", type=FILE, help="Draw the job completion times into FILE (.svg, .png).")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with a version key.")
