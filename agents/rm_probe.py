@@ -6,6 +6,7 @@ reflector's answer is never longer than the question, so that it cannot amplify.
 """
 
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -21,6 +22,8 @@ MAGIC = b"rmp1"
 QUESTION = struct.Struct("!4sIIq")  # magic, session, sequence number, t1
 ANSWER = struct.Struct("!4sIIqqqI")  # the question, then t2, t3, questions of this session seen so far
 LONGEST_US = 600_000_000
+# no route; a blackhole; a route that forbids
+NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES)
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 
 
@@ -125,7 +128,12 @@ def exchange(address, port, count, interval_us, size=0):
     rows, arrived = {}, 0
     padding = b"\0" * max(0, max(size, ANSWER.size) - QUESTION.size)
     with socket.socket(_family(address), socket.SOCK_DGRAM) as link:
-        link.connect((address, port))
+        try:
+            link.connect((address, port))
+        except OSError as error:
+            if error.errno in NO_WAY:  # then everything that would be sent is lost
+                return [], 0
+            raise
         link.setblocking(False)
         begin, sent, end = time.monotonic(), 0, None
         while True:

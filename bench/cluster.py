@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(hosts: int = 0, cpus: int = 4) -> Iterator[Cluster]:
-    """A daemon that answers, with `hosts` lab hosts connected; ended and removed at the end.
+def cluster(
+    hosts: int = 0, cpus: int = 4, zones: int = 2, gpus_per_host: int = 0, link_mbps: int = 0, more: str = ""
+) -> Iterator[Cluster]:
+    """A daemon that answers, with `hosts` lab hosts connected; ended and removed at the end. `more`
+    ends its rm.toml.
 
     On /var/tmp, which lies on a disk: in memory a durable commit would cost nothing.
     """
@@ -131,9 +135,11 @@ def cluster(hosts: int = 0, cpus: int = 4) -> Iterator[Cluster]:
     lab: Lab | None = None
     made: Cluster | None = None
     try:
-        (directory / "rm.toml").write_text(SETTINGS.format(directory=directory))
+        (directory / "rm.toml").write_text(SETTINGS.format(directory=directory) + more)
         if hosts:
-            spec = LabSpec(zones=2, hosts=hosts, cpus=cpus, gpus_per_host=0)
+            spec = LabSpec(zones=zones, hosts=hosts, cpus=cpus, gpus_per_host=gpus_per_host)
+            if link_mbps:
+                spec = replace(spec, link_mbps=link_mbps)
             lab = up(spec, directory / "lab")
         made = Cluster(directory, lab)
         if lab is not None:

@@ -112,8 +112,8 @@ class MonitorConfig:
     parallel: AtLeastOne = 32
     timezone: str = ""
     raw_days: Positive = 2.0
-    hourly_days: Positive = 60.0
-    daily_days: Positive = 730.0
+    hourly_days: Positive = 14.0
+    daily_days: Positive = 400.0
     mesh: tuple[Options, ...] = ()
     maintenance: tuple[Options, ...] = ()
     source: tuple[Options, ...] = ()

@@ -161,9 +161,7 @@ def trigger_of(schedule: Schedule, zone: tzinfo, jitter_s: float = 0) -> Any:
         either = [(day, weekday)]
     try:
         triggers = [
-            CronTrigger(
-                minute=minute, hour=hour, day=d, month=month, day_of_week=w, second=0, timezone=zone
-            )
+            CronTrigger(minute=minute, hour=hour, day=d, month=month, day_of_week=w, second=0, timezone=zone)
             for d, w in either
         ]
     except ValueError as error:

@@ -75,8 +75,8 @@ class Retention:
     """How long single tries, hourly and daily summaries are kept."""
 
     raw_us: int = 2 * DAY_US
-    hourly_us: int = 60 * DAY_US
-    daily_us: int = 730 * DAY_US
+    hourly_us: int = 14 * DAY_US
+    daily_us: int = 400 * DAY_US
 
 
 class History(Protocol):

@@ -140,9 +140,11 @@ class Prober:
                 allow=[a.address],
                 **extra,
             )
-            if not listening.wait(MARGIN_S):
-                if reflector.done():
-                    reflector.result()  # why it could not listen
+            reflector.add_done_callback(lambda _: listening.set())
+            heard = listening.wait(MARGIN_S)
+            if reflector.done():
+                reflector.result()  # why it could not listen
+            if not heard:
                 raise Unreachable(f"{b.name} did not begin to reflect.")
             yield ask
         finally:

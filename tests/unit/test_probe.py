@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
+import json
+import shutil
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,3 +83,62 @@ def test_clock_offset_loss_and_delay_arithmetic() -> None:
     # a better known clock is believed
     told = rm_probe.summarise(rows, 10, 8, offset_us=offset - 100, offset_error_us=10)
     assert (told["forward_us"]["min"], told["backward_us"]["min"]) == (400, 200)
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def test_a_test_in_bursts_keeps_to_its_windows(port: int) -> None:
+    begin = now_us() + 60_000
+    windows = [[begin - 10_000_000, 20_000], [begin, 20_000], [begin + 60_000, 20_000]]
+    found = probe("throughput", port, windows=windows, rate_bps=80_000_000, buffer_bytes=1 << 15)
+    assert found["bursts"] <= 2  # the first window had passed; a busy machine may miss another
+    assert found["duration_us"] <= 2 * 1_000_000
+    if found["bursts"]:
+        assert 0 < found["throughput_bps"] == found["bytes"] * 8_000_000 // found["duration_us"]
+        assert now_us() >= begin + 20_000
+    late = probe("throughput", port, windows=[[begin - 1, 20_000]])
+    assert (late["bursts"], late["throughput_bps"]) == (0, 0)
+
+
+IPERF = {
+    "end": {
+        "sum_sent": {"bits_per_second": 1.1e9, "retransmits": 7},
+        "sum_received": {"bits_per_second": 0.9e9, "bytes": 112_500_000, "seconds": 1.0002},
+    }
+}
+
+
+def test_what_iperf_says() -> None:
+    rm_throughput = sys.modules.get("rm_throughput") or importlib.import_module("rm_throughput")
+    found = rm_throughput.read_iperf(json.dumps(IPERF).encode())
+    assert found == {
+        "throughput_bps": 900_000_000,
+        "bytes": 112_500_000,
+        "duration_us": 1_000_200,
+        "retransmits": 7,
+    }
+    for text, said in (
+        ("", "did not answer in JSON"),
+        ('{"error": "unable to connect"}', "unable to connect"),
+        ('{"end": {"sum_received": {"bytes": 5}}}', "lacks what was received"),
+    ):
+        with pytest.raises(rm_throughput.KernelRefused, match=said):
+            rm_throughput.read_iperf(text)
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="needs iperf3")
+def test_iperf_over_loopback() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    listening = threading.Event()
+    ask = {"port": number, "duration_us": 9_000_000, "tool": "iperf3", "notify": lambda _: listening.set()}
+    thread = threading.Thread(target=rm_probe.reflect, args=(ask,))
+    thread.start()
+    assert listening.wait(10)
+    found = probe("throughput", number, tool="iperf3", duration_us=1_000_000, rate_bps=20_000_000)
+    thread.join()
+    assert 10_000_000 < found["throughput_bps"] < 30_000_000
+    assert probe("tools", 0)["iperf3"] is True

@@ -1,0 +1,121 @@
+"""Meshes on real hosts: what the grid shows of a link that goes bad, and tests beside running jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rm.demo.scenario import Training
+from rm.demo.training import batch_script, program_text, traffic_file
+from tests import builders
+from tests.cluster import Cluster, until
+
+pytestmark = pytest.mark.lab
+
+MESHES = """
+[[monitor.mesh]]
+name = "quick"
+schedule = "every 24h"
+packets = 10
+spacing_s = 0.002
+retry_attempts = 2
+loss_warn_pct = 1
+loss_critical_pct = 50
+
+[[monitor.mesh]]
+name = "rates"
+schedule = "0 3 * * *"
+tests = ["throughput", "mtu"]
+duration_s = 0.1
+rounds = 0
+
+[[monitor.mesh]]
+name = "broken"
+schedule = "whenever"
+"""
+JOBS = (Training("high", "high", 150.0, 400_000, 4), Training("low", "low", 150.0, 400_000, 4))
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: Callable[..., Cluster]) -> Cluster:
+    made = make_cluster({}, zones=1, hosts=3, gpus_per_host=2, link_mbps=100)
+    made.config.write_text(made.config.read_text() + MESHES)
+    made.stop()
+    made.start()
+    made.all_up()
+    return made
+
+
+def statuses(cluster: Cluster, mesh: str, check: str) -> dict[tuple[str, str], int]:
+    cells = json.loads(cluster.rmx("monitor", "status", mesh, "--json"))["cells"]
+    return {(c["source"], c["destination"]): c["status"] for c in cells if c["check"] == check}
+
+
+def test_a_link_that_goes_bad_shows_after_two_tries_and_heals(cluster: Cluster) -> None:
+    assert cluster.rmx("monitor", "run", "quick", "--once") == "quick: 3 pairs measured, 0 failed\n"
+    assert set(statuses(cluster, "quick", "loss").values()) == {0}
+    assert "1 z1h1 · o o" in cluster.rmx("network", "--mesh", "quick")
+    address = cluster.hosts()["z1h2"]["address"]
+    assert cluster.lab.exec("z1h1", ["ip", "route", "add", "blackhole", address]).returncode == 0
+    cluster.rmx("monitor", "run", "quick")
+    assert set(statuses(cluster, "quick", "loss").values()) == {0}  # once may be chance
+    cluster.rmx("monitor", "run", "quick")
+    assert statuses(cluster, "quick", "loss")["z1h1", "z1h2"] == 2
+    assert "1 z1h1 · C o" in cluster.rmx("network", "--mesh", "quick", "--check", "loss")
+    assert "loss 100 %, critical from 50 %" in cluster.rmx("monitor", "status", "quick")
+    cluster.lab.exec("z1h1", ["ip", "route", "del", "blackhole", address])
+    for _ in range(2):
+        cluster.rmx("monitor", "run", "quick")
+    assert set(statuses(cluster, "quick", "loss").values()) == {0}
+    shown = cluster.rmx("network", "show", "z1h1", "z1h2")
+    assert "z1h1 to z1h2: measured" in shown
+    assert "confidence 100%" in shown
+    assert "█" in shown
+
+
+def test_a_malformed_mesh_is_told_and_a_pause_outlasts_the_daemon(cluster: Cluster) -> None:
+    answer = json.loads(cluster.rmx("monitor", "list", "--json"))
+    assert [m["name"] for m in answer["meshes"]] == ["quick", "rates"]
+    assert "'whenever' is not a schedule" in answer["malformed"][0]["message"]
+    cluster.rmx("monitor", "pause", "rates")
+    before = statuses(cluster, "quick", "delay")
+    assert len(before) == 6
+    cluster.restart()
+    cluster.all_up()
+    state = {m["name"]: m["state"] for m in json.loads(cluster.rmx("monitor", "list", "--json"))["meshes"]}
+    assert state == {"quick": "waiting", "rates": "paused"}
+    assert statuses(cluster, "quick", "delay") == before
+    cluster.rmx("monitor", "resume", "rates")
+    assert "There is no mesh 'nope'" in cluster.refused(4, "monitor", "run", "nope")
+
+
+def test_throughput_is_found_in_the_gaps_of_running_jobs(cluster: Cluster) -> None:
+    jobs = []
+    for training in JOBS:
+        alone_ms = training.compute_ms + 36
+        traffic = cluster.directory / f"{training.name}.json"
+        traffic.write_text(traffic_file(builders.profile(alone_ms, (training.compute_ms, 36, 95))))
+        script = batch_script(training, program_text(), 10_000, 0.0, "cubic")
+        jobs.append(
+            cluster.submit(f"--traffic={traffic}", "--nodelist=z1h1,z1h2", "--chdir=/tmp", input=script)
+        )
+    try:
+        for job in jobs:
+            cluster.wait(job, "RUNNING")
+
+        def found() -> dict[str, Any] | None:
+            cluster.run("monitor", "run", "rates")
+            pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
+            pair = pairs["z1h1", "z1h2"]
+            return pair if pair["bandwidth_bps"] else None
+
+        pair = until(found, "a gap was found")
+        assert 10e6 < pair["bandwidth_bps"] < 130e6
+        assert all(cluster.job(job)["state"] == "RUNNING" for job in jobs)
+        history = cluster.client.get("network", "history", source="z1h1", destination="z1h2", since_s=600)
+        assert any(s["values"].get("mtu_bytes") == 1500 for s in history["samples"])
+    finally:
+        cluster.tidy()
