@@ -83,8 +83,8 @@ class Alignment:
     `score` ranks candidates: the worst link's, or as the policy says; 100 when nothing contends.
     `unmatched` jobs share a contended link but have no rotation (periods do not match, or no room):
     they are not controlled. `plans` say more than the schedules do: delays, throttles and routes of
-    single iterations, each for jobs that share links. A placement whose alignment is `rejected` is not taken, whatever else
-    there is; of jobs that are placed already it says nothing.
+    single iterations, each for jobs that share links. A placement whose alignment is `rejected` is
+    not taken, whatever else there is; of jobs that are placed already it says nothing.
     """
 
     score: float

@@ -30,7 +30,7 @@ def is_open(key: str) -> bool:
 def test_the_shipped_file_names_every_key_with_its_default() -> None:
     text = SHIPPED.read_text()
     assert all(f"# [[{table}]]" in text for table in config.LISTED_TABLES)  # none by default
-    written = dict(config.flatten(tomllib.loads(text))) | dict.fromkeys(config.LISTED_TABLES, [])
+    written = dict(config.flatten(tomllib.loads(text))) | {table: [] for table in config.LISTED_TABLES}
     defaults = {key: list(v) if isinstance(v, tuple) else v for key, v in config.flatten(config.Config())}
     assert {key: value for key, value in written.items() if not is_open(key)} == defaults
 

@@ -39,8 +39,22 @@ class Monitoring:
         return {"meshes": [row]}
 
     async def sources(self) -> dict[str, Any]:
-        good = {"name": "ma", "message": "", "recorded": 4, "refused": 1, "read_us": 7_000_000, "tried_us": 7_000_000}
-        gone = {"name": "old", "message": "It is gone.", "recorded": 0, "refused": 0, "read_us": 0, "tried_us": 7}
+        good = {
+            "name": "ma",
+            "message": "",
+            "recorded": 4,
+            "refused": 1,
+            "read_us": 7_000_000,
+            "tried_us": 7_000_000,
+        }
+        gone = {
+            "name": "old",
+            "message": "It is gone.",
+            "recorded": 0,
+            "refused": 0,
+            "read_us": 0,
+            "tried_us": 7,
+        }
         return {"sources": [good, gone]}
 
 

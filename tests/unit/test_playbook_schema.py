@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from rm.errors import UsageError
-from rm.playbook.module import registry
 from rm.playbook.parse import parse_playbook
 from rm.playbook.pattern import select
 
