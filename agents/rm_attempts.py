@@ -261,8 +261,13 @@ def _report(text):
         item = json.loads(text)
     except ValueError:
         return None
-    good = isinstance(item, list) and len(item) == 6 and all(isinstance(x, int) for x in item[:5])
-    return item if good and (item[5] is None or isinstance(item[5], int)) else None
+    good = isinstance(item, list) and len(item) == 6 and all(_possible(x) for x in item[:5])
+    return item if good and (item[5] is None or _possible(item[5])) else None
+
+
+def _possible(value):
+    """Is it an integer that a time or a count can have?"""
+    return isinstance(value, int) and abs(value) < 1 << 53
 
 
 def _last_words(folder):

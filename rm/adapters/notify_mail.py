@@ -58,8 +58,9 @@ class MailChannel:
         except smtplib.SMTPResponseException as error:  # its text may repeat what was sent
             again = 400 <= error.smtp_code < 500
             raise NotTold(f"The mail server {host} answered with code {error.smtp_code}.", again) from None
-        except smtplib.SMTPRecipientsRefused:
-            raise NotTold(f"The mail server {host} refused every recipient.", False) from None
+        except smtplib.SMTPRecipientsRefused as error:  # for now, where a server lists unknown senders grey
+            again = any(400 <= code < 500 for code, _ in error.recipients.values())
+            raise NotTold(f"The mail server {host} refused every recipient.", again) from None
         except (OSError, smtplib.SMTPException, UnicodeError) as error:
             why = getattr(error, "strerror", None) or type(error).__name__
             raise NotTold(f"The mail server {host} cannot be used: {why}.") from None

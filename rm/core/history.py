@@ -139,10 +139,11 @@ def complaint(sample: Sample, now_us: int) -> str:
     for name, value in sample.values.items():
         if name not in LARGEST:
             return f"{which} has a metric that rm does not know: '{name}'."
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+        if isinstance(value, bool) or not number:
             return f"{which} has a {name} that is no number: {value!r:.40}."
-        if not 0 <= value <= LARGEST[name]:
-            return f"{which} has a {name} that cannot be: {value:g}, not between 0 and {LARGEST[name]:g}."
+        if not 0 <= value <= LARGEST[name]:  # an integer may be too large for %g
+            return f"{which} has a {name} that cannot be: {value!s:.20}, not between 0 and {LARGEST[name]:g}."
     return ""
 
 

@@ -13,6 +13,7 @@ from rm.core.progress import Progress
 from rm.core.state import ClusterState
 
 EVERY_US = 5_000_000  # at most one event in so long, for all jobs together
+LEFT_MAX_US = 1 << 53  # nobody awaits more, and sums of it fit where they are kept
 RECENT = 20  # iterations, the mean of whose durations is the period
 
 
@@ -63,6 +64,8 @@ class ProgressWatch:
     def heard(self, job: int, attempt: int, number: int, duration_us: int) -> None:
         """Iteration `number`, counted from 0, is done. A smaller number than before was counted anew:
         who watches a job from outside begins at 0 whenever it begins to watch."""
+        if job not in self._awaited:
+            return  # it did not say how many iterations it makes
         seen = self._seen.get(job)
         if seen is None or seen.attempt != attempt:
             seen = self._seen[job] = _Seen(attempt)
@@ -82,7 +85,7 @@ class ProgressWatch:
             awaited, seen = self._awaited.get(job), self._seen.get(job)
             if awaited is not None and seen is not None and seen.attempt == awaited.attempt:
                 period_us = sum(seen.recent_us) // len(seen.recent_us)
-                left_us = max(0, awaited.iterations - seen.done) * period_us
+                left_us = min(max(0, awaited.iterations - seen.done) * period_us, LEFT_MAX_US)
                 told.append(Progress(job, seen.attempt, max(0, now_us - awaited.started_us), left_us))
         if told:
             self._due_us = now_us + EVERY_US

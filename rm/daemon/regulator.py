@@ -41,6 +41,7 @@ from rm.policies.regulate.controller import (
 log = logging.getLogger(__name__)
 
 TURN_US = 250_000
+TIME_MAX_US = 1 << 53  # no instant or duration of a report is larger
 # A job that reports no iteration for so long after its start does not call the iteration client.
 SILENT_US = 3_000_000
 PAUSES_PER_EPOCH = 1_000_000
@@ -296,6 +297,8 @@ class Regulator:
         for rank, number, start_us, duration_us, paused_us, comm_us in message["items"]:
             if rank != 0:
                 continue  # the ranks of a gang move together: one speaks for all
+            if any(abs(n) > TIME_MAX_US for n in (number, start_us, duration_us, paused_us, comm_us or 0)):
+                continue  # the user's program wrote it, and it cannot be true
             self._progress.heard(job, attempt, number, duration_us)
             start_us -= offset_us + self._lead_us(job)
             stats.add(start_us, duration_us, paused_us, comm_us)

@@ -13,12 +13,14 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from rm.core import registry
 from rm.errors import RmError, UsageError
 from rm.units import parse_bandwidth_bps, parse_duration_us, parse_memory_bytes
 
 T = TypeVar("T")
 Positive = Annotated[int, msgspec.Meta(ge=1)]
-Share = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Word = Annotated[str, msgspec.Meta(min_length=1)]
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,7 +31,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     gpu_mem: str = "0"
     cpus: Positive = 64
     nic: str = "10Gbps"
-    zones: tuple[str, ...] = ("zone1",)
+    zones: Annotated[tuple[Word, ...], msgspec.Meta(min_length=1)] = ("zone1",)
 
 
 class FabricForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -107,7 +109,7 @@ class JobForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 1
     gpu_mem: str = "0"
     priority: Literal["low", "high"] = "low"
-    iterations: Positive
+    iterations: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
     period: str = ""
     duty_cycle: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     bandwidth: str = ""
@@ -164,6 +166,7 @@ def read(path: Path) -> Scenario:
         place = where.strip("`").removeprefix("$.") or "the top"
         raise UsageError(f"{path}: at {place}: {what}.", "docs/simulator.md shows the form.") from None
     _check_jobs(scenario, str(path))
+    _check_policies(scenario, str(path))
     return scenario
 
 
@@ -185,6 +188,20 @@ def _parsed(parse: Callable[[str], T], text: str, where: str) -> T:
         return parse(text)
     except RmError as problem:
         raise UsageError(f"The scenario's {where}: {problem}") from None
+
+
+def _check_policies(scenario: Scenario, path: str) -> None:
+    """Options of policies that do not exist, or that they do not have, are a slip; so are two variants of
+    one name."""
+    names: set[str] = set()
+    for index, variant in enumerate(scenario.variant):
+        if variant.name in names:
+            raise UsageError(f"{path}: variant[{index}] has the name of another one, {variant.name}.")
+        names.add(variant.name)
+    tables = [scenario.policies.options, *(variant.options for variant in scenario.variant)]
+    for kind, by_name in (item for table in tables for item in table.items()):
+        for name, options in by_name.items():
+            registry.load(kind, name, options)
 
 
 def _check_jobs(scenario: Scenario, path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -79,6 +79,8 @@ def _typed(value: Any, kind: type[T], what: str, known: Sequence[str]) -> T:
         raise UsageError(f"The {place} is wrong: {problem[:1].lower()}{problem[1:]}.") from None
 
 
+# Columns have 64 bits, and policies multiply and divide: far above any true number, far below both.
+NUMBER_MAX = 1 << 53
 _SPEC_FIELDS = tuple(f.name for f in dataclasses.fields(JobSpec))
 _HOST_FIELDS = tuple(f.name for f in dataclasses.fields(Host))
 # set by the daemon from what it observes, never by a client
@@ -96,6 +98,18 @@ def spec_from(value: Any, user: str, defaults: Mapping[str, Any]) -> JobSpec:
     return spec
 
 
+def _numbers(value: Any) -> Iterator[int]:
+    """Every integer in a value of the core, however deep."""
+    if isinstance(value, int):
+        yield value
+    elif dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from _numbers(getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for one in value:
+            yield from _numbers(one)
+
+
 def _check(spec: JobSpec) -> None:
     """What the types cannot say. Whether the cluster can run it is the service's question."""
     problem = ""
@@ -109,6 +123,8 @@ def _check(spec: JobSpec) -> None:
     for name, (value, least) in counts.items():
         if value < least:
             problem = f"{name} is {value}, and must be at least {least}"
+    if any(abs(number) > NUMBER_MAX for number in _numbers(spec)):
+        problem = f"one of its numbers is larger than {NUMBER_MAX}"
     if spec.hosts_max and spec.hosts_max < spec.hosts_min:
         problem = f"hosts_max is {spec.hosts_max}, less than hosts_min, which is {spec.hosts_min}"
     if spec.hosts_min > spec.ntasks:

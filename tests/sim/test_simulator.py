@@ -220,6 +220,11 @@ def test_sim_compare_pairs_the_seeds(scenario, invoke):
         ('bandwidth = "1Gbps"', "", "needs either phases, or duty_cycle and bandwidth"),
         ('comm = "none"', 'comm = "metronom"', "There is no comm policy 'metronom'"),
         ('name = "pair"', "name = pair", "is not TOML"),
+        ("hosts = 2", "hosts = 2\nzones = []", "at cluster.zones: Expected `array` of length >= 1"),
+        ("[policies]", "[noise]\njitter = inf\n[policies]", "at noise.jitter: Expected `float` <= 1"),
+        ("[[job]]", "[policies.options.comm.adadual]\nway = 3\n[[job]]", "has no option 'way'"),
+        ("[[job]]", "[policies.options.kom.adadual]\nways = 3\n[[job]]", "There is no kind of policy 'kom'"),
+        ("[[job]]", '[[variant]]\nname = "x"\n' * 2 + "[[job]]", "has the name of another one, x"),
     ],
 )
 def test_a_mistake_in_a_scenario_is_told_with_its_place(scenario, invoke, line, instead, told):

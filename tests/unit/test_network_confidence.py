@@ -118,6 +118,7 @@ def test_learning() -> None:
         ({"loss_pct": -0.1}, NOW_US, "cannot be"),
         ({"loss_pct": 100.1}, NOW_US, "cannot be"),
         ({"delay_us": float("nan")}, NOW_US, "no number"),
+        ({"delay_us": 10**400}, NOW_US, "cannot be"),
         ({"delay_us": "5"}, NOW_US, "no number"),
         ({"bandwidth_bps": True}, NOW_US, "no number"),
         ({"speed": 5}, NOW_US, "does not know"),

@@ -107,3 +107,11 @@ def test_the_state_keeps_what_was_told_of_the_current_attempt() -> None:
     assert remaining_us(job, state.progress[1], 25) == 55
     apply(state, ev.TaskExited(1, 1, "a", 0, 0, 0, 5, 30), 30, Rules(), Changes())
     assert state.progress == {}
+
+
+def test_what_is_left_stays_a_number_that_can_be_kept() -> None:
+    house = Watched()
+    house.watch.expect({1: Awaited(2, 0, 1 << 52)})
+    house.watch.heard(1, 2, 0, 1 << 52)
+    ((told,),) = house.told(EVERY_US)
+    assert told.remaining_us == 1 << 53

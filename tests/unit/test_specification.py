@@ -181,3 +181,19 @@ def test_a_traffic_file_in_toml_and_json(tmp_path: Path) -> None:
 def test_a_bad_traffic_file(text: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
         traffic_file.parse(text, "f")
+
+
+@pytest.mark.parametrize(
+    "field", ["priority", "begin_us", "expected_us", "time_limit_us", "mem_bytes_per_task", "ntasks"]
+)
+@pytest.mark.parametrize("number", [1 << 63, 10**400])
+def test_numbers_that_no_column_holds_are_refused_before_the_leader_sees_them(field, number):
+    with pytest.raises(UsageError, match="cannot be accepted"):
+        spec_from({"name": "j", "script": "#!/bin/sh\n", field: number}, "ann", {})
+
+
+def test_numbers_inside_the_traffic_profile_count_too():
+    phase = {"offset_us": 0, "duration_us": 1, "rate_bps": 10**400}
+    traffic = {"period_us": 2, "phases": [phase]}
+    with pytest.raises(UsageError, match="one of its numbers is larger"):
+        spec_from({"name": "j", "script": "#!/bin/sh\n", "traffic": traffic}, "ann", {})
