@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -107,10 +108,12 @@ def fields(answer: Answer) -> dict[str, Any]:
     """The answer as JSON: times in milliseconds; what is not known, or not meant, is null."""
     names = [job.name for job in answer.problem.jobs]
     loop = answer.loop
+    solved = Counter(id(link.solution) for link in answer.links)
     return {
         "perimeter_ms": _ms(answer.perimeter),
         "links": [
-            _link(link, names) | {"consistent": link.name not in answer.broken} for link in answer.links
+            _link(link, names, solved[id(link.solution)] > 1) | {"consistent": link.name not in answer.broken}
+            for link in answer.links
         ],
         "shifts_ms": {names[job]: _ms(shift) for job, shift in answer.shifts.items()},
         "injected_ms": {names[job]: _ms(idle) for job, idle in answer.injected.items()},
@@ -121,7 +124,8 @@ def fields(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _link(link: LinkAnswer, names: list[str]) -> dict[str, Any]:
+def _link(link: LinkAnswer, names: list[str], joint: bool) -> dict[str, Any]:
+    """`joint`: its rotations come from a search over several links at once."""
     solution = link.solution
     found: dict[str, Any] = {
         "name": link.name,
@@ -143,10 +147,14 @@ def _link(link: LinkAnswer, names: list[str]) -> dict[str, Any]:
     found |= {
         "slots": scheme.slots,
         "rotations": {names[job]: scheme.rotation(job) for job in link.jobs},
-        "bound": scheme.bound,
-        "gap": scheme.gap,
-        "proven": scheme.exact,
     }
+    proof = {"bound": scheme.bound, "gap": scheme.gap, "proven": scheme.exact}
+    if not joint:
+        found |= proof
+    else:  # what is proven is proven of all its links together
+        perfect = link.score == 100.0
+        found |= {"bound": 100.0, "gap": 0.0, "proven": True} if perfect else dict.fromkeys(proof)
+        found["joint"] = {"score": scheme.score} | proof
     if spread is not None:
         found["stage3"] = {"psi_ms": _ms(spread.psi), "bound_ms": _ms(spread.bound), "proven": spread.exact}
     return found

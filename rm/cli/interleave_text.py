@@ -117,6 +117,10 @@ def _verdict(link: LinkAnswer) -> str:
     assert link.solution is not None
     scheme, spread = link.solution.scheme, link.solution.spread
     if not scheme.perfect:
+        if link.score != scheme.score:
+            most = "the most there is" if scheme.exact else f"at most {scheme.bound:.4g} is possible"
+            here = "No contention here. " if link.score == 100.0 else ""
+            return f"{here}The links solved together with it score {scheme.score:.4g} in all, {most}."
         if scheme.exact:
             return "No rotation avoids contention; this is the best one, proven."
         return f"The best found within the budget; no rotation scores above {scheme.bound:.4g}."
