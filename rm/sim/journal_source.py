@@ -45,6 +45,7 @@ def open_journal(where: str) -> Journal:
         UsageError: there is no such file.
         ConfigError, StoreError: the database cannot be read.
     """
+    where = where.removeprefix("sqlite:///")  # a file: said by its path if it is not there
     if "://" in where:
         return OfDatabase(where, read_store(where))
     try:
