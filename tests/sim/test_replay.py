@@ -288,5 +288,5 @@ def test_a_journal_without_a_start_or_without_this_policy() -> None:
 def test_a_place_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot be read"):
         open_journal(str(tmp_path / "nothing"))
-    with pytest.raises(StoreError, match="failed to open"):
+    with pytest.raises(UsageError, match=f"The journal {tmp_path}/nothing cannot be read"):
         open_journal(f"sqlite:///{tmp_path}/nothing")
