@@ -6,21 +6,19 @@ sentence what is wrong with it, so that one malformed mesh does not stop the oth
 
 from __future__ import annotations
 
-import difflib
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from rm.core.host import Host, selected
+from rm.core.listed import heading
 from rm.core.maintenance import Window, parse_window
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
 TESTS = ("latency", "throughput", "mtu")
 BETWEEN = ("representatives", "all", "none")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 LEAST_EVERY_US = SECOND_US
 
 
@@ -153,18 +151,7 @@ def parse_mesh(table: Mapping[str, Any]) -> Mesh:
     Raises:
         ConfigError: what is wrong, naming the mesh and the key.
     """
-    name = table.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ConfigError(
-            f"[[monitor.mesh]] has the name {name!r:.60}.",
-            "Name each mesh: letters, digits, dots, hyphens and underscores.",
-        )
-    where = f"[[monitor.mesh]] '{name}'"
-    for key in table:
-        if key not in KEYS:
-            close = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
-            hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(KEYS)}."
-            raise ConfigError(f"{where} has no key '{key}'.", hint)
+    name, where = heading("mesh", table, KEYS)
     values: dict[str, Any] = {"name": name}
     for key, value in table.items():
         if key != "name" and key not in LIMITS:

@@ -6,14 +6,13 @@ one sentence what is wrong with it, so that one malformed source does not stop t
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from rm.core.host import Host
-from rm.core.mesh import NAME
+from rm.core.listed import heading
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
@@ -68,18 +67,7 @@ def parse_source(table: Mapping[str, Any]) -> Source:
     Raises:
         ConfigError: what is wrong, naming the source and the key.
     """
-    name = table.get("name")
-    if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ConfigError(
-            f"[[monitor.source]] has the name {name!r:.60}.",
-            "Name each source: letters, digits, dots, hyphens and underscores.",
-        )
-    where = f"[[monitor.source]] '{name}'"
-    for key in table:
-        if key not in KEYS:
-            close = difflib.get_close_matches(str(key), KEYS, n=1, cutoff=0.5)
-            hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(KEYS)}."
-            raise ConfigError(f"{where} has no key '{key}'.", hint)
+    name, where = heading("source", table, KEYS)
     for key in ("kind", "url"):
         if key not in table:
             raise ConfigError(f"{where} has no '{key}'.", f"Kinds are {', '.join(KINDS)}.")

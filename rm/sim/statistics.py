@@ -17,8 +17,3 @@ def mean_std(values: Sequence[float]) -> tuple[float, float]:
 def reduction_pct(before: float, after: float) -> float:
     """By how many percent of `before` `after` is smaller; of two results of one seed, a paired gain."""
     return 100.0 * (before - after) / before
-
-
-def speedup(before: float, after: float) -> float:
-    """How many times as fast: old time / new time."""
-    return before / after

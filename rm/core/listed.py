@@ -1,0 +1,33 @@
+"""Listed tables of rm.toml, `[[monitor.mesh]]` and `[[monitor.source]]`: a name, and keys that are known."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from rm.errors import ConfigError
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+def heading(kind: str, table: Mapping[str, Any], known: Collection[str]) -> tuple[str, str]:
+    """The table's name, and how an error calls it: ("gpu", "[[monitor.mesh]] 'gpu'").
+
+    Raises:
+        ConfigError: the name is none, or a key is not among `known`.
+    """
+    name = table.get("name")
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise ConfigError(
+            f"[[monitor.{kind}]] has the name {name!r:.60}.",
+            f"Name each {kind}: letters, digits, dots, hyphens and underscores.",
+        )
+    where = f"[[monitor.{kind}]] '{name}'"
+    for key in table:
+        if key not in known:
+            close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
+            hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
+            raise ConfigError(f"{where} has no key '{key}'.", hint)
+    return name, where
