@@ -22,7 +22,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rm_facts
 from rm_become import PR_SET_PDEATHSIG, prctl
-from rm_cgroup import DEFAULT_STATE, Hierarchy
+from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_operations import Operations
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_task import now_us
@@ -32,6 +32,7 @@ PROTOCOL = 1
 LINE_BYTES = 8 << 20
 OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
 SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
+OUTSIDE = {"steps"}  # what they leave running is no part of us, and must not end with us
 CHANGES = {"launch", "start", "stop", "signal", "discard", "schedule"}
 
 
@@ -92,7 +93,7 @@ class Agent:
         self.hierarchy = Hierarchy(state)
         self.attempts = Operations(Spool(state), self.hierarchy, self.channel.send)
         self.ops, self.slow_ops = {}, {"facts": lambda request: rm_facts.gather(self.attempts.spool.state)}
-        self.children = {}  # pipe -> (process id, request id, text read so far)
+        self.children = {}  # pipe -> [process id, request id, text read so far]
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
         self._load_siblings()
 
@@ -119,7 +120,8 @@ class Agent:
             self.features["missing"].append("memory limits")
         return {
             "event": "hello", "version": VERSION, "protocol": PROTOCOL, "host": os.uname().nodename,
-            "boot_id": boot_id(), "pid": os.getpid(), "now_us": now_us(), "features": self.features,
+            "boot_id": boot_id(), "pid": os.getpid(), "uid": os.getuid(), "now_us": now_us(),
+            "features": self.features,
         }  # fmt: skip
 
     def serve(self):
@@ -185,7 +187,8 @@ class Agent:
             self._name_places(request)
             if op in self.ops:
                 return self.ops[op](request)
-            self._fork(number, self.slow_ops[op], request)
+            group = Group(self.hierarchy.login if op in OUTSIDE else "")
+            self._fork(number, self.slow_ops[op], request, group)
             return None
         raise SpoolError(
             "no-such-op", "The agent on %s does not know the operation %s." % (os.uname().nodename, op)
@@ -209,13 +212,17 @@ class Agent:
 
     # slow operations
 
-    def _fork(self, number, function, request):
+    def _fork(self, number, function, request, group):
         read_end, write_end = os.pipe()
         agent = os.getpid()
-        pid = os.fork()
+        try:
+            pid = group.fork()
+        except OSError:  # the session that we came from is over, and its group with it
+            pid = os.fork()
         if pid == 0:
             try:
                 _become_child(write_end, agent)
+                group.join()
                 out = os.fdopen(write_end, "wb", 0)
 
                 def say(message):
@@ -230,19 +237,21 @@ class Agent:
                 os._exit(0)
         os.close(write_end)
         os.set_blocking(read_end, False)
-        self.children[read_end] = (pid, number, b"")
+        self.children[read_end] = [pid, number, bytearray()]
         self.selector.register(read_end, selectors.EVENT_READ, ("child", read_end))
 
     def _forward(self, pipe):
-        pid, number, text = self.children[pipe]
+        pid, number, text = child = self.children[pipe]
         data = os.read(pipe, 1 << 18)
         if data:
-            *lines, rest = (text + data).split(b"\n")
-            for line in lines:
-                if line.startswith(b'{"id":'):
-                    number = ...  # answered
-                self.channel.send_line(line)
-            self.children[pipe] = (pid, number, rest)
+            text += data
+            if b"\n" in data:
+                *lines, rest = text.split(b"\n")
+                for line in lines:
+                    if line.startswith(b'{"id":'):
+                        child[1] = ...  # answered
+                    self.channel.send_line(line)
+                child[2] = rest
             return
         self.selector.unregister(pipe)
         os.close(pipe)

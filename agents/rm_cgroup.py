@@ -27,6 +27,7 @@ class Hierarchy:
         # hosts have one agent and the group "rm"; another state directory (tests) must not share it
         self.parent = "rm" if state == DEFAULT_STATE else "rm-%08x" % zlib.crc32(state.encode())
         self.kind, self.root, self.memory_root, self.freezer = "", "", "", False
+        self.login = ""  # the group that the agent was started in, once it has left it
         for kind, root in (("v2", mount), ("hybrid", mount + "/unified")):
             if not os.path.exists(root + "/cgroup.controllers"):
                 continue
@@ -75,8 +76,10 @@ class Hierarchy:
         if self.kind:
             home = os.path.join(self.root, self.parent, "agent")
             try:
+                login = [line for line in _read("/proc/self/cgroup").splitlines() if line[:3] == "0::"]
                 os.makedirs(home, exist_ok=True)
                 _write(home + "/cgroup.procs", "0")
+                self.login = self.root + login[0][3:].rstrip("/") if login else ""
             except OSError:
                 pass  # not ours to move; setsid is what the supervisors rely on
 
@@ -126,6 +129,12 @@ class Group:
             if self._inside:
                 return pid
         return os.fork()
+
+    def join(self):
+        """In the child: into a group that somebody else made, unless born there."""
+        if self.path and not self._inside:
+            with contextlib.suppress(OSError):
+                _write(self.path + "/cgroup.procs", "0")
 
     def enter(self):
         """In the child: into the groups it was not born in."""

@@ -11,12 +11,18 @@ A request: {"op": "steps", "steps": [{"id", "task", "op", "args", "user", "envir
 order: {"id", "changed", "failed", "msg", "diff": [unified diffs], ...}. After a failed step the rest of
 its task still runs (the items of a loop), then nothing more; a request that goes on with the same task
 says so by `failed_task`. In check mode nothing is written; `planned` carries what earlier steps would
-have made to the request that follows.
+have made to the request that follows. A reply that grows long ends early with `cut`: the steps without
+a result are to be asked for again. When nobody listens any more, the step under way is finished and
+the next is not begun.
 """
 
+import hashlib
 import importlib
 import json
 import os
+import re
+import select
+import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -50,6 +56,8 @@ PLACES = {
     "rm_steps_web": ("get_url",),
 }
 OPERATIONS = {name: place for place, names in PLACES.items() for name in names}
+REPLY_BYTES = 4 << 20  # a reply that is longer ends after the step that made it so
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def do_note(run, args):
@@ -135,13 +143,16 @@ def run_step_as(run, step):
     return result
 
 
-def steps_operation(request):
-    """The operation `steps` of the agent protocol."""
+def steps_operation(request, deserted=lambda: False):
+    """The operation `steps` of the agent protocol. `deserted`: does nobody wait for the answer any more?"""
     run = Run(bool(request.get("check")), bool(request.get("diff")), request.get("planned") or {})
     asked = run.check
-    results, failed_task = [], request.get("failed_task")
+    results, failed_task, size, cut = [], request.get("failed_task"), 0, False
     for step in request["steps"]:
         if failed_task is not None and step["task"] != failed_task:
+            break
+        if size > REPLY_BYTES or deserted():
+            cut = True
             break
         run.check = bool(step.get("check", asked))
         try:
@@ -153,25 +164,82 @@ def steps_operation(request):
         except (StepFailed, OSError) as problem:
             result = failure(str(problem))
         results.append(dict(result, id=step["id"]))
+        size += len(json.dumps(result))
         if result.get("failed") and not step.get("ignore_errors"):
             failed_task = step["task"]
-    return {"results": results, "planned": run.planned, "failed_task": failed_task}
+    answer = {"results": results, "planned": run.planned, "failed_task": failed_task}
+    return dict(answer, cut=True) if cut else answer
+
+
+# -- in the agent ---------------------------------------------------------------------------------
 
 
 OFTEN = ("rm_steps_accounts", "rm_steps_command", "rm_steps_copy", "rm_steps_look", "rm_steps_text")
 LIBRARIES = ("base64", "datetime", "difflib", "glob", "grp", "hashlib", "pwd", "re", "shlex", "shutil",
              "subprocess", "tempfile", "zlib")  # fmt: skip
+LOADED = []
+
+
+class Replaced(Exception):
+    """These files are no longer those on the disk, and parts of both must not be mixed."""
+
+    code = "replaced"
+
+
+def files_now():
+    """What tells whether a file of ours has been replaced."""
+    with os.scandir(HERE) as entries:
+        return sorted((e.name, e.inode(), e.stat().st_mtime_ns) for e in entries if e.name.endswith(".py"))
 
 
 def features():
-    """For the agent, which asks once and then forks a child per request: what most of them would import."""
+    """For the agent, which asks once and then forks a child per request: what most of them would import.
+
+    `steps` names the executor's files by their content, so that who sends steps knows what they will meet.
+    """
+    global LOADED
+    LOADED = files_now()
     for name in OFTEN + LIBRARIES:
         importlib.import_module(name)
-    return {}
+    return {"steps": digest()}
+
+
+def digest():
+    """The SHA-256 of the executor: every file of PLACES and what they import of their siblings."""
+    wanted, texts = ["rm_steps", *PLACES], {}
+    while wanted:
+        name = wanted.pop()
+        with open(os.path.join(HERE, name + ".py"), encoding="utf-8") as file:
+            texts[name] = file.read()
+        found = re.findall(r"^\s*(?:import|from) (rm_\w+)", texts[name], re.MULTILINE)
+        wanted += [name for name in found if name not in texts]
+    return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
+
+
+def steps_in_agent(request):
+    """The same in a child of the agent, which ends it by SIGTERM; what steps start ignores no signals."""
+    if files_now() != LOADED:
+        raise Replaced("The agent's files were replaced since it was started.")
+    told = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for step in request["steps"]:
+        operation_of(step["op"])  # before a step can replace a file that another one needs
+    return steps_operation(request, lambda: bool(told))
 
 
 OPS = {}
-SLOW_OPS = {"steps": steps_operation}
+SLOW_OPS = {"steps": steps_in_agent}
+
+
+# -- as a program -----------------------------------------------------------------------------------
+
+
+def nobody_reads():
+    """Has the other end of standard output gone?"""
+    poll = select.poll()
+    poll.register(1, 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def serve(lines, write):
@@ -182,9 +250,9 @@ def serve(lines, write):
         try:
             request = json.loads(line)
             identity = request.get("id")
-            if request.get("op") not in SLOW_OPS:
+            if request.get("op") != "steps":
                 raise ValueError("unknown operation %r" % request.get("op"))
-            reply = {"id": identity, "ok": True, "result": SLOW_OPS[request["op"]](request)}
+            reply = {"id": identity, "ok": True, "result": steps_operation(request, nobody_reads)}
         except (ValueError, KeyError, TypeError, AttributeError) as problem:
             reply = {
                 "id": identity,
