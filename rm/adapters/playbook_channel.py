@@ -7,8 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from rm.adapters import ssh
+from rm.adapters import playbook_become, ssh
 from rm.adapters.fleet import AgentError, Fleet, NotConnected
+from rm.adapters.playbook_become import Passwords, Refused
 from rm.adapters.playbook_program import LOADER, in_parts, program
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
@@ -17,22 +18,44 @@ from rm.errors import RmError, Unreachable
 class StepsChannel:
     """Connects, starts the program, and answers `steps` requests one at a time.
 
-    Raises what `ssh.connect` raises, and Unreachable when the host is lost while steps run: their
-    outcome is unknown then, and running the playbook again finishes the work.
+    Raises what `ssh.connect` raises, Refused when sudo does not let the login become root, and Unreachable
+    when the host is lost while steps run: their outcome is unknown then, and running the playbook again
+    finishes the work.
     """
 
-    def __init__(self, host: Host, settings: ssh.SshSettings, become: bool) -> None:
-        self.host = host
-        self.connection = ssh.connect(host, settings)
-        argv = [*(["sudo", "-n"] if become else []), settings.python, "-S", "-E", "-c", LOADER]
+    def __init__(
+        self, host: Host, settings: ssh.SshSettings, become: bool, passwords: Passwords | None = None
+    ) -> None:
+        self.host, self.become = host, become
+        given = passwords or Passwords()
+        self.connection = ssh.connect(host, settings, given.login)
+        argv = [settings.python, "-S", "-E", "-c", LOADER]
+        if become:
+            argv = playbook_become.argv(argv, given.become)
         try:
             self.channel = ssh.open_channel(self.connection, ssh.quote(argv))
+            if become and given.become:
+                self._become(given.become)
             self.lines = self.channel.makefile("rb")
             payload = program()
             self._write(b"%d\n%s" % (len(payload), payload))
         except BaseException:
             self.connection.close()
             raise
+
+    def _become(self, password: str) -> None:
+        self.channel.set_combine_stderr(True)  # sudo asks on standard error
+        self.channel.settimeout(playbook_become.ANSWER_S)
+
+        def read() -> bytes | None:
+            try:
+                return self.channel.recv(4096)
+            except TimeoutError:
+                return None
+
+        playbook_become.converse(self.host.name, password, read, self._write)
+        self.channel.settimeout(None)
+        self.channel.set_combine_stderr(False)
 
     def _write(self, data: bytes) -> None:
         try:
@@ -65,7 +88,7 @@ class StepsChannel:
         result: dict[str, Any] = reply["result"]
         return result
 
-    def _ended(self) -> Unreachable:
+    def _ended(self) -> RmError:
         """Why the program on the host is gone."""
         code, said = -1, ""
         with suppress(OSError, EOFError):
@@ -73,6 +96,8 @@ class StepsChannel:
             said = self.channel.recv_stderr(1 << 16).decode(errors="replace").strip()
             code = self.channel.recv_exit_status() if self.channel.exit_status_ready() or said else -1
         last = said.splitlines()[-1] if said else ""
+        if self.become and code == 1 and last.startswith("sudo:"):
+            return Refused(playbook_become.sentence(self.host.name, said))
         if code == 127 or "not found" in last:
             return Unreachable(f"Host {self.host.name} has no python3.", "Install Python 3.8 or newer there.")
         if code > 0:

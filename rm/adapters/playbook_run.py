@@ -16,15 +16,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from jinja2.utils import missing
+
 import rm
+from rm.adapters.playbook_become import Passwords
 from rm.adapters.playbook_channel import Ask
 from rm.adapters.playbook_control import Daemon, Hands, carry_out
 from rm.adapters.playbook_files import LocalFiles, read_playbook
-from rm.adapters.playbook_hosts import LOCALHOST, Ways
+from rm.adapters.playbook_hosts import BECOME_PASSWORDS, LOCALHOST, LOGIN_PASSWORDS, Ways
 from rm.adapters.playbook_secrets import masked
 from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
+from rm.adapters.vault import SECRET_MIN
 from rm.core.host import Host
 from rm.errors import RmError, UsageError
 from rm.playbook.conduct import Part
@@ -36,10 +40,11 @@ from rm.playbook.pattern import select
 from rm.playbook.report import Progress, Recap, Report
 from rm.playbook.schema import Play, Playbook
 from rm.playbook.steps import Batch, TaskResult
-from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
+from rm.playbook.template import Layer, NeedResult, Scope, TemplateProblem, evaluate, has_template
 from rm.playbook.variables import ANSIBLE_VERSION, HostState
 
-__all__ = ["Ask", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
+CONNECTION = ("ansible_host", "ansible_user", "ansible_connection", "ansible_python_interpreter")
+__all__ = ["Ask", "Passwords", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
 
 
 def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
@@ -71,6 +76,9 @@ def run_playbook(
     prompt: Callable[[str, bool], str] | None = None,
     inventory: Mapping[str, Mapping[str, Any]] | None = None,
     magic: Mapping[str, Any] | None = None,
+    become: bool = False,
+    become_user: str = "",
+    passwords: Passwords | None = None,
 ) -> Report:
     """Run every play of a playbook and say what became of it.
 
@@ -78,13 +86,14 @@ def run_playbook(
     that is named outright is wrong;
     whatever goes wrong on a host is in the report. Ctrl-C ends the run with `interrupted` set.
     `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt(text,
-    private)` answers `vars_prompt`; `magic` are names to provide besides rm's own.
+    private)` answers `vars_prompt`; `magic` are names to provide besides rm's own. `become` and
+    `become_user` hold where the playbook and the variables do not say; so do `passwords`.
     """
     local = files or LocalFiles()
     return _Runner(
         read_playbook(playbook, local), hosts, settings, dict(variables or {}), check, diff, limit,
         tuple(tags), tuple(skip_tags), forks, progress, ask, daemon, start_at, local, prompt,
-        inventory or {}, magic or {},
+        inventory or {}, magic or {}, become, become_user, passwords or Passwords(),
     ).run()  # fmt: skip
 
 
@@ -104,7 +113,7 @@ def plan_of(
     local = files or LocalFiles()
     runner = _Runner(
         read_playbook(playbook, local), hosts, settings, dict(variables or {}), True, False, limit,
-        tuple(tags), tuple(skip_tags), 1, None, None, None, "", local, None, {}, {},
+        tuple(tags), tuple(skip_tags), 1, None, None, None, "", local, None, {}, {}, False, "", Passwords(),
     )  # fmt: skip
     return [
         {"play": play.name, "hosts": list(runner.chosen(play)), **plan_of_play(play, tags, skip_tags)}
@@ -133,6 +142,9 @@ class _Runner:
         prompt: Callable[[str, bool], str] | None,
         inventory: Mapping[str, Mapping[str, Any]],
         magic: Mapping[str, Any],
+        become: bool,
+        become_user: str,
+        passwords: Passwords,
     ) -> None:
         self.playbook, self.variables, self.start_at = playbook, variables, start_at
         self.check, self.diff, self.tags, self.skip_tags = check, diff, tags, skip_tags
@@ -149,7 +161,10 @@ class _Runner:
             name: HostState(name, {**_inventory(h), **inventory.get(name, {})}, h.login)
             for name, h in self.hosts.items()
         }
-        self.ways = Ways(self.hosts, settings, ask, self.connection_of)
+        self.become, self.become_user = become, become_user
+        self.play_passwords: dict[str, dict[str, Any]] = {}  # what the play's variables say, by host
+        self.secret(passwords.become, passwords.login)
+        self.ways = Ways(self.hosts, settings, ask, self.connection_of, passwords)
         self.stopping = threading.Event()
         self.unfinished: set[str] = set()
         self.planned: dict[str, dict[str, Any]] = {}  # in check mode: what would be there by now
@@ -218,6 +233,7 @@ class _Runner:
 
     def run_play(self, play: Play, names: tuple[str, ...], pool: ThreadPoolExecutor) -> None:
         self.tell(Progress("play", play.name))
+        self.play_passwords.clear()
         prompted = self.prompted(play)
         alive = [name for name in names if not self.states[name].failed]
         for state in self.states.values():
@@ -263,7 +279,7 @@ class _Runner:
             self.directory, self.variables, magic, self.check, self.tags, self.skip_tags, self.start_at,
             ThisMachine(), prompted,
             {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part),
-             "play_hosts": tuple(part)},
+             "play_hosts": tuple(part)}, self.become, self.become_user,
         )  # fmt: skip
 
     def run_part(self, part: Part, pool: ThreadPoolExecutor) -> None:
@@ -273,6 +289,14 @@ class _Runner:
         running = count = 0
 
         def start(name: str, batch: Batch) -> None:
+            try:
+                if batch.become and name not in self.play_passwords:
+                    self.play_passwords[name] = self.passwords_of(part, name)
+            except UsageError as problem:
+                refused: Future[dict[str, Any]] = Future()
+                refused.set_exception(problem)
+                over.put((name, batch, refused))
+                return
             future = pool.submit(self.carry_out, name, batch)
             future.add_done_callback(lambda done: over.put((name, batch, done)))
 
@@ -372,8 +396,9 @@ class _Runner:
         if state is None:
             return {}
         found = {}
-        for key in ("ansible_host", "ansible_user", "ansible_connection", "ansible_python_interpreter"):
-            value = self.variables.get(key, state.inventory.get(key))
+        known = {**state.inventory, **self.play_passwords.get(name, {}), **self.variables}
+        for key in (*CONNECTION, *BECOME_PASSWORDS, *LOGIN_PASSWORDS):
+            value = known.get(key)
             if value is None:
                 continue
             if has_template(value):
@@ -383,8 +408,23 @@ class _Runner:
                     value = evaluate(value, Scope(layers))
                 except TemplateProblem as problem:
                     raise UsageError(f"{key} of host '{name}': {problem}.") from None
+            if key not in CONNECTION:
+                self.secret(value)
             found[key] = value
         return found
+
+    def passwords_of(self, part: Part, name: str) -> dict[str, Any]:
+        """Passwords for sudo that the play's own variables (`vars_files` included) hold."""
+        scope = part.runs[name].scoping.scope(part.play.common, None)
+        try:
+            found = {key: scope.lookup(key) for key in BECOME_PASSWORDS}
+        except (TemplateProblem, NeedResult) as problem:
+            raise UsageError(f"the password for sudo on host '{name}': {problem}.") from None
+        return {key: value for key, value in found.items() if value is not missing}
+
+    def secret(self, *texts: Any) -> None:
+        """These are never shown."""
+        self.files.vault.secrets.update(str(t) for t in texts if len(str(t or "")) >= SECRET_MIN)
 
 
 def select_names(pattern: str, names: Sequence[str]) -> list[str]:

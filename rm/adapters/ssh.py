@@ -76,8 +76,8 @@ class _Refuse(paramiko.MissingHostKeyPolicy):
         raise _UnknownKey(key)
 
 
-def connect(host: Host, settings: SshSettings) -> fabric.Connection:
-    """An open connection to `host`.
+def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Connection:
+    """An open connection to `host`; the login's password is tried after the keys.
 
     Raises:
         HostKeyError: the host's key is unknown or not the accepted one; nothing was sent.
@@ -105,6 +105,7 @@ def connect(host: Host, settings: SshSettings) -> fabric.Connection:
         "auth_timeout": settings.connect_timeout_s,
         "channel_timeout": settings.connect_timeout_s,
         **_identity(host, settings),
+        **({"password": password} if password else {}),
     }
     try:
         connection.open()

@@ -115,20 +115,20 @@ def _unpadded(data: bytes) -> bytes:
     return data[:-pad]
 
 
-def read_password(path: str) -> bytes:
-    """A vault password file; a program is run and its output taken. `NAME@FILE` is Ansible's vault id."""
+def read_password(path: str, what: str = "vault password") -> bytes:
+    """A password file; a program is run and its output taken. `NAME@FILE` is Ansible's vault id."""
     file = Path(path.rpartition("@")[2] if "@" in path and not os.path.exists(path) else path).expanduser()
     try:
         if file.stat().st_mode & stat.S_IXUSR:
             done = subprocess.run([str(file.resolve())], capture_output=True, check=False)
             if done.returncode != 0:
                 said = done.stderr.decode(errors="replace").strip()
-                raise UsageError(f"The vault password program {file} failed ({done.returncode}): {said}")
+                raise UsageError(f"The {what} program {file} failed ({done.returncode}): {said}")
             text = done.stdout
         else:
             text = file.read_bytes()
     except OSError as problem:
-        raise UsageError(f"The vault password file {file}: {problem.strerror}.") from None
+        raise UsageError(f"The {what} file {file}: {problem.strerror}.") from None
     if not text.strip():
-        raise UsageError(f"The vault password file {file} is empty.")
+        raise UsageError(f"The {what} file {file} is empty.")
     return text.strip(b"\r\n").strip()

@@ -19,6 +19,7 @@ import click
 
 from rm.cli import playbook_text as text
 from rm.cli.playbook_given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
+from rm.cli.playbook_login import Login, login_options
 from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.errors import UsageError
 
@@ -108,6 +109,7 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
     "--known-hosts", metavar="FILE", help="Accepted host keys (default: ssh.known_hosts of rm.toml)."
 )
 @click.option("--private-key", metavar="FILE", help="SSH identity for hosts that name none.")
+@login_options
 @click.option("--vault-password-file", multiple=True, metavar="FILE", help="Opens what ansible-vault sealed.")
 @click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
 @click.option("--list-hosts", is_flag=True, help="Only say which hosts each play is for.")
@@ -131,6 +133,7 @@ def run(
     start_at_task: str,
     known_hosts: str | None,
     private_key: str | None,
+    login: Login,
     vault_password_file: Sequence[str],
     ask_vault_pass: bool,
     list_hosts: bool,
@@ -148,7 +151,7 @@ def run(
 
     path = playbook_path(file)
     vault = vault_of(vault_password_file, ask_vault_pass)
-    fleet = fleet_of(session, inventory, known_hosts, private_key, vault, path)
+    fleet = fleet_of(session, inventory, known_hosts, private_key, vault, path, login)
     variables = extra_variables(extra_vars, vault)
     wanted, unwanted = words(tags), words(skip_tags)
     files = LocalFiles(vault)
@@ -158,6 +161,7 @@ def run(
         )
         _list(plan, list_hosts, list_tasks, list_tags, as_json)
         return 0
+    passwords = login.passwords()
     began, start = datetime.now().astimezone(), time.monotonic()
     report = run_playbook(
         path,
@@ -177,6 +181,9 @@ def run(
         prompt=_ask if sys.stdin.isatty() else None,
         inventory=fleet.variables,
         magic={**fleet.magic, "ansible_verbosity": verbose},
+        become=login.become,
+        become_user=login.become_user,
+        passwords=passwords,
     )
     _keep(session, fleet, report, began.isoformat(), time.monotonic() - start, limit or "", wanted, variables)
     if as_json:

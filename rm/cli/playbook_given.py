@@ -17,6 +17,7 @@ from rm.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from rm.adapters.ssh import SshSettings
     from rm.adapters.vault import Vault
+    from rm.cli.playbook_login import Login
     from rm.core.host import Host
     from rm.playbook.inventory import Beside
 
@@ -64,6 +65,7 @@ def fleet_of(
     private_key: str | None,
     vault: Vault,
     playbook: Path,
+    login: Login,
 ) -> Fleet:
     """The inventory's hosts, and how to reach them; raises ConfigError or UsageError."""
     from rm.adapters.inventory_files import read_beside, read_inventory
@@ -101,7 +103,8 @@ def fleet_of(
         "inventory_dir": first if os.path.isdir(first) else os.path.dirname(first),
         "ansible_inventory_sources": [os.path.abspath(os.path.expanduser(one)) for one in sources],
     }
-    return Fleet(hosts, settings, variables, ",".join(sources), magic)
+    named = [name for name, given in variables.items() if "ansible_user" in given]
+    return Fleet(login.as_user(hosts, named), settings, variables, ",".join(sources), magic)
 
 
 def words(given: Sequence[str]) -> tuple[str, ...]:

@@ -202,7 +202,7 @@ def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item
             raise TemplateProblem(f"'environment' must be a mapping, not {value!r}")
         environment.update(value)
     checking = check if task.check_mode is None else truth(task.check_mode, scope)
-    become, user = _becomes(task, scope)
+    become, user = _becomes(task, scope, context)
     text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
     work = Work(executor_of(module), args, text, checking, user, become)
     return Item("", work, None, scope, target=target)
@@ -223,12 +223,16 @@ def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[
         raise BadArgument(f"{task.module}: {problem}") from None
 
 
-def _becomes(task: Task, scope: Scope) -> tuple[bool, str]:
-    """Whether root is needed, and the user to become when it is not root; variables beat keywords."""
+def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, str]:
+    """Whether root is needed, and the user to become when it is not root; variables beat keywords, and
+    these beat the command line."""
     become: Any = scope.lookup("ansible_become")
-    needs_root = truth(task.become if become is missing else become, scope)
+    needs_root = truth(task.become if become is missing else become, scope, context.become)
+    method = scope.lookup("ansible_become_method")
+    if needs_root and method is not missing and method not in ("sudo", "ansible.builtin.sudo"):
+        raise TemplateProblem(f"ansible_become_method is '{method}': only sudo is known")
     user = scope.lookup("ansible_become_user")
     if user is missing:
-        user = evaluate(task.become_user, scope) if task.become_user is not None else "root"
+        user = evaluate(task.become_user, scope) if task.become_user is not None else context.become_user
     name = "root" if user in (None, OMIT, "") else str(user)
     return needs_root, name if needs_root and name != "root" else ""

@@ -15,7 +15,8 @@ from rm.playbook.variables import HostState
 class Options:
     """`extra` is `-e`, stronger than all else; `magic` the names the runner provides; both plain values.
 
-    `start_at` is a task's name, or a pattern of it, before which nothing runs.
+    `start_at` is a task's name, or a pattern of it, before which nothing runs. `become` and `become_user`
+    hold for tasks that neither a keyword nor a variable decides (`--become`).
     """
 
     directory: str
@@ -28,6 +29,8 @@ class Options:
     control: Control | None = None
     prompted: Mapping[str, Any] = field(default_factory=dict)
     active: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names that list hosts in the play
+    become: bool = False
+    become_user: str = ""
 
 
 class Crew(Protocol):

@@ -79,6 +79,8 @@ class CompileContext:
     directory: str  # the playbook's
     search: tuple[str, ...] = ()  # where local files are looked for: the role's places, then the playbook's
     task: Any = None  # the schema.Task
+    become: bool = False  # where neither a keyword nor a variable decides
+    become_user: str = ""
 
     def source(self, name: str, kind: str) -> str:
         """The path of a local file, looked for in `<kind>/` of each place, then in the place itself."""

@@ -99,4 +99,6 @@ class Scoping:
         return tuple(places)
 
     def context(self, task: Task, scope: Scope) -> CompileContext:
-        return CompileContext(scope, self.files, self.options.directory, self.search(task), task)
+        given = self.options
+        return CompileContext(scope, self.files, given.directory, self.search(task), task, given.become,
+                              given.become_user)  # fmt: skip
