@@ -56,6 +56,7 @@ from rm.daemon.prune import prune, prune_history, prune_journal
 from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
 from rm.daemon.sources import Sources, sources_of
+from rm.daemon.steps_service import Steps
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.units import DAY_US
@@ -265,6 +266,7 @@ class Daemon:
             {"version": __version__, "started_us": clock.now_us(), "epoch": epoch},
         )
         leader.on_jobs = service.jobs_changed
+        service.steps = Steps(fleet)
 
         timers = Timers(self.zone)
         keep = retention_of(config)

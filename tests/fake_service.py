@@ -37,6 +37,7 @@ class FakeService:
         self.waiting = 0
         self.monitoring: Any = None
         self.alerting: Any = None
+        self.steps: Any = None
 
     async def submit(self, specs: Sequence[JobSpec]) -> list[int]:
         if any(spec.ntasks > 100 for spec in specs):

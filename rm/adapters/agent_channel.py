@@ -23,6 +23,7 @@ PROTOCOL = 1
 SMALL_BYTES = 16384  # a line up to this fits a socket that says it is writable
 HELLO_S = 20.0
 EXIT_S = 2.0
+CANCEL_S = 10.0
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
@@ -38,6 +39,8 @@ class AgentError(RmError):
 
 class NotConnected(Unreachable):
     """Nothing was sent: the operation has certainly not been carried out."""
+
+    code = "not-connected"
 
 
 class AgentChannel:
@@ -115,6 +118,13 @@ class AgentChannel:
             # in the lock, so that lines keep their order; it does not wait, see `writable_now`
             self._write(line)
         return future
+
+    def cancel(self, future: Future[dict[str, Any]]) -> None:
+        """Ask the agent to end a slow operation whose result nobody waits for any more."""
+        with self._lock:
+            found = [number for number, (_, _, one) in self._pending.items() if one is future]
+        for number in found:
+            self.call("cancel", CANCEL_S, {"request": number})
 
     def expire(self, now: float) -> None:
         """Fail the calls whose time is over (monotonic seconds)."""

@@ -88,6 +88,18 @@ class Fleet:
             return future
         return channel.call(op, timeout_s, args)
 
+    def cancel(self, name: str, future: Future[dict[str, Any]]) -> None:
+        """End a slow operation on the host whose result nobody waits for any more."""
+        member = self._hosts.get(name)
+        channel = member.channel if member is not None else None
+        if channel is not None:
+            channel.cancel(future)
+
+    def doors(self) -> list[tuple[Host, dict[str, Any]]]:
+        """The hosts whose agents are connected, as they were connected to, and each agent's hello."""
+        found = [(member.host, member.channel) for member in list(self._hosts.values())]
+        return [(host, channel.hello) for host, channel in found if channel is not None]
+
     def connected(self, name: str) -> bool:
         member = self._hosts.get(name)
         return member is not None and member.channel is not None

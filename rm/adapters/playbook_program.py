@@ -13,14 +13,13 @@ import re
 import zlib
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from rm.adapters.shipped import shipped_directory
 from rm.errors import Unreachable
 
 _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
-REQUEST_BYTES = 4 << 20  # an agent takes lines of up to 8 MiB
+REQUEST_BYTES = 4 << 20
 PART_BYTES = 1 << 20
 
 # read the length, then as many bytes; sources become importable; nothing is imported from the directory
@@ -39,54 +38,78 @@ sys.exit(rm_steps.main([]))"""
 
 
 @cache
-def program(directory: Path | None = None) -> bytes:
-    """The payload that LOADER reads: {module name: source}, compressed."""
-    top = directory or shipped_directory("agents")
+def sources() -> dict[str, str]:
+    """The executor: module name to source."""
+    top = shipped_directory("agents")
     wanted = sorted(path.stem for path in top.glob("rm_steps*.py"))
-    sources: dict[str, str] = {}
+    texts: dict[str, str] = {}
     while wanted:
         name = wanted.pop()
-        sources[name] = (top / f"{name}.py").read_text(encoding="utf-8")
-        wanted += {found for found in _IMPORT.findall(sources[name]) if found not in sources}
-    return zlib.compress(json.dumps(sources).encode(), 9)
+        texts[name] = (top / f"{name}.py").read_text(encoding="utf-8")
+        wanted += {found for found in _IMPORT.findall(texts[name]) if found not in texts}
+    return texts
+
+
+@cache
+def program() -> bytes:
+    """The payload that LOADER reads: `sources`, compressed."""
+    return zlib.compress(json.dumps(sources()).encode(), 9)
+
+
+@cache
+def digest() -> str:
+    """The executor's content, as an agent names its own in the hello (`features.steps`)."""
+    return hashlib.sha256(json.dumps(sources(), sort_keys=True).encode()).hexdigest()
 
 
 Send = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def in_parts(request: dict[str, Any], send: Send) -> dict[str, Any]:
-    """Send a request of the operation `steps` in lines of at most REQUEST_BYTES: long contents first, in
-    parts, then the steps in as many requests as it takes. The answer is as if it had been one."""
-    steps = [_with_blobs(step, send) for step in request["steps"]]
+def in_parts(
+    request: dict[str, Any], send: Send, request_bytes: int = REQUEST_BYTES, part_bytes: int = PART_BYTES
+) -> dict[str, Any]:
+    """Send a request of the operation `steps` in lines of some `request_bytes` at most: contents longer than
+    `part_bytes` first, in parts, then the steps in as many requests as it takes. The answer is as if it had
+    been one. Raises what `send` raises."""
+    steps = [_with_blobs(step, send, part_bytes) for step in request["steps"]]
     answer: dict[str, Any] = {"results": [], "planned": request["planned"]}
     failed: int | None = request.get("failed_task")
     while True:
-        size, count = 0, 0
-        for step in steps:
-            size += len(json.dumps(step, separators=(",", ":")))
-            if count and size > REQUEST_BYTES:
-                break
-            count += 1
+        count = _fitting(steps, request_bytes)
         part = {**request, "steps": steps[:count], "planned": answer["planned"]}
         if failed is not None:
             part["failed_task"] = failed
         got = send(part)
         answer["results"] += got["results"]
         answer["planned"], failed = got["planned"], got.get("failed_task")
+        if got.get("cut"):  # the reply would have become too long
+            count = len(got["results"])
+            if not count:
+                raise Unreachable("The host ends the steps before their time.")
         steps = steps[count:]
         if not steps or (failed is not None and steps[0]["task"] != failed):
             return answer
 
 
-def _with_blobs(step: dict[str, Any], send: Send) -> dict[str, Any]:
-    """The step with contents longer than PART_BYTES replaced by "blob:SHA256", after sending them."""
+def _fitting(steps: list[dict[str, Any]], request_bytes: int) -> int:
+    """How many of the steps go into one request; at least one."""
+    size = 0
+    for count, step in enumerate(steps):
+        size += len(json.dumps(step, separators=(",", ":")))
+        if count and size > request_bytes:
+            return count
+    return len(steps)
+
+
+def _with_blobs(step: dict[str, Any], send: Send, part_bytes: int) -> dict[str, Any]:
+    """The step with contents longer than `part_bytes` replaced by "blob:SHA256", after sending them."""
     args = step["args"]
     contents = [args.get("content"), *(args.get("files") or {}).values()] if isinstance(args, dict) else []
-    if not any(isinstance(text, str) and len(text) > PART_BYTES for text in contents):
+    if not any(isinstance(text, str) and len(text) > part_bytes for text in contents):
         return step
 
     def stored(text: Any) -> Any:
-        return _store(text, send) if isinstance(text, str) and len(text) > PART_BYTES else text
+        return _store(text, send, part_bytes) if isinstance(text, str) and len(text) > part_bytes else text
 
     new = dict(args)
     if "content" in args:
@@ -96,10 +119,11 @@ def _with_blobs(step: dict[str, Any], send: Send) -> dict[str, Any]:
     return {**step, "args": new, "parts": True}
 
 
-def _store(text: str, send: Send) -> str:
-    name = hashlib.sha256(text.encode()).hexdigest()
+def _store(text: str, send: Send, part_bytes: int) -> str:
+    whole = text.encode()
+    name = hashlib.sha256(whole).hexdigest()
     have, data = -1, ""
-    while have < len(text):
+    while have < len(whole):
         args = {"name": name, "offset": max(0, have), "data": data}
         step = {"id": 0, "task": 0, "op": "blob", "args": args, "check": False}
         result = send({"steps": [step], "check": False, "diff": False, "planned": {}})["results"][0]
@@ -108,5 +132,5 @@ def _store(text: str, send: Send) -> str:
         if data and result["size"] <= have:
             raise Unreachable("A long file cannot be sent: the host does not take its parts.")
         have = result["size"]
-        data = text[have : have + PART_BYTES]
+        data = whole[have : have + part_bytes].decode(errors="ignore")  # without a character's first half
     return f"blob:{name}"

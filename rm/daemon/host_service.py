@@ -20,6 +20,7 @@ from rm.daemon.asking import Asking
 from rm.daemon.demands import link_demands
 from rm.daemon.leader import Leader
 from rm.daemon.monitor_service import MonitorService
+from rm.daemon.steps_service import Steps
 from rm.errors import Conflict, NotFound
 
 
@@ -42,6 +43,7 @@ class HostService(Asking):
         self._measure = measure
         self.monitoring: MonitorService | None = None
         self.alerting: Alerting | None = None
+        self.steps: Steps | None = None
 
     async def hosts(self) -> Sequence[tuple[Host, Free | None, Sequence[int]]]:
         def ask(cycle: Cycle, now_us: int) -> list[tuple[Host, Free | None, Sequence[int]]]:

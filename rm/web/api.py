@@ -26,6 +26,7 @@ from rm.web.maddash import Maddash
 from rm.web.metrics import metrics_routes
 from rm.web.monitor_routes import MonitorRoutes
 from rm.web.ports import Answer, Service
+from rm.web.steps_routes import StepsRoutes
 
 VERSION = 1
 BODY_MAX = 256 << 20
@@ -69,6 +70,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     app.add_routes(Maddash(lambda: service.monitoring).routes())
     app.add_routes(alert_routes(lambda: service.alerting, _answer))
     app.add_routes(MonitorRoutes(lambda: service.monitoring, _answer, api._admin, _number).routes())
+    app.add_routes(StepsRoutes(lambda: service.steps, _answer, api._admin, _while_connected).routes())
     return app
 
 

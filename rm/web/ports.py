@@ -21,6 +21,7 @@ from rm.core.progress import Progress
 from rm.core.snapshot import Free
 from rm.web.alert_routes import Alerts
 from rm.web.monitor_routes import Monitoring
+from rm.web.steps_routes import Steps
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
@@ -113,4 +114,9 @@ class Service(Protocol):
     @property
     def monitoring(self) -> Monitoring | None:
         """Meshes, grids and histories; None where nothing can be monitored."""
+        ...
+
+    @property
+    def steps(self) -> Steps | None:
+        """Playbook steps over the agents' channels; None where there are no agents."""
         ...

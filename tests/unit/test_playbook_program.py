@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from rm.adapters import playbook_program
-from rm.adapters.playbook_program import LOADER, in_parts, program
+from rm.adapters.playbook_program import LOADER, digest, in_parts, program
+from rm.errors import Unreachable
 from tests.steps_request import rm_steps, step
 
 OLDEST = "python3.8"  # that the executor has to run on; tried where it is installed
@@ -53,10 +53,8 @@ def test_every_operation_is_in_the_payload(python: str, tmp_path: Path) -> None:
         assert not any(word in str(one.get("msg")) for word in ("No module", "ImportError", "NameError"))
 
 
-def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playbook_program, "REQUEST_BYTES", 3000)
-    monkeypatch.setattr(playbook_program, "PART_BYTES", 1000)
-    content = base64.b64encode(os.urandom(4321)).decode()
+def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path) -> None:
+    content = "ä€" * 7 + base64.b64encode(os.urandom(4321)).decode() + "ä"
     steps = [step(i, "copy", dest=f"{tmp_path}/{i}", content=content + str(i)) for i in range(3)]
     steps += [step(9, "copy", dest=f"{tmp_path}/small{i}", content="x" * i) for i in range(30)]
     sizes, sent = [], []
@@ -68,7 +66,7 @@ def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path, monkeypatch: pyt
         answer: dict[str, Any] = rm_steps.steps_operation(json.loads(text))
         return answer
 
-    answer = in_parts({"steps": steps, "check": False, "diff": False, "planned": {}}, send)
+    answer = in_parts({"steps": steps, "check": False, "diff": False, "planned": {}}, send, 3000, 1000)
     assert [r["changed"] for r in answer["results"]] == [True] * 33
     assert [(tmp_path / str(i)).read_text() for i in range(3)] == [content + str(i) for i in range(3)]
     assert max(sizes) < 3500
@@ -76,14 +74,58 @@ def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path, monkeypatch: pyt
     assert not Path(f"/var/tmp/rm-parts-{os.getuid()}").exists()
 
 
-def test_the_end_of_a_task_holds_across_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(playbook_program, "REQUEST_BYTES", 300)
+def test_the_end_of_a_task_holds_across_parts(tmp_path: Path) -> None:
     steps = [step(1, "command", task=1, _raw="false"), step(2, "command", task=1, _raw="true")]
     steps.append(step(3, "copy", task=2, dest=f"{tmp_path}/never", content="x"))
     request = {"steps": steps, "check": False, "diff": False, "planned": {}}
-    answer = in_parts(request, rm_steps.steps_operation)
+    answer = in_parts(request, rm_steps.steps_operation, 300)
     assert [(r["id"], r["failed"]) for r in answer["results"]] == [(1, True), (2, False)]
     assert not (tmp_path / "never").exists()
+
+
+def test_a_reply_that_grows_long_is_cut_and_the_rest_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rm_steps, "REPLY_BYTES", 2000)
+    steps = [step(i, "command", _raw=f"printf %{100 * i}s") for i in range(1, 12)]
+    counts = []
+
+    def send(request: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = rm_steps.steps_operation(json.loads(json.dumps(request)))
+        counts.append(len(answer["results"]))
+        return answer
+
+    answer = in_parts({"steps": steps, "check": False, "diff": False, "planned": {}}, send)
+    assert [(r["id"], len(r["stdout"])) for r in answer["results"]] == [(i, 100 * i) for i in range(1, 12)]
+    assert len(counts) > 3
+    with pytest.raises(Unreachable):
+        in_parts({"steps": steps, "planned": {}}, lambda request: {"results": [], "planned": {}, "cut": True})
+
+
+def test_the_step_under_way_is_finished_and_none_begun_when_nobody_listens(tmp_path: Path) -> None:
+    steps = [
+        step(
+            1, "command", _raw=f"sh -c 'echo > {tmp_path}/begun; cat {tmp_path}/go; echo > {tmp_path}/done'"
+        ),
+        step(2, "copy", dest=f"{tmp_path}/never", content="x"),
+    ]
+    os.mkfifo(tmp_path / "go")
+    payload, request = program(), {"op": "steps", "steps": steps}
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-E", "-c", LOADER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"%d\n%s%s\n" % (len(payload), payload, json.dumps(request).encode()))
+    process.stdin.flush()
+    with open(tmp_path / "go", "w"):  # opened when the step reads it
+        process.stdin.close()
+        process.stdout.close()
+    process.wait(20)
+    assert (tmp_path / "done").exists()
+    assert not (tmp_path / "never").exists()
+
+
+def test_an_agent_names_its_executor_by_the_same_digest() -> None:
+    assert rm_steps.features()["steps"] == digest()
 
 
 def test_a_damaged_part_is_told_and_nothing_is_written(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rm.adapters.playbook_control import ControlFailed, Hands
 
-PART_BYTES = 2 << 20
+PART_BYTES = 512 << 10  # other messages may wait behind a part
 
 
 def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""Playbook steps passed on to the hosts' agents, for a runner that has no connections of its own.
+
+They may hold secrets and concern no job: they go from the request to the agent's channel and back, and
+meet neither the leader nor the journal, the database or the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Protocol
+
+from rm.core.host import Host
+from rm.errors import RmError, Unreachable
+
+# as long as it takes: a step may wait for hours, and a lost channel ends the wait
+PATIENCE_S = 30 * 86_400.0
+
+
+# of failures after which certainly nothing was done: no channel, an agent from before playbooks, or one
+# whose files were replaced under it
+UNSENT = ("not-connected", "no-such-op", "replaced")
+
+
+class Doors(Protocol):
+    """The agents that are connected."""
+
+    def doors(self) -> Sequence[tuple[Host, Mapping[str, Any]]]: ...
+    def call(self, name: str, op: str, timeout_s: float = ..., **args: Any) -> Future[dict[str, Any]]: ...
+    def cancel(self, name: str, future: Future[dict[str, Any]]) -> None: ...
+
+
+class Steps:
+    def __init__(self, doors: Doors) -> None:
+        self._doors = doors
+
+    def channels(self) -> Sequence[Mapping[str, Any]]:
+        """The hosts whose agents take steps: where they are, the agent's user id, which executor it has."""
+        found = []
+        for host, hello in self._doors.doors():
+            executor = hello.get("features", {}).get("steps")
+            if executor:
+                found.append({**_door(host), "uid": hello.get("uid"), "executor": executor})
+        return found
+
+    async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """{"result": the agent's} or {"unsent": why nothing was done}.
+
+        Raises:
+            Unreachable: the agent was lost, or its process ended: what was done is unknown.
+        """
+        name = str(door["host"])
+        if not any(_door(host) == door for host, _ in self._doors.doors()):
+            return {"unsent": f"No agent of a host {name} at this address is connected."}
+        future = self._doors.call(name, "steps", PATIENCE_S, **request)
+        try:
+            return {"result": await asyncio.wrap_future(future)}
+        except asyncio.CancelledError:
+            self._doors.cancel(name, future)
+            raise
+        except RmError as error:
+            if getattr(error, "code", "") in UNSENT:
+                return {"unsent": str(error)}
+            if isinstance(error, Unreachable):
+                raise
+            raise Unreachable(f"The agent on {name} did not finish the steps: {error}") from None
+
+
+def _door(host: Host) -> dict[str, Any]:
+    return {"host": host.name, "address": host.address, "port": host.port, "login": host.login}

@@ -1,0 +1,68 @@
+"""The HTTP API for playbook steps over the agents' channels. The contract is docs/http-api.md."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from rm.errors import Conflict, UsageError
+from rm.web import wire
+
+LINE_BYTES = (8 << 20) - 4096  # an agent takes lines of up to 8 MiB
+DOOR = {"host": str, "address": str, "port": int, "login": str}
+REQUEST = {"steps": list, "check": bool, "diff": bool, "planned": dict, "failed_task": int}
+
+
+class Steps(Protocol):
+    """What the API asks of the daemon; mappings are answered as they are."""
+
+    def channels(self) -> Sequence[Mapping[str, Any]]: ...
+    async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]: ...
+
+
+Answer = Callable[[Mapping[str, Any]], web.Response]
+Admin = Callable[[web.Request, str], str]
+WhileConnected = Callable[[web.Request, Coroutine[Any, Any, Any]], Awaitable[Any]]
+
+
+class StepsRoutes:
+    """Administrators only: a step does anything as the agent's user. `answer` makes a response, `admin`
+    refuses others, `while_connected` gives the work up when the client has gone."""
+
+    def __init__(
+        self, find: Callable[[], Steps | None], answer: Answer, admin: Admin, while_connected: WhileConnected
+    ) -> None:
+        self._find = find
+        self._answer = answer
+        self._admin = admin
+        self._while_connected = while_connected
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get("/v1/channels", self.channels), web.post("/v1/channels/{host}/steps", self.run)]
+
+    def _steps(self) -> Steps:
+        found = self._find()
+        if found is None:
+            raise Conflict("This daemon has no agents.")
+        return found
+
+    async def channels(self, request: web.Request) -> web.Response:
+        self._admin(request, "use the agents' channels")
+        return self._answer({"channels": self._steps().channels()})
+
+    async def run(self, request: web.Request) -> web.Response:
+        self._admin(request, "run steps on hosts")
+        text = await request.read()
+        if len(text) > LINE_BYTES:
+            raise UsageError(f"Steps for an agent may have {LINE_BYTES} bytes, not {len(text)}.")
+        body = {**wire.decode(text), "host": request.match_info["host"]}
+        wire.fields(body, *DOOR, *REQUEST)
+        for key, kind in {**DOOR, **REQUEST}.items():
+            value = body.get(key)
+            if not isinstance(value, kind) and not (key == "failed_task" and value is None):
+                raise UsageError(f"'{key}' of the steps must be {kind.__name__}.")
+        door = {key: body[key] for key in DOOR}
+        asked = {key: body[key] for key in REQUEST if body.get(key) is not None}
+        return self._answer(await self._while_connected(request, self._steps().run(door, asked)))
