@@ -1,0 +1,105 @@
+"""What a run came to, the same shape for both tools, and what differs between two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# moments, and where the file system happened to put something
+VOLATILE = frozenset(
+    {"start", "end", "delta", "elapsed", "atime", "mtime", "ctime", "inode", "dev", "version", "device_type",
+     "blocks"}
+)  # fmt: skip
+SPOKEN = frozenset(
+    {"debug", "fail", "assert"}
+)  # whose `msg` is the playbook's; others' is the tool's own wording
+COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One task on one host. `place` is file:line from the playbook's directory, `items` a loop's statuses."""
+
+    place: str
+    name: str
+    module: str
+    status: str
+    ignored: bool
+    items: tuple[str, ...]
+    result: Mapping[str, Any]
+    might_run: bool = False
+
+
+@dataclass(slots=True)
+class Run:
+    """Outcomes per host in order, the recap's counters, and the exit code of the tool."""
+
+    code: int
+    tasks: dict[str, list[Outcome]] = field(default_factory=dict)
+    recap: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    where: str
+    ansible: Any
+    rm: Any
+
+
+def runs_differ(which: str, ansible: Run, rm: Run) -> Iterator[Difference]:
+    """`which` run it is: "first", "second"."""
+    if ansible.code != rm.code:
+        yield Difference(f"{which}: exit code", ansible.code, rm.code)
+    for host in sorted({*ansible.tasks, *rm.tasks}):
+        mine, theirs = rm.tasks.get(host, []), ansible.tasks.get(host, [])
+        places = [f"{one.place} {one.name}" for one in mine], [f"{one.place} {one.name}" for one in theirs]
+        if places[0] != places[1]:
+            yield Difference(f"{which}: {host}: tasks", places[1], places[0])
+            continue
+        for one, other in zip(theirs, mine, strict=True):
+            yield from _outcomes_differ(f"{which}: {host}: {one.name}", one, other)
+    for host in sorted({*ansible.recap, *rm.recap}):
+        for counter in COUNTERS:
+            counts = [run.recap.get(host, {}).get(counter, 0) for run in (ansible, rm)]
+            if counts[0] != counts[1]:
+                yield Difference(f"{which}: {host}: recap {counter}", *counts)
+
+
+def _outcomes_differ(where: str, ansible: Outcome, rm: Outcome) -> Iterator[Difference]:
+    for what in ("module", "status", "ignored", "items"):
+        one, other = getattr(ansible, what), getattr(rm, what)
+        if one != other:
+            yield Difference(f"{where}: {what}", one, other)
+    yield from _results_differ(where, ansible.module, ansible.result, rm.result)
+
+
+def _results_differ(
+    where: str, module: str, ansible: Mapping[str, Any], rm: Mapping[str, Any]
+) -> Iterator[Difference]:
+    """Of what both registered: the values of the names that both know."""
+    for key in sorted({*ansible} & {*rm}):
+        one, other = ansible[key], rm[key]
+        if key in VOLATILE or key.startswith("_") or (key == "msg" and module not in SPOKEN) or key == "diff":
+            continue
+        if key == "results" and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+            for index, (left, right) in enumerate(zip(one, other, strict=True)):
+                if isinstance(left, dict) and isinstance(right, dict):
+                    yield from _results_differ(f"{where}: results[{index}]", module, left, right)
+        elif isinstance(one, dict) and isinstance(other, dict):
+            yield from _results_differ(f"{where}: {key}", module, one, other)
+        elif one != other:
+            yield Difference(f"{where}: {key}", one, other)
+
+
+def states_differ(
+    which: str, host: str, ansible: Mapping[str, Any], rm: Mapping[str, Any], random: tuple[str, ...]
+) -> Iterator[Difference]:
+    for path in sorted({*ansible, *rm}):
+        one, other = ansible.get(path), rm.get(path)
+        if one is None or other is None:
+            yield Difference(f"{which}: {host}: {path}", one, other)
+            continue
+        for fact in one:
+            if one[fact] != other[fact] and not (fact == "content" and path in random):
+                yield Difference(f"{which}: {host}: {path}: {fact}", one[fact], other[fact])

@@ -1,0 +1,85 @@
+"""The end state of a host: what was changed below the directories that playbooks write to.
+
+`PROGRAM` runs on the host and prints JSON: every entry that changed since a moment (by its ctime), with its
+type, mode, owner, group and content. A directory's content is the names in it: what was removed shows, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from rm.lab import Lab
+
+ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var")
+# the tools' own: Ansible's directory for its payloads; logins; the backups that useradd and its like keep
+NOT_COMPARED = (
+    "/root/.ansible", "/var/log/sshd.log", "/var/log/wtmp", "/var/log/lastlog", "/var/log/btmp",
+    "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
+    "/etc/.pwd.lock",
+)  # fmt: skip
+
+PROGRAM = r"""
+import grp, hashlib, json, os, pwd, stat, sys
+since, roots, also, skipped = json.loads(sys.stdin.readline())
+skipped = set(skipped)
+found = {}
+def name(of, number):
+    try:
+        return of(number)[0]
+    except KeyError:
+        return number
+def content(path, mode):
+    if stat.S_ISLNK(mode):
+        return os.readlink(path)
+    if stat.S_ISDIR(mode):
+        return sorted(one for one in os.listdir(path) if os.path.join(path, one) not in skipped)
+    if not stat.S_ISREG(mode):
+        return None
+    with open(path, "rb") as file:
+        data = file.read()
+    if path == "/etc/shadow":  # without the day of the last change
+        lines = [line.split(b":") for line in data.splitlines()]
+        data = b"\n".join(b":".join(line[:2] + line[3:]) for line in lines)
+    try:
+        return data.decode() if len(data) < 20000 else hashlib.sha256(data).hexdigest()
+    except UnicodeDecodeError:
+        return hashlib.sha256(data).hexdigest()
+def look(path):
+    if path in skipped:
+        return
+    seen = os.lstat(path)
+    if seen.st_ctime >= since or path in also:
+        kind = stat.S_IFMT(seen.st_mode)
+        found[path] = {"type": oct(kind), "mode": oct(seen.st_mode - kind),
+                       "owner": name(pwd.getpwuid, seen.st_uid), "group": name(grp.getgrgid, seen.st_gid),
+                       "content": content(path, seen.st_mode)}
+    if stat.S_ISDIR(seen.st_mode) and path not in also:
+        for one in os.listdir(path):
+            look(os.path.join(path, one))
+for root in roots or also:
+    if os.path.lexists(root):
+        look(root)
+print(json.dumps(found))
+"""  # fmt: skip
+
+State = dict[str, dict[str, Any]]
+
+
+def snapshot(lab: Lab, host: str, since_s: float) -> State:
+    """Path to facts, of what changed on a host since `since_s` (seconds since the epoch)."""
+    return _ask(lab, host, since_s, ROOTS, ())
+
+
+def look(lab: Lab, host: str, paths: Iterable[str]) -> State:
+    """The same of these paths, changed or not, as far as they are there."""
+    return _ask(lab, host, 0.0, (), tuple(paths))
+
+
+def _ask(lab: Lab, host: str, since_s: float, roots: tuple[str, ...], also: tuple[str, ...]) -> State:
+    asked = json.dumps([since_s, roots, also, NOT_COMPARED]) + "\n"
+    done = lab.exec(host, ["/usr/bin/python3", "-S", "-E", "-c", PROGRAM], input=asked.encode())
+    assert done.returncode == 0, done.stderr.decode()
+    found: State = json.loads(done.stdout)
+    return found

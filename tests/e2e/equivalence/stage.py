@@ -1,0 +1,77 @@
+"""Runs playbooks on hosts of their own, two at a time, and keeps what came of each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rm.lab import Lab
+from tests.e2e.equivalence.outcome import Run
+from tests.e2e.equivalence.recipe import Recipe
+from tests.e2e.equivalence.snapshot import State, look, snapshot
+from tests.e2e.equivalence.tools import Place, run_ansible, run_rm
+
+AT_A_TIME = 2  # as many as CI has processors
+
+
+@dataclass(slots=True)
+class Played:
+    """What a playbook came to under one tool, at a place. `states` follow the runs, in order; per host."""
+
+    place: Place
+
+    runs: list[Run] = field(default_factory=list)
+    states: list[dict[str, State]] = field(default_factory=list)
+
+
+class Stage:
+    """`labs` are two of the same shape, with as many hosts as all recipes together want."""
+
+    def __init__(self, recipes: Sequence[Recipe], ansible: Lab, rm: Lab, directory: Path) -> None:
+        self._pool = ThreadPoolExecutor(AT_A_TIME)
+        self._played: dict[tuple[str, str], Future[Played]] = {}
+        self._since_s = time.time()
+        first = 0
+        for recipe in recipes:
+            for tool, lab in (("ansible", ansible), ("rm", rm)):
+                hosts = dict(zip(recipe.names, (host.name for host in lab.hosts[first:]), strict=False))
+                (directory / tool).mkdir(exist_ok=True)
+                place = Place(lab, hosts, directory / tool / recipe.name)
+                self._played[tool, recipe.name] = self._pool.submit(self._play, tool, recipe, place)
+            first += recipe.hosts
+
+    def played(self, tool: str, recipe: Recipe) -> Played:
+        """Waits for it. With rm the first run is the one in check mode."""
+        return self._played[tool, recipe.name].result()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _play(self, tool: str, recipe: Recipe, place: Place) -> Played:
+        played = Played(place)
+        for name in recipe.dead:
+            place.lab.kill_sshd(place.hosts[name])
+        modes = (False, False) if tool == "ansible" else (True, False, False)
+        for check in modes:
+            run = run_ansible(recipe, place) if tool == "ansible" else run_rm(recipe, place, check)
+            played.runs.append(run)
+            states = {name: snapshot(place.lab, host, self._since_s) for name, host in place.hosts.items()}
+            played.states.append(place.plain(states))
+        return played
+
+
+def complete(one: Played, other: Played, index: int, host: str) -> tuple[State, State]:
+    """What changed on either host after a run (counted from the end), on both.
+
+    What only one tool touched is, on the other's host, as it always was there.
+    """
+    sides = []
+    for mine, theirs in ((one, other), (other, one)):
+        state = mine.states[index][host]
+        missing = theirs.states[index][host].keys() - state.keys()
+        seen = look(mine.place.lab, mine.place.hosts[host], sorted(missing)) if missing else {}
+        sides.append({**state, **mine.place.plain(seen)})
+    return sides[0], sides[1]

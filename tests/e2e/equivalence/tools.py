@@ -1,0 +1,160 @@
+"""Runs a playbook as users do, under `ansible-playbook` and `rmx playbook run`, and reads what was said."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rm.lab import Lab
+from tests.e2e.equivalence.outcome import Outcome, Run
+from tests.e2e.equivalence.recipe import Recipe
+
+BIN = Path(sys.executable).parent
+HERE = Path(__file__).parent
+PATIENCE_S = 240
+PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tool runs a playbook: hosts of a lab under the names of the recipe, and a directory of its own.
+
+    `directory` is known to the playbook as the variable `here`. In what is read, addresses and directories
+    are replaced by what they stand for, so that it can be compared.
+    """
+
+    lab: Lab
+    hosts: Mapping[str, str]  # the recipe's name of a host to the lab's
+    directory: Path
+
+    def inventory(self) -> Path:
+        """The file that says how to reach the hosts."""
+        path = self.directory.with_suffix(".yml")
+        reach = {
+            name: {
+                "ansible_host": self.lab.host(host).address,
+                "ansible_user": "root",
+                "ansible_python_interpreter": "/usr/bin/python3",
+            }
+            for name, host in self.hosts.items()
+        }
+        path.write_text(json.dumps({"all": {"hosts": reach}}))  # which is YAML, too
+        return path
+
+    def plain(self, value: Any) -> Any:
+        text = json.dumps(value, default=str)
+        for name, host in sorted(self.hosts.items(), key=lambda item: -len(item[1])):
+            text = text.replace(self.lab.host(host).address, f"ADDRESS-OF-{name}")
+        return json.loads(text.replace(str(self.directory), "HERE"))
+
+
+def arguments(recipe: Recipe, place: Place) -> list[str]:
+    """What both tools are given."""
+    place.directory.mkdir(exist_ok=True)
+    argv = ["-i", str(recipe.beside)] if recipe.beside.exists() else []
+    argv += ["-i", str(place.inventory()), "--private-key", str(place.lab.key)]
+    return [*argv, "-e", f"here={place.directory}", *recipe.arguments, str(recipe.path)]
+
+
+def run_ansible(recipe: Recipe, place: Place) -> Run:
+    record = place.directory.with_suffix(".json")
+    record.unlink(missing_ok=True)
+    env = {
+        **_environment(),
+        "ANSIBLE_STDOUT_CALLBACK": "record",
+        "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+        "ANSIBLE_HOME": str(place.directory.parent / "ansible"),
+        "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_SSH_COMMON_ARGS": f"-F none -o UserKnownHostsFile={place.lab.known_hosts}",
+        "ANSIBLE_DEVEL_WARNING": "0",
+        "RECORD": str(record),
+    }
+    argv = place.lab.enter_command([str(BIN / "ansible-playbook"), *arguments(recipe, place)])
+    done = _call(argv, env, recipe)
+    assert record.exists(), f"ansible-playbook said nothing:\n{done.stdout}\n{done.stderr}"
+    told = place.plain(json.loads(record.read_text()))
+    run = Run(done.returncode, recap={host: _counters(counts) for host, counts in told["recap"].items()})
+    for one in told["tasks"]:
+        run.tasks.setdefault(one["host"], []).append(
+            Outcome(
+                place=_place(one["path"], recipe),
+                name=one["name"],
+                module=_short(one["module"]),
+                status=one["status"],
+                ignored=one["ignored"],
+                items=tuple(_status(item) for item in one["result"].get("results", ()) if _is_item(item)),
+                result=one["result"],
+            )
+        )
+    return run
+
+
+def run_rm(recipe: Recipe, place: Place, check: bool = False) -> Run:
+    config = place.directory.with_suffix(".toml")
+    config.write_text(f'[daemon]\nstate_dir = "{place.directory.parent / "state"}"\n')
+    env = {**_environment(), "RM_CONFIG": str(config)}
+    argv = [str(BIN / "rmx"), "playbook", "run", "--json", "--known-hosts", str(place.lab.known_hosts)]
+    argv += ["--check"] if check else []
+    done = _call(place.lab.enter_command([*argv, *arguments(recipe, place)]), env, recipe)
+    assert done.stdout, f"rmx said nothing:\n{done.stderr}"
+    told = place.plain(json.loads(done.stdout))
+    run = Run(done.returncode, recap=told["recap"])
+    for host, results in told["results"].items():
+        run.tasks[host] = [
+            Outcome(
+                place=_place(f"{one['file']}:{one['line']}", recipe),
+                name=one["task"],
+                module=_short(one["module"]),
+                status=one["status"],
+                ignored=one["ignored"],
+                items=tuple(status for _, status, _ in one["items"]),
+                result=one["result"],
+                might_run=one["might_run"],
+            )
+            for one in results
+        ]
+    return run
+
+
+def _call(argv: Sequence[str], env: Mapping[str, str], recipe: Recipe) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        argv, env=env, check=False, capture_output=True, text=True, timeout=PATIENCE_S,
+        cwd=recipe.path.parent, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "RM_"))}
+    return {**kept, "LC_ALL": "C.UTF-8"}
+
+
+def _place(path: str, recipe: Recipe) -> str:
+    name, _, line = path.rpartition(":")
+    return f"{os.path.relpath(os.path.join(recipe.path.parent, name), recipe.path.parent)}:{line}"
+
+
+def _short(module: str) -> str:
+    for prefix in PREFIXES:
+        module = module.removeprefix(prefix)
+    return module
+
+
+def _is_item(item: Any) -> bool:
+    return isinstance(item, dict) and "ansible_loop_var" in item
+
+
+def _status(item: Mapping[str, Any]) -> str:
+    for status in ("unreachable", "failed", "skipped", "changed"):
+        if item.get(status):
+            return status
+    return "ok"
+
+
+def _counters(counts: Mapping[str, int]) -> dict[str, int]:
+    return {"failed" if name == "failures" else name: count for name, count in counts.items()}
