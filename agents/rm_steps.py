@@ -126,7 +126,7 @@ def run_step_as(run, step):
             os.setuid(who.pw_uid)
             os.environ.update(HOME=who.pw_dir, USER=who.pw_name, LOGNAME=who.pw_name)
             os.environ.update(SHELL=who.pw_shell or "/bin/sh")
-            os.chdir("/")
+            os.chdir(who.pw_dir if step.get("at_home") and os.path.isdir(who.pw_dir) else "/")
             result = run_step(run, step)
         except OSError as problem:
             result = failure("cannot become '%s': %s" % (step["user"], problem.strerror))

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from rm.adapters import playbook_become, ssh
-from rm.adapters.fleet import AgentError, Fleet, NotConnected
 from rm.adapters.playbook_become import Passwords, Refused
-from rm.adapters.playbook_program import LOADER, in_parts, program
+from rm.adapters.playbook_program import LOADER, program
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
 
@@ -65,9 +63,6 @@ class StepsChannel:
 
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
-        return in_parts(request, self._one)
-
-    def _one(self, request: dict[str, Any]) -> dict[str, Any]:
         self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
         try:
             line = self.lines.readline()
@@ -111,26 +106,3 @@ class StepsChannel:
         with suppress(OSError, EOFError):
             self.channel.close()
             self.connection.close()
-
-
-# (host name, request of the operation `steps`) -> its result; None: this host has no agent's channel
-Ask = Callable[[str, dict[str, Any]], dict[str, Any] | None]
-
-
-def through(fleet: Fleet, timeout_s: float = 3600.0) -> Ask:
-    """`run_playbook`'s `ask` for hosts whose agents are connected; the others get a channel of their own.
-
-    Not for playbooks that stop the agent itself (uninstall): they would lose their own channel.
-    """
-
-    def ask(host: str, request: dict[str, Any]) -> dict[str, Any] | None:
-        try:
-            return in_parts(request, lambda part: fleet.call(host, "steps", timeout_s, **part).result())
-        except NotConnected:
-            return None
-        except AgentError as refusal:
-            if refusal.code == "no-such-op":  # an agent from before playbooks, or half installed
-                return None
-            raise
-
-    return ask

@@ -6,11 +6,12 @@ import getpass
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from rm.adapters.playbook_become import Passwords, Refused
-from rm.adapters.playbook_channel import Ask, StepsChannel
+from rm.adapters.playbook_channel import StepsChannel
 from rm.adapters.playbook_local import LocalSteps
+from rm.adapters.playbook_program import PART_BYTES, REQUEST_BYTES, in_parts
 from rm.adapters.ssh import SshSettings
 from rm.core.host import Host
 from rm.playbook.steps import Batch
@@ -19,7 +20,22 @@ from rm.playbook.steps import Batch
 BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
 LOGIN_PASSWORDS = ("ansible_password", "ansible_ssh_password", "ansible_ssh_pass")
 LOCALHOST = ("localhost", "127.0.0.1", "::1")
+OVER_SSH = ("ssh", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 Key = tuple[str, bool, str, bool]  # host, as root, login, local
+
+
+class Agents(Protocol):
+    """The agents that can be asked instead of a host's sshd (playbook_agents.py)."""
+
+    request_bytes: int
+    part_bytes: int
+
+    def serves(self, host: Host, become: bool) -> bool: ...
+    def send(self, host: Host, become: bool, request: dict[str, Any]) -> dict[str, Any] | None:
+        """None: nothing was sent. Raises Unreachable when the outcome is unknown."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Ways:
@@ -32,12 +48,12 @@ class Ways:
         self,
         hosts: Mapping[str, Host],
         settings: SshSettings,
-        ask: Ask | None,
+        agents: Agents | None,
         variables: Callable[[str], Mapping[str, Any]],
         passwords: Passwords | None = None,
     ) -> None:
         self.passwords = passwords or Passwords()
-        self.hosts, self.settings, self.ask, self.variables = hosts, settings, ask, variables
+        self.hosts, self.settings, self.agents, self.variables = hosts, settings, agents, variables
         self.channels: dict[Key, StepsChannel | LocalSteps] = {}
         self._locks: dict[Key, threading.Lock] = {}
         self._guard = threading.Lock()
@@ -53,6 +69,10 @@ class Ways:
         connection = self.variables(name).get("ansible_connection")
         return connection == "local" or (connection is None and name in LOCALHOST and name not in self.hosts)
 
+    def over_ssh(self, name: str, batch: Batch) -> bool:
+        """Does the task, or the host, ask for a connection of its own?"""
+        return (batch.connection or self.variables(name).get("ansible_connection")) in OVER_SSH
+
     def send(self, name: str, batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
         """Raises Unreachable (or another RmError) when the host does not answer; where sudo refuses, each
         step fails with what it said."""
@@ -63,20 +83,31 @@ class Ways:
             return {"results": failed, "planned": request["planned"]}
 
     def _send(self, name: str, batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
-        local = batch.local or self.is_local(name)
-        login = "" if local else self.host(name, batch.login).login
-        become = batch.become and login != "root"
-        if self.ask is not None and not become and not local and not batch.login:
-            answer = self.ask(name, request)
-            if answer is not None:
-                return answer
-        key = (name, become, batch.login, local)
+        if batch.connection == "local" or self.is_local(name):
+            return in_parts(request, lambda part: self._ask(name, batch.become, batch.login, True, part))
+        host = self.host(name, batch.login)
+        become = batch.become and host.login != "root"
+        agents = None if self.over_ssh(name, batch) else self.agents
+
+        def send(part: dict[str, Any]) -> dict[str, Any]:
+            answer = agents.send(host, become, part) if agents is not None else None
+            return self._ask(name, become, batch.login, False, part) if answer is None else answer
+
+        if agents is not None and agents.serves(host, become):
+            return in_parts(request, send, agents.request_bytes, agents.part_bytes)
+        return in_parts(request, send, REQUEST_BYTES, PART_BYTES)
+
+    def _ask(
+        self, name: str, become: bool, login: str, local: bool, request: dict[str, Any]
+    ) -> dict[str, Any]:
+        """One request over a kept-open connection of ours."""
+        key = (name, become, login, local)
         with self._guard:
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:  # a channel carries one request at a time
             channel = self.channels.get(key)
             if channel is None:
-                channel = self._connect(name, become, batch.login, local)
+                channel = self._connect(name, become, login, local)
                 self.channels[key] = channel
             return channel.steps(request)
 
@@ -97,6 +128,8 @@ class Ways:
             self.channels.pop(key).close()
 
     def close(self) -> None:
+        if self.agents is not None:
+            self.agents.close()
         for channel in list(self.channels.values()):
             channel.close()
 

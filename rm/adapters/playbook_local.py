@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from rm.adapters import playbook_become
 from rm.adapters.playbook_become import HINT, Refused
-from rm.adapters.playbook_program import LOADER, in_parts, program
+from rm.adapters.playbook_program import LOADER, program
 from rm.errors import RmError, Unreachable
 
 
@@ -74,9 +74,6 @@ class LocalSteps:
 
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
-        return in_parts(request, self._one)
-
-    def _one(self, request: dict[str, Any]) -> dict[str, Any]:
         assert self.process.stdout is not None
         self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
         line = self.process.stdout.readline()

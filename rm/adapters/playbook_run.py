@@ -1,6 +1,6 @@
 """Runs playbooks on hosts: one kept-open connection per host, steps in batches, hosts side by side.
 
-A host's steps travel to its agent when `ask` knows one; else the text of `agents/rm_steps.py` is fed to
+A host's steps travel to its agent when `agents` knows one; else the text of `agents/rm_steps.py` is fed to
 `python3` on the host once and then spoken to over that one channel. Hosts fail each for itself.
 """
 
@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,9 @@ from jinja2.utils import missing
 
 import rm
 from rm.adapters.playbook_become import Passwords
-from rm.adapters.playbook_channel import Ask
 from rm.adapters.playbook_control import Daemon, Hands, carry_out
 from rm.adapters.playbook_files import LocalFiles, read_playbook
-from rm.adapters.playbook_hosts import BECOME_PASSWORDS, LOCALHOST, LOGIN_PASSWORDS, Ways
+from rm.adapters.playbook_hosts import BECOME_PASSWORDS, LOCALHOST, LOGIN_PASSWORDS, Agents, Ways
 from rm.adapters.playbook_secrets import masked
 from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
@@ -44,7 +44,7 @@ from rm.playbook.template import Layer, NeedResult, Scope, TemplateProblem, eval
 from rm.playbook.variables import ANSIBLE_VERSION, HostState
 
 CONNECTION = ("ansible_host", "ansible_user", "ansible_connection", "ansible_python_interpreter")
-__all__ = ["Ask", "Passwords", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
+__all__ = ["Passwords", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
 
 
 def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
@@ -69,7 +69,7 @@ def run_playbook(
     skip_tags: Sequence[str] = (),
     forks: int = 16,
     progress: Callable[[Progress], None] | None = None,
-    ask: Ask | None = None,
+    agents: Agents | None = None,
     daemon: Daemon | None = None,
     start_at: str = "",
     files: LocalFiles | None = None,
@@ -92,7 +92,7 @@ def run_playbook(
     local = files or LocalFiles()
     return _Runner(
         read_playbook(playbook, local), hosts, settings, dict(variables or {}), check, diff, limit,
-        tuple(tags), tuple(skip_tags), forks, progress, ask, daemon, start_at, local, prompt,
+        tuple(tags), tuple(skip_tags), forks, progress, agents, daemon, start_at, local, prompt,
         inventory or {}, magic or {}, become, become_user, passwords or Passwords(),
     ).run()  # fmt: skip
 
@@ -135,7 +135,7 @@ class _Runner:
         skip_tags: tuple[str, ...],
         forks: int,
         progress: Callable[[Progress], None] | None,
-        ask: Ask | None,
+        agents: Agents | None,
         daemon: Daemon | None,
         start_at: str,
         files: LocalFiles,
@@ -164,7 +164,10 @@ class _Runner:
         self.become, self.become_user = become, become_user
         self.play_passwords: dict[str, dict[str, Any]] = {}  # what the play's variables say, by host
         self.secret(passwords.become, passwords.login)
-        self.ways = Ways(self.hosts, settings, ask, self.connection_of, passwords)
+        for state in self.states.values():
+            with suppress(UsageError):  # told when the host is to be reached
+                state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
+        self.ways = Ways(self.hosts, settings, agents, self.connection_of, passwords)
         self.stopping = threading.Event()
         self.unfinished: set[str] = set()
         self.planned: dict[str, dict[str, Any]] = {}  # in check mode: what would be there by now

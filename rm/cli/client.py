@@ -5,8 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import select
 import socket
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -71,7 +73,7 @@ class Client:
         return self._call("GET", path, query, None, _timeout_s)
 
     def post(
-        self, *path: str | int, body: Mapping[str, Any] | None = None, timeout_s: float = 600.0
+        self, *path: str | int, body: Mapping[str, Any] | None = None, timeout_s: float | None = 600.0
     ) -> dict[str, Any]:
         # measuring the network takes long; a submission waits for its commit
         return self._call("POST", path, {}, body or {}, timeout_s)
@@ -92,6 +94,18 @@ class Client:
         finally:
             self.close()
 
+    def open(self) -> None:
+        """Connect, unless connected: a failure after this is one of a request that may have been heard."""
+        self._open(TIMEOUT_S)
+
+    def abort(self) -> None:
+        """End the request that another thread waits for."""
+        connection = self._connection
+        sock = connection.sock if connection is not None else None
+        if sock is not None:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
@@ -103,7 +117,7 @@ class Client:
         path: tuple[str | int, ...],
         query: Mapping[str, Any],
         body: Mapping[str, Any] | None,
-        timeout_s: float,
+        timeout_s: float | None,
     ) -> dict[str, Any]:
         response = self._request(method, path, query, body, timeout_s)
         try:
@@ -159,8 +173,10 @@ class Client:
 
     def _open(self, timeout_s: float | None) -> _UnixConnection:
         if self._connection is not None and self._connection.sock is not None:
-            self._connection.sock.settimeout(timeout_s)
-            return self._connection
+            if not _ended(self._connection.sock):
+                self._connection.sock.settimeout(timeout_s)
+                return self._connection
+            self.close()
         connection = _UnixConnection(self.socket_path, timeout_s)
         try:
             connection.connect()
@@ -180,6 +196,13 @@ class Client:
             ) from None
         self._connection = connection
         return connection
+
+
+def _ended(sock: socket.socket) -> bool:
+    """Has the daemon closed the idle connection? It says nothing that was not asked for."""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _failure(status: int, body: bytes) -> RmError:

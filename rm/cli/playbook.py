@@ -146,6 +146,7 @@ def run(
 
     Progress goes to standard error, the recap to standard output.
     """
+    from rm.adapters.playbook_agents import DaemonAgents
     from rm.adapters.playbook_files import LocalFiles
     from rm.adapters.playbook_run import plan_of, run_playbook
 
@@ -177,6 +178,7 @@ def run(
         progress=lambda event: text.show(event, verbose > 0),
         start_at=start_at_task,
         files=files,
+        agents=DaemonAgents(session.new_client, note if verbose else lambda why: None),
         daemon=_daemon(session),
         prompt=_ask if sys.stdin.isatty() else None,
         inventory=fleet.variables,

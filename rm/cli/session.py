@@ -30,10 +30,14 @@ class Session:
     @property
     def client(self) -> Client:
         if self._client is None:
-            from rm.cli.client import Client, find_socket
-
-            self._client = Client(find_socket(self.socket_flag, self.config_flag))
+            self._client = self.new_client()
         return self._client
+
+    def new_client(self) -> Client:
+        """A connection of its own, for one thread."""
+        from rm.cli.client import Client, find_socket
+
+        return Client(find_socket(self.socket_flag, self.config_flag))
 
 
 def json_option(command: F) -> F:

@@ -67,7 +67,7 @@ class HostPlay(Walk):
             return self._piece(first=False)
         steps: list[Step] = []
         become: bool | None = None
-        login: tuple[str, bool] | None = None
+        login: tuple[str, str] | None = None
         while not self.host.failed and self._frame is not None:
             self._frame, failed = to_task(self._frame)
             if failed:
@@ -104,7 +104,7 @@ class HostPlay(Walk):
             if made is None:
                 continue
             new = made.steps()
-            way = (task.remote_user or "", task.connection == "local")
+            way = (task.remote_user or "", task.connection or "")
             by_control = control(task.module) if task.module in registry() else False
             root = any(getattr(item.work, "become", False) for item in made.items) and self._unprivileged(
                 task
@@ -129,7 +129,7 @@ class HostPlay(Walk):
             return None
         if not steps:
             return Batch((), False)
-        return Batch(tuple(steps), bool(become), False, "", 0, *(login or ("", False)))
+        return Batch(tuple(steps), bool(become), False, "", 0, *(login or ("", "")))
 
     def _unprivileged(self, task: Task) -> bool:
         return (task.remote_user or self.host.login) != "root" or bool(task.delegate_to)
@@ -275,7 +275,7 @@ class HostPlay(Walk):
             control=control(task.module),
             become=batch.become and self._unprivileged(task),
             login=task.remote_user or "",
-            local=task.connection == "local",
+            connection=task.connection or "",
         )
 
     # -- meta tasks and failures ---------------------------------------------------------------

@@ -39,6 +39,13 @@ class Library(Protocol):
         ...
 
 
+# as they are called, and what that comes to; without one an agent's channel may be used where there is one
+CONNECTIONS = {
+    "local": "local", "ssh": "ssh", "paramiko": "ssh", "paramiko_ssh": "ssh", "ansible.builtin.ssh": "ssh",
+    "smart": None,
+}  # fmt: skip
+
+
 def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, Any]:
     """The keywords that blocks hand down, of `body` on top of those around it."""
     method = body.get("become_method", "sudo")
@@ -46,7 +53,7 @@ def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, 
         raise reader.fail(body.line_of("become_method"), f"the become_method '{method}' is not supported.",
                           "Only sudo is.")  # fmt: skip
     connection = body.get("connection", around.connection)
-    if connection not in (None, "ssh", "local", "smart", "paramiko", "paramiko_ssh", "ansible.builtin.ssh"):
+    if connection is not None and connection not in CONNECTIONS:
         raise reader.fail(body.line_of("connection"), f"the connection '{connection}' is not supported.",
                           "Known: ssh, local.")  # fmt: skip
     defaults = reader.mapping(body, "module_defaults")
@@ -70,7 +77,7 @@ def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, 
         "any_errors_fatal": reader.truth(body, "any_errors_fatal", around.any_errors_fatal),
         "throttle": reader.number(body, "throttle", around.throttle),
         "remote_user": reader.text(body, "remote_user", around.remote_user),
-        "connection": connection,
+        "connection": CONNECTIONS[connection] if connection is not None else None,
         "variables": {**around.variables, **reader.mapping(body, "vars")},
         "defaults": {**around.defaults, **{short(str(k)): v or {} for k, v in defaults.items()}},
     }

@@ -37,8 +37,9 @@ class Step:
 class Batch:
     """Steps to run in one go, all with the same need for root. `control`: the control machine carries
     them out (rm/adapters/playbook_control), not the host's executor. `target` is the host that does them,
-    when it is another one; they start `delay_s` seconds from now. `login` and `local` say how to get there
-    when the task does. No more than `throttle` hosts (if not 0) are at `where` at a time."""
+    when it is another one; they start `delay_s` seconds from now. `login` and `connection` say how to get
+    there when the task does: "local", "ssh" (never an agent's channel) or "". No more than `throttle` hosts
+    (if not 0) are at `where` at a time."""
 
     steps: tuple[Step, ...]
     become: bool
@@ -46,7 +47,7 @@ class Batch:
     target: str = ""
     delay_s: float = 0
     login: str = ""
-    local: bool = False
+    connection: str = ""
     throttle: int = 0
     where: tuple[int, ...] = ()
 
