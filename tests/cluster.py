@@ -88,15 +88,18 @@ class Cluster:
         self.client = self.client_of("root")
 
     def configure(self, *layers: Settings) -> None:
-        """Write rm.toml; later layers win."""
+        """Write rm.toml; later layers win. A list of tables becomes [[section.key]]."""
         tables: dict[str, dict[str, Any]] = {}
         for layer in layers:
             for section, values in layer.items():
                 tables.setdefault(section, {}).update(values)
         lines = []
         for section, values in tables.items():
-            # JSON's strings, numbers, booleans and lists are TOML's, too
-            lines += [f"[{section}]", *(f"{key} = {json.dumps(value)}" for key, value in values.items())]
+            listed = {key: value for key, value in values.items() if is_tables(value)}
+            lines += [f"[{section}]", *pairs({k: v for k, v in values.items() if k not in listed})]
+            for key, value in listed.items():
+                for table in value:
+                    lines += [f"[[{section}.{key}]]", *pairs(table)]
         self.config.write_text("\n".join(lines) + "\n")
 
     # -- the daemon's life
@@ -270,6 +273,15 @@ class Cluster:
         """Processes of a host whose command line matches."""
         argv = ["pgrep", "-f", "-a", "--", pattern]
         return self.lab.exec(host, argv).stdout.decode().splitlines()
+
+
+def is_tables(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+
+
+def pairs(table: Mapping[str, Any]) -> list[str]:
+    # JSON's strings, numbers, booleans and lists are TOML's, too
+    return [f"{key} = {json.dumps(value)}" for key, value in table.items()]
 
 
 def told(job: Job) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rm.core.alerts import GRADED, LEVELS, Finding
 from rm.core.alignment import Alignment
@@ -30,8 +30,9 @@ class HostFacts:
 def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:
     """By condition and level: the hosts at fault (`rm.core.blame`), and the other bad pairs.
 
-    A host that was told of keeps being at fault until none of its pairs is bad, so that one fault is
-    one alert while cells recover one by one.
+    A status follows only after several tries, and pair by pair: what their newest tries say tells
+    whose fault the first bad pair is. A host that was told of keeps being at fault until none of its
+    pairs is bad. So one fault is one alert, while cells go bad and recover one by one.
     """
     known = [c for c in cells if c.status is not Status.NOT_RUN]
     for check in GRADED:
@@ -53,8 +54,11 @@ def _judge(
     said: dict[Pair, str] = {}
     frozen: dict[Pair, str] = {}
     judged: set[Pair] = set()
+    suspect: set[Pair] = set()
     for cell in cells:
         here = pair(cell.source, cell.destination)
+        if is_bad(replace(cell, status=cell.result)) and cell.status is not Status.MAINTENANCE:
+            suspect.add(here)
         if is_bad(cell):
             judged.add(here)
             said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.message}")
@@ -65,14 +69,15 @@ def _judge(
     hosts = {h for p in (*judged, *frozen) for h in p}
     guilty = [h for h in sorted(hosts) if (condition, h) in told]
     rest = {p for p in judged if not any(h in p for h in guilty)}
-    guilty += blamed(rest, {p for p in said if p in rest})
+    suspect |= said.keys()
+    guilty += [h for h in blamed(rest, suspect & rest) if any(h in p for p in said)]
     taken: set[Pair] = set()
     for host in guilty:
         bad = sorted(p for p in said if host in p and p not in taken)
         taken.update(bad)
         if bad:
-            of = len({p for p in judged if host in p})
-            message = f"{len(bad)} of {of} pairs of {host} are bad; {said[bad[0]]}"
+            mine = {p for p in judged if host in p}
+            message = f"{len(mine & suspect)} of {len(mine)} pairs of {host} are bad; {said[bad[0]]}"
             yield Finding(condition, host, message, (host,), level)
         elif why := next((w for p, w in frozen.items() if host in p), ""):
             yield Finding(condition, host, hosts=(host,), level=level, frozen=why)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,33 +15,25 @@ from typing import Any
 import pytest
 
 from rm.lab import fabric
-from tests.cluster import Cluster, until
+from tests.cluster import RMX, WAIT_S, Cluster, until
 
 pytestmark = pytest.mark.lab
 
-TABLES = """
-[[monitor.mesh]]
-name = "fast"
-schedule = "every 3s"
-tests = ["latency"]
-rounds = 0
-jitter_s = 0
-retry_attempts = 2
-packets = 10
-loss_warn_pct = 5
-loss_critical_pct = 20
-
-[[alerts.channel]]
-name = "file"
-command = ["/bin/sh", "-c", "cat >> {file}; echo >> {file}"]
-
-[[alerts.rule]]
-name = "network"
-on = ["loss"]
-after_s = 4
-clear_s = 2
-"""
+MESH = {
+    "name": "fast",
+    "schedule": "every 24h",
+    "tests": ["latency"],
+    "rounds": 0,
+    "retry_attempts": 2,
+    "packets": 40,
+    "spacing_s": 0.002,
+    "loss_warn_pct": 20,
+    "loss_critical_pct": 40,
+}
+RULE = {"name": "network", "on": ["loss"], "after_s": 0.2, "clear_s": 0.2}
 LOSSY = 'add rule bridge bad from_host iifname "{host}" ip protocol udp numgen random mod 100 < 70 drop'
+GREEN, RED = "\x1b[32m■", "\x1b[31m■"
+WHOLE = ("--gpus-per-task=2", "--wrap", "true")  # a task takes a whole host
 
 
 def switch(cluster: Cluster, *lines: str) -> None:
@@ -67,21 +61,43 @@ def heal_link(cluster: Cluster) -> None:
     switch(cluster, "delete table bridge bad")
 
 
-def bad_cells(cluster: Cluster) -> set[tuple[str, str]]:
-    cells = cluster.client.get("monitor", "fast")["cells"]
-    return {(c["source"], c["destination"]) for c in cells if c["check"] == "loss" and c["status"] == 2}
+def measure(cluster: Cluster, times: int) -> None:
+    for _ in range(times):
+        assert cluster.rmx("monitor", "run", "fast", "--once") == "fast: 6 pairs measured, 0 failed\n"
 
 
-def planned(cluster: Cluster) -> list[str]:
-    """The hosts that a job of two whole hosts would get now."""
-    spec = {"name": "test", "script": "#!/bin/sh\n", "ntasks": 2, "gpus_per_task": 2}
-    answer = cluster.client.post("plan", body={"spec": spec})
-    placement = answer["placement"]
-    return sorted({task["host"] for task in placement["tasks"]}) if placement else []
+def colours(cluster: Cluster) -> dict[str, list[str]]:
+    """Each row of the grid as a terminal shows it: the colours of its cells."""
+    ours, theirs = pty.openpty()
+    argv = [RMX, "network", "--mesh", "fast", "--check", "loss"]
+    env = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+    env |= {"RM_CONFIG": str(cluster.config), "TERM": "xterm"}
+    shown = b""
+    with os.fdopen(ours, "rb", 0) as terminal:
+        process = subprocess.Popen(argv, stdout=theirs, stdin=subprocess.DEVNULL, env=env, cwd="/")
+        os.close(theirs)
+        try:
+            while part := terminal.read(65536):
+                shown += part
+        except OSError:  # the other end is closed: so a terminal ends
+            pass
+    assert process.wait(WAIT_S) == 0, shown
+    rows = re.findall(r"^ *\d+ (z1h\d) .*$", shown.decode(), re.MULTILINE)
+    lines = [line for line in shown.decode().splitlines() if re.match(r" *\d+ z1h\d ", line)]
+    return {row: re.findall(r"\x1b\[\d+m■", line) for row, line in zip(rows, lines, strict=True)}
 
 
-def lossy(cluster: Cluster) -> list[dict[str, Any]]:
-    return [row for row in cluster.client.get("network")["pairs"] if row["loss_pct"] > 5]
+def where(cluster: Cluster, *options: str) -> set[str]:
+    """The hosts on which a job that was submitted now has run."""
+    job = cluster.wait(cluster.submit(*options, *WHOLE), "COMPLETED")
+    return {task["host"] for task in job["tasks"]}
+
+
+def refused(cluster: Cluster) -> dict[str, str]:
+    """The hosts whose network is too bad for a job of three whole hosts, and why."""
+    plan = json.loads(cluster.rmx("submit", "--test-only", "--json", "-n3", *WHOLE))
+    verdicts = [(v["host"], v["refused"]) for v in plan["verdicts"] if v["refused"]]
+    return {host: why["message"] for host, why in verdicts if why["code"] == "BadNetwork"}
 
 
 def told(file: Path) -> list[dict[str, Any]]:
@@ -93,39 +109,52 @@ def alerts(cluster: Cluster, state: str) -> list[str]:
     return [a["subject"] for a in answer["alerts"] if a["state"] == state]
 
 
-def test_a_link_goes_bad_and_heals(make_cluster: Callable[..., Cluster]) -> None:
-    settings = {"monitor": {"enabled": True}, "alerts": {"every_s": 0.5}}
+def test_a_link_goes_bad_and_heals(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
+    file = tmp_path / "told"
+    channel = {"name": "file", "command": ["/bin/sh", "-c", 'cat >> "$0"; echo >> "$0"', str(file)]}
+    settings = {
+        "daemon": {"lease_s": 3.0},
+        "monitor": {"mesh": [MESH]},  # nothing runs by the clock: the test says when
+        "policies.options.placement.metronome": {"w_delay": 0},  # a busy machine delays
+        "alerts": {"every_s": 0.1, "channel": [channel], "rule": [RULE]},
+    }
     cluster = make_cluster(settings, zones=1, hosts=4, gpus_per_host=2)
-    file = cluster.directory / "told"
-    with cluster.config.open("a") as config:
-        config.write(TABLES.format(file=file))
-    cluster.stop()
-    cluster.start()
-    cluster.all_up()
     names = sorted(cluster.hosts())
-    until(
-        lambda: sum(c["status"] == 0 for c in cluster.client.get("monitor", "fast")["cells"]) >= 24,
-        "loss and delay of the twelve directions are good",
-    )
-    first = until(lambda: planned(cluster), "a job would start")
-    bad = first[0]
+    bad, good = names[1], {*names} - {names[1]}
+    all_green = {name: [GREEN] * 3 for name in names}
+
+    measure(cluster, 1)
+    assert colours(cluster) == all_green
+    assert refused(cluster) == {}
+    assert where(cluster, "-n4") == {*names}
+
     break_link(cluster, bad)
-    outgoing = {(bad, other) for other in names if other != bad}
-    until(lambda: bad_cells(cluster) == outgoing, "the grid shows what the host loses")
-    until(lambda: planned(cluster) and bad not in planned(cluster), "placement avoids the host")
-    until(lambda: len(told(file)) == 1, "the alert fires")
+    measure(cluster, 2)
+    assert colours(cluster) == {**all_green, bad: [RED] * 3}
+    ((host, why),) = refused(cluster).items()
+    assert host == bad
+    assert "its link is far worse than its peers'" in why
+    assert where(cluster, "-n3") == good
+    until(lambda: told(file), "the alert fires")
     assert alerts(cluster, "firing") == [bad]
-    assert lossy(cluster)
+    measure(cluster, 1)
     cluster.restart()
     cluster.all_up()
-    until(lambda: alerts(cluster, "firing") == [bad], "the alert goes on after a restart")
+    assert alerts(cluster, "firing") == [bad]
+    measure(cluster, 1)
+    assert colours(cluster)[bad] == [RED] * 3
+    assert where(cluster, "-n3") == good
+    assert len(told(file)) == 1
+
     heal_link(cluster)
-    until(lambda: not bad_cells(cluster), "the grid is good again")
-    until(lambda: not lossy(cluster), "the map that placement reads is good again")
-    until(lambda: len(told(file)) == 2, "its recovery is told")
+    measure(cluster, 2)
+    assert colours(cluster) == all_green
+    assert refused(cluster) == {}
+    assert where(cluster, "-n4") == {*names}
+    until(lambda: len(told(file)) >= 2, "its recovery is told")
+    assert alerts(cluster, "firing") == []
     assert [(n["event"], n["condition"], n["subject"]) for n in told(file)] == [
         ("firing", "loss", bad),
         ("resolved", "loss", bad),
     ]
     assert told(file)[0]["id"] == told(file)[1]["id"]
-    assert alerts(cluster, "firing") == []
