@@ -7,12 +7,15 @@ meet neither the leader nor the journal, the database or the log.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
+
+log = logging.getLogger("rm.steps")
 
 # as long as it takes: a step may wait for hours, and a lost channel ends the wait
 PATIENCE_S = 30 * 86_400.0
@@ -58,6 +61,7 @@ class Steps:
             return {"result": await asyncio.wrap_future(future)}
         except asyncio.CancelledError:
             self._doors.cancel(name, future)
+            log.info("steps on %s are given up: who asked for them has gone", name)
             raise
         except RmError as error:
             if getattr(error, "code", "") in UNSENT:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rm.adapters.fleet import Fleet
-from rm.adapters.playbook_channel import through
 from rm.adapters.playbook_run import Report, run_playbook
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
@@ -170,43 +167,3 @@ def test_a_host_lost_in_the_middle_is_told_and_the_next_run_finishes(make_lab: A
     lab.exec(one, ["touch", "/srv/go"])
     assert run(lab, plays).ok
     assert out(lab, one, "cat /srv/last") == "x"
-
-
-def test_steps_travel_to_connected_agents_and_run_as_the_user_asked_for(
-    make_lab: Any, tmp_path: Path
-) -> None:
-    lab = make_lab(zones=1, hosts=2)
-    one, two = (host.name for host in lab.hosts)
-    plays = tmp_path / "as.yml"
-    plays.write_text(
-        "- hosts: all\n  gather_facts: false\n  tasks:\n"
-        "  - user: {name: worker, system: true}\n"
-        "  - shell: id -un; echo $HOME\n    become: true\n    become_user: worker\n    register: who\n"
-        "  - copy: {content: '{{ who.stdout_lines[0] }}', dest: /tmp/who}\n"
-        "    become: true\n    become_user: '{{ who.stdout_lines[0] }}'\n"
-    )
-    assert run(lab, "agents", limit=one).ok
-    settings = SshSettings(known_hosts=lab.known_hosts)
-    hosts = to_hosts(parse(lab.inventory.read_text(), str(lab.inventory)))
-    up = threading.Event()
-    fleet = Fleet(settings, lambda *_: None, lambda name, good, _: up.set() if good and name == one else None)
-    asked = []
-    try:
-        for host in hosts:
-            fleet.add(host)
-        assert up.wait(20)
-
-        def ask(name: str, request: dict[str, Any]) -> dict[str, Any] | None:
-            answer = through(fleet)(name, request)
-            asked.append((name, answer is not None))
-            return answer
-
-        report = run(lab, plays, ask=ask)
-    finally:
-        fleet.close()
-    assert report.ok, report.failures()
-    assert {(one, True), (two, False)} == set(asked)
-    recap = report.recap()
-    assert recap[one] == recap[two]
-    for name in (one, two):
-        assert out(lab, name, "cat /tmp/who; stat -c ' %U' /tmp/who") == "worker worker\n"
