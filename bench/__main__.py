@@ -19,7 +19,7 @@ from rm.errors import RmError
 
 BENCHMARKS = (
     "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "store",
-    "gaps",
+    "gaps", "playbook",
 )  # fmt: skip
 
 
@@ -41,11 +41,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}")
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
+    parser.add_argument("--hosts", type=int, default=16, metavar="N", help="lab hosts for `playbook`")
+    parser.add_argument("--install-peers", action="store_true", help="fetch pyinfra, into a cache directory")
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; known: {', '.join(BENCHMARKS)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that labs and daemons are taken away
-    settings = Settings(chosen.quick)
+    settings = Settings(chosen.quick, chosen.hosts, chosen.install_peers)
     before = machine()
     print(
         f"{before['cpus']} cores, Linux {before['kernel']}, Python {before['python']}, load before "

@@ -13,9 +13,12 @@ WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How thorough to be: `quick` takes fewer samples, never easier problems."""
+    """How thorough to be: `quick` takes fewer samples, never easier problems. `hosts` is the size of the lab
+    for the playbook; with `install_peers` what it is compared with may be installed."""
 
     quick: bool = False
+    hosts: int = 16
+    install_peers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

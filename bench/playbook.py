@@ -1,0 +1,190 @@
+"""A playbook of ten tasks on lab hosts: rm over warm agents and cold, Ansible with pipelining, and pyinfra.
+
+All in one run, so that the ratios are of one machine at one time. Hosts, agents, the daemon and the tools
+share its cores.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.cluster import RMX, Cluster, cluster
+from bench.figure import Figure, Settings
+from bench.playbook_tasks import PLAYBOOK, PYINFRA, PYINFRA_HOST, TEMPLATE, UNDO
+from rm.adapters.playbook_agents import DaemonAgents
+from rm.adapters.playbook_run import run_playbook
+from rm.adapters.ssh import SshSettings
+from rm.errors import RmError
+from rm.lab import Lab
+from rm.playbook.inventory import parse
+from rm.playbook.inventory_hosts import to_hosts
+
+FORKS = 16
+PATIENCE_S = 1800.0
+WARM_ANSIBLE, WARM_PYINFRA, COLD_ANSIBLE, COLD_PYINFRA = 40.0, 8.0, 12.0, 2.5
+PEERS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rm-bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A tool in one way of use. `run` does the ten tasks on all hosts, and raises RmError if that fails."""
+
+    name: str
+    run: Callable[[], None]
+    conditions: str
+
+
+def run(settings: Settings) -> list[Figure]:
+    with cluster(hosts=settings.hosts, zones=1) as made:
+        assert made.lab is not None
+        place = made.directory / "playbook"
+        place.mkdir()
+        (place / "templates").mkdir()
+        for name, text in (
+            ("facts.yml", PLAYBOOK.format(facts="true")), ("plain.yml", PLAYBOOK.format(facts="false")),
+            ("undo.yml", UNDO), ("bench.conf.j2", TEMPLATE), ("deploy.py", PYINFRA),
+        ):  # fmt: skip
+            (place / name).write_text(text)
+        return measured(made, made.lab, place, settings)
+
+
+def measured(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Figure]:
+    hosts = f"{len(lab.hosts)} hosts"
+    took = {}
+    figures = []
+    for way in ways(made, lab, place, settings):
+        repeats = 1 if way.name.startswith(("ansible", "pyinfra")) else 1 if settings.quick else 5
+        times = [twice(way, made, lab, place) for _ in range(repeats)]
+        took[way.name] = tuple(statistics.median(one) for one in zip(*times, strict=True))
+        for which, value in zip(("first", "second"), took[way.name], strict=True):
+            figures.append(Figure(f"{way.name}, {which} run, {hosts}", value, "s", way.conditions))
+    for ours, theirs, target in (
+        ("rmx, warm agents", "ansible", WARM_ANSIBLE), ("rmx, cold", "ansible", COLD_ANSIBLE),
+        ("rmx, warm agents, no facts", "ansible, no facts", WARM_ANSIBLE),
+        ("rmx, warm agents, no facts", "pyinfra", WARM_PYINFRA),
+        ("rmx, cold, no facts", "pyinfra", COLD_PYINFRA),
+    ):  # fmt: skip
+        for index, which in enumerate(("first", "second")):
+            if theirs in took:
+                ratio = took[theirs][index] / took[ours][index]
+                figures.append(
+                    Figure(f"{theirs} / {ours}, {which}", ratio, "times", target=target, at_least=True)
+                )
+    return figures
+
+
+def twice(way: Way, made: Cluster, lab: Lab, place: Path) -> tuple[float, float]:
+    """Seconds of the first run and of the second, which finds all done."""
+    made.rmx("playbook", "run", str(place / "undo.yml"), "-i", str(lab.inventory))
+    found = []
+    for _ in range(2):
+        since = time.perf_counter()
+        way.run()
+        found.append(time.perf_counter() - since)
+    return found[0], found[1]
+
+
+def ways(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Way]:
+    def rmx(playbook: str, *options: str) -> Callable[[], None]:
+        argv = [RMX, *options, "playbook", "run", str(place / playbook), "-i", str(lab.inventory)]
+        return lambda: command(lab, argv, made.environment, place)
+
+    nobody = ("--socket", str(place / "nobody"))
+    found = [
+        Way("rmx, warm agents", rmx("facts.yml"), "the whole command; steps over the daemon's channels"),
+        Way("rmx, warm agents, no facts", rmx("plain.yml"), "the same with gather_facts: false"),
+        Way(
+            "run_playbook, warm agents, no facts", in_process(made, lab, place / "plain.yml"),
+            "the same in a process that has already started and imported rm",
+        ),
+        Way("rmx, cold", rmx("facts.yml", *nobody), "no daemon: the whole command, connecting included"),
+        Way("rmx, cold, no facts", rmx("plain.yml", *nobody), "the same with gather_facts: false"),
+    ]  # fmt: skip
+    if pyinfra := pyinfra_program(settings):
+        argv = [str(pyinfra), "-y", "--parallel", str(FORKS), str(pyinfra_inventory(lab, place)), "deploy.py"]
+        found.append(
+            Way("pyinfra", lambda: command(lab, argv, dict(os.environ), place), f"{FORKS} at a time")
+        )
+    ansible = Path(sys.executable).with_name("ansible-playbook")
+    if ansible.exists():
+        for name, playbook in (("ansible", "facts.yml"), ("ansible, no facts", "plain.yml")):
+            argv = [str(ansible), "-i", str(lab.inventory), str(place / playbook)]
+            environment = ansible_environment(lab, place)
+            found.append(
+                Way(name, lambda argv=argv, e=environment: command(lab, argv, e, place),  # type: ignore[misc]
+                    f"ansible-core, pipelining, {FORKS} forks, ControlPersist")
+            )  # fmt: skip
+    else:
+        print("  Without ansible-playbook: install ansible-core beside rm to compare.")
+    return found
+
+
+def command(lab: Lab, argv: list[str], environment: dict[str, str], place: Path) -> None:
+    done = subprocess.run(
+        lab.enter_command(argv), env=environment, cwd=place, stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RmError(f"`{' '.join(argv)}` failed: {(done.stderr or done.stdout).strip()[-1500:]}")
+
+
+def in_process(made: Cluster, lab: Lab, playbook: Path) -> Callable[[], None]:
+    """Without the interpreter's start; only where the hosts can be reached from here, as from root's labs."""
+    hosts = to_hosts(parse(lab.inventory.read_text(), str(lab.inventory)))
+
+    def work() -> None:
+        report = run_playbook(
+            playbook, hosts, SshSettings(known_hosts=lab.known_hosts), forks=FORKS,
+            agents=DaemonAgents(made.client, lambda why: None),
+        )  # fmt: skip
+        if not report.ok:
+            raise RmError(f"The playbook failed: {report.failures()[0]}")
+
+    return work
+
+
+def ansible_environment(lab: Lab, place: Path) -> dict[str, str]:
+    options = f"-o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile={lab.known_hosts}"
+    return {
+        **os.environ, "ANSIBLE_PIPELINING": "1", "ANSIBLE_FORKS": str(FORKS), "ANSIBLE_SSH_ARGS": options,
+        "ANSIBLE_HOME": str(place / "ansible"), "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(place / "cp"), "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
+    }  # fmt: skip
+
+
+def pyinfra_inventory(lab: Lab, place: Path) -> Path:
+    path = place / "inventory.py"
+    lines = [
+        PYINFRA_HOST.format(name=h.name, address=h.address, key=lab.key, known_hosts=lab.known_hosts)
+        for h in lab.hosts
+    ]
+    path.write_text("\n".join(["hosts = [", *lines, "]", ""]))
+    return path
+
+
+def pyinfra_program(settings: Settings) -> Path | None:
+    """pyinfra in an environment of its own, made when asked for; it needs an older paramiko than rm."""
+    program = PEERS / "pyinfra" / "bin" / "pyinfra"
+    if not program.exists() and settings.install_peers:
+        PEERS.mkdir(parents=True, exist_ok=True)
+        for argv in (
+            [sys.executable, "-m", "venv", str(PEERS / "pyinfra")],
+            [str(program.with_name("pip")), "install", "--quiet", "pyinfra>=3,<4", "paramiko<5"],
+        ):
+            done = subprocess.run(argv, capture_output=True, text=True, check=False)
+            if done.returncode:
+                shutil.rmtree(PEERS / "pyinfra")
+                print(f"  Without pyinfra, which cannot be installed: {done.stderr.strip()[-300:]}")
+                return None
+    if not program.exists():
+        print("  Without pyinfra: --install-peers installs it into a cache directory.")
+        return None
+    return program
