@@ -289,7 +289,7 @@ class Daemon:
         timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
         if config.monitor.enabled:
             self._follow(timers, monitor)
-        alerting = self._alerting(leader, fleet, monitor, meshes, loaded.documents)
+        alerting = self._alerting(leader, fleet, monitor, regulator, meshes, loaded.documents)
         service.alerting = alerting
         if config.alerts.enabled:
             timers.every(config.alerts.every_s, "alerts", alerting.look)
@@ -343,6 +343,7 @@ class Daemon:
         leader: Leader,
         fleet: Fleet,
         monitor: Monitor,
+        regulator: Regulator,
         meshes: Meshes,
         stored: Sequence[tuple[str, Mapping[str, Any]]],
     ) -> Alerting:
@@ -357,6 +358,7 @@ class Daemon:
             fleet,
             self.clock,
             cells,
+            regulator.standings,
             meshes.windows,
             self.zone,
             alert_rules(self.config),

@@ -132,19 +132,43 @@ def host_findings(
 
 
 def rotation_findings(
-    alignment: Alignment, hosts: Mapping[str, Host], least: float, maintained: Callable[[Host], bool]
+    alignment: Alignment,
+    hosts: Mapping[str, Host],
+    least: float,
+    maintained: Callable[[Host], bool],
+    standings: Mapping[int, str | None],
+    places: Mapping[int, tuple[str, ...]],
 ) -> Iterator[Finding]:
-    """Links whose jobs fit less well than `least` (a compatibility score, 0 to 100), and jobs that
-    share a contended link without a rotation."""
+    """Links whose jobs fit less well than `least` (a compatibility score, 0 to 100), jobs that share a
+    contended link without a rotation, and jobs that the controller gave up to keep in their slots.
+
+    Args:
+        standings: of each controlled job "" = it keeps its slot, None = not known yet, else why not.
+        places: the hosts of those jobs.
+    """
+
+    def frozen(names: Iterable[str]) -> str:
+        return MAINTENANCE if any(maintained(hosts[n]) for n in names if n in hosts) else ""
+
     for link in alignment.links:
         if link.score < least and len(link.jobs) > 1:
-            host = hosts.get(link.link)
+            host = (link.link,) if link.link in hosts else ()
             jobs = ", ".join(map(str, link.jobs))
             said = f"jobs {jobs} contend on {link.link}: score {link.score:.1f}, wanted {least:g}"
-            frozen = MAINTENANCE if host is not None and maintained(host) else ""
-            yield Finding("rotation-lost", link.link, said, (host.name,) if host else (), "", frozen)
-    for job in alignment.unmatched:
-        yield Finding("rotation-lost", f"job {job}", f"job {job} shares a link and has no rotation")
+            yield Finding("rotation-lost", link.link, said, host, "", frozen(host))
+    for job in sorted({*alignment.unmatched, *standings}):
+        where = places.get(job, ())
+        name, why = f"job {job}", standings.get(job)
+        if job in alignment.unmatched:
+            said = f"{name} shares a link and has no rotation"
+        elif why:
+            said = f"{name} is not kept in its slot: {why}"
+        elif why is None:  # too few iterations since the plan, or since the daemon's start
+            yield Finding("rotation-lost", name, hosts=where, frozen="not known yet")
+            continue
+        else:
+            continue
+        yield Finding("rotation-lost", name, said, where, "", frozen(where))
 
 
 def facts_findings(

@@ -82,10 +82,12 @@ class Seen:
     hosts: Mapping[str, Host]
     silent_since: Mapping[str, int]
     alignment: Alignment
+    places: Mapping[int, tuple[str, ...]]  # the hosts of the jobs that share links
 
 
 class Alerting:
-    """`cells` are those of all meshes now; `stored` the documents of the last life."""
+    """`cells` are those of all meshes now, `standings` says how well jobs keep their slots
+    (`Controller.standings`); `stored` are the documents of the last life."""
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class Alerting:
         agents: Agents,
         clock: Clock,
         cells: Callable[[Mapping[str, Host]], Iterable[Cell]],
+        standings: Callable[[], Mapping[int, str | None]],
         windows: Sequence[HostWindow],
         zone: tzinfo,
         rules: Sequence[Rule],
@@ -106,6 +109,7 @@ class Alerting:
         self._agents = agents
         self._clock = clock
         self._cells = cells
+        self._standings = standings
         self._windows = tuple(windows)
         self._zone = zone
         self._rules = tuple(rules)
@@ -178,7 +182,14 @@ class Alerting:
         return [
             *network_findings(cells, told),
             *host_findings(seen.hosts, silent, waited_for, maintained),
-            *rotation_findings(seen.alignment, seen.hosts, self._settings.rotation_score, maintained),
+            *rotation_findings(
+                seen.alignment,
+                seen.hosts,
+                self._settings.rotation_score,
+                maintained,
+                self._standings(),
+                seen.places,
+            ),
             *facts_findings(seen.hosts, facts, least_bytes, maintained),
         ]
 
@@ -286,7 +297,11 @@ class Alerting:
 
 def see(cycle: Cycle, now_us: int) -> Seen:
     state = cycle.state
-    return Seen(dict(state.hosts), dict(state.silent_since), state.alignment)
+    aligned = state.alignment
+    placed = {*aligned.unmatched, *(s.job for s in aligned.schedules)} & state.jobs.keys()
+    jobs = {job: state.jobs[job].placement for job in placed}
+    places = {job: placement.hosts for job, placement in jobs.items() if placement is not None}
+    return Seen(dict(state.hosts), dict(state.silent_since), aligned, places)
 
 
 def row(alert: Alert) -> dict[str, Any]:

@@ -99,6 +99,7 @@ class Regulator:
         self._watched: dict[tuple[int, str], tuple[int, int]] = {}  # -> attempt, since_us of the host
         self._profile_due_us: dict[tuple[int, int], int | None] = {}  # None: it is under way, or known
         self._inspected: set[int] = set()  # components to install anew when all their jobs were looked at
+        self._standings: Mapping[int, str | None] = {}
 
     def start(self) -> None:
         self._thread.start()
@@ -112,6 +113,10 @@ class Regulator:
         """The job's newest iterations, (begin, duration), oldest first; from any thread."""
         stats = self._book.find(job)
         return [(start_us, took_us) for start_us, took_us, _, _ in stats.items.copy()] if stats else []
+
+    def standings(self) -> Mapping[int, str | None]:
+        """`Controller.standings` as it was a moment ago; from any thread."""
+        return self._standings
 
     def of(self, job: int) -> Mapping[str, Any]:
         """Iteration statistics for the API, and when the job's iterations are to begin."""
@@ -370,6 +375,7 @@ class Regulator:
     def _look_after(self) -> None:
         """Jobs without a profile get one measured; silent jobs are regulated from outside."""
         self._progress.tell()
+        self._standings = self._controller.standings()
         now_us = self._clock.now_us()
         scheduled = {s.job for s in self._view.alignment.schedules}
         for running in self._view.running.values():

@@ -76,12 +76,14 @@ class Life:
         self.leader.start(())
         self.hosts = FakeHosts()
         self.bad: set[str] = set()
+        self.standings: dict[int, str | None] = {}
         self.checked_us = 0
         self.alerting = Alerting(
             self.leader,
             self.hosts,
             clock,
             self._cells,
+            lambda: self.standings,
             (),
             UTC,
             rules_of([{"name": "r", "after_s": 5, "clear_s": 10}], ["hook"]),
@@ -172,6 +174,22 @@ def test_what_was_owed_at_the_end_is_told_in_the_next_life(world: World) -> None
     life.look()
     assert world.channel.wait(1) == ["firing"]
     assert world.channel.heard[0]["id"] == "r/loss/b@5"
+
+
+def test_a_job_that_the_controller_gave_up_is_told_of_until_it_is_kept_again(world: World) -> None:
+    life = world.life()
+    life.standings = {7: "it had to be moved back again and again"}
+    life.look()
+    life.look(after_s=5)
+    assert world.channel.wait(1) == ["firing"]
+    assert world.channel.heard[0]["subject"] == "job 7"
+    life = world.life()  # which knows nothing of the job yet
+    life.standings = {7: None}
+    assert [a["state"] for a in life.look(after_s=100)] == ["firing"]
+    life.standings = {7: ""}
+    life.look()
+    life.look(after_s=10)
+    assert world.channel.wait(2) == ["firing", "resolved"]
 
 
 def test_a_channel_that_never_answers_is_given_up_and_said_so(world: World) -> None:

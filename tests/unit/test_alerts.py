@@ -296,8 +296,19 @@ def test_hosts_that_are_down_or_silent() -> None:
 
 def test_rotations_that_are_lost() -> None:
     links = (LinkAlignment("h1", 70.0, 1, (1, 2)), LinkAlignment("h2", 99.0, 1, (1, 2)))
-    found = rotation_findings(Alignment(70.0, links, unmatched=(9,)), HOSTS, 90.0, never)
-    assert [(f.subject, f.hosts) for f in found] == [("h1", ("h1",)), ("job 9", ())]
+    standings = {1: "", 2: None, 3: "it had to be moved back"}
+    places = {3: ("h1", "h2"), 9: ("h3",)}
+    alignment = Alignment(70.0, links, unmatched=(9,))
+    found = list(rotation_findings(alignment, HOSTS, 90.0, never, standings, places))
+    assert [(f.subject, f.hosts, f.frozen) for f in found] == [
+        ("h1", ("h1",), ""),
+        ("job 2", (), "not known yet"),
+        ("job 3", ("h1", "h2"), ""),
+        ("job 9", ("h3",), ""),
+    ]
+    assert found[2].message == "job 3 is not kept in its slot: it had to be moved back"
+    silenced = rotation_findings(alignment, HOSTS, 90.0, lambda h: h.name == "h1", standings, places)
+    assert [f.frozen for f in silenced] == ["maintenance", "not known yet", "maintenance", ""]
 
 
 def test_disks_and_gpus() -> None:

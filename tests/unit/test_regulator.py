@@ -308,6 +308,29 @@ def test_what_is_inspected_again_is_installed_again_even_if_nothing_changed(hous
     assert house.posted.items == []
 
 
+def test_alerts_hear_of_a_job_that_cannot_be_kept_in_its_slot(house: House) -> None:
+    house.run(1)
+    house.run(2)
+    house.see(pair(gate=False, inject_us=0, cushion_us=0))
+    house.report(1, *([0, n, n * 100_000, 100_000, 0, None] for n in range(10)))
+    for n in range(60):  # somebody else is in its way: communication takes longer, computing does not
+        house.report(2, [0, n, n * 130_000, 130_000, 0, 70_000])
+    house.settle()
+    house.clock.us += module.TURN_US
+    house.settle()
+    house.settle()  # looked at between two items
+    assert house.regulator.standings()[2] == "it had to be moved back again and again"
+    house.hosts.take("profile").answer(**MEASURED)  # nothing is found: the same plan again
+    house.hosts.take("profile").answer(**MEASURED)
+    house.settle()
+    house.report(2, *([0, n, n * 100_000 + 50_000, 100_000, 0, 40_000] for n in range(100, 110)))
+    house.settle()
+    house.clock.us += module.TURN_US
+    house.settle()
+    house.settle()
+    assert house.regulator.standings()[2] == ""
+
+
 def test_the_real_policy_pair_comes_to_rest(house: House) -> None:
     """The wiring with the product's own communication policy: contended jobs get schedules."""
     policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "metronome"))

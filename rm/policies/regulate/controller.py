@@ -117,6 +117,11 @@ class Recalculate:
 
 
 Command = Pause | Retime | Inspect | Recalculate
+# Inspections that admit that pausing does not help, and what to call that.
+GIVEN_UP = {
+    "frequent": "it had to be moved back again and again",
+    "aligned-but-slow": "it is slow although it is in its slot",
+}
 
 
 @dataclass(slots=True)
@@ -165,6 +170,7 @@ class Controller:
         self._dead_band = Fraction(str(self.options.dead_band))
         self._components: dict[int, _Component] = {}
         self._of: dict[int, _Component] = {}
+        self._given_up: dict[int, str] = {}
 
     def install(
         self,
@@ -180,7 +186,7 @@ class Controller:
             next_start: when each job's next iteration is expected; without the reference's the
                 epoch is its first report, and nothing is paused before.
         """
-        self.remove(component)
+        self._remove(component)
         ranked = sorted(members, key=lambda m: (not m.reference, m.rank, m.job))
         made = _Component(
             component,
@@ -190,6 +196,7 @@ class Controller:
         self._components[component] = made
         for member in ranked:
             self._of[member.job] = made
+        self._forget()
         starts = next_start or {}
         made.epoch = made.origin = starts.get(made.reference.job)
         if made.epoch is None:
@@ -204,10 +211,28 @@ class Controller:
 
     def remove(self, component: int) -> None:
         """Forget a component; unknown ones are no error."""
+        self._remove(component)
+        self._forget()
+
+    def _remove(self, component: int) -> None:
         gone = self._components.pop(component, None)
         for job in gone.tracks if gone else ():
             if self._of.get(job) is gone:
                 del self._of[job]
+
+    def _forget(self) -> None:
+        self._given_up = {job: why for job, why in self._given_up.items() if job in self._of}
+
+    def standings(self) -> dict[int, str | None]:
+        """Of each regulated job: "" = it keeps its slot, None = not known yet, else why pausing it was
+        given up. That stays, over new plans too, until a whole window of its reports is good."""
+        return {
+            track.member.job: self._given_up.get(track.member.job)
+            or ("" if len(track.samples) == self.options.window else None)
+            for part in self._components.values()
+            for track in part.tracks.values()
+            if track.member.regulated
+        }
 
     @property
     def components(self) -> tuple[int, ...]:
@@ -257,6 +282,8 @@ class Controller:
             return self._inspect(part, [track.member.job], "faster")
         slow = sum(s.slow for s in track.samples) > limit
         full = len(track.samples) == self.options.window
+        if full and not slow:
+            self._given_up.pop(track.member.job, None)
         # a changed job need not be slow: its gate, or contention, may fill the time it no longer needs
         if (slow or full) and self._computes_differently(track):
             return self._inspect(part, [track.member.job], "compute")
@@ -272,14 +299,14 @@ class Controller:
         everyone = [reference.job, *(t.member.job for t in near)]
         recent = [at for at in part.readjusted if part.seen - at < self.options.frequent_window]
         if len(recent) + 1 >= self.options.frequent:
-            return self._inspect(part, everyone, "frequent")
+            return self._give_up(part, track, everyone, "frequent")
         commands: list[Command] = []
         for y in [t for t in near if not t.member.high] or near:
             if y.end is not None and track.end is not None:
                 behind = -(-max(0, track.end - y.end) // y.member.period)
                 commands += self._pause(part, y, y.end + behind * y.member.period)
         if not commands:
-            return self._inspect(part, everyone, "aligned-but-slow")
+            return self._give_up(part, track, everyone, "aligned-but-slow")
         part.readjusted = [*recent, part.seen]
         for t in part.tracks.values():
             t.samples.clear()
@@ -342,6 +369,10 @@ class Controller:
                 )
             )
         return commands
+
+    def _give_up(self, part: _Component, track: _Track, jobs: Sequence[int], why: str) -> list[Command]:
+        self._given_up[track.member.job] = GIVEN_UP[why]
+        return self._inspect(part, jobs, why)
 
     def _inspect(self, part: _Component, jobs: Sequence[int], why: str) -> list[Command]:
         part.phase = Phase.INSPECT
