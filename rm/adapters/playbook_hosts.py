@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -16,9 +16,6 @@ from rm.adapters.ssh import SshSettings
 from rm.core.host import Host
 from rm.playbook.steps import Batch
 
-# the variables that hold passwords, the strongest first
-BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
-LOGIN_PASSWORDS = ("ansible_password", "ansible_ssh_password", "ansible_ssh_pass")
 LOCALHOST = ("localhost", "127.0.0.1", "::1")
 OVER_SSH = ("ssh", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 Key = tuple[str, bool, str, bool]  # host, as root, login, local
@@ -41,7 +38,7 @@ class Agents(Protocol):
 class Ways:
     """Answers requests of the operation `steps` for any host, each over one kept-open channel.
 
-    `variables(name)` gives a host's connection variables, evaluated.
+    `variables(name)` gives a host's connection variables, evaluated, `passwords(name)` what to say there.
     """
 
     def __init__(
@@ -50,9 +47,9 @@ class Ways:
         settings: SshSettings,
         agents: Agents | None,
         variables: Callable[[str], Mapping[str, Any]],
-        passwords: Passwords | None = None,
+        passwords: Callable[[str], Passwords],
     ) -> None:
-        self.passwords = passwords or Passwords()
+        self.passwords = passwords
         self.hosts, self.settings, self.agents, self.variables = hosts, settings, agents, variables
         self.channels: dict[Key, StepsChannel | LocalSteps] = {}
         self._locks: dict[Key, threading.Lock] = {}
@@ -113,10 +110,7 @@ class Ways:
 
     def _connect(self, name: str, become: bool, login: str, local: bool) -> StepsChannel | LocalSteps:
         given = self.variables(name)
-        passwords = Passwords(
-            _first(given, BECOME_PASSWORDS) or self.passwords.become,
-            _first(given, LOGIN_PASSWORDS) or self.passwords.login,
-        )
+        passwords = self.passwords(name)
         if local:
             python = str(given.get("ansible_python_interpreter") or self.settings.python)
             return LocalSteps(name, python, become and getpass.getuser() != "root", passwords.become)
@@ -132,7 +126,3 @@ class Ways:
             self.agents.close()
         for channel in list(self.channels.values()):
             channel.close()
-
-
-def _first(given: Mapping[str, Any], names: Sequence[str]) -> str:
-    return next((str(given[name]) for name in names if given.get(name) not in (None, "")), "")

@@ -20,10 +20,10 @@ from typing import Any
 from jinja2.utils import missing
 
 import rm
-from rm.adapters.playbook_become import Passwords
+from rm.adapters.playbook_become import BECOME_PASSWORDS, LOGIN_PASSWORDS, Passwords
 from rm.adapters.playbook_control import Daemon, Hands, carry_out
 from rm.adapters.playbook_files import LocalFiles, read_playbook
-from rm.adapters.playbook_hosts import BECOME_PASSWORDS, LOCALHOST, LOGIN_PASSWORDS, Agents, Ways
+from rm.adapters.playbook_hosts import LOCALHOST, Agents, Ways
 from rm.adapters.playbook_secrets import masked
 from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
@@ -161,13 +161,14 @@ class _Runner:
             name: HostState(name, {**_inventory(h), **inventory.get(name, {})}, h.login)
             for name, h in self.hosts.items()
         }
-        self.become, self.become_user = become, become_user
+        self.become, self.become_user, self.passwords = become, become_user, passwords
+        self.learning = threading.Lock()
         self.play_passwords: dict[str, dict[str, Any]] = {}  # what the play's variables say, by host
         self.secret(passwords.become, passwords.login)
         for state in self.states.values():
             with suppress(UsageError):  # told when the host is to be reached
                 state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
-        self.ways = Ways(self.hosts, settings, agents, self.connection_of, passwords)
+        self.ways = Ways(self.hosts, settings, agents, self.connection_of, self.passwords_for)
         self.stopping = threading.Event()
         self.unfinished: set[str] = set()
         self.planned: dict[str, dict[str, Any]] = {}  # in check mode: what would be there by now
@@ -393,15 +394,14 @@ class _Runner:
         )
         return carry_out(hands)
 
-    def connection_of(self, name: str) -> dict[str, Any]:
+    def connection_of(self, name: str, keys: Sequence[str] = CONNECTION) -> dict[str, Any]:
         """The variables that say how to reach a host; templates in them see the host's own variables."""
         state = self.states.get(name)
         if state is None:
             return {}
         found = {}
-        known = {**state.inventory, **self.play_passwords.get(name, {}), **self.variables}
-        for key in (*CONNECTION, *BECOME_PASSWORDS, *LOGIN_PASSWORDS):
-            value = known.get(key)
+        for key in keys:
+            value = self.variables.get(key, state.inventory.get(key))
             if value is None:
                 continue
             if has_template(value):
@@ -411,13 +411,11 @@ class _Runner:
                     value = evaluate(value, Scope(layers))
                 except TemplateProblem as problem:
                     raise UsageError(f"{key} of host '{name}': {problem}.") from None
-            if key not in CONNECTION:
-                self.secret(value)
             found[key] = value
         return found
 
     def passwords_of(self, part: Part, name: str) -> dict[str, Any]:
-        """Passwords for sudo that the play's own variables (`vars_files` included) hold."""
+        """Passwords for sudo that the play's variables (`vars_files` included) hold."""
         scope = part.runs[name].scoping.scope(part.play.common, None)
         try:
             found = {key: scope.lookup(key) for key in BECOME_PASSWORDS}
@@ -425,9 +423,22 @@ class _Runner:
             raise UsageError(f"the password for sudo on host '{name}': {problem}.") from None
         return {key: value for key, value in found.items() if value is not missing}
 
+    def passwords_for(self, name: str) -> Passwords:
+        """What to say on a host; raises UsageError."""
+        become = self.play_passwords.get(name) or self.connection_of(name, BECOME_PASSWORDS)
+        login = self.connection_of(name, LOGIN_PASSWORDS)
+        found = Passwords(
+            str(next(filter(None, become.values()), self.passwords.become)),
+            str(next(filter(None, login.values()), self.passwords.login)),
+        )
+        self.secret(found.become, found.login)
+        return found
+
     def secret(self, *texts: Any) -> None:
         """These are never shown."""
-        self.files.vault.secrets.update(str(t) for t in texts if len(str(t or "")) >= SECRET_MIN)
+        new = {str(text) for text in texts if len(str(text or "")) >= SECRET_MIN}
+        with self.learning:  # another thread may be reading the set: it is replaced, not changed
+            self.files.vault.secrets = self.files.vault.secrets | new
 
 
 def select_names(pattern: str, names: Sequence[str]) -> list[str]:
