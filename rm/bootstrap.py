@@ -28,7 +28,6 @@ from rm.adapters.store_sql import open_store
 from rm.config import Config, options_for, policy_options
 from rm.core.alert_channel import Channel
 from rm.core.alerts import Rule
-from rm.core.cells import Cell
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies, Tuning
 from rm.core.fabric import fabric_of
@@ -36,7 +35,7 @@ from rm.core.history import Retention
 from rm.core.host import Host
 from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
-from rm.core.mesh import Every, Mesh
+from rm.core.mesh import Mesh
 from rm.core.registry import KINDS, load, options_in_force
 from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
@@ -51,11 +50,11 @@ from rm.daemon.monitor import Monitor
 from rm.daemon.monitor_board import Board
 from rm.daemon.monitor_gaps import RotationGaps
 from rm.daemon.monitor_meshes import Meshes, meshes_of
-from rm.daemon.monitor_service import MonitorService, mesh_timer
+from rm.daemon.monitor_service import MonitorService, mesh_timer, source_timer
 from rm.daemon.prune import prune, prune_history, prune_journal
 from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
-from rm.daemon.sources import Sources, sources_of
+from rm.daemon.sources import Sources
 from rm.daemon.steps_service import Steps
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
@@ -242,6 +241,7 @@ class Daemon:
         leader.on_alignment = regulator.aligned
         meshes = self._meshes()
         board = Board(store.history, clock, self.zone, meshes.windows)
+        board.forget_others(meshes.grids(), {h.name for h in loaded.hosts})
         monitor = Monitor(
             fleet,
             leader,
@@ -271,7 +271,7 @@ class Daemon:
         timers = Timers(self.zone)
         keep = retention_of(config)
         followed = timers if config.monitor.enabled else None
-        service.monitoring = MonitorService(
+        monitoring = service.monitoring = MonitorService(
             monitor,
             leader,
             store.history,
@@ -279,7 +279,7 @@ class Daemon:
             followed,
             keep,
             meshes.malformed,
-            self._sources(leader, timers),
+            self._sources(leader, board, meshes, timers),
         )
         timers.every(config.daemon.lease_s / 3, "lease", lambda: self._renew(lease_us, fail))
         timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
@@ -289,7 +289,7 @@ class Daemon:
         timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
         if config.monitor.enabled:
             self._follow(timers, monitor)
-        alerting = self._alerting(leader, fleet, monitor, regulator, meshes, loaded.documents)
+        alerting = self._alerting(leader, fleet, monitoring, regulator, meshes, loaded.documents)
         service.alerting = alerting
         if config.alerts.enabled:
             timers.every(config.alerts.every_s, "alerts", alerting.look)
@@ -342,22 +342,16 @@ class Daemon:
         self,
         leader: Leader,
         fleet: Fleet,
-        monitor: Monitor,
+        monitoring: MonitorService,
         regulator: Regulator,
         meshes: Meshes,
         stored: Sequence[tuple[str, Mapping[str, Any]]],
     ) -> Alerting:
-        def cells(hosts: Mapping[str, Host]) -> list[Cell]:
-            found = []
-            for mesh in monitor.meshes.values():
-                found += monitor.board.cells(mesh, hosts, monitor.every_us(mesh))
-            return found
-
         return Alerting(
             leader,
             fleet,
             self.clock,
-            cells,
+            monitoring.cells,
             regulator.standings,
             meshes.windows,
             self.zone,
@@ -369,18 +363,24 @@ class Daemon:
             self.config.ssh.connect_timeout_s,
         )
 
-    def _sources(self, leader: Leader, timers: Timers) -> Sources:
+    def _sources(self, leader: Leader, board: Board, meshes: Meshes, timers: Timers) -> Sources:
         """The archives of others, read while this daemon monitors."""
 
         def read(source: Source, since_us: int, until_us: int, names: Mapping[str, str]) -> archives.Found:
             return archives.read(source, archives.Span(since_us, until_us, names))
 
-        found, malformed = sources_of(self.config.monitor.source)
-        sources = Sources(found, malformed, leader, self.store.history, self.clock, read)
+        history = self.store.history
+        sources = Sources(meshes.sources, meshes.malformed_sources, leader, history, board, self.clock, read)
         if self.config.monitor.enabled:
-            for source in found:
-                work = partial(sources.scheduled, source.name)
-                timers.follow(f"source {source.name}", Every(source.every_us), work)
+            for source in meshes.sources:
+                state = sources.state(source)
+                timers.follow(
+                    source_timer(source.name),
+                    source.grid.schedule,
+                    partial(sources.scheduled, source.name),
+                    state.begun_us,
+                    paused=bool(state.paused_by),
+                )
         return sources
 
     def _launches(self, state: ClusterState) -> Any:

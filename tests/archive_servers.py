@@ -47,6 +47,7 @@ class Esmond:
 
     def __init__(self) -> None:
         self.series: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+        self.tests: dict[tuple[str, str, str], str] = {}  # what made a series, if it is no trace
         self.broken: set[str] = set()  # event types whose metadata are not answered
         self.asked: list[dict[str, str]] = []
 
@@ -65,6 +66,7 @@ class Esmond:
                     "source": source, "destination": destination, "measurement-agent": source,
                     "input-source": source, "input-destination": destination, "tool-name": "powstream",
                     "metadata-key": f"{n:032x}", "uri": f"/esmond/perfsonar/archive/{n:032x}/",
+                    "pscheduler-test-type": self.tests.get((source, destination, kind), "trace"),
                     "event-types": [
                         {
                             "event-type": kind, "time-updated": points[-1]["ts"] if points else None,
@@ -94,11 +96,17 @@ class OpenSearch:
         return [web.post("/{indices}/_search", self.search)]
 
     def add(
-        self, at: str, kind: str, result: dict[str, Any], a: str = "10.0.0.1", b: str = "10.0.0.2"
+        self,
+        at: str,
+        kind: str,
+        result: dict[str, Any],
+        a: str = "10.0.0.1",
+        b: str = "10.0.0.2",
+        spec: dict[str, Any] | None = None,
     ) -> None:
         self.documents.append(
             {
-                "test": {"type": kind, "spec": {"source": a, "dest": b}},
+                "test": {"type": kind, "spec": {"source": a, "dest": b, **(spec or {})}},
                 "meta": {
                     "source": {"ip": a, "hostname": f"ps-{a}"},
                     "destination": {"ip": b, "hostname": f"ps-{b}"},

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rm.core.cells import Cell
+from rm.core.cells import Cell, Change
 from rm.core.history import Retention, Sample, Summary, merge, summarise
 from rm.core.mesh import MeshState
 from rm.units import DAY_US, HOUR_US, MINUTE_US
@@ -22,6 +22,7 @@ class HistoryTables:
     samples: dict[tuple[str, str, int, str], Sample] = field(default_factory=dict)
     summaries: dict[tuple[int, str, str, int], Summary] = field(default_factory=dict)
     cells: dict[tuple[str, str, str, str], Cell] = field(default_factory=dict)
+    changes: dict[tuple[str, str, str, str, int], Change] = field(default_factory=dict)
     meshes: dict[str, MeshState] = field(default_factory=dict)
     hourly_us: int = 0
     daily_us: int = 0
@@ -118,18 +119,50 @@ class MemoryHistory:
             hourly_us = min(now_us - keep.hourly_us, t.daily_us) // DAY_US * DAY_US
             t.forgotten_us = max(t.forgotten_us, raw_us)
             before_us = {HOUR_US: hourly_us, DAY_US: now_us - keep.daily_us}
-            before = len(t.samples) + len(t.summaries)
+            before = len(t.samples) + len(t.summaries) + len(t.changes)
             t.samples = {k: s for k, s in t.samples.items() if s.at_us >= raw_us}
             t.summaries = {k: s for k, s in t.summaries.items() if s.start_us >= before_us[s.span_us]}
-            return before - len(t.samples) - len(t.summaries)
+            thinned_us = (now_us - keep.hourly_us) // DAY_US * DAY_US
+            last = {(k[:4], k[4] // DAY_US): k for k in sorted(t.changes)}
+            t.changes = {
+                k: c
+                for k, c in t.changes.items()
+                if c.at_us >= now_us - keep.daily_us
+                and (c.at_us >= thinned_us or last[k[:4], k[4] // DAY_US] == k)
+            }
+            return before - len(t.samples) - len(t.summaries) - len(t.changes)
 
     def cells(self, mesh: str = "") -> list[Cell]:
         with self._t.lock:
             return [c for _, c in sorted(self._t.cells.items()) if mesh in ("", c.mesh)]
 
-    def put_cells(self, cells: Iterable[Cell]) -> None:
+    def put_cells(self, new: Iterable[Cell], changes: Iterable[Change] = ()) -> None:
         with self._t.lock:
-            self._t.cells.update((c.key, c) for c in cells)
+            self._t.cells.update((c.key, c) for c in new)
+            self._t.changes.update(((c.mesh, c.check, c.source, c.destination, c.at_us), c) for c in changes)
+
+    def changes(
+        self,
+        mesh: str = "",
+        check: str = "",
+        source: str = "",
+        destination: str = "",
+        since_us: int = 0,
+        limit: int | None = None,
+    ) -> list[Change]:
+        wanted = (mesh, check, source, destination)
+        with self._t.lock:
+            found = [
+                c
+                for c in self._t.changes.values()
+                if c.at_us >= since_us
+                and all(
+                    w in ("", v)
+                    for w, v in zip(wanted, (c.mesh, c.check, c.source, c.destination), strict=True)
+                )
+            ]
+        found.sort(key=lambda c: (c.at_us, c.mesh, c.check, c.source, c.destination))
+        return found if limit is None else found[max(0, len(found) - limit) :]
 
     def mesh_states(self) -> list[MeshState]:
         with self._t.lock:
@@ -143,3 +176,12 @@ class MemoryHistory:
         with self._t.lock:
             self._t.meshes.pop(mesh, None)
             self._t.cells = {k: c for k, c in self._t.cells.items() if c.mesh != mesh}
+            self._t.changes = {k: c for k, c in self._t.changes.items() if c.mesh != mesh}
+
+    def forget_host(self, host: str) -> None:
+        t = self._t
+        with t.lock:
+            t.samples = {k: s for k, s in t.samples.items() if host not in (s.source, s.destination)}
+            t.summaries = {k: s for k, s in t.summaries.items() if host not in (s.source, s.destination)}
+            t.cells = {k: c for k, c in t.cells.items() if host not in (c.source, c.destination)}
+            t.changes = {k: c for k, c in t.changes.items() if host not in (c.source, c.destination)}

@@ -1,10 +1,12 @@
 """The history of the network on SQLite or PostgreSQL.
 
-Marks say how far it is summarised (`hourly`, `daily`: all that is older is) and forgotten (`raw`).
+Marks say how far it is summarised (`hourly`, `daily`: all that is older is) and forgotten (`raw`), and
+how far of the changes of statuses only the last of each day is left (`changes`).
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from rm.adapters import records, schema
-from rm.core.cells import Cell
+from rm.core.cells import Cell, Change
 from rm.core.history import Retention, Sample, Summary, merge, summarise
 from rm.core.mesh import MeshState
 from rm.units import DAY_US, HOUR_US, MINUTE_US
@@ -25,7 +27,7 @@ Door = Callable[[str], AbstractContextManager[Connection]]
 CHUNK = 2_000  # rows of one transaction: the leader's commits go on in between
 PAUSE_S = 0.005
 SETTLED_US = 2 * MINUTE_US  # an hour is summarised when it has been over for so long
-HOURLY, DAILY, RAW = "hourly", "daily", "raw"
+HOURLY, DAILY, RAW, CHANGES = "hourly", "daily", "raw", "changes"
 
 pairs, tries, spans, marks = (
     schema.network_pairs,
@@ -33,6 +35,7 @@ pairs, tries, spans, marks = (
     schema.network_summaries,
     schema.history_marks,
 )
+cells, flips = schema.network_cells, schema.network_changes
 SAMPLES = sa.select(tries, pairs.c.source, pairs.c.destination).join(pairs, pairs.c.id == tries.c.pair)
 SUMMARIES = sa.select(spans, pairs.c.source, pairs.c.destination).join(pairs, pairs.c.id == spans.c.pair)
 MARKS = sa.select(marks).with_for_update()
@@ -47,6 +50,7 @@ class SqlHistory:
         self._upsert = schema.upserts(dialect)
         self._add = schema.additions(dialect)
         self._pairs: dict[tuple[str, str], int] = {}
+        self._lock = threading.Lock()  # of the ids that are known
 
     def record(self, samples: Iterable[Sample]) -> int:
         new = 0
@@ -74,16 +78,17 @@ class SqlHistory:
 
     def _ids(self, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
         """The ids of these directions, made if need be; known only once they are durable."""
-        missing = sorted(p for p in wanted if p not in self._pairs)
-        for some in chunks(missing, CHUNK):
-            found: dict[tuple[str, str], int] = {}
-            with self._changing("record measurements") as c:
-                c.execute(self._add[pairs.name], [{"source": a, "destination": b} for a, b in some])
-                for sources in chunks(sorted({a for a, _ in some}), 500):
-                    query = sa.select(pairs).where(pairs.c.source.in_(sources))
-                    found |= {(r.source, r.destination): r.id for r in c.execute(query)}
-            self._pairs |= found
-        return self._pairs
+        with self._lock:
+            missing = sorted(p for p in wanted if p not in self._pairs)
+            for some in chunks(missing, CHUNK):
+                found: dict[tuple[str, str], int] = {}
+                with self._changing("record measurements") as c:
+                    c.execute(self._add[pairs.name], [{"source": a, "destination": b} for a, b in some])
+                    for sources in chunks(sorted({a for a, _ in some}), 500):
+                        query = sa.select(pairs).where(pairs.c.source.in_(sources))
+                        found |= {(r.source, r.destination): r.id for r in c.execute(query)}
+                self._pairs |= found
+            return {pair: self._pairs[pair] for pair in wanted}
 
     def samples(
         self,
@@ -178,9 +183,9 @@ class SqlHistory:
 
     def _put_summaries(self, c: Connection, made: list[Summary], of: Sequence[Any]) -> None:
         ids = {(r.source, r.destination): r.pair for r in of}
-        c.execute(
-            self._upsert[spans.name], [records.summary_row(ids[s.source, s.destination], s) for s in made]
-        )
+        rows = [records.summary_row(ids[s.source, s.destination], s) for s in made]
+        if rows:  # those of hosts that were forgotten are not found
+            c.execute(self._upsert[spans.name], rows)
 
     def prune(self, now_us: int, keep: Retention) -> int:
         """In many short transactions: the leader's commits go on in between."""
@@ -194,6 +199,22 @@ class SqlHistory:
         for span_us, before_us in ((HOUR_US, hourly_us), (DAY_US, now_us - keep.daily_us)):
             old = (spans.c.span_us == span_us) & (spans.c.start_us < before_us)
             forgotten += self._delete(spans, (spans.c.start_us,), old)
+        forgotten += self._delete(flips, (flips.c.at_us,), flips.c.at_us < now_us - keep.daily_us)
+        return forgotten + self._thin(known.get(CHANGES, 0), now_us - keep.hourly_us)
+
+    def _thin(self, from_us: int, until_us: int) -> int:
+        """Of the changes of whole days in between leave the last of each cell and day."""
+        until_us = until_us // DAY_US * DAY_US
+        if until_us <= from_us:
+            return 0
+        later = flips.alias()
+        same = [later.c[name] == flips.c[name] for name in ("mesh", "check_name", "source", "destination")]
+        tomorrow = (flips.c.at_us // DAY_US + 1) * DAY_US
+        superseded = sa.exists().where(*same, later.c.at_us > flips.c.at_us, later.c.at_us < tomorrow)
+        within = (flips.c.at_us >= from_us) & (flips.c.at_us < until_us)
+        forgotten = self._delete(flips, (flips.c.at_us,), within & superseded)
+        with self._changing("prune the history") as c:
+            self._mark(c, CHANGES, until_us)
         return forgotten
 
     def _delete(self, table: sa.Table, by: tuple[sa.Column[Any], ...], old: sa.ColumnElement[bool]) -> int:
@@ -211,17 +232,37 @@ class SqlHistory:
     # ── the grid ──
 
     def cells(self, mesh: str = "") -> list[Cell]:
-        table = schema.network_cells
-        query = sa.select(table).order_by(*table.primary_key)
+        query = sa.select(cells).order_by(*cells.primary_key)
         if mesh:
-            query = query.where(table.c.mesh == mesh)
+            query = query.where(cells.c.mesh == mesh)
         with self._reading("read the grid") as c:
             return [records.cell(r) for r in c.execute(query)]
 
-    def put_cells(self, cells: Iterable[Cell]) -> None:
-        for some in chunks(cells, CHUNK):
+    def put_cells(self, new: Iterable[Cell], changes: Iterable[Change] = ()) -> None:
+        for told in chunks(changes, CHUNK):
             with self._changing("record the grid") as c:
-                c.execute(self._upsert[schema.network_cells.name], [records.cell_row(cell) for cell in some])
+                c.execute(self._upsert[flips.name], [records.change_row(change) for change in told])
+        for some in chunks(new, CHUNK):
+            with self._changing("record the grid") as c:
+                c.execute(self._upsert[cells.name], [records.cell_row(cell) for cell in some])
+
+    def changes(
+        self,
+        mesh: str = "",
+        check: str = "",
+        source: str = "",
+        destination: str = "",
+        since_us: int = 0,
+        limit: int | None = None,
+    ) -> list[Change]:
+        query = sa.select(flips).where(flips.c.at_us >= since_us)
+        wanted = {"mesh": mesh, "check_name": check, "source": source, "destination": destination}
+        for name, value in wanted.items():
+            if value:
+                query = query.where(flips.c[name] == value)
+        query = query.order_by(flips.c.at_us.desc(), *(flips.c[name].desc() for name in wanted)).limit(limit)
+        with self._reading("read the grid's changes") as c:
+            return [records.change(r) for r in c.execute(query)][::-1]
 
     def mesh_states(self) -> list[MeshState]:
         with self._reading("read the meshes") as c:
@@ -233,9 +274,16 @@ class SqlHistory:
             c.execute(self._upsert[schema.meshes.name], records.mesh_row(state))
 
     def forget_mesh(self, mesh: str) -> None:
-        with self._changing("forget a mesh") as c:
-            for table in (schema.network_cells, schema.meshes):
-                c.execute(sa.delete(table).where(table.c.mesh == mesh))
+        for table in (cells, flips, schema.meshes):
+            self._delete(table, (), table.c.mesh == mesh)
+
+    def forget_host(self, host: str) -> None:
+        """Its pairs go; their tries and summaries, which nobody finds without them, when they are old."""
+        for table in (cells, flips):
+            self._delete(table, (), (table.c.source == host) | (table.c.destination == host))
+        with self._lock:
+            self._delete(pairs, (), (pairs.c.source == host) | (pairs.c.destination == host))
+            self._pairs = {pair: id for pair, id in self._pairs.items() if host not in pair}
 
 
 def _marks(c: Connection) -> dict[str, int]:

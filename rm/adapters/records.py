@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rm.core.cells import Cell
+from rm.core.cells import Cell, Change, Status
 from rm.core.history import Sample, Stat, Summary
 from rm.core.host import Host, Zone
 from rm.core.job import Job
@@ -32,6 +32,7 @@ _zone = msgspec.json.Decoder(Zone)
 _stats = msgspec.json.Decoder(LinkStats)
 _object = msgspec.json.Decoder(dict[str, Any])
 _cell = msgspec.json.Decoder(Cell)
+_change = msgspec.json.Decoder(tuple[Status, Status, str, float | None])
 _mesh_state = msgspec.json.Decoder(MeshState)
 _summary = msgspec.json.Decoder(tuple[int, int, dict[str, tuple[float, float, float, int]]])
 
@@ -95,15 +96,16 @@ def entry_row(e: Entry) -> Row:
 
 
 def sample_row(pair: int, s: Sample) -> Row:
-    body = {**s.values, "failed": s.failed} if s.failed else s.values
+    more = {"failed": s.failed, "checks": s.checks}
+    body = {**s.values, **{key: value for key, value in more.items() if value}}
     text = to_text(body, f"The measurement {s.source} to {s.destination}")
     return {"pair": pair, "at_us": s.at_us, "mesh": s.mesh, "body": text}
 
 
 def sample(row: Any) -> Sample:
     values = _from(_object, row.body, f"The measurement {row.source} to {row.destination}")
-    failed = values.pop("failed", "")
-    return Sample(row.source, row.destination, row.at_us, row.mesh, values, failed)
+    failed, checks = values.pop("failed", ""), tuple(values.pop("checks", ()))
+    return Sample(row.source, row.destination, row.at_us, row.mesh, values, failed, checks)
 
 
 def summary_row(pair: int, s: Summary) -> Row:
@@ -129,6 +131,18 @@ def cell_row(cell: Cell) -> Row:
 
 def cell(row: Any) -> Cell:
     return _from(_cell, row.body, f"The cell {row.check_name} of {row.source} to {row.destination}")
+
+
+def change_row(change: Change) -> Row:
+    where = {"mesh": change.mesh, "check_name": change.check, "at_us": change.at_us}
+    body = (change.was, change.status, change.message, change.value)
+    text = to_text(body, f"A change of {change.source} to {change.destination}")
+    return {**where, "source": change.source, "destination": change.destination, "body": text}
+
+
+def change(row: Any) -> Change:
+    body = _from(_change, row.body, f"A change of {row.source} to {row.destination}")
+    return Change(row.mesh, row.check_name, row.source, row.destination, row.at_us, *body)
 
 
 def mesh_row(state: MeshState) -> Row:

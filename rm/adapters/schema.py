@@ -193,6 +193,20 @@ network_cells = Table(
     sqlite_with_rowid=False,
 )
 
+network_changes = Table(
+    "network_changes",
+    metadata,
+    Column("mesh", Text, primary_key=True),
+    Column("check_name", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("destination", Text, primary_key=True),
+    Column("at_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Index(None, "mesh", "at_us"),
+    Index(None, "at_us"),
+    sqlite_with_rowid=False,
+)
+
 meshes = Table(
     "meshes",
     metadata,
@@ -229,7 +243,7 @@ def upserts(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, or replace all but the key of the one that has this key."""
     keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name"}
     made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
-    for table in (measurements, network_summaries, history_marks, network_cells, meshes):
+    for table in (measurements, network_summaries, history_marks, network_cells, network_changes, meshes):
         made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))
     return made
 

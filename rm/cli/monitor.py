@@ -9,7 +9,7 @@ import click
 
 from rm.cli.monitor_psconfig import export_psconfig, import_psconfig
 from rm.cli.session import Session, emit_json, json_option, note, table
-from rm.units import format_duration
+from rm.units import format_duration, parse_duration_us
 
 MESH = click.argument("mesh")
 RUN_TIMEOUT_S = 24 * 3600.0
@@ -38,7 +38,7 @@ def list_meshes(session: Session, /, as_json: bool) -> None:
             mesh["name"],
             mesh["state"],
             mesh["schedule"],
-            ",".join(mesh["tests"]),
+            ",".join(mesh["tests"]) or mesh["kind"],
             len(mesh["hosts"]),
             format_duration(_seconds(mesh["every_us"])),
             _away(mesh["next_us"]),
@@ -99,24 +99,56 @@ def _show_mesh(grid: dict[str, Any], as_json: bool) -> None:
 
 @monitor.command()
 @MESH
-@click.option("--check", help="Only this check: loss, delay, bandwidth or mtu.")
+@click.option("--check", default="", help="Only this check: loss, delay, bandwidth or mtu.")
+@click.option("--source", default="", metavar="HOST", help="Only from this host.")
+@click.option("--destination", default="", metavar="HOST", help="Only to this host.")
+@click.option("--since", default="7d", show_default=True, help="How far back, such as 1h or 30d.")
+@click.option("--limit", default=100, show_default=True, help="The newest so many.")
 @json_option
 @click.pass_obj
-def history(session: Session, /, mesh: str, check: str | None, as_json: bool) -> None:
-    """Show since when each cell of a mesh has its status, the newest change first."""
-    grid = session.client.get("monitor", mesh)
-    cells = [c for c in grid["cells"] if check in (None, c["check"])]
-    cells.sort(key=lambda c: c["since_us"] or 0, reverse=True)
+def history(
+    session: Session,
+    /,
+    mesh: str,
+    check: str,
+    source: str,
+    destination: str,
+    since: str,
+    limit: int,
+    as_json: bool,
+) -> None:
+    """Show how the statuses of a mesh's cells changed, the newest first."""
+    told = session.client.get(
+        "monitor",
+        mesh,
+        "changes",
+        check=check,
+        source=source,
+        destination=destination,
+        since_s=parse_duration_us(since) / 1e6,
+        limit=limit,
+    )
+    changes = told["changes"][::-1]
     if as_json:
-        emit_json({"mesh": mesh, "cells": cells})
+        emit_json({"mesh": mesh, "changes": changes})
         return
     from rm.cli.network_grid import words
 
     rows = [
-        (_ago(c["since_us"]), c["source"], c["destination"], c["check"], words(c["status"]), c["message"])
-        for c in cells
+        (
+            _ago(c["at_us"]),
+            c["source"],
+            c["destination"],
+            c["check"],
+            words(c["was"]),
+            words(c["status"]),
+            c["message"],
+        )
+        for c in changes
     ]
-    table(("SINCE", "SOURCE", "DESTINATION", "CHECK", "STATUS", "MESSAGE"), rows, right=("SINCE",))
+    table(("AGO", "SOURCE", "DESTINATION", "CHECK", "WAS", "STATUS", "MESSAGE"), rows, right=("AGO",))
+    if not rows:
+        note(f"No status changed in the last {since}.")
 
 
 @monitor.command()

@@ -43,7 +43,7 @@ def export_psconfig(session: Session, /, meshes: tuple[str, ...]) -> None:
     """Print meshes, or all, as a pSConfig file."""
     from rm.adapters.sources.psconfig import document_of
 
-    found = session.client.get("monitor")["meshes"]
+    found = [mesh for mesh in session.client.get("monitor")["meshes"] if mesh["kind"] == "mesh"]
     names = [mesh["name"] for mesh in found]
     for name in meshes:
         if name not in names:

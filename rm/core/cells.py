@@ -58,11 +58,28 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
-    """A cell's status has changed."""
+class Change:
+    """A cell's status became another at `at_us`: the history of a cell, one after the other.
 
-    cell: Cell
+    The first good result of a cell that never ran is none.
+    """
+
+    mesh: str
+    check: str
+    source: str
+    destination: str
+    at_us: int
     was: Status
+    status: Status
+    message: str = ""
+    value: float | None = None
+
+
+def change_of(old: Cell, new: Cell) -> Change | None:
+    """What is to be remembered of a cell that was `old` and is `new`."""
+    if new.status is old.status or (old.status, new.status) == (Status.NOT_RUN, Status.OK):
+        return None
+    return Change(*new.key, new.since_us, old.status, new.status, new.message, new.value)
 
 
 def judge(check: str, value: float | None, failed: str, limits: Thresholds) -> tuple[Status, str]:

@@ -1,7 +1,8 @@
 """The history of the measured network: single tries, and what is left of them when they are old.
 
 Tries are kept for days; of each hour, and then of each day, least, mean, most and count of every
-metric are kept for long. The store keeps both behind the port `History`.
+metric are kept for long. So are the changes of the grid's statuses, of which old days keep the last
+of each cell. The store keeps all behind the port `History`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from rm.core.cells import Cell
+from rm.core.cells import METRIC_OF, Cell, Change
 from rm.core.mesh import MeshState
 from rm.core.network import LinkStats
 from rm.units import DAY_US, HOUR_US
@@ -36,7 +37,8 @@ SPANS_US = (HOUR_US, DAY_US)
 class Sample:
     """One try to measure one direction: what it found by metric, or why it failed.
 
-    `mesh` is the mesh that it was made for, or names the archive that it came from.
+    `mesh` is the mesh that it was made for, or names the archive that it came from. `checks` are those
+    that it was made for, where that are not just those whose values it has.
     """
 
     source: str
@@ -45,6 +47,12 @@ class Sample:
     mesh: str
     values: Mapping[str, float] = field(default_factory=dict)
     failed: str = ""
+    checks: tuple[str, ...] = ()
+
+
+def checks_of(sample: Sample) -> tuple[str, ...]:
+    """The checks of the grid that the try tells something of."""
+    return sample.checks or tuple(check for check, metric in METRIC_OF.items() if metric in sample.values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,8 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long single tries, hourly and daily summaries are kept."""
+    """How long single tries, hourly and daily summaries are kept; changes of statuses all for as long as
+    hourly summaries, and the last of each cell and day for as long as daily ones."""
 
     raw_us: int = 2 * DAY_US
     hourly_us: int = 14 * DAY_US
@@ -120,14 +129,31 @@ class History(Protocol):
 
     def cells(self, mesh: str = "") -> list[Cell]: ...
 
-    def put_cells(self, cells: Iterable[Cell]) -> None:
-        """New versions of cells, whole."""
+    def put_cells(self, new: Iterable[Cell], changes: Iterable[Change] = ()) -> None:
+        """New versions of cells, whole, and what changed with them."""
+        ...
+
+    def changes(
+        self,
+        mesh: str = "",
+        check: str = "",
+        source: str = "",
+        destination: str = "",
+        since_us: int = 0,
+        limit: int | None = None,
+    ) -> list[Change]:
+        """The newest `limit` changes of statuses from `since_us` on, in order of time; "" = any."""
         ...
 
     def mesh_states(self) -> list[MeshState]: ...
     def put_mesh_state(self, state: MeshState) -> None: ...
     def forget_mesh(self, mesh: str) -> None:
-        """Forget its cells and its state; its samples stay."""
+        """Forget its cells, their changes and its state; its samples stay."""
+        ...
+
+    def forget_host(self, host: str) -> None:
+        """Forget all that was measured from it or to it: of a host of that name that comes later nothing
+        is known. What of it is not found any more may leave the database later, by its age."""
         ...
 
 

@@ -160,11 +160,12 @@ def parse_mesh(table: Mapping[str, Any]) -> Mesh:
             except (ConfigError, UsageError) as error:
                 raise ConfigError(f"{where}, {key}: {error.what}", error.hint) from None
             values[FIELD.get(key, key)] = made
-    values["thresholds"] = _thresholds(table, where)
+    values["thresholds"] = thresholds_of(table, where)
     return Mesh(**values)
 
 
-def _thresholds(table: Mapping[str, Any], where: str) -> Thresholds:
+def thresholds_of(table: Mapping[str, Any], where: str) -> Thresholds:
+    """Those among the table's keys; `where` names it in errors. Raises ConfigError."""
     given = {}
     for name in LIMITS:
         value = table.get(name, 0.0)

@@ -13,16 +13,20 @@ from typing import Any
 
 from rm.core.host import Host
 from rm.core.listed import heading
+from rm.core.maintenance import Window, parse_window
+from rm.core.mesh import LIMITS, TESTS, Every, Mesh, Thresholds, thresholds_of
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
 URL = re.compile(r"https?://(?:[^\s/@?#:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[^\s?#]*)?")
 KINDS = ("maddash", "esmond", "opensearch")
+USUAL = Thresholds(loss_warn_pct=1.0, loss_critical_pct=10.0)  # of a table that names none
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One archive, read every `every_us`, the first time `back_us` back.
+    """One archive, read every `every_us`, the first time `back_us` back. It is a grid of its own: its
+    cells are judged by `thresholds` after `attempts` tries in a row, as those of a mesh are.
 
     `expect_us`: how often it has something new of each pair; from then on confidence sinks.
     `hosts`: endpoints as the archive calls them -> names of our hosts, besides names and addresses.
@@ -41,11 +45,27 @@ class Source:
     user: str = ""
     password_file: str = ""
     ca_file: str = ""
+    attempts: int = 3
+    thresholds: Thresholds = USUAL
+    maintenance: tuple[Window, ...] = ()
 
     @property
     def mesh(self) -> str:
-        """Under which name its samples are kept."""
+        """Under which name its samples and its grid are kept."""
         return f"{self.kind}:{self.name}"
+
+    @property
+    def grid(self) -> Mesh:
+        """The mesh as which its cells are judged and shown; nobody runs it."""
+        return Mesh(
+            self.mesh,
+            Every(self.every_us),
+            tests=TESTS,
+            rounds=0,
+            attempts=self.attempts,
+            thresholds=self.thresholds,
+            maintenance=self.maintenance,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +92,10 @@ def parse_source(table: Mapping[str, Any]) -> Source:
         if key not in table:
             raise ConfigError(f"{where} has no '{key}'.", f"Kinds are {', '.join(KINDS)}.")
     values: dict[str, Any] = {"name": name}
+    if any(key in LIMITS for key in table):
+        values["thresholds"] = thresholds_of(table, where)
     for key, value in table.items():
-        if key != "name":
+        if key != "name" and key not in LIMITS:
             try:
                 values[FIELD.get(key, key)] = READ[key](value)
             except (ConfigError, UsageError) as error:
@@ -138,6 +160,12 @@ def _text(value: object) -> str:
     raise ConfigError(f"{value!r:.40} is no text.")
 
 
+def _attempts(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000:
+        raise ConfigError(f"{value!r:.40} is not a whole number from 1 to 1000.")
+    return value
+
+
 READ: Mapping[str, Any] = {
     "kind": _kind,
     "url": _url,
@@ -150,6 +178,14 @@ READ: Mapping[str, Any] = {
     "user": _text,
     "password_file": _text,
     "ca_file": _text,
+    "retry_attempts": _attempts,
+    "maintenance": lambda value: tuple(parse_window(text) for text in _names(value)),
 }
-FIELD = {"every": "every_us", "back": "back_us", "expect": "expect_us", "timeout": "timeout_us"}
-KEYS = ("name", *READ)
+FIELD = {
+    "every": "every_us",
+    "back": "back_us",
+    "expect": "expect_us",
+    "timeout": "timeout_us",
+    "retry_attempts": "attempts",
+}
+KEYS = ("name", *READ, *LIMITS)

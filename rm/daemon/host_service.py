@@ -92,6 +92,8 @@ class HostService(Asking):
 
         await self._request(make)
         self._hosts.remove(name)
+        if self.monitoring is not None:
+            await self.monitoring.forget_host(name)
         return host
 
     async def present_key(self, name: str) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from rm.core import events as ev
 from rm.core.cycle import Cycle
-from rm.core.history import History, Sample, complaint, learn
+from rm.core.history import History, Sample, checks_of, complaint, learn
 from rm.core.host import Host, HostState
 from rm.core.mesh import Mesh, MeshState
 from rm.core.network import LinkStats
@@ -246,20 +246,21 @@ class Monitor:
         seen: Seen = self._leader.ask(lambda cycle, _: known_of(cycle, pairs)).result(MARGIN_S)
         results = list(self._pool.map(lambda pair: self._pair(mesh, pair, seen), pairs))
         tried = [t for r in results for t in r.tried]
+        present = self.board.present(t.sample for t in tried)
         fresh_us = self.every_us(mesh) if mesh.name != ON_DEMAND else None
 
         def learnt(state: ClusterState) -> list[ev.Event]:
             """With what is known by now: another mesh may have told of the same pair meanwhile."""
             events: list[ev.Event] = []
-            for sample in (t.sample for t in tried):
+            for sample in present:
                 key = (sample.source, sample.destination)
                 events.append(ev.Measured(*key, learn(state.network.get(key), sample, fresh_us)))
             return events
 
-        if tried:
+        if present:
             self._leader.request(learnt).result(MARGIN_S)
         try:
-            self._history.record(t.sample for t in tried)
+            self._history.record(present)
         except StoreError as error:
             log.error("measurements of mesh %s are not in the history: %s", mesh.name, error)
         if mesh.name != ON_DEMAND:
@@ -292,11 +293,13 @@ class Monitor:
         tried = []
         for source, destination, values in ((a, b, found[0]), (b, a, found[1])):
             sample = Sample(source.name, destination.name, at_us, mesh.name, values, said)
+            if set(checks_of(sample)) != set(checks):
+                sample = replace(sample, checks=tuple(checks))
             if absurd := complaint(sample, self._clock.now_us()):
                 log.warning("%s It is left out.", absurd)
                 failed.append(absurd)
-                sample = replace(sample, values={}, failed=absurd)
-            tried.append(Tried(source, destination, sample, checks))
+                sample = replace(sample, values={}, failed=absurd, checks=tuple(checks))
+            tried.append(Tried(source, destination, sample))
         return Result(tried, not failed, skipped)
 
     def _test(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from rm.core.cells import METRIC_OF, Cell, Flip, after, judge, shown
-from rm.core.history import History, Sample
+from rm.core.cells import METRIC_OF, Cell, Change, after, change_of, judge, shown
+from rm.core.history import History, Sample, checks_of
 from rm.core.host import Host, selected
 from rm.core.maintenance import HostWindow
 from rm.core.mesh import Mesh
@@ -19,21 +19,20 @@ from rm.errors import StoreError
 
 log = logging.getLogger(__name__)
 
-Key = tuple[str, str, str, str]
+Key = tuple[str, str, str]  # check, source, destination
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One direction's try, and the checks that it was made for."""
+    """One direction's try."""
 
     source: Host
     destination: Host
     sample: Sample
-    checks: Sequence[str]
 
 
 class Board:
-    """Any thread may ask and tell. `listeners` hear of every change of a status."""
+    """Any thread may ask and tell."""
 
     def __init__(
         self, history: History, clock: Clock, zone: tzinfo, windows: Sequence[HostWindow] = ()
@@ -43,35 +42,83 @@ class Board:
         self._zone = zone
         self._windows = tuple(windows)
         self._lock = threading.Lock()
-        self._cells: dict[Key, Cell] = {c.key: c for c in history.cells()}
-        self.listeners: list[Callable[[Sequence[Flip]], None]] = []
+        self._cells: dict[str, dict[Key, Cell]] = {}  # by mesh
+        for cell in history.cells():
+            self._cells.setdefault(cell.mesh, {})[cell.key[1:]] = cell
+        self._gone: dict[str, int] = {}  # hosts that were removed, and when
 
-    def tell(self, mesh: Mesh, tried: Iterable[Tried]) -> list[Flip]:
-        """Take the tries in; returns the changes of statuses, of which the listeners have heard."""
-        flips: list[Flip] = []
-        changed: list[Cell] = []
+    def tell(self, mesh: Mesh, tried: Iterable[Tried], repeats: bool = False) -> list[Change]:
+        """Take the tries in, in order of time; returns how statuses changed.
+
+        `repeats`: tries may come that were told before, as from an archive; they are passed over.
+        """
+        changes: list[Change] = []
+        told: dict[Key, Cell] = {}
+        now_us = self._clock.now_us()
         with self._lock:
-            for one in tried:
-                maintained = self.maintained(mesh, one.source, one.destination, one.sample.at_us)
-                for check in one.checks:
-                    key = (mesh.name, check, one.source.name, one.destination.name)
-                    old = self._cells.get(key) or Cell(*key)
+            known = self._cells.setdefault(mesh.name, {})
+            for one in sorted(tried, key=lambda t: t.sample.at_us):
+                if self._is_gone(one.sample):
+                    continue
+                at_us = one.sample.at_us
+                maintained = self.maintained(mesh, one.source, one.destination, at_us)
+                for check in checks_of(one.sample):
+                    key = (check, one.source.name, one.destination.name)
+                    old = known.get(key) or Cell(mesh.name, *key)
+                    if repeats and at_us <= old.checked_us <= now_us:
+                        continue
                     value = one.sample.values.get(METRIC_OF[check])
                     result, said = judge(check, value, one.sample.failed, mesh.thresholds)
-                    new = after(old, result, said, value, one.sample.at_us, mesh.attempts, maintained)
-                    self._cells[key] = new
-                    if new.status is not old.status:
-                        flips.append(Flip(new, old.status))
-                    if (new.status, new.result, new.streak) != (old.status, old.result, old.streak):
-                        changed.append(new)
+                    new = after(old, result, said, value, at_us, mesh.attempts, maintained)
+                    known[key] = told[key] = new
+                    if (change := change_of(old, new)) is not None:
+                        changes.append(change)
         try:
-            self._history.put_cells(changed)
+            self._history.put_cells(told.values(), changes)
         except StoreError as error:  # they are in memory; a restart would count their tries anew
             log.error("the grid of mesh %s is not durable: %s", mesh.name, error)
-        if flips:
-            for listener in self.listeners:
-                listener(flips)
-        return flips
+        return changes
+
+    # -- what is gone
+
+    def present(self, samples: Iterable[Sample]) -> list[Sample]:
+        """Those of hosts that were not removed since: what is told late would be taken for that of a new
+        host of the same name."""
+        with self._lock:
+            return [s for s in samples if not self._is_gone(s)]
+
+    def _is_gone(self, sample: Sample) -> bool:
+        return bool(self._gone) and any(
+            sample.at_us <= self._gone.get(name, -1) for name in (sample.source, sample.destination)
+        )
+
+    def forget_host(self, name: str) -> None:
+        """The host was removed.
+
+        Raises:
+            StoreError: the database still knows it; the daemon's next start tries again.
+        """
+        with self._lock:
+            self._gone[name] = self._clock.now_us()
+            for mesh, cells in self._cells.items():
+                self._cells[mesh] = {key: cell for key, cell in cells.items() if name not in key[1:]}
+        self._history.forget_host(name)
+
+    def forget_others(self, meshes: Collection[str] | None, hosts: Collection[str]) -> None:
+        """Forget what earlier lives of the daemon left of any other mesh (None = of no mesh) or host."""
+        with self._lock:
+            left = {*self._cells, *(s.mesh for s in self._history.mesh_states())}
+            others = [] if meshes is None else sorted(left - set(meshes))
+            for name in others:
+                self._cells.pop(name, None)
+            named = {name for cells in self._cells.values() for key in cells for name in key[1:]}
+        for name in others:
+            log.info("mesh %s is forgotten", name)
+            self._history.forget_mesh(name)
+        for name in sorted(named - set(hosts)):
+            self.forget_host(name)
+
+    # -- what is shown
 
     def maintained(self, mesh: Mesh, a: Host, b: Host, at_us: int) -> bool:
         if any(w.covers(at_us, self._zone) for w in mesh.maintenance):
@@ -100,7 +147,7 @@ class Board:
         each is tried."""
         now_us = self._clock.now_us()
         with self._lock:
-            mine = [c for c in self._cells.values() if c.mesh == mesh.name]
+            mine = list(self._cells.get(mesh.name, {}).values())
         found = []
         for cell in mine:
             a, b = hosts.get(cell.source), hosts.get(cell.destination)

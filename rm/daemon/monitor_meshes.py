@@ -1,14 +1,16 @@
-"""The meshes of rm.toml, one by one: a malformed one is told, and the rest go on."""
+"""The meshes and archives of rm.toml, one by one: a malformed one is told, and the rest go on."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from rm.core.listed import NAME
 from rm.core.maintenance import HostWindow, parse_host_window
 from rm.core.mesh import Mesh, parse_mesh, usual
+from rm.core.source import KINDS, Source, parse_source
 from rm.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -25,15 +27,29 @@ class Settings(Protocol):
     def mesh(self) -> Sequence[Mapping[str, Any]]: ...
     @property
     def maintenance(self) -> Sequence[Mapping[str, Any]]: ...
+    @property
+    def source(self) -> Sequence[Mapping[str, Any]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Meshes:
-    """`malformed` are (name, sentence) of what could not be used."""
+    """The `malformed` are (name, sentence) of what could not be used."""
 
     meshes: tuple[Mesh, ...]
     windows: tuple[HostWindow, ...]
     malformed: tuple[tuple[str, str], ...]
+    sources: tuple[Source, ...] = ()
+    malformed_sources: tuple[tuple[str, str], ...] = ()
+
+    def grids(self) -> set[str] | None:
+        """The names of all grids, also of those that a mistake in rm.toml leaves out for now; None when it
+        hides what they are called."""
+        wrong = (*self.malformed, *self.malformed_sources)
+        if any(not NAME.fullmatch(name) for name, _ in wrong):
+            return None
+        names = {m.name for m in self.meshes} | {s.mesh for s in self.sources}
+        names |= {name for name, _ in self.malformed}
+        return names | {f"{kind}:{name}" for kind in KINDS for name, _ in self.malformed_sources}
 
 
 def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
@@ -63,4 +79,22 @@ def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
         found = usual(
             round(settings.interval_s * us), round(settings.throughput_interval_s * us), settings.probe_count
         )
-    return Meshes(found, tuple(windows), tuple(malformed))
+    return Meshes(found, tuple(windows), tuple(malformed), *sources_of(settings.source))
+
+
+def sources_of(
+    tables: Iterable[Mapping[str, Any]],
+) -> tuple[tuple[Source, ...], tuple[tuple[str, str], ...]]:
+    """The sources of rm.toml, and (name, sentence) of those that cannot be used."""
+    sources: dict[str, Source] = {}
+    malformed: list[tuple[str, str]] = []
+    for table in tables:
+        try:
+            source = parse_source(table)
+            if source.name in sources:
+                raise ConfigError(f"There are two sources '{source.name}'.", "Name each differently.")
+            sources[source.name] = source
+        except ConfigError as error:
+            malformed.append((str(table.get("name", "?")), str(error)))
+            log.error("%s It is left out.", error)
+    return tuple(sources.values()), tuple(malformed)

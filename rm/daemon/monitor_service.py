@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from rm.core.cells import Cell, Status
+from rm.core.cells import Cell, Change, Status
 from rm.core.cycle import Cycle
 from rm.core.history import History, Retention, Sample, Summary
 from rm.core.host import Host
-from rm.core.mesh import Cron, Mesh, MeshState
+from rm.core.mesh import Mesh, MeshState
 from rm.core.network import bandwidth_confidence
 from rm.core.ports import Clock
+from rm.core.source import Source
 from rm.daemon.leader import Leader
 from rm.daemon.monitor import Monitor
+from rm.daemon.monitor_rows import (
+    cell_json,
+    change_json,
+    checks_in,
+    hosts_in,
+    sample_json,
+    schedule_text,
+    state_json,
+    summary_json,
+)
 from rm.daemon.sources import Sources
-from rm.errors import NotFound
-from rm.units import DAY_US, HOUR_US, format_duration
+from rm.errors import NotFound, StoreError
+from rm.units import DAY_US, HOUR_US
 
+log = logging.getLogger(__name__)
+
+MESH = "mesh"  # the kind of a row that is no archive's
 WINDOW = ("mesh", "when", "hosts", "begins_us", "ends_us")
 POINTS = 2_000  # of a history, at most, before the next longer span is taken
 
@@ -43,8 +58,8 @@ class MonitorService:
         clock: Clock,
         timers: Follower | None,
         keep: Retention,
-        malformed: Sequence[tuple[str, str]] = (),
-        sources: Sources | None = None,
+        malformed: Sequence[tuple[str, str]],
+        sources: Sources,
     ) -> None:
         self._monitor = monitor
         self._leader = leader
@@ -60,7 +75,8 @@ class MonitorService:
 
         def look() -> dict[str, Any]:
             rows = [self._mesh_row(mesh, hosts) for mesh in self._monitor.meshes.values()]
-            windows = self._monitor.board.windows(self._monitor.meshes.values(), hosts)
+            rows += [self._source_row(source, hosts) for source in self._sources.sources.values()]
+            windows = self._monitor.board.windows((mesh for mesh, _ in self._grids()), hosts)
             return {
                 "meshes": rows,
                 "malformed": [{"name": n, "message": m} for n, m in self._malformed],
@@ -69,22 +85,53 @@ class MonitorService:
 
         return await asyncio.to_thread(look)
 
+    def _grids(self) -> list[tuple[Mesh, int]]:
+        """Every grid there is, with how often each of its cells is tried."""
+        own = [(mesh, self._monitor.every_us(mesh)) for mesh in self._monitor.meshes.values()]
+        return own + [(s.grid, s.expect_us) for s in self._sources.sources.values()]
+
+    def cells(self, hosts: Mapping[str, Host]) -> list[Cell]:
+        """All cells as they are now."""
+        board = self._monitor.board
+        return [cell for mesh, every_us in self._grids() for cell in board.cells(mesh, hosts, every_us)]
+
     def _mesh_row(self, mesh: Mesh, hosts: Mapping[str, Host]) -> dict[str, Any]:
-        monitor, state = self._monitor, self._monitor.state(mesh.name)
-        every_us = monitor.every_us(mesh)
-        counts = dict.fromkeys((s.word for s in Status), 0)
-        for cell in monitor.board.cells(mesh, hosts, every_us):
-            counts[cell.status.word] += 1
-        running = monitor.is_running(mesh.name)
+        state, running = self._monitor.state(mesh.name), self._monitor.is_running(mesh.name)
+        every_us = self._monitor.every_us(mesh)
+        cells = self._monitor.board.cells(mesh, hosts, every_us)
         return {
-            "name": mesh.name,
-            "schedule": schedule_text(mesh),
+            "kind": MESH,
             "tests": mesh.tests,
             "checks": mesh.checks,
             "hosts": [h.name for h in hosts.values() if mesh.selects(h)],
+            **self._row(mesh, state, running, every_us, mesh_timer(mesh.name), cells),
+        }
+
+    def _source_row(self, source: Source, hosts: Mapping[str, Host]) -> dict[str, Any]:
+        """Of an archive's grid: what it has, nobody knows before it was read."""
+        mesh, state = source.grid, self._sources.state(source)
+        cells = self._monitor.board.cells(mesh, hosts, source.expect_us)
+        running = self._sources.is_running(source.name)
+        return {
+            "kind": source.kind,
+            "tests": (),
+            "checks": checks_in(cells),
+            "hosts": [h.name for h in hosts_in(cells, hosts)],
+            **self._row(mesh, state, running, source.expect_us, source_timer(source.name), cells),
+        }
+
+    def _row(
+        self, mesh: Mesh, state: MeshState, running: bool, every_us: int, timer: str, cells: Sequence[Cell]
+    ) -> dict[str, Any]:
+        counts = dict.fromkeys((s.word for s in Status), 0)
+        for cell in cells:
+            counts[cell.status.word] += 1
+        return {
+            "name": mesh.name,
+            "schedule": schedule_text(mesh),
             "state": "paused" if state.paused_by else "running" if running else "waiting",
             "paused_by": state.paused_by or None,
-            "next_us": self._timers.next_us(mesh_timer(mesh.name)) if self._timers else None,
+            "next_us": self._timers.next_us(timer) if self._timers else None,
             "begun_us": state.begun_us or None,
             "ended_us": state.ended_us or None,
             "turn": state.turn,
@@ -105,19 +152,28 @@ class MonitorService:
         }
 
     async def grid(self, name: str) -> Mapping[str, Any]:
-        """The cells of one mesh, and its hosts in inventory order."""
-        mesh, hosts = self._monitor.mesh(name), await self._hosts()
+        """The cells of one mesh or archive, and its hosts in inventory order."""
+        source = self._sources.of_grid(name)
+        mesh = self._mesh(name)
+        every_us = source.expect_us if source is not None else self._monitor.every_us(mesh)
+        hosts = await self._hosts()
 
         def look() -> dict[str, Any]:
-            cells = self._monitor.board.cells(mesh, hosts, self._monitor.every_us(mesh))
+            cells = self._monitor.board.cells(mesh, hosts, every_us)
+            shown = hosts_in(cells, hosts) if source else [h for h in hosts.values() if mesh.selects(h)]
             return {
                 "mesh": name,
-                "checks": mesh.checks,
-                "hosts": [{"name": h.name, "zone": h.zone} for h in hosts.values() if mesh.selects(h)],
+                "checks": checks_in(cells) if source else mesh.checks,
+                "hosts": [{"name": h.name, "zone": h.zone} for h in shown],
                 "cells": [cell_json(c) for c in cells],
             }
 
         return await asyncio.to_thread(look)
+
+    def _mesh(self, name: str) -> Mesh:
+        """Of a mesh, or of an archive's grid. Raises NotFound."""
+        source = self._sources.of_grid(name)
+        return source.grid if source is not None else self._monitor.mesh(name)
 
     async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]:
         """One direction, the last `span_us`: single tries, or where they are too many or forgotten,
@@ -128,7 +184,7 @@ class MonitorService:
 
         def look() -> dict[str, Any]:
             now_us = self._clock.now_us()
-            since_us = now_us - span_us
+            since_us = max(0, now_us - span_us)
             samples: list[Sample] = []
             summaries: list[Summary] = []
             if span_us <= self._keep.raw_us:
@@ -148,8 +204,36 @@ class MonitorService:
         known = await self._known(source, destination)
         return {**await asyncio.to_thread(look), "now": known}
 
+    async def changes(
+        self, name: str, check: str, source: str, destination: str, span_us: int, limit: int
+    ) -> Mapping[str, Any]:
+        """How statuses of the mesh changed in the last `span_us`, the newest `limit`, in order of time;
+        "" = any check or host."""
+        self._mesh(name)
+        hosts = await self._hosts()
+
+        def look() -> list[Change]:
+            since_us = max(0, self._clock.now_us() - span_us)
+            return self._history.changes(name, check, source, destination, since_us, limit)
+
+        found = await asyncio.to_thread(look)
+        known = [c for c in found if c.source in hosts and c.destination in hosts]
+        return {"mesh": name, "changes": [change_json(c) for c in known]}
+
+    async def forget_host(self, name: str) -> None:
+        """The host was removed: of one of its name that comes later nothing is known."""
+        try:
+            await asyncio.to_thread(self._monitor.board.forget_host, name)
+        except StoreError as error:
+            log.warning("the measurements of host %s are forgotten at the next start: %s", name, error)
+
     async def run(self, name: str, everything: bool) -> Mapping[str, Any]:
-        """The mesh's next rounds now, or all of them; answered when they are over."""
+        """The mesh's next rounds now, or all of them, or a reading of the archive; answered when it is
+        over."""
+        source = self._sources.of_grid(name)
+        if source is not None:
+            await asyncio.to_thread(self._sources.read, source.name)
+            return state_json(self._sources.state(source))
         state = await asyncio.to_thread(self._monitor.run, name, everything)
         return state_json(state)
 
@@ -160,19 +244,21 @@ class MonitorService:
         return await self._pausing(name, "", self._timers.resume if self._timers else None)
 
     async def _pausing(self, name: str, by: str, tell: Callable[[str], None] | None) -> Mapping[str, Any]:
-        state = await asyncio.to_thread(self._monitor.set_paused, name, by)
+        source = self._sources.of_grid(name)
+        if source is not None:
+            state = await asyncio.to_thread(self._sources.set_paused, source, by)
+        else:
+            state = await asyncio.to_thread(self._monitor.set_paused, name, by)
         if tell is not None:
-            tell(mesh_timer(name))
+            tell(source_timer(source.name) if source is not None else mesh_timer(name))
         return state_json(state)
 
     async def sources(self) -> Mapping[str, Any]:
         """The archives that are read, with what became of it."""
-        return self._sources.rows() if self._sources is not None else {"sources": [], "malformed": []}
+        return self._sources.rows()
 
     async def read_source(self, name: str) -> Mapping[str, Any]:
         """Read an archive now; answered when it is over."""
-        if self._sources is None:
-            raise NotFound(f"There is no source '{name}'.")
         await asyncio.to_thread(self._sources.read, name)
         return next(row for row in self._sources.rows()["sources"] if row["name"] == name)
 
@@ -209,55 +295,6 @@ def mesh_timer(name: str) -> str:
     return f"mesh {name}"
 
 
-def schedule_text(mesh: Mesh) -> str:
-    schedule = mesh.schedule
-    if isinstance(schedule, Cron):
-        return schedule.expression
-    return f"every {format_duration(schedule.interval_us)}"
-
-
-def cell_json(cell: Cell) -> dict[str, Any]:
-    return {
-        "check": cell.check,
-        "source": cell.source,
-        "destination": cell.destination,
-        "status": int(cell.status),
-        "message": cell.message,
-        "value": cell.value,
-        "checked_us": cell.checked_us or None,
-        "since_us": cell.since_us or None,
-        "result": int(cell.result),
-        "streak": cell.streak,
-    }
-
-
-def sample_json(sample: Sample) -> dict[str, Any]:
-    return {"at_us": sample.at_us, "mesh": sample.mesh, "values": sample.values, "failed": sample.failed}
-
-
-def summary_json(one: Summary) -> dict[str, Any]:
-    stats = {
-        name: {"min": s.least, "mean": s.mean, "max": s.most, "count": s.count}
-        for name, s in one.stats.items()
-    }
-    return {
-        "start_us": one.start_us,
-        "span_us": one.span_us,
-        "stats": stats,
-        "tries": one.tries,
-        "failures": one.failures,
-    }
-
-
-def state_json(state: MeshState) -> dict[str, Any]:
-    return {
-        "name": state.mesh,
-        "paused_by": state.paused_by or None,
-        "begun_us": state.begun_us or None,
-        "ended_us": state.ended_us or None,
-        "turn": state.turn,
-        "rounds": state.cycle,
-        "measured": state.measured,
-        "failed": state.failed,
-        "skipped": state.skipped,
-    }
+def source_timer(name: str) -> str:
+    """The name of an archive's timer."""
+    return f"source {name}"

@@ -1,4 +1,5 @@
-"""Reads the archives of rm.toml: what others measured between our hosts joins the history and the map.
+"""Reads the archives of rm.toml: what others measured between our hosts joins the history, the map and,
+as a grid of its own, the board.
 
 What cannot be true is refused with a sentence; an archive that does not answer says so in its row, and
 the others go on. The map takes what is newer than what it has, so that an archive never hides our own.
@@ -14,14 +15,16 @@ from typing import Any, Protocol
 
 from rm.core import events as ev
 from rm.core.cycle import Cycle
-from rm.core.history import History, Sample, complaint, learn
+from rm.core.history import LARGEST, History, Sample, checks_of, complaint, learn
 from rm.core.host import Host
+from rm.core.mesh import MeshState
 from rm.core.network import LinkStats
 from rm.core.ports import Clock
-from rm.core.source import Reading, Source, endpoints, parse_source
+from rm.core.source import Reading, Source, endpoints
 from rm.core.state import ClusterState
 from rm.daemon.leader import Leader
-from rm.errors import ConfigError, Conflict, NotFound, RmError
+from rm.daemon.monitor_board import Board, Tried
+from rm.errors import Conflict, NotFound, RmError
 from rm.units import MINUTE_US, format_duration
 
 log = logging.getLogger(__name__)
@@ -48,22 +51,6 @@ class Found(Protocol):
 Read = Callable[[Source, int, int, Mapping[str, str]], Found]
 
 
-def sources_of(tables: Iterable[Mapping[str, Any]]) -> tuple[list[Source], list[tuple[str, str]]]:
-    """The sources of rm.toml, and (name, sentence) of those that cannot be used."""
-    sources: dict[str, Source] = {}
-    malformed: list[tuple[str, str]] = []
-    for table in tables:
-        try:
-            source = parse_source(table)
-            if source.name in sources:
-                raise ConfigError(f"There are two sources '{source.name}'.", "Name each differently.")
-            sources[source.name] = source
-        except ConfigError as error:
-            malformed.append((str(table.get("name", "?")), str(error)))
-            log.error("%s It is left out.", error)
-    return list(sources.values()), malformed
-
-
 class Sources:
     """`scheduled` and `read` may be called from any thread; a source is never read twice at once."""
 
@@ -73,6 +60,7 @@ class Sources:
         malformed: Sequence[tuple[str, str]],
         leader: Leader,
         history: History,
+        board: Board,
         clock: Clock,
         read: Read,
     ) -> None:
@@ -80,8 +68,10 @@ class Sources:
         self._malformed = malformed
         self._leader = leader
         self._history = history
+        self._board = board
         self._clock = clock
         self._read = read
+        self._states = {s.mesh: s for s in history.mesh_states()}
         self._locks = {s.name: threading.Lock() for s in sources}
         self._readings = {s.name: Reading(s.name) for s in sources}
         self._newest: dict[str, int] = {}
@@ -95,6 +85,25 @@ class Sources:
             row |= {"name": row.pop("source"), "kind": source.kind, "url": source.url}
             rows.append(row | {"every": format_duration(source.every_us)})
         return {"sources": rows, "malformed": [{"name": n, "message": m} for n, m in self._malformed]}
+
+    def of_grid(self, mesh: str) -> Source | None:
+        """The source whose grid has this name."""
+        return next((s for s in self.sources.values() if s.mesh == mesh), None)
+
+    def state(self, source: Source) -> MeshState:
+        return self._states.get(source.mesh) or MeshState(source.mesh)
+
+    def is_running(self, name: str) -> bool:
+        return self._locks[name].locked()
+
+    def set_paused(self, source: Source, by: str) -> MeshState:
+        """Pause the source ("" = go on); it is remembered over restarts."""
+        return self._keep(replace(self.state(source), paused_by=by))
+
+    def _keep(self, state: MeshState) -> MeshState:
+        self._states[state.mesh] = state
+        self._history.put_mesh_state(state)
+        return state
 
     def scheduled(self, name: str) -> None:
         """One reading by the clock: nobody waits for it."""
@@ -136,15 +145,24 @@ class Sources:
         hosts: list[Host] = self._leader.ask(lambda c, _: list(c.state.hosts.values())).result(ANSWER_S)
         since_us = max(self._since(source) - LATE_US, now_us - max(source.back_us, LATE_US), 0)
         found = self._read(source, since_us, now_us, endpoints(hosts, source))
-        good, refused, said = self._believable(found.samples, now_us)
+        good, refused, said = self._believable(self._board.present(found.samples), now_us)
         recorded = self._history.record(good)
         self._tell(source, good)
+        known = {h.name: h for h in hosts}
+        tried = [
+            Tried(known[s.source], known[s.destination], s)
+            for s in good
+            if s.source in known and s.destination in known
+        ]
+        self._board.tell(source.grid, tried, repeats=True)
         if good:
             self._newest[source.name] = max(s.at_us for s in good)
         count = refused + found.odd
         message = f"{count} measurements are left out. {said or found.message}" if count else found.message
         reading = Reading(source.name, now_us, now_us, recorded, count, found.strangers, message)
         self._readings[source.name] = reading
+        state = self.state(source)
+        self._keep(replace(state, begun_us=now_us, ended_us=now_us, measured=recorded, failed=count))
         return reading
 
     def _since(self, source: Source) -> int:
@@ -157,7 +175,7 @@ class Sources:
     def _believable(self, samples: Iterable[Sample], now_us: int) -> tuple[list[Sample], int, str]:
         good: list[Sample] = []
         refused, first = 0, ""
-        for sample in samples:
+        for sample in map(without_negative_delay, samples):
             absurd = complaint(sample, now_us)
             if absurd:
                 refused += 1
@@ -169,7 +187,7 @@ class Sources:
     def _tell(self, source: Source, samples: Sequence[Sample]) -> None:
         """What is newer than the map has."""
         told = self._told.setdefault(source.name, {})
-        fresh = [s for s in samples if not s.failed or s.at_us > told.get((s.source, s.destination), 0)]
+        fresh = [s for s in samples if s.values or s.at_us > told.get((s.source, s.destination), 0)]
         digested = digest(fresh)
 
         def learnt(state: ClusterState) -> list[ev.Event]:
@@ -192,6 +210,17 @@ class Sources:
             told[key] = max(sample.at_us, told.get(key, 0))
 
 
+def without_negative_delay(sample: Sample) -> Sample:
+    """perfSONAR tells one-way delays as the hosts' clocks have them. One below zero says only that the
+    clocks disagree, and nothing against the loss that was found beside it."""
+    delay_us = sample.values.get("delay_us")
+    if not isinstance(delay_us, int | float) or not -LARGEST["delay_us"] <= delay_us < 0:
+        return sample
+    rest = {name: value for name, value in sample.values.items() if name != "delay_us"}
+    said = f"the delay is below zero ({delay_us / 1e3:.4g} ms): the clocks disagree"
+    return replace(sample, values=rest, failed=said, checks=checks_of(sample))
+
+
 def digest(samples: Iterable[Sample]) -> list[Sample]:
     """What is left for the map, in order of time: of each direction the newest of each metric, and the
     tries that failed since. An archive may have loss and delay from tests of different instants."""
@@ -203,12 +232,14 @@ def digest(samples: Iterable[Sample]) -> list[Sample]:
             if values and (is_latency or "bandwidth_bps" in values):
                 key = (sample.source, sample.destination, is_latency)
                 before = newest[key].values if key in newest else {}
-                newest[key] = replace(sample, values={**before, **values})
+                newest[key] = replace(sample, values={**before, **values}, failed="")
     latest: dict[tuple[str, str], int] = {}
     for one in newest.values():
         pair = (one.source, one.destination)
         latest[pair] = max(one.at_us, latest.get(pair, 0))
-    failures = [s for s in ordered if s.failed and s.at_us > latest.get((s.source, s.destination), 0)]
+    failures = [
+        s for s in ordered if s.failed and not s.values and s.at_us > latest.get((s.source, s.destination), 0)
+    ]
     return sorted([*newest.values(), *failures], key=lambda s: s.at_us)
 
 

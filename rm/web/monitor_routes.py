@@ -11,6 +11,8 @@ from rm.errors import Conflict, UsageError
 from rm.web import wire
 
 DAY_S = 86_400.0
+CHANGES_S = 7 * DAY_S
+CHANGES_MOST = 10_000
 
 
 class Monitoring(Protocol):
@@ -19,6 +21,9 @@ class Monitoring(Protocol):
     async def meshes(self) -> Mapping[str, Any]: ...
     async def grid(self, name: str) -> Mapping[str, Any]: ...
     async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]: ...
+    async def changes(
+        self, name: str, check: str, source: str, destination: str, span_us: int, limit: int
+    ) -> Mapping[str, Any]: ...
     async def run(self, name: str, everything: bool) -> Mapping[str, Any]: ...
     async def pause(self, name: str, by: str) -> Mapping[str, Any]: ...
     async def resume(self, name: str) -> Mapping[str, Any]: ...
@@ -50,6 +55,7 @@ class MonitorRoutes:
         return [
             web.get("/v1/monitor", self.meshes),
             web.get("/v1/monitor/{mesh}", self.grid),
+            web.get("/v1/monitor/{mesh}/changes", self.changes),
             web.post("/v1/monitor/{mesh}/run", self.run),
             web.post("/v1/monitor/{mesh}/pause", self.pause),
             web.post("/v1/monitor/{mesh}/resume", self.resume),
@@ -69,6 +75,16 @@ class MonitorRoutes:
 
     async def grid(self, request: web.Request) -> web.Response:
         return self._answer(await self._monitoring().grid(request.match_info["mesh"]))
+
+    async def changes(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "check", "source", "destination", "since_s", "limit")
+        check, source, destination = (request.query.get(n, "") for n in ("check", "source", "destination"))
+        span_us = int(self._number(request, "since_s", CHANGES_S) * 1e6)
+        limit = int(self._number(request, "limit", CHANGES_MOST))
+        name = request.match_info["mesh"]
+        most = max(1, min(limit, CHANGES_MOST))
+        told = await self._monitoring().changes(name, check, source, destination, span_us, most)
+        return self._answer(told)
 
     async def history(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "source", "destination", "since_s")

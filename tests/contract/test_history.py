@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rm.core.cells import Cell, Status
+from rm.core.cells import Cell, Change, Status
 from rm.core.history import Retention, Sample, Stat, Summary, merge, summarise
 from rm.core.mesh import MeshState
 from rm.units import DAY_US, HOUR_US, MINUTE_US
@@ -154,6 +154,54 @@ def test_the_grid_and_the_meshes(database: Any, store: Any) -> None:
     assert again.mesh_states() == [replace(state, turn=7)]
     again.forget_mesh("m")
     assert (again.cells(), again.mesh_states()) == ([other], [])
+
+
+def change(at_us: int, check: str = "loss", pair: str = "ab", mesh: str = "m") -> Change:
+    return Change(mesh, check, pair[0], pair[1], at_us, Status.OK, Status.CRITICAL, "loss 9 %", 9.0)
+
+
+def test_changes_of_statuses_come_back_as_they_are_asked_for(database: Any, store: Any) -> None:
+    one, other = change(5), replace(change(7, "delay", "ba"), value=None, message="\u2028'")
+    store.history.put_cells([], [other, one, change(6, mesh="n"), change(8, pair="bc")])
+    store.history.put_cells([], [one])  # told twice
+    again = database.open().history
+    assert again.changes("m") == [one, other, change(8, pair="bc")]
+    assert again.changes(limit=2) == [other, change(8, pair="bc")]
+    assert again.changes("m", "loss", "a", "b") == [one]
+    assert again.changes(source="b", since_us=8) == [change(8, pair="bc")]
+    again.forget_mesh("m")
+    assert again.changes() == [change(6, mesh="n")]
+
+
+def test_of_old_days_the_last_change_of_each_cell_is_left(store: Any) -> None:
+    history, keep = store.history, Retention(DAY_US, 10 * DAY_US, 100 * DAY_US)
+    told = [change(DAY_0 + d * DAY_US + h, pair=p) for d in (0, 1) for h in (1, 2, 3) for p in ("ab", "ba")]
+    history.put_cells([], told)
+    assert history.prune(DAY_0 + 10 * DAY_US, keep) == 0
+    assert history.prune(DAY_0 + 11 * DAY_US + 5, keep) == 4
+    assert [c.at_us - DAY_0 for c in history.changes(source="a")] == [3, *(DAY_US + h for h in (1, 2, 3))]
+    assert history.prune(DAY_0 + 12 * DAY_US, keep) == 4
+    assert history.prune(DAY_0 + 101 * DAY_US + 3, keep) == 2
+    assert len(history.changes()) == 2
+
+
+def test_of_a_host_that_was_forgotten_nothing_is_known(database: Any, store: Any) -> None:
+    history = store.history
+    cells = [replace(builders.filled(Cell), mesh="m", source=p[0], destination=p[1]) for p in ("ab", "ca")]
+    for pair in ("ab", "ba", "cb"):
+        history.record([sample(DAY_0, pair=pair)])
+    history.put_cells([*cells, replace(cells[0], source="c")], [change(5), change(5, pair="cb")])
+    history.roll_up(DAY_0 + 2 * HOUR_US)
+    history.record([sample(DAY_0 + 3 * HOUR_US, pair="ba")])
+    history.forget_host("a")
+    assert (history.cells(), history.changes()) == ([replace(cells[0], source="c")], [change(5, pair="cb")])
+    assert history.latest() == [sample(DAY_0, pair="cb")]
+    history.record([sample(DAY_0 + 1, pair="ab")])  # another host of that name
+    for one in (history, database.open().history):
+        assert one.samples("a", "b") == [sample(DAY_0 + 1, pair="ab")]
+        assert (one.samples("b", "a"), one.summaries("a", "b", HOUR_US)) == ([], [])
+    assert history.roll_up(DAY_0 + 3 * DAY_US) == 4
+    assert history.prune(DAY_0 + 400 * DAY_US, Retention(0, 0, 0)) > 0
 
 
 @pytest.mark.parametrize("count", [2_500])

@@ -14,12 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rm.core.cells import Status
-from rm.core.history import Retention, Sample
+from rm.core.history import Sample
 from rm.core.maintenance import HostWindow, parse_window
 from rm.core.mesh import Every, Mesh, Thresholds
 from rm.core.occurrence import occurrence
 from rm.daemon.monitor_board import Tried
-from rm.daemon.monitor_service import MonitorService
 from rm.web.pages.listen import serve_page
 from tests.fake_service import Daemon, serving
 from tests.unit.test_monitor import House
@@ -46,9 +45,9 @@ def house() -> House:
     for n, loss in enumerate((0.0, 0.0, 2.0, 2.0, 2.0, None)):
         at_us = house.clock.us + n * MINUTE_US
         values = {} if loss is None else {"loss_pct": loss, "delay_us": 400.0}
-        sample = Sample("a", "b", at_us, mesh.name, values, "" if values else "no answer in time")
+        sample = Sample("a", "b", at_us, mesh.name, values, "" if values else "no answer", ("loss", "delay"))
         house.store.history.record([sample])
-        house.board.tell(mesh, [Tried(hosts["a"], hosts["b"], sample, ("loss", "delay"))])
+        house.board.tell(mesh, [Tried(hosts["a"], hosts["b"], sample)])
     house.store.history.record([Sample("a", "b", at_us, "another mesh", {"loss_pct": 50.0})])
     house.clock.us = at_us
     return house
@@ -57,14 +56,7 @@ def house() -> House:
 @pytest.fixture
 def daemon(house: House, tmp_path: Path) -> Iterator[Daemon]:
     with serving(tmp_path / "rm.sock") as daemon:
-        daemon.service.monitoring = MonitorService(
-            house.monitor,
-            house.lead,  # type: ignore[arg-type]
-            house.store.history,
-            house.clock,
-            None,
-            Retention(),
-        )
+        daemon.service.monitoring = house.service()
         yield daemon
 
 
@@ -114,7 +106,7 @@ def test_from_the_dashboard_to_one_check(daemon: Daemon) -> None:
     told = [(h["returnCode"], h["status"]) for h in check["history"]]
     assert told == [(3, 2), (2, 2), (2, 0), (2, 0), (0, 0), (0, 0)]  # newest first; it flips after three
     assert check["history"][1]["returnParams"]["Average"] == "2"
-    assert check["history"][0]["message"] == "no answer in time"
+    assert check["history"][0]["message"] == "no answer"
     assert "critical from 0.1" in check["history"][1]["message"]
 
 

@@ -12,19 +12,23 @@ import pytest
 
 from rm.adapters.store_memory import MemoryStore
 from rm.core import events as ev
-from rm.core.cells import Flip, Status
+from rm.core.cells import Status
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
+from rm.core.history import Retention
 from rm.core.lifecycle import Changes, Rules, apply
 from rm.core.maintenance import HostWindow, parse_window
 from rm.core.mesh import Every, Mesh, Thresholds
 from rm.core.network import LinkStats
 from rm.core.registry import load
+from rm.core.source import Source
 from rm.core.state import ClusterState
 from rm.daemon import monitor_probe
 from rm.daemon.monitor import Monitor
 from rm.daemon.monitor_board import Board
 from rm.daemon.monitor_meshes import meshes_of
+from rm.daemon.monitor_service import MonitorService
+from rm.daemon.sources import Sources
 from rm.errors import Conflict, NotFound, Unreachable
 from tests import builders
 from tests.fakes import ManualClock
@@ -148,8 +152,6 @@ class House:
             self.lead.post(ev.HostAdded(builders.host(name, cpus=2)))
         self.store = MemoryStore()
         self.board = Board(self.store.history, self.clock, UTC, windows)
-        self.flips: list[Flip] = []
-        self.board.listeners.append(self.flips.extend)
         self.monitor = self.agents.monitor = Monitor(
             self.agents,
             self.lead,  # type: ignore[arg-type]
@@ -163,6 +165,21 @@ class House:
         )
 
         self.monitor.prober = monitor_probe.Prober(self.agents, patience_s=0.0)
+
+    def service(self, *sources: Source, read: Any = None) -> MonitorService:
+        """As the daemon makes it; `read` stands for the archives."""
+        history, lead = self.store.history, self.lead
+        archives = Sources(sources, (), lead, history, self.board, self.clock, read)  # type: ignore[arg-type]
+        return MonitorService(
+            self.monitor,
+            lead,  # type: ignore[arg-type]
+            history,
+            self.clock,
+            None,
+            Retention(),
+            (),
+            archives,
+        )
 
     def network(self) -> dict[tuple[str, str], LinkStats]:
         return dict(self.lead.cycle.state.network)
@@ -278,8 +295,9 @@ def test_a_status_flips_after_so_many_tries_and_is_remembered(house: House) -> N
         house.monitor.run("latency")
         seen.append(house.status(LATENCY, "loss"))
     assert seen == [Status.OK, Status.CRITICAL, Status.CRITICAL]
-    told = [(f.was, f.cell.status) for f in house.flips if (f.cell.check, f.cell.source) == ("loss", "a")]
-    assert told == [(Status.NOT_RUN, Status.OK), (Status.OK, Status.CRITICAL)]
+    (change,) = house.store.history.changes("latency", "loss", "a", "b")
+    assert (change.was, change.status, change.value) == (Status.OK, Status.CRITICAL, 70.0)
+    assert change.at_us == house.clock.us - MINUTE_US
     again = Board(house.store.history, house.clock, UTC)  # the daemon's next life
     (cell,) = [
         c
@@ -287,8 +305,46 @@ def test_a_status_flips_after_so_many_tries_and_is_remembered(house: House) -> N
         if c.key[1:3] == ("loss", "a")
     ]
     assert (cell.status, cell.message) == (Status.CRITICAL, "loss 70 %, critical from 50 %")
+    assert cell.checked_us == house.clock.us
     house.clock.us += 10 * MINUTE_US  # nobody measures any more
     assert house.status(LATENCY, "loss") is Status.UNKNOWN
+
+
+def test_of_a_host_that_is_removed_and_comes_again_nothing_is_known(house: House) -> None:
+    house.monitor.run("latency")
+    lead, hosts = house.lead, house.lead.cycle.state.hosts
+    host = hosts["b"]
+    house.agents.held = threading.Event()
+    run = threading.Thread(target=house.monitor.scheduled, args=("latency",))
+    house.agents.begun.clear()
+    house.clock.us += MINUTE_US
+    run.start()
+    assert house.agents.begun.wait(10)
+    lead.post(ev.HostRemoved("b", "ann"))  # while it is measured
+    house.board.forget_host("b")
+    lead.post(ev.HostAdded(host))
+    house.agents.held.set()
+    run.join()
+    assert house.network() == {}
+    assert house.board.cells(LATENCY, hosts, MINUTE_US) == []
+    assert (house.store.history.samples("a", "b"), house.store.history.cells()) == ([], [])
+    house.clock.us += MINUTE_US
+    lead.post(ev.HostUp("b", "boot", "1", 2, 1 << 34, (), "eth0", 10**9))
+    house.monitor.run("latency")
+    assert len(house.store.history.samples("a", "b")) == 1
+    assert len(house.board.cells(LATENCY, lead.cycle.state.hosts, MINUTE_US)) == 4
+
+
+def test_what_earlier_lives_left_of_meshes_and_hosts_is_forgotten(house: House) -> None:
+    for mesh in ("latency", "mtu"):
+        house.monitor.run(mesh)
+    house.monitor.set_paused("throughput", "ann")
+    history = house.store.history
+    Board(history, house.clock, UTC).forget_others({"latency", "throughput"}, {"a", "b"})
+    assert {c.mesh for c in history.cells()} == {"latency"}
+    assert [s.mesh for s in history.mesh_states()] == ["latency", "throughput"]
+    Board(history, house.clock, UTC).forget_others({"latency"}, {"a"})
+    assert (history.cells(), history.latest()) == ([], [])
 
 
 def test_maintenance_marks_cells_and_ends(house: House) -> None:
@@ -355,6 +411,7 @@ def test_a_mesh_runs_once_at_a_time_and_pauses_are_remembered(house: House) -> N
 def test_malformed_meshes_are_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     class Given:
         interval_s, throughput_interval_s, probe_count = 60.0, 3600.0, 20
+        source = ()
         mesh = ({"name": "good"}, {"name": "bad", "schedul": "every 1m"}, {"name": "good"}, {"nme": "x"})
         maintenance = ({"when": "sun 02:00-04:00"}, {"when": "someday"})
 
@@ -366,3 +423,19 @@ def test_malformed_meshes_are_told_and_the_rest_goes_on(caplog: pytest.LogCaptur
     assert "Did you mean" in caplog.text
     Given.mesh = ()
     assert [m.name for m in meshes_of(Given(), lambda mesh: 1).meshes] == ["latency", "throughput", "mtu"]
+
+
+def test_a_mistake_in_rm_toml_does_not_let_what_it_hides_be_forgotten() -> None:
+    ma = {"name": "ma", "kind": "esmond", "url": "http://ma.test"}
+
+    class Given:
+        interval_s, throughput_interval_s, probe_count = 60.0, 3600.0, 20
+        mesh = ({"name": "good"}, {"name": "bad", "schedul": "every 1m"})
+        maintenance = ({"when": "someday"},)
+        source = (ma, {**ma, "name": "other", "url": "ftp"})
+
+    found = meshes_of(Given(), lambda mesh: 1).grids()
+    assert found is not None
+    assert found > {"good", "bad", "esmond:ma", "esmond:other", "maddash:other"}
+    Given.mesh = ({"name": "b ad"},)  # which one is meant cannot be told
+    assert meshes_of(Given(), lambda mesh: 1).grids() is None

@@ -13,9 +13,7 @@ from click.testing import CliRunner
 from rm.adapters.sources.iso import iso_of, seconds_of
 from rm.adapters.sources.psconfig import tables_of, toml_of
 from rm.cli.main import rmx
-from rm.core.history import Retention
 from rm.core.mesh import Every, Mesh, parse_mesh
-from rm.daemon.monitor_service import MonitorService
 from rm.errors import UsageError
 from tests import builders
 from tests.fake_service import serving
@@ -113,14 +111,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     file = tmp_path / "mesh.json"
     with serving(tmp_path / "rm.sock") as daemon:
         daemon.service.inventory = dict(house.lead.cycle.state.hosts)
-        daemon.service.monitoring = MonitorService(
-            house.monitor,
-            house.lead,  # type: ignore[arg-type]
-            house.store.history,
-            house.clock,
-            None,
-            Retention(),
-        )
+        daemon.service.monitoring = house.service()
         run = CliRunner()
         out = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "export"])
         assert out.exit_code == 0, out.output

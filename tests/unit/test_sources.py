@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,16 +12,21 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from click.testing import CliRunner
 
 from rm.adapters import sources as archives
+from rm.cli import main
 from rm.core import events as ev
+from rm.core.cells import Status
 from rm.core.history import Sample
 from rm.core.network import LinkStats
 from rm.core.source import Source, endpoints, parse_source
-from rm.daemon.sources import Sources, digest, news, sources_of
+from rm.daemon.monitor_meshes import sources_of
+from rm.daemon.sources import Sources, digest, news
 from rm.errors import ConfigError, Conflict, NotFound, Unreachable
 from tests import builders
 from tests.archive_servers import Esmond, Maddash, OpenSearch, serving, tried
+from tests.fake_service import serving as serving_rm
 from tests.unit.test_monitor import House
 
 NOW_S = 1_790_000_000
@@ -73,6 +79,18 @@ def test_esmond_has_series_by_event_type() -> None:
     assert {s.mesh for s in found.samples} == {"esmond:ma"}
 
 
+def test_a_failure_of_esmond_is_that_of_the_test_which_failed() -> None:
+    esmond = Esmond()
+    for n, kind in enumerate(("throughput", "latencybg")):
+        key = ("10.0.0.1", "10.0.0.2", "failures") if n else ("10.0.0.2", "10.0.0.1", "failures")
+        esmond.series[key] = [{"ts": NOW_S - 60, "val": {"error": "no route"}}]
+        esmond.tests[key] = kind
+    with serving(*esmond.routes()) as url:
+        found = read("esmond", url + "/esmond/perfsonar/archive")
+    checks = {(s.source, s.destination): s.checks for s in found.samples}
+    assert checks == {("b", "a"): ("bandwidth",), ("a", "b"): ("delay", "loss")}
+
+
 def test_what_of_esmond_fails_is_told_and_the_rest_is_read() -> None:
     esmond = Esmond()
     esmond.broken = {"throughput"}
@@ -117,6 +135,33 @@ def test_opensearch_has_a_document_for_each_test() -> None:
     }
     assert (found.strangers, found.odd) == (1, 1)
     assert "pscheduler_throughput" in archive.searches[0]
+
+
+def test_opensearch_has_results_as_pscheduler_made_them() -> None:
+    archive = OpenSearch()
+    latency = {
+        "schema": 1, "packets-sent": 100, "packets-received": 98, "packets-lost": 2, "packets-reordered": 0,
+        "max-clock-error": 1.5, "histogram-latency": {"0.25": 40, "0.31": 50, "12.5": 8},
+    }  # fmt: skip
+    archive.add(iso(90), "latency", latency)
+    archive.add(iso(80), "latency", latency, spec={"bucket-width": 0.0001})
+    archive.add(iso(70), "rtt", {"sent": 5, "lost": 0, "loss": 0, "mean": "PT0.0012S", "min": "PT0.001S"})
+    archive.add(iso(60), "rtt", {"rtt": {"min": 0.001, "mean": 0.0012}, "packets": {"sent": 5}})
+    archive.add(iso(50), "throughput", {"summary": {"summary": {"throughput-bits": 8.1e9}, "streams": []}})
+    archive.add(iso(40), "mtu", {"mtu": 9000})
+    archive.add(iso(30), "latency", {**latency, "histogram-latency": {"soon": 3}})
+    archive.add(iso(20), "latency", {**latency, "histogram-latency": {"-0.2": 100}})
+    archive.add(iso(10), "mtu", {"succeeded": False, "error": "x" * 10_000})
+    with serving(*archive.routes()) as url:
+        found = read("opensearch", url)
+    told = values(found)
+    assert told["a", "b", 90] == {"loss_pct": 2.0, "delay_us": pytest.approx(310.0), "clock_error_us": 1500.0}
+    assert told["a", "b", 80]["delay_us"] == pytest.approx(31.0)  # type: ignore[index, call-overload]
+    assert told["a", "b", 70] == told["a", "b", 60] == {"rtt_us": pytest.approx(1200.0)}
+    assert (told["a", "b", 50], told["a", "b", 40]) == ({"bandwidth_bps": 8.1e9}, {"mtu_bytes": 9000})
+    assert told["a", "b", 10] == "x" * 200
+    assert found.samples[-1].checks == ("mtu",)
+    assert found.odd == 1
 
 
 def test_opensearch_is_read_page_by_page() -> None:
@@ -291,7 +336,8 @@ def house() -> House:
 
 def sources(house: House, reader: Any, *more: Source) -> Sources:
     all_ = [source("esmond", "http://ma.test"), *more]
-    return Sources(all_, (), house.lead, house.store.history, house.clock, reader)  # type: ignore[arg-type]
+    history = house.store.history
+    return Sources(all_, (), house.lead, history, house.board, house.clock, reader)  # type: ignore[arg-type]
 
 
 def sample(before_s: int, failed: str = "", **found: float) -> Sample:
@@ -318,6 +364,59 @@ def test_measurements_join_the_history_and_the_map(house: House) -> None:
     house.clock.us += 300_000_000
     assert one.read("ma").recorded == 0  # the same again
     assert reader.spans[-1][0] == NOW_US - 50_000_000 - 600_000_000
+
+
+def grid(house: House, one: Sources) -> dict[str, Status]:
+    mesh = one.sources["ma"].grid
+    cells = house.board.cells(mesh, house.lead.cycle.state.hosts, one.sources["ma"].expect_us)
+    return {c.check: c.status for c in cells if (c.source, c.destination) == ("a", "b")}
+
+
+def test_an_archive_is_a_grid_with_statuses_and_their_changes(house: House) -> None:
+    reader = Reader()
+    one = sources(house, reader)
+    reader.found.samples = [sample(600 - 60 * n, loss_pct=0.0, delay_us=400) for n in range(3)]
+    one.read("ma")
+    assert grid(house, one) == {"loss": Status.OK, "delay": Status.OK}
+    bad = [sample(300 - 60 * n, loss_pct=20.0) for n in range(3)]
+    reader.found.samples += [*bad, sample(100, "no route", bandwidth_bps=-1.0)]
+    one.read("ma")
+    one.read("ma")  # the same again counts for nothing
+    assert grid(house, one) == {"loss": Status.CRITICAL, "delay": Status.OK}
+    (change,) = house.store.history.changes("esmond:ma")
+    assert (change.check, change.status, change.at_us) == ("loss", Status.CRITICAL, bad[-1].at_us)
+    reader.found.samples = [sample(90, delay_us=-40.0, loss_pct=0.0)]  # a clock is off; the loss is sound
+    one.read("ma")
+    assert house.network()[("a", "b")].loss_pct == 0.0
+    house.clock.us += 4 * HOUR_US
+    assert set(grid(house, one).values()) == {Status.UNKNOWN}
+
+
+def test_the_grid_of_an_archive_is_shown_paused_and_read_like_a_mesh(house: House, tmp_path: Path) -> None:
+    reader = Reader()
+    reader.found.samples = [sample(60, loss_pct=50.0), sample(30, bandwidth_bps=1e9)]
+    table = {
+        "name": "ma", "kind": "esmond", "url": "http://ma.test", "retry_attempts": 1, "loss_warn_pct": 5,
+        "maintenance": ["daily 00:00-00:01"],
+    }  # fmt: skip
+    with serving_rm(tmp_path / "rm.sock") as daemon:
+        daemon.service.monitoring = house.service(parse_source(table), read=reader)
+
+        def rmx(*words: str) -> str:
+            done = CliRunner().invoke(main.rmx, ["--socket", daemon.socket, *words])
+            assert done.exit_code == 0, done.output
+            return str(done.output)
+
+        assert "esmond:ma: 2 pairs measured, 0 failed" in rmx("monitor", "run", "esmond:ma")
+        assert "1 a · w" in rmx("network", "--mesh", "esmond:ma")
+        assert "1 a · o" in rmx("network", "--mesh", "esmond:ma", "--check", "bandwidth")
+        assert "a warning from 5 %" in rmx("monitor", "history", "esmond:ma")
+        assert "esmond:ma is paused" in rmx("monitor", "pause", "esmond:ma")
+        (row,) = [m for m in json.loads(rmx("monitor", "list", "--json"))["meshes"] if m["kind"] == "esmond"]
+        assert (row["state"], row["checks"], row["hosts"]) == ("paused", ["loss", "bandwidth"], ["a", "b"])
+        assert "esmond" in rmx("monitor", "list")
+        assert "esmond" not in rmx("monitor", "export")
+    assert house.service(parse_source(table))._sources.state(parse_source(table)).paused_by
 
 
 def test_a_restart_goes_on_where_it_stopped(house: House) -> None:

@@ -7,7 +7,7 @@ import base64
 import json
 import ssl
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -15,7 +15,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from rm.core.history import Sample
+from rm.core.cells import METRIC_OF
+from rm.core.history import Sample, checks_of
 from rm.core.source import Source
 from rm.errors import ConfigError, RmError, Unreachable
 
@@ -165,18 +166,24 @@ class Tries:
 
     def __init__(self, mesh: str) -> None:
         self._mesh = mesh
-        self._tries: dict[tuple[str, str, int], tuple[dict[str, float], list[str]]] = {}
+        self._tries: dict[tuple[str, str, int], tuple[dict[str, float], dict[str, str]]] = {}
 
-    def add(self, source: str, destination: str, at_us: int, values: Mapping[str, Any], failed: str) -> None:
-        known = self._tries.setdefault((source, destination, at_us), ({}, []))
-        known[0].update(values)
-        if failed:
-            known[1].append(failed)
+    def add(self, source: str, destination: str, at_us: int, values: Mapping[str, Any]) -> None:
+        self._tries.setdefault((source, destination, at_us), ({}, {}))[0].update(values)
+
+    def fail(self, source: str, destination: str, at_us: int, failed: str, checks: Iterable[str]) -> None:
+        """The test that was made for these checks (none = nobody knows for which) found nothing."""
+        known = self._tries.setdefault((source, destination, at_us), ({}, {}))[1]
+        known.update(dict.fromkeys(tuple(checks) or ("",), failed[:200]))
 
     def into(self, found: Found) -> None:
         """The oldest so many: what is newer is there the next time, too."""
         ordered = sorted(self._tries.items(), key=lambda item: (item[0][2], item[0]))
         if len(ordered) > SAMPLES_MAX:
             found.say(f"There is more than fits in one reading ({len(ordered)}); the rest follows.")
-        for (a, b, at_us), (values, failed) in ordered[:SAMPLES_MAX]:
-            found.samples.append(Sample(a, b, at_us, self._mesh, values, "" if values else "; ".join(failed)))
+        for (a, b, at_us), (values, failures) in ordered[:SAMPLES_MAX]:
+            failed = {c: why for c, why in failures.items() if METRIC_OF.get(c) not in values}
+            said = "; ".join(dict.fromkeys(failed.values()))
+            sample = Sample(a, b, at_us, self._mesh, values, said)
+            about = [check for check in failed if check]
+            found.samples.append(replace(sample, checks=(*checks_of(sample), *about)) if about else sample)

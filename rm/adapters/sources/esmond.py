@@ -1,5 +1,8 @@
 """esmond, perfSONAR's archive until version 4: metadata by event type, then a series for each pair.
 
+Units are those of esmond's event types: loss as a share of 1, histograms with the milliseconds as keys,
+throughput in bit/s, the path's MTU in bytes.
+
 GET <archive>/?event-type=T&time-range=S   [{source, destination, input-source, …, event-types: [{event-type, base-uri}]}]
 GET <base-uri>?time-start=S&time-end=S     [{ts, val}]
 """  # noqa: E501
@@ -21,11 +24,11 @@ def _loss(value: Any) -> dict[str, Any]:
 
 
 def _delay(value: Any) -> dict[str, Any]:
-    return {"delay_us": _median(value) * 1e3}
+    return {"delay_us": median(value) * 1e3}
 
 
 def _rtt(value: Any) -> dict[str, Any]:
-    return {"rtt_us": _median(value) * 1e3}
+    return {"rtt_us": median(value) * 1e3}
 
 
 def _throughput(value: Any) -> dict[str, Any]:
@@ -36,6 +39,16 @@ def _mtu(value: Any) -> dict[str, Any]:
     return {"mtu_bytes": value}
 
 
+# of what a failed test of this event type, or of this pScheduler test, would have told
+CHECKS = {
+    "packet-loss-rate": ("loss",),
+    "histogram-owdelay": ("delay",),
+    "throughput": ("bandwidth",),
+    "path-mtu": ("mtu",),
+    "latency": ("loss", "delay"),
+    "latencybg": ("loss", "delay"),
+    "mtu": ("mtu",),
+}
 # event type -> what its value is in ours; histograms are {milliseconds: how many packets}
 EVENTS: Mapping[str, Any] = {
     "packet-loss-rate": _loss,
@@ -49,7 +62,7 @@ EVENTS: Mapping[str, Any] = {
 
 async def read(archive: Archive, span: Span) -> Found:
     found, tries = Found(), Tries(archive.source.mesh)
-    series: dict[str, tuple[str, str, str]] = {}
+    series: dict[str, tuple[str, str, str, frozenset[str]]] = {}
 
     async def list_series(event: str) -> None:
         seconds = max(1, (span.until_us - span.since_us) // US + 1)
@@ -60,12 +73,14 @@ async def read(archive: Archive, span: Span) -> Found:
             if not source or not destination or source == destination:
                 found.strangers += 1
                 continue
-            for kind in _dicts(record.get("event-types")):
+            kinds = _dicts(record.get("event-types"))
+            about = _checks(record.get("pscheduler-test-type"), *(k.get("event-type") for k in kinds))
+            for kind in kinds:
                 if kind.get("event-type") == event and isinstance(kind.get("base-uri"), str):
-                    series[archive.at(kind["base-uri"])] = (source, destination, event)
+                    series[archive.at(kind["base-uri"])] = (source, destination, event, about)
 
     async def read_series(url: str) -> None:
-        source, destination, event = series[url]
+        source, destination, event, about = series[url]
         start, end = span.since_us // US, -(-span.until_us // US)
         params = {"time-start": str(start), "time-end": str(end), "limit": str(LIMIT), "format": "json"}
         for point in _list(await archive.get(url, **params), archive):
@@ -75,9 +90,9 @@ async def read(archive: Archive, span: Span) -> Found:
                     continue
                 value = point["val"]
                 if EVENTS[event] is None:
-                    tries.add(source, destination, at_us, {}, _why(value))
+                    tries.fail(source, destination, at_us, _why(value), sorted(about))
                 else:
-                    tries.add(source, destination, at_us, EVENTS[event](value), "")
+                    tries.add(source, destination, at_us, EVENTS[event](value))
             except (KeyError, TypeError, ValueError, OverflowError):
                 found.misread(
                     f"A point of {event} from {source} to {destination} cannot be read: {point!r:.80}."
@@ -108,7 +123,11 @@ def _why(value: Any) -> str:
     return f"{said or 'the test failed'}"[:200]
 
 
-def _median(histogram: Any) -> float:
+def _checks(*names: Any) -> frozenset[str]:
+    return frozenset(check for name in names if isinstance(name, str) for check in CHECKS.get(name, ()))
+
+
+def median(histogram: Any) -> float:
     """The bucket in which the middle packet is. Raises ValueError, TypeError for what is no histogram."""
     if not isinstance(histogram, dict):
         raise TypeError(histogram)

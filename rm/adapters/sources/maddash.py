@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rm.adapters.sources.asking import Archive, Found, Span, Tries
+from rm.core.cells import METRIC_OF
 from rm.errors import Unreachable
 
 US = 1_000_000
@@ -74,9 +75,10 @@ async def read(archive: Archive, span: Span) -> Found:
                     average = (item.get("returnParams") or {}).get("Average")
                     if average is not None:
                         value = float(average) * _unit(said, metric, unit)
-                        tries.add(source, destination, at_us, {metric: value}, "")
+                        tries.add(source, destination, at_us, {metric: value})
                     elif int(item["returnCode"]) == UNKNOWN:
-                        tries.add(source, destination, at_us, {}, said[:200] or "nothing was measured")
+                        about = [c for c, m in METRIC_OF.items() if m == metric]
+                        tries.fail(source, destination, at_us, said or "nothing was measured", about)
             except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
                 found.misread(f"A result from {source} to {destination} cannot be read: {item!r:.80}.")
 

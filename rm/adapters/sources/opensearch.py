@@ -1,7 +1,17 @@
 """The OpenSearch archive of perfSONAR 5: one document a test, in indices `pscheduler_<type>`.
 
 POST <archive>/pscheduler_latency*,…/_search
-{test: {type}, meta: {source: {ip, hostname}, destination: {…}}, pscheduler: {start_time}, result}
+{test: {type, spec}, meta: {source: {ip, hostname}, destination: {…}}, pscheduler: {start_time}, result}
+
+A result is either as the archive's own pipeline rewrites it, or as pScheduler made it (where the archiver
+sends it unchanged); `RESULTS` reads both. What their numbers are in:
+
+- one-way latency: milliseconds in the archive's statistics (`latency.median`); pScheduler has a histogram
+  whose keys are in buckets of `bucket-width` seconds, 1 ms if the spec names none; `max-clock-error` is in
+  milliseconds in both;
+- round trips: ISO 8601 durations in pScheduler's (`PT0.0012S`), seconds as a number in the archive's;
+- loss: counts of packets in both, or a share of 1;
+- throughput: bit/s in both.
 """
 
 from __future__ import annotations
@@ -11,12 +21,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rm.adapters.sources.asking import SAMPLES_MAX, Archive, Found, Span, Tries
+from rm.adapters.sources.esmond import CHECKS, median
 from rm.adapters.sources.iso import seconds_of
 from rm.errors import Unreachable
 
 INDICES = ("latency", "latencybg", "throughput", "rtt", "mtu")
 PAGE = 1_000
 TIME = "pscheduler.start_time"
+BUCKET_S = 0.001
 
 
 async def read(archive: Archive, span: Span) -> Found:
@@ -65,15 +77,17 @@ def _take(document: Any, span: Span, tries: Tries, found: Found) -> str:
     if not span.since_us < at_us <= span.until_us:
         return began
     try:
-        meta, kind, result = document["meta"], document["test"]["type"], document["result"]
+        meta, test, result = document["meta"], document["test"], document["result"]
         source, destination = (_host(meta[end], span) for end in ("source", "destination"))
         if not source or not destination or source == destination:
             found.strangers += 1
         elif not result.get("succeeded", True):
-            tries.add(source, destination, at_us, {}, f"{result.get('error') or 'the test failed'}"[:200])
-        elif kind in READ:
-            tries.add(source, destination, at_us, READ[kind](result), "")
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError):
+            said = f"{result.get('error') or 'the test failed'}"
+            tries.fail(source, destination, at_us, said, CHECKS.get(str(test["type"]), ()))
+        elif test["type"] in RESULTS:
+            spec = test.get("spec") or {}
+            tries.add(source, destination, at_us, RESULTS[test["type"]](result, spec))
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
         found.misread(f"A document of {began} cannot be read: {document!r:.120}.")
     return began
 
@@ -82,26 +96,42 @@ def _host(end: Any, span: Span) -> str:
     return span.host(end.get("hostname"), end.get("ip")) if isinstance(end, dict) else span.host(end)
 
 
-def _latency(result: Mapping[str, Any]) -> dict[str, Any]:
-    packets, values = result["packets"], {}
-    values["loss_pct"] = 100.0 * packets["lost"] / packets["sent"]
+def _latency(result: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    packets = result.get("packets") or result
+    values = {"loss_pct": 100.0 * _either(packets, "lost") / _either(packets, "sent")}
+    bucket_s = float(spec.get("bucket-width") or BUCKET_S)
     if result.get("latency"):
-        values["delay_us"] = result["latency"]["median"] * 1e3  # milliseconds
-    if result.get("max_clock_error") is not None:
-        values["clock_error_us"] = result["max_clock_error"] * 1e3
+        values["delay_us"] = result["latency"]["median"] * 1e3
+    elif result.get("histogram-latency"):
+        values["delay_us"] = median(result["histogram-latency"]) * bucket_s * 1e6
+    error_ms = result.get("max_clock_error", result.get("max-clock-error"))
+    if error_ms is not None:
+        values["clock_error_us"] = error_ms * 1e3
     return values
 
 
-def _rtt(result: Mapping[str, Any]) -> dict[str, Any]:
-    return {"rtt_us": seconds_of(result["rtt"]["mean"]) * 1e6}
+def _either(packets: Mapping[str, Any], name: str) -> Any:
+    return packets[name] if name in packets else packets[f"packets-{name}"]
 
 
-READ: Mapping[str, Any] = {
+def _rtt(result: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    trips = result["rtt"] if isinstance(result.get("rtt"), dict) else result
+    return {"rtt_us": seconds_of(trips["mean"]) * 1e6}
+
+
+def _throughput(result: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    if "throughput" in result:
+        return {"bandwidth_bps": result["throughput"]}
+    return {"bandwidth_bps": result["summary"]["summary"]["throughput-bits"]}
+
+
+# test -> its result, and its spec, to what it found in our units
+RESULTS: Mapping[str, Any] = {
     "latency": _latency,
     "latencybg": _latency,
     "rtt": _rtt,
-    "throughput": lambda result: {"bandwidth_bps": result["throughput"]},
-    "mtu": lambda result: {"mtu_bytes": result["mtu"]},
+    "throughput": _throughput,
+    "mtu": lambda result, spec: {"mtu_bytes": result["mtu"]},
 }
 
 
