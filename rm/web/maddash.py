@@ -12,18 +12,20 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from rm.core.cells import METRIC_OF, Cell, Status, after, judge
-from rm.core.mesh import Thresholds
+from rm.core.cells import Status
 from rm.errors import Conflict, NotFound, UsageError
 from rm.web import wire
+from rm.web.maddash_history import bad_times, seconds, tries_of
 
 DASHBOARD = "rm"
 ROOT = "/maddash"
 PAGE = 20  # tries of a check's history a page
 TRIES = 200  # that a history goes back, at most
 SPAN_MIN_US, SPAN_MAX_US = 3_600_000_000, 86_400_000_000
-# what a value is in a message: loss in percent, delay in milliseconds, throughput in Mbit/s, MTU in bytes
-UNIT = {"loss": 1.0, "delay": 1e3, "bandwidth": 1e6, "mtu": 1.0}
+PAST_US = 400 * 86_400_000_000  # that changes of a check's status are told of
+CHANGES = 1_000  # of a check, at most
+EVENTS_US = 7 * 86_400_000_000
+EVENTS = 200  # of a grid, at most
 
 
 class Monitoring(Protocol):
@@ -32,6 +34,9 @@ class Monitoring(Protocol):
     async def meshes(self) -> Mapping[str, Any]: ...
     async def grid(self, name: str) -> Mapping[str, Any]: ...
     async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]: ...
+    async def changes(
+        self, name: str, check: str, source: str, destination: str, span_us: int, limit: int
+    ) -> Mapping[str, Any]: ...
 
 
 class Maddash:
@@ -82,7 +87,7 @@ class Maddash:
             if cell is None:
                 return None
             return {
-                "prevCheckTime": _seconds(cell["checked_us"]),
+                "prevCheckTime": seconds(cell["checked_us"]),
                 "message": cell["message"],
                 "status": cell["status"],
                 "uri": _uri(name, source, destination, check),
@@ -94,7 +99,7 @@ class Maddash:
             {
                 "name": name,
                 "statusLabels": [status.word for status in Status],
-                "lastUpdateTime": max((_seconds(c["checked_us"]) for c in grid["cells"]), default=0),
+                "lastUpdateTime": max((seconds(c["checked_us"]) for c in grid["cells"]), default=0),
                 "rows": [{**_named(h, name, h), "props": props[h]} for h in hosts],
                 "columnNames": hosts,
                 "columnProps": [props[h] for h in hosts],
@@ -130,11 +135,12 @@ class Maddash:
         if cell is None:
             raise NotFound(f"Grid {grid} has no check '{check}' from {row} to {column}.")
         every_us = mesh["every_us"]
-        span_us = max(SPAN_MIN_US, min(SPAN_MAX_US, TRIES * every_us))
+        span_us = min(SPAN_MAX_US, max(TRIES * every_us, min(SPAN_MIN_US, 5 * TRIES * every_us)))
         history = await self._monitoring().history(row, column, span_us)
-        tries = _tries(mesh, check, history["samples"])
+        changes = await self._monitoring().changes(grid, check, row, column, PAST_US, CHANGES)
+        tries = tries_of(mesh, check, history["samples"], changes["changes"], cell["status"])
         page, pages = _page(request), max(1, -(-len(tries) // PAGE))
-        checked, interval_s = _seconds(cell["checked_us"]), round(every_us / 1e6)
+        checked, interval_s = seconds(cell["checked_us"]), round(every_us / 1e6)
         return _answer(
             {
                 "gridName": grid,
@@ -165,11 +171,13 @@ class Maddash:
         )
 
     async def events(self, request: web.Request) -> web.Response:
-        """Maintenance windows, the open ones and those to come; what the query names may narrow them."""
+        """Maintenance windows, the open ones and those to come, and when cells were in a bad status lately;
+        what the query names may narrow them."""
         asked = {name: request.query.getall(name, []) for name in ("gridName", "rowName", "columnName")}
         hosts = {*asked["rowName"], *asked["columnName"]}
         found = []
-        for event in (await self._monitoring().meshes())["maintenance"]:
+        told = await self._monitoring().meshes()
+        for event in told["maintenance"]:
             if event["mesh"] and asked["gridName"] and event["mesh"] not in asked["gridName"]:
                 continue
             if hosts and not hosts & set(event["hosts"]):
@@ -178,11 +186,15 @@ class Maddash:
                 {
                     "name": f"{event['mesh'] or 'hosts'}: {event['when']}",
                     "description": _meant(event),
-                    "startTime": _seconds(event["begins_us"]),
-                    "endTime": _seconds(event["ends_us"]),
+                    "startTime": seconds(event["begins_us"]),
+                    "endTime": seconds(event["ends_us"]),
                     "changeStatus": True,
                 }
             )
+        for name in (mesh["name"] for mesh in told["meshes"]):
+            if not asked["gridName"] or name in asked["gridName"]:
+                changes = await self._monitoring().changes(name, "", "", "", EVENTS_US, EVENTS)
+                found += bad_times(name, asked, changes["changes"])
         return _answer({"events": found})
 
 
@@ -190,36 +202,6 @@ def _meant(event: Mapping[str, Any]) -> str:
     if event["mesh"]:
         return f"Maintenance of mesh {event['mesh']}"
     return f"Maintenance of {', '.join(event['hosts']) or 'no host'}"
-
-
-def _tries(mesh: Mapping[str, Any], check: str, samples: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What each try said, newest first, and the status as it became of them."""
-    limits = Thresholds(**mesh["thresholds"])
-    cell = Cell(mesh["name"], check, "", "")
-    told: list[dict[str, Any]] = []
-    for sample in samples:
-        value = sample["values"].get(METRIC_OF[check])
-        if sample["mesh"] != mesh["name"] or (value is None and not sample["failed"]):
-            continue
-        result, said = judge(check, value, sample["failed"], limits)
-        cell = after(cell, result, said, value, sample["at_us"], mesh["retry_attempts"])
-        told.append(
-            {
-                "time": _seconds(sample["at_us"]),
-                "returnCode": int(result),
-                "message": said,
-                "returnParams": {} if value is None else _statistics(value / UNIT[check]),
-                "returnCodeCount": cell.streak,
-                "status": int(cell.status),
-            }
-        )
-    return told[::-1]
-
-
-def _statistics(value: float) -> dict[str, str]:
-    """Of one try; MaDDash has them as text."""
-    text = f"{value:.6g}"
-    return {"Average": text, "Min": text, "Max": text, "Standard_Deviation": "0", "Count": "1"}
 
 
 def _page(request: web.Request) -> int:
@@ -244,10 +226,6 @@ def _uri(*parts: str) -> str:
 
 def _named(name: str, *parts: str) -> dict[str, Any]:
     return {"name": name, "uri": _uri(*parts)}
-
-
-def _seconds(us: int | None) -> int:
-    return (us or 0) // 1_000_000
 
 
 def _answer(fields: Mapping[str, Any]) -> web.Response:

@@ -131,19 +131,31 @@ def test_pages_of_the_history(daemon: Daemon, house: House) -> None:
     assert bad[0] == 400
 
 
-def test_maintenance_are_events(daemon: Daemon) -> None:
+def test_of_times_before_the_tries_that_are_kept_the_changes_are_told(daemon: Daemon, house: House) -> None:
+    house.clock.us += 3 * 86_400_000_000
+    (check,) = get(daemon, "/maddash/grids/gpu%20hosts/a/b/loss")
+    assert (check["prevCheckTime"], check["status"], check["message"]) == (
+        900_000_300, Status.UNKNOWN, "not checked since: no answer",
+    )  # fmt: skip
+    assert [(h["time"], h["status"]) for h in check["history"]] == [(900_000_240, Status.CRITICAL)]
+
+
+def test_maintenance_and_bad_times_are_events(daemon: Daemon) -> None:
     everything, mine, others = get(
         daemon,
         "/maddash/events",
         "/maddash/events?rowName=c&gridName=gpu%20hosts",
         "/maddash/events?rowName=a",
     )
-    (event,) = everything["events"]
+    event, bad = everything["events"]
+    assert (bad["name"], bad["changeStatus"]) == ("gpu hosts: loss critical", False)
+    assert (bad["startTime"], bad["endTime"]) == (900_000_240, 0)
+    assert bad["description"].startswith("a to b: loss 2 %, critical")
     begins = int(datetime(2001, 1, 1, tzinfo=UTC).timestamp())
     assert (event["startTime"], event["endTime"], event["changeStatus"]) == (begins, begins + 7200, True)
     assert event["description"] == "Maintenance of c"
-    assert mine == everything
-    assert others == {"events": []}
+    assert mine == {"events": [event]}
+    assert others == {"events": [bad]}
 
 
 @pytest.mark.parametrize("path", ["grids/nothing", "grids/gpu%20hosts/x", "grids/gpu%20hosts/a/c/loss", "no"])
