@@ -21,10 +21,10 @@ from jinja2.utils import missing
 
 import rm
 from rm.adapters.playbook_become import BECOME_PASSWORDS, LOGIN_PASSWORDS, Passwords
-from rm.adapters.playbook_control import Daemon, Hands, carry_out
+from rm.adapters.playbook_control import Daemon, Hands, Prompt, carry_out
 from rm.adapters.playbook_files import LocalFiles, read_playbook
 from rm.adapters.playbook_hosts import LOCALHOST, Agents, Ways
-from rm.adapters.playbook_secrets import masked
+from rm.adapters.playbook_secrets import masked, masked_text
 from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh import SshSettings
@@ -33,6 +33,7 @@ from rm.core.host import Host
 from rm.errors import RmError, UsageError
 from rm.playbook.conduct import Part
 from rm.playbook.evaluate import Options
+from rm.playbook.flow import END
 from rm.playbook.inventory_hosts import decode
 from rm.playbook.listing import names_of, plan_of_play
 from rm.playbook.located import nearest
@@ -73,7 +74,7 @@ def run_playbook(
     daemon: Daemon | None = None,
     start_at: str = "",
     files: LocalFiles | None = None,
-    prompt: Callable[[str, bool], str] | None = None,
+    prompt: Prompt | None = None,
     inventory: Mapping[str, Mapping[str, Any]] | None = None,
     magic: Mapping[str, Any] | None = None,
     become: bool = False,
@@ -85,8 +86,8 @@ def run_playbook(
     Raises UsageError before any host is touched when the playbook, a pattern, a template or a local file
     that is named outright is wrong;
     whatever goes wrong on a host is in the report. Ctrl-C ends the run with `interrupted` set.
-    `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt(text,
-    private)` answers `vars_prompt`; `magic` are names to provide besides rm's own. `become` and
+    `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt`
+    answers `vars_prompt` and `pause`; `magic` are names to provide besides rm's own. `become` and
     `become_user` hold where the playbook and the variables do not say; so do `passwords`.
     """
     local = files or LocalFiles()
@@ -139,7 +140,7 @@ class _Runner:
         daemon: Daemon | None,
         start_at: str,
         files: LocalFiles,
-        prompt: Callable[[str, bool], str] | None,
+        prompt: Prompt | None,
         inventory: Mapping[str, Mapping[str, Any]],
         magic: Mapping[str, Any],
         become: bool,
@@ -171,6 +172,8 @@ class _Runner:
         self.ways = Ways(self.hosts, settings, agents, self.connection_of, self.passwords_for)
         self.stopping = threading.Event()
         self.unfinished: set[str] = set()
+        self.through: set[str] = set()  # who has done all of the running play
+        self.part: Part | None = None  # the running one
         self.planned: dict[str, dict[str, Any]] = {}  # in check mode: what would be there by now
         self.report = Report(playbook.filename, check)
         self.directory = os.path.dirname(os.path.abspath(playbook.filename))
@@ -208,13 +211,14 @@ class _Runner:
             except KeyboardInterrupt:
                 self.report.interrupted = True
                 self.stopping.set()
+                left = {name for _, names in chosen[index:] for name in names} - self.through
+                if self.part is not None:
+                    left -= {name for name, one in self.part.runs.items() if one.position == END}
+                self.unfinished |= {name for name in left if not self.states[name].failed}
                 pool.shutdown(wait=False, cancel_futures=True)
             finally:
                 self.ways.close()
-        reached = {host for host, results in self.report.results.items() if results}
-        if self.report.interrupted:
-            self.unfinished |= {name for _, names in chosen for name in names} - reached
-        self.report.not_reached = tuple(name for name in self.hosts if name in self.unfinished)
+        self.report.not_reached = tuple(name for name in self.states if name in self.unfinished)
         return self.report
 
     def chosen(self, play: Play) -> tuple[str, ...]:
@@ -236,8 +240,9 @@ class _Runner:
     # -- plays ------------------------------------------------------------------------------------
 
     def run_play(self, play: Play, names: tuple[str, ...], pool: ThreadPoolExecutor) -> None:
-        self.tell(Progress("play", play.name))
+        self.tell(Progress("play", play.name, hosts=names))
         self.play_passwords.clear()
+        self.through.clear()
         prompted = self.prompted(play)
         alive = [name for name in names if not self.states[name].failed]
         for state in self.states.values():
@@ -248,7 +253,9 @@ class _Runner:
         for names_now in _serial(sizes, alive):
             options = self.options(play, names, names_now, prompted)
             part = Part(play, names_now, self.states, self.files, options, max_fail)
+            self.part = part
             self.run_part(part, pool)
+            self.part, self.through = None, self.through | set(names_now)
             if part.stopped or (names_now and all(self.states[name].failed for name in names_now)):
                 # as Ansible: where nobody is left the whole run ends
                 self.unfinished |= {n for n in alive if not self.report.results.get(n)} | set(part.cut_short)
@@ -263,7 +270,7 @@ class _Runner:
                 continue
             found[one.name] = one.default
             if self.prompt is not None:
-                found[one.name] = self.prompt(one.text, one.private) or one.default
+                found[one.name] = self.prompt(f"{one.text}: ", one.private, self.stopping) or one.default
         return found
 
     def options(
@@ -301,6 +308,9 @@ class _Runner:
                 refused.set_exception(problem)
                 over.put((name, batch, refused))
                 return
+            task, more = part.doing(name)
+            said = masked_text(task, self.files.vault.secrets)
+            self.tell(Progress("start", said, hosts=(name,), more=more))
             future = pool.submit(self.carry_out, name, batch)
             future.add_done_callback(lambda done: over.put((name, batch, done)))
 
@@ -391,6 +401,7 @@ class _Runner:
             stopping=self.stopping,
             daemon=self.daemon,
             groups=self.groups,
+            prompt=self.prompt,
         )
         return carry_out(hands)
 

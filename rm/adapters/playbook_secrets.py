@@ -26,6 +26,10 @@ def masked(result: TaskResult, secrets: Iterable[str]) -> TaskResult:
     )
 
 
+def masked_text(text: str, secrets: Iterable[str]) -> str:
+    return _text(text, sorted(secrets, key=len, reverse=True))
+
+
 def _text(text: str, known: list[str]) -> str:
     for secret in known:
         if secret in text:

@@ -7,10 +7,12 @@ Exit codes of `run`: 0 all done, 2 a task failed on a host (or the playbook is w
 from __future__ import annotations
 
 import getpass
+import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rm.cli import playbook_text as text
+from rm.cli.playbook_ask import Terminal
 from rm.cli.playbook_given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
 from rm.cli.playbook_login import Login, login_options
 from rm.cli.session import Session, emit_json, json_option, note, table
@@ -26,6 +29,8 @@ from rm.errors import UsageError
 if TYPE_CHECKING:
     from rm.adapters.playbook_control import Daemon
 
+Tell = Callable[[Any], None]  # shows an event
+Quiet = Callable[[], AbstractContextManager[None]]  # entered while something is asked
 FAILED, UNREACHABLE, INTERRUPTED = 2, 4, 130
 
 
@@ -164,29 +169,30 @@ def run(
         return 0
     passwords = login.passwords()
     began, start = datetime.now().astimezone(), time.monotonic()
-    report = run_playbook(
-        path,
-        fleet.hosts,
-        fleet.settings,
-        variables=variables,
-        check=check,
-        diff=diff,
-        limit=limit,
-        tags=wanted,
-        skip_tags=unwanted,
-        forks=forks,
-        progress=lambda event: text.show(event, verbose > 0),
-        start_at=start_at_task,
-        files=files,
-        agents=DaemonAgents(session.new_client, note if verbose else lambda why: None),
-        daemon=_daemon(session),
-        prompt=_ask if sys.stdin.isatty() else None,
-        inventory=fleet.variables,
-        magic={**fleet.magic, "ansible_verbosity": verbose},
-        become=login.become,
-        become_user=login.become_user,
-        passwords=passwords,
-    )
+    with _progress(as_json, verbose > 0) as (tell, quiet):
+        report = run_playbook(
+            path,
+            fleet.hosts,
+            fleet.settings,
+            variables=variables,
+            check=check,
+            diff=diff,
+            limit=limit,
+            tags=wanted,
+            skip_tags=unwanted,
+            forks=forks,
+            progress=tell,
+            start_at=start_at_task,
+            files=files,
+            agents=DaemonAgents(session.new_client, note if verbose else lambda why: None),
+            daemon=_daemon(session),
+            prompt=Terminal(quiet).ask if sys.stdin.isatty() else None,
+            inventory=fleet.variables,
+            magic={**fleet.magic, "ansible_verbosity": verbose},
+            become=login.become,
+            become_user=login.become_user,
+            passwords=passwords,
+        )
     _keep(session, fleet, report, began.isoformat(), time.monotonic() - start, limit or "", wanted, variables)
     if as_json:
         emit_json(text.as_object(report))
@@ -199,6 +205,18 @@ def run(
     return 0 if report.ok else FAILED
 
 
+@contextmanager
+def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
+    """What shows progress, and what makes room for a question: a live view on a terminal, else lines."""
+    from rm.cli.playbook_live import LiveView, wanted
+
+    if not wanted(os.environ, as_json):
+        yield lambda event: text.show(event, verbose), nullcontext
+        return
+    with LiveView(verbose) as view:
+        yield view.tell, view.asking
+
+
 def _daemon(session: Session) -> Daemon:
     """The daemon for `rm_drain` and `rm_resume`; asked by several hosts' threads, one at a time."""
     turn = threading.Lock()
@@ -208,10 +226,6 @@ def _daemon(session: Session) -> Daemon:
             return session.client.get(*path) if method == "GET" else session.client.post(*path, body=body)
 
     return ask
-
-
-def _ask(prompt: str, private: bool) -> str:
-    return str(click.prompt(prompt, default="", show_default=False, hide_input=private, err=True))
 
 
 def _list(plan: list[dict[str, Any]], hosts: bool, tasks: bool, tags: bool, as_json: bool) -> None:

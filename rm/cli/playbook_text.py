@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +19,24 @@ COLOURS = {"changed": "yellow", "failed": "red", "unreachable": "red", "skipped"
 
 
 def show(event: Progress, verbose: bool) -> None:
-    """One line of progress, when there is something to say."""
-    if event.result is None:
-        click.echo(click.style(f"PLAY {printable(event.text)}", bold=True), err=True)
-        return
+    """Lines of progress on standard error, when there is something to say."""
+    for line, colour in lines_of(event, verbose):
+        bold = True if event.kind == "play" else None
+        click.echo(click.style(line, fg=colour, bold=bold), err=True, color=coloured())
+
+
+def coloured(environ: Mapping[str, str] = os.environ) -> bool | None:
+    """For `click.echo`: False where nobody wants colours, None to let it see whether this is a terminal."""
+    return False if environ.get("NO_COLOR") or environ.get("TERM") == "dumb" else None
+
+
+def lines_of(event: Progress, verbose: bool) -> Iterator[tuple[str, str | None]]:
+    """The lines worth keeping, each with its colour."""
+    if event.kind == "play":
+        yield f"PLAY {printable(event.text)}", None
     result = event.result
+    if result is None:
+        return
     told = result.module == "debug" and result.status == "ok"
     if result.status in ("ok", "skipped") and not (verbose or told or result.might_run):
         return
@@ -35,15 +50,15 @@ def show(event: Progress, verbose: bool) -> None:
     bad = result.status in ("failed", "unreachable")
     if result.message and (bad or told or verbose or result.might_run):
         line += f": {printable(' '.join(result.message.split()))}"
-    click.echo(click.style(line, fg=COLOURS.get(result.status)), err=True)
+    yield line, COLOURS.get(result.status)
     for label, item, message in result.items:
         if item in ("changed", "failed") or verbose or told:
             said = f": {printable(message)}" if message and (item == "failed" or verbose or told) else ""
-            click.echo(f"    {item:9} {printable(label)}{said}", err=True)
+            yield f"    {item:9} {printable(label)}{said}", None
     for diff in result.diffs:
         for text in diff.splitlines():
             colour = "green" if text.startswith("+") else "red" if text.startswith("-") else None
-            click.echo(click.style("    " + printable(text.replace("\t", "    ")), fg=colour), err=True)
+            yield "    " + printable(text.replace("\t", "    ")), colour
 
 
 def recap(report: Report) -> None:

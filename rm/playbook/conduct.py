@@ -126,6 +126,10 @@ class Part:
             return False
         return sum(one.where == batch.where for one in self._busy.values()) >= batch.throttle
 
+    def doing(self, name: str) -> tuple[str, int]:
+        """The task that a busy host is at, and how many others go with it."""
+        return self.runs[name].doing
+
     def record(self, name: str, answers: Iterable[Mapping[str, Any]]) -> None:
         """The answers to a host's batch."""
         self._busy.pop(name)

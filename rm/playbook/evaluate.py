@@ -84,7 +84,7 @@ class HostPlay(Walk):
                 continue
             try:
                 if task.module == "meta":
-                    if self._waiting and not self._idle_flush(task):
+                    if self._waiting and not self._known_flush(task):
                         break
                     self._meta(frame, task)
                     continue
@@ -278,6 +278,14 @@ class HostPlay(Walk):
             connection=task.connection or "",
         )
 
+    @property
+    def doing(self) -> tuple[str, int]:
+        """The name of the first task that waits for its answers, and how many wait with it."""
+        if not self._waiting:
+            return "", 0
+        first = self._waiting[0]
+        return name_of(first.task, first.scope), len(self._waiting) - 1
+
     # -- meta tasks and failures ---------------------------------------------------------------
 
     def _meta(self, frame: Frame, task: Task) -> None:
@@ -314,7 +322,7 @@ class HostPlay(Walk):
         if word == "end_host":
             self._frame, self.host.ended = None, True
         elif word == "clear_facts":
-            self.host.facts = None
+            self.host.forget_facts()
             self.host.learnt = {}
         elif word == "end_role" and task.role is not None:
             while self._frame is not None:

@@ -10,11 +10,14 @@ from rm.playbook.steps import TaskResult
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What the caller may show while it runs: kind `play` (text) or `task` (result)."""
+    """What the caller may show while it runs: kind `play` (its name and hosts), `start` (the host, the task
+    that it begins and how many `more` go with it) or `task` (result)."""
 
     kind: str
     text: str = ""
     result: TaskResult | None = None
+    hosts: tuple[str, ...] = ()
+    more: int = 0
 
 
 @dataclass(slots=True)

@@ -84,8 +84,7 @@ def test_hosts_and_groups_for_later_plays() -> None:
     assert not ask("group_by", key="blue")["changed"]
 
 
-def test_pause_without_a_terminal_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin.isatty", lambda: False, raising=False)
+def test_pause_without_a_terminal_does_not_wait() -> None:
     assert "no terminal" in ask("pause", prompt="sure?")["stdout"]
     assert ask("pause", seconds=0)["stdout"] == "Paused for 0 seconds"
 

@@ -18,6 +18,9 @@ from rm.core.host import Host
 # (method, path, body) -> the daemon's answer; raises RmError as rm's client does
 Daemon = Callable[[str, tuple[str, ...], Mapping[str, Any]], dict[str, Any]]
 
+# (text, whether what is typed is hidden, set when the run ends) -> the line; raises RmError when it ended
+Prompt = Callable[[str, bool, threading.Event], str]
+
 
 class ControlFailed(Exception):
     """The step cannot be done; the message is a sentence."""
@@ -37,6 +40,7 @@ class Hands:
     stopping: threading.Event
     daemon: Daemon | None = None
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    prompt: Prompt | None = None  # asks the admin; None: there is no terminal
 
     def groups_of(self, name: str) -> set[str]:
         return {group for group, members in self.groups.items() if name in members}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
-import sys
 import time
 from datetime import datetime
 from typing import Any
 
 from rm.adapters.playbook_control import ControlFailed, Hands
+from rm.errors import RmError
 
 
 def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
@@ -22,11 +21,14 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
             raise ControlFailed("The run was ended while it paused.")
     else:
         said = "Paused until Enter"
-        if not sys.stdin.isatty():
+        if hands.prompt is None:
             said = "Not waiting for Enter: there is no terminal"
         else:
-            prompt = (args["prompt"] or "Press enter to continue, Ctrl+C to interrupt") + ":\n"
-            typed = input(prompt) if args["echo"] else getpass.getpass(prompt)
+            text = (args["prompt"] or "Press enter to continue, Ctrl+C to interrupt") + ":\n"
+            try:
+                typed = hands.prompt(text, not args["echo"], hands.stopping)
+            except RmError as problem:
+                raise ControlFailed(str(problem)) from None
     return {
         "changed": False,
         "start": str(began),
