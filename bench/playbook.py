@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from bench.cluster import RMX, Cluster, cluster
@@ -51,6 +52,7 @@ def run(settings: Settings) -> list[Figure]:
         for name, text in (
             ("facts.yml", PLAYBOOK.format(facts="true")), ("plain.yml", PLAYBOOK.format(facts="false")),
             ("undo.yml", UNDO), ("bench.conf.j2", TEMPLATE), ("deploy.py", PYINFRA),
+            ("ansible.cfg", "[defaults]\n"),
         ):  # fmt: skip
             (place / name).write_text(text)
         return measured(made, made.lab, place, settings)
@@ -93,37 +95,35 @@ def twice(way: Way, made: Cluster, lab: Lab, place: Path) -> tuple[float, float]
 
 
 def ways(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Way]:
-    def rmx(playbook: str, *options: str) -> Callable[[], None]:
-        argv = [RMX, *options, "playbook", "run", str(place / playbook), "-i", str(lab.inventory)]
-        return lambda: command(lab, argv, made.environment, place)
+    def tool(environment: dict[str, str], *argv: str | Path) -> Callable[[], None]:
+        return partial(command, lab, [str(word) for word in argv], environment, place)
 
-    nobody = ("--socket", str(place / "nobody"))
+    own = made.environment
+    at_hosts = ("-i", lab.inventory)
+    nobody = (RMX, "--socket", place / "nobody", "playbook", "run")
+    facts, plain = place / "facts.yml", place / "plain.yml"
     found = [
-        Way("rmx, warm agents", rmx("facts.yml"), "the whole command; steps over the daemon's channels"),
-        Way("rmx, warm agents, no facts", rmx("plain.yml"), "the same with gather_facts: false"),
-        Way(
-            "run_playbook, warm agents, no facts", in_process(made, lab, place / "plain.yml"),
-            "the same in a process that has already started and imported rm",
-        ),
-        Way("rmx, cold", rmx("facts.yml", *nobody), "no daemon: the whole command, connecting included"),
-        Way("rmx, cold, no facts", rmx("plain.yml", *nobody), "the same with gather_facts: false"),
+        Way("rmx, warm agents", tool(own, RMX, "playbook", "run", facts, *at_hosts),
+            "the whole command; steps over the daemon's channels"),
+        Way("rmx, warm agents, no facts", tool(own, RMX, "playbook", "run", plain, *at_hosts),
+            "the same with gather_facts: false"),
+        Way("run_playbook, warm agents, no facts", in_process(made, lab, plain),
+            "the same in a process that has already started and imported rm"),
+        Way("rmx, cold", tool(own, *nobody, facts, *at_hosts),
+            "no daemon: the whole command, connecting included"),
+        Way("rmx, cold, no facts", tool(own, *nobody, plain, *at_hosts), "the same with gather_facts: false"),
     ]  # fmt: skip
-    if pyinfra := pyinfra_program(settings):
-        argv = [str(pyinfra), "-y", "--parallel", str(FORKS), str(pyinfra_inventory(lab, place)), "deploy.py"]
-        found.append(
-            Way("pyinfra", lambda: command(lab, argv, dict(os.environ), place), f"{FORKS} at a time")
-        )
+    if program := pyinfra_program(settings):
+        hosts = pyinfra_inventory(lab, place)
+        work = tool(dict(os.environ), program, "-y", "--parallel", str(FORKS), hosts, "deploy.py")
+        found.append(Way("pyinfra", work, f"{FORKS} at a time"))
     ansible = Path(sys.executable).with_name("ansible-playbook")
-    if ansible.exists():
-        for name, playbook in (("ansible", "facts.yml"), ("ansible, no facts", "plain.yml")):
-            argv = [str(ansible), "-i", str(lab.inventory), str(place / playbook)]
-            environment = ansible_environment(lab, place)
-            found.append(
-                Way(name, lambda argv=argv, e=environment: command(lab, argv, e, place),  # type: ignore[misc]
-                    f"ansible-core, pipelining, {FORKS} forks, ControlPersist")
-            )  # fmt: skip
-    else:
+    if not ansible.exists():
         print("  Without ansible-playbook: install ansible-core beside rm to compare.")
+        return found
+    environment, said = ansible_environment(lab, place), f"ansible-core, pipelining, {FORKS} forks"
+    found.append(Way("ansible", tool(environment, ansible, *at_hosts, facts), said))
+    found.append(Way("ansible, no facts", tool(environment, ansible, *at_hosts, plain), said))
     return found
 
 
@@ -155,7 +155,7 @@ def ansible_environment(lab: Lab, place: Path) -> dict[str, str]:
     options = f"-o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile={lab.known_hosts}"
     return {
         **os.environ, "ANSIBLE_PIPELINING": "1", "ANSIBLE_FORKS": str(FORKS), "ANSIBLE_SSH_ARGS": options,
-        "ANSIBLE_HOME": str(place / "ansible"), "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_HOME": str(place / "ansible"), "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(place / "cp"), "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
     }  # fmt: skip
 
