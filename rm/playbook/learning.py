@@ -38,16 +38,16 @@ def learn(
         raw = answer.pop("raw_facts", None)
         target = states.get(item.target, host) if made.flags.delegate_facts else host
         if raw is not None:
-            target.facts = gather(raw)
+            target.add_facts(gather(raw))
+            target.gathered = True
         more = answer.get("ansible_facts")
         if more and not answer["failed"] and task.module == "set_fact":
             target.learnt.update(more)
             learnt.update(more if target is host else {})
         elif more and not answer["failed"]:
-            target.facts = {
-                **(target.facts or {}),
-                **{k.removeprefix("ansible_"): v for k, v in more.items()},
-            }
+            names = {name: name.removeprefix("ansible_") for name in more}
+            facts = {short: more[name] for name, short in names.items()}
+            target.add_facts(facts, (name for name, short in names.items() if name == short))
         brought = answer.pop("included_vars", None)
         if brought:
             host.included.update(brought)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,18 +20,37 @@ CONNECTION = ("ansible_host", "ansible_port", "ansible_user", "ansible_connectio
 
 @dataclass(slots=True)
 class HostState:
-    """What is known about one host through all plays. `inventory` are its admin-written variables."""
+    """What is known about one host through all plays. `inventory` are its admin-written variables.
+
+    `facts` are named without `ansible_`; those in `bare` are variables under that very name (`services`), all
+    others under `ansible_…`. `gathered`: the host was asked for all it says of itself.
+    """
 
     name: str
     inventory: Mapping[str, Any]
     login: str = "root"
     facts: dict[str, Any] | None = None
+    bare: set[str] = field(default_factory=set)
+    gathered: bool = False
     learnt: dict[str, Any] = field(default_factory=dict)  # registered results and set_fact
     included: dict[str, Any] = field(default_factory=dict)  # include_vars
     failed: bool = False
     unreachable: bool = False
     ended: bool = False  # meta: end_host
     started: bool = False  # past --start-at-task
+
+    def add_facts(self, found: Mapping[str, Any], bare: Iterable[str] = ()) -> None:
+        """More facts, by their names without `ansible_`; the newest of a name counts."""
+        self.facts = {**(self.facts or {}), **found}
+        self.bare = (self.bare - found.keys()) | set(bare)
+
+    def forget_facts(self) -> None:
+        self.facts, self.bare, self.gathered = None, set(), False
+
+    def injected(self) -> dict[str, Any]:
+        """The facts as the variables that they are besides `ansible_facts`."""
+        facts = self.facts or {}
+        return {n if n in self.bare else f"ansible_{n}": value for n, value in facts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +96,7 @@ def layers_of(
         Layer(given.prompted, False),
         Layer(play.variables, True),
         Layer({"ansible_facts": facts} if host.facts is not None else {}, False),
-        Layer({f"ansible_{name}": value for name, value in facts.items()}, False),
+        Layer(host.injected(), False),
         Layer(host.inventory, True),
     ]
     if role is not None:
@@ -148,7 +167,7 @@ class OneHost(Mapping[str, Any]):
                        "hostvars": world, **self.world.magic}, False),
                 Layer(state.learnt, False),
                 Layer(state.included, True),
-                Layer({"ansible_facts": facts, **{f"ansible_{k}": v for k, v in facts.items()}}, False),
+                Layer({"ansible_facts": facts, **state.injected()}, False),
                 Layer(state.inventory, True),
             ],
             seek=world.seek,

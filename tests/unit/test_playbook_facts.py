@@ -6,6 +6,7 @@ import pytest
 
 from rm.playbook.facts import gather
 from tests.steps_request import one
+from tests.unit.playbook_world import World
 
 RAW: dict[str, Any] = {
     "uname": ["Linux", "gpu01.example.com", "6.1.0-18-amd64", "#1 SMP", "x86_64"],
@@ -127,3 +128,35 @@ def test_this_host_answers() -> None:
     assert found["memtotal_mb"] > 0
     assert found["mounts"] is not None
     assert len(found["processor"]) > 0
+
+
+def test_facts_of_modules_are_variables_by_their_own_names_and_stand_for_no_gathering() -> None:
+    text = """
+- hosts: all
+  gather_facts: false
+  tasks:
+  - set_fact: {facts: mine}
+  - service_facts:
+  - debug: {msg: "{{ services.cron }} {{ ansible_facts.services.cron }} {{ ansible_services is defined }}"}
+  - debug: {msg: "{{ facts }}"}
+- hosts: all
+  tasks:
+  - debug: {msg: "{{ ansible_hostname }} {{ services.cron }} {{ hostvars.a.services.cron }}"}
+- hosts: all
+  tasks:
+  - meta: clear_facts
+  - debug: {msg: "{{ services is defined }}"}
+- hosts: all
+  tasks:
+  - debug: {msg: "{{ ansible_hostname }}"}
+"""
+
+    def answer(host: str, step: Any) -> dict[str, Any]:
+        if step.op == "service_facts":
+            return {"ansible_facts": {"services": {"cron": "on"}}}
+        return {"raw_facts": RAW}
+
+    world = World(text, ("a",), answer=answer).run()
+    said = [line.partition(": ")[2] for line in world.told() if line.startswith("debug")]
+    assert said == ["on on False", "mine", "gpu01 on on", "False", "gpu01"]
+    assert [what for _, what in world.log] == ["service_facts", "setup", "setup"]
