@@ -1,15 +1,20 @@
-"""A service with something to see on the page: two jobs that share a link in their slots, and a bad host."""
+"""A service with something to see on the page: two jobs that share a link in their slots, a bad host, an
+alert for it, and a mesh with its history."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from rm.core.cells import Status
 from rm.core.host import Host, HostState
 from rm.core.job import Job, Task
+from rm.core.mesh import Thresholds
 from rm.core.snapshot import Free
+from rm.errors import NotFound
 from tests import builders
 from tests.fake_service import FakeService
 
@@ -20,6 +25,106 @@ HOSTILE = "<img src=x onerror=window.pwned=1>\"'</script><script>window.pwned=1<
 
 def now_us() -> int:
     return time.time_ns() // 1_000
+
+
+class PageMonitoring:
+    """One mesh, which tests loss, delay and MTU between h1 and h3: bad since 20 minutes, both ways."""
+
+    checks = ("loss", "delay", "mtu")
+
+    async def meshes(self) -> Mapping[str, Any]:
+        limits = asdict(Thresholds(loss_warn_pct=1, loss_critical_pct=10))
+        mesh = {
+            "name": "latency", "checks": self.checks, "thresholds": limits, "every_us": 60_000 * MS,
+            "statuses": {"ok": 4, "critical": 2, "warn": 0, "unknown": 0, "not run": 0, "maintenance": 0},
+        }  # fmt: skip
+        return {"meshes": [mesh], "malformed": [], "maintenance": []}
+
+    async def grid(self, name: str) -> Mapping[str, Any]:
+        bad = {
+            "check": "loss",
+            "status": Status.CRITICAL,
+            "message": "loss 15 %, critical from 10 %",
+            "value": 15.0,
+        }
+        slow = {"check": "delay", "status": Status.OK, "message": "delay 20.35 ms", "value": 20_346}
+        wide = {"check": "mtu", "status": Status.OK, "message": "MTU 1500 bytes", "value": 1500}
+        at = {
+            "since_us": now_us() // MS // 60_000 * 60_000 * MS - 1_200_000 * MS,
+            "checked_us": now_us(),
+            "streak": 1,
+        }
+        cells = [
+            {"source": a, "destination": b, **at, **told, "result": told["status"]}
+            for a, b in (("h1", "h3"), ("h3", "h1"))
+            for told in (bad, slow, wide)
+        ]
+        return {"mesh": name, "checks": self.checks, "hosts": [], "cells": cells}
+
+    async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]:
+        if destination not in ("h1", "h3"):
+            raise NotFound(f"There is no host '{destination}'.")
+        now = {"age_us": 30_000 * MS, "confidence": 0.9}
+        told = {"source": source, "destination": destination, "samples": [], "summaries": [], "now": now}
+        if span_us > 86_400_000 * MS:
+            stats = {"loss_pct": {"min": 0.0, "mean": 5.0, "max": 15.0, "count": 60}}
+            day = 86_400_000 * MS
+            first = now_us() // day * day - 5 * day
+            told["summaries"] = [
+                {"start_us": first + n * day, "span_us": day, "stats": stats, "tries": 60, "failures": n % 2}
+                for n in range(5)
+            ]
+            return told
+        first = now_us() - 40 * 60_000 * MS
+        told["samples"] = [
+            {
+                "at_us": first + n * 60_000 * MS, "mesh": "latency", "failed": "no answer" if n == 7 else "",
+                "values": {} if n == 7 else {
+                    "loss_pct": 15.0 if n >= 20 else 0.0, "delay_us": 20_346 + n, "rtt_us": 41_000,
+                    "jitter_us": 212, "mtu_bytes": 1500,
+                },
+            }
+            for n in range(40)
+        ]  # fmt: skip
+        return told
+
+    async def changes(
+        self, name: str, check: str, source: str, destination: str, span_us: int, limit: int
+    ) -> Mapping[str, Any]:
+        change = {
+            "at_us": now_us() - 1_200_000 * MS, "check": "loss", "source": source, "destination": destination,
+            "was": Status.OK, "status": Status.CRITICAL, "value": 15.0,
+            "message": "loss 15 %, critical from 10 %",
+        }  # fmt: skip
+        return {"mesh": name, "changes": [change]}
+
+
+class PageAlerts:
+    """`over` tells whether the host's alert is."""
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def view(self) -> Mapping[str, Any]:
+        fired_us = now_us() - 1_100_000 * MS
+        common: dict[str, Any] = {
+            "rule": "all", "pending_us": None, "ended_us": None, "fired_recently": 1, "silenced": None,
+            "owed": [], "failed": None,
+        }  # fmt: skip
+        lossy = common | {
+            "id": "all/loss/h3@1", "state": "resolved" if self.over else "firing", "condition": "loss",
+            "subject": "h3", "hosts": ["h3"], "message": "2 of 4 pairs of h3 are bad", "fired_us": fired_us,
+            "ended_us": now_us() if self.over else None, "owed": [{"event": "firing", "channel": "pager"}],
+        }  # fmt: skip
+        full = [
+            common | {
+                "id": f"all/disk/h{n}@1", "state": "firing", "condition": "disk", "subject": f"h{n}",
+                "hosts": [f"h{n}"], "message": f"9 MiB are free for the spool of h{n}",
+                "fired_us": fired_us - n,
+            }
+            for n in (1, 2, 3)
+        ]  # fmt: skip
+        return {"alerts": [lossy, *full], "rules": [], "channels": ["pager"]}
 
 
 class PageService(FakeService):
@@ -35,6 +140,8 @@ class PageService(FakeService):
             "k2", "z2", gpus=2, state=HostState.DOWN, reason="It does not answer over SSH."
         )
         self.bad = {"h3"}
+        self.monitoring = PageMonitoring()
+        self.alerting = PageAlerts()
         self.epoch_us = now_us() - 60_000 * MS
 
     async def busy(self, *names: str) -> None:

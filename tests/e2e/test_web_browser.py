@@ -130,7 +130,7 @@ def test_the_content_is_what_the_api_says(seen: Seen) -> None:
     hosts = client.get("hosts")["hosts"]
     listed = [row for zone in ("z1", "z2") for row in rows_of(page, f"Hosts of zone {zone}")]
     assert [(r[0], r[1], r[2], r[6]) for r in listed] == [
-        (h["name"], h["state"], f"{h['free']['cpus']} of {h['cpus']}", ", ".join(map(str, h["jobs"])) or "–")
+        (h["name"], h["state"], f"{h['free']['cpus']}/{h['cpus']}", ", ".join(map(str, h["jobs"])) or "–")
         for h in hosts
     ]
     for pair in client.get("network")["pairs"]:
@@ -144,8 +144,55 @@ def test_the_content_is_what_the_api_says(seen: Seen) -> None:
     expect(page.get_by_role("article", name="Links h[1-2]")).to_contain_text("score 68")
     why = client.get("jobs", 3, "why")
     expect(seen.part("why")).to_contain_text(why["reasons"][0]["message"])
+    tiles = seen.part("status").locator(".tile")
+    expect(tiles).to_have_text(
+        [
+            re.compile(r"Alerts\s*4\s*firing"), re.compile(r"Jobs running\s*2\s*2 waiting"),
+            re.compile(r"GPUs free\s*4\s*of 8 in service"), re.compile(r"Hosts up\s*4\s*1 down"),
+            re.compile(r"Shared links\s*2\s*lowest score 100"), re.compile(r"Checks critical\s*2\s*of 6"),
+        ]
+    )  # fmt: skip
+    alerts = [
+        [words(c.text_content()) for c in row.locator("th,td").all()]
+        for row in page.get_by_role("region", name="What holds now").locator("tbody tr").all()
+    ]
+    assert [(r[0], r[1], r[2]) for r in alerts] == [("firing", "loss", "h3"), ("firing", "disk", "h[1-3] 3")]
+    assert alerts[0][4] == client.get("alerts")["alerts"][0]["message"] + " pager is still to be told"
     page.get_by_role("link", name="Why: job 4").click()
     expect(seen.part("why")).to_contain_text("Why job 4 wide is PENDING")
+    page.get_by_role("link", name=f"Only jobs of {jobs[0]['spec']['user']}").first.click()
+    expect(seen.part("jobs")).to_contain_text(f"Only jobs of {jobs[0]['spec']['user']}")
+
+
+def test_a_cell_leads_to_its_history_and_back(seen: Seen) -> None:
+    page, client = seen.page, Client(seen.daemon.socket)
+    cell = page.get_by_role("gridcell", name="h1 to h3: ")
+    expect(cell).to_contain_text("c 15 %")
+    cell.focus()
+    page.keyboard.press("Enter")
+    panel = page.locator("#pair")
+    expect(panel).to_be_focused()
+    expect(panel.get_by_role("heading", name="h1 → h3")).to_be_visible()
+    told = client.get("network", "history", source="h1", destination="h3", since_s=86_400)["samples"]
+    losses = [s["values"]["loss_pct"] for s in told if s["values"]]
+    chart = panel.get_by_role("img", name="Loss: newest")
+    most = f"from {min(losses):g} % to {max(losses):g} %, {sum(bool(s['failed']) for s in told)} failed"
+    expect(chart).to_have_attribute("aria-label", f"Loss: newest {losses[-1]:g} %, {most}")
+    expect(chart.locator(".b-critical")).to_have_count(1)
+    expect(chart.locator(".l-critical")).to_have_count(1)
+    expect(panel).to_contain_text("loss: ok → critical, loss 15 %, critical from 10 %")
+    expect(panel.get_by_role("figure")).to_have_count(5)
+    panel.get_by_role("link", name="14d").press("Enter")
+    expect(panel).to_contain_text("least, mean and most of each day")
+    expect(panel.get_by_role("link", name="14d")).to_be_focused()
+    panel.get_by_role("link", name="The other way").click()
+    expect(panel.get_by_role("heading", name="h3 → h1")).to_be_visible()
+    assert "from=h3&to=h1" in page.url  # to come back to, or to send to somebody
+    page.keyboard.press("Escape")
+    expect(panel).to_have_count(0)
+    expect(cell).to_be_focused()
+    page.goto(f"{seen.url}?from=h1&to=nobody#pair")
+    expect(panel).to_contain_text("There is no host 'nobody'.")
 
 
 def test_a_job_that_starts_and_ends_is_seen_at_once_and_focus_stays(seen: Seen) -> None:
@@ -180,19 +227,24 @@ def test_a_hostile_name_is_only_text(seen: Seen) -> None:
 def test_everything_is_reached_by_keys(seen: Seen) -> None:
     page = seen.page
     page.keyboard.press("Tab")
-    expect(page.get_by_role("link", name="Skip to the jobs")).to_be_focused()
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
-    assert page.evaluate("location.hash") == "#jobs"
+    assert page.evaluate("location.hash") == "#main"
     reached: list[str] = []
     for _ in range(80):
         page.keyboard.press("Tab")
         reached.append(
-            page.evaluate("document.activeElement.id || document.activeElement.textContent.trim()")
+            page.evaluate(
+                "e => e.closest('.grid')?.id || e.id || e.textContent.trim()",
+                page.evaluate_handle("document.activeElement"),
+            )
         )
-        if reached[-1] == "grid-0-0-1":
+        if reached[-1] == "grid-0":
             break
-    assert {"why-1", "why-2", "why-3", "why-4", "grid-zones-0-1", "grid-0-0-1"} <= set(reached)
-    assert len([name for name in reached if name.startswith("grid-")]) == 2  # one stop for each grid
+        outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline == "solid", reached[-1]  # where the focus is can be seen
+    assert {"why-1", "why-2", "why-3", "why-4"} <= set(reached)
+    assert [name for name in reached if name.startswith("grid-")] == ["grid-zones", "grid-0"]  # one stop each
     detail = page.locator("#grid-0-detail")
     expect(detail).to_contain_text("h1 to h2: loss 0 %")
     page.keyboard.press("ArrowRight")
@@ -263,6 +315,8 @@ def test_it_is_accessible_and_fits(seen: Seen) -> None:
     seen.do("finish", 1)
     seen.do("run", 4)
     expect(page.locator("#bar-4")).to_be_visible()
+    page.get_by_role("gridcell", name="h1 to h3: ").click()
+    expect(page.locator("#pair .metric")).to_have_count(5)
     found = Axe().run(page).response
     assert found["passes"]
     assert [(v["id"], v["impact"], v["nodes"][0]["html"]) for v in found["violations"]] == []
@@ -298,7 +352,7 @@ def test_a_daemon_that_goes_and_comes_back(browser: Browser, tmp_path: Path) -> 
                 submit = daemon.service.busy("high", "low")  # type: ignore[attr-defined]
                 asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(30)
                 expect(page.locator("#bar-1")).to_contain_text("high")
-                expect(page.locator("#part-status")).to_contain_text("4 hosts up, 1 host down")
+                expect(page.locator("#part-status")).to_contain_text("1 down")
             expect(page.locator("#part-status")).to_contain_text("The daemon does not answer")
             expect(page.locator("#bar-1")).to_contain_text("high")
             page.close()

@@ -14,7 +14,14 @@ import pytest
 
 from rm.core.cells import Status
 from rm.errors import ConfigError
-from rm.web.pages import circle_view, iteration_view, network_view, queue_view, timeline_view
+from rm.web.pages import (
+    circle_view,
+    grid_view,
+    iteration_view,
+    network_view,
+    queue_view,
+    timeline_view,
+)
 from rm.web.pages.guard import HEADERS, is_for_us
 from rm.web.pages.listen import address_of, is_local, serve_page
 from rm.web.pages.source import Source
@@ -23,7 +30,7 @@ from tests.fake_page import HOSTILE, PERIOD_US, PageService
 from tests.fake_service import Daemon, serving
 
 NAMES = frozenset({"localhost"})
-PARTS = ("status", "jobs", "why", "timeline", "links", "iterations", "network")
+PARTS = ("status", "alerts", "jobs", "why", "timeline", "links", "iterations", "network", "pair")
 US = 1_000_000
 
 
@@ -168,11 +175,13 @@ def test_the_page_is_complete_without_scripts(daemon: Daemon) -> None:
 
 def test_a_part_that_has_not_changed_is_not_sent_again(daemon: Daemon) -> None:
     _, html, headers = get(daemon.socket, "/part/network")
-    assert get(daemon.socket, "/part/network", **{"X-Seen": headers["X-Seen"]})[:2] == (204, "")
+    assert get(daemon.socket, "/part/network", **{"If-None-Match": headers["Etag"]})[:2] == (304, "")
     daemon.service.bad = {"h2"}  # type: ignore[attr-defined]
-    again = get(daemon.socket, "/part/network", **{"X-Seen": headers["X-Seen"]})
+    again = get(daemon.socket, "/part/network", **{"If-None-Match": headers["Etag"]})
     assert again[0] == 200
     assert again[1] != html
+    _, _, static = get(daemon.socket, "/static/page.js")
+    assert get(daemon.socket, "/static/page.js", **{"If-None-Match": static["Etag"]})[:2] == (304, "")
 
 
 def test_a_job_that_is_not_there_is_said(daemon: Daemon) -> None:
@@ -185,7 +194,7 @@ def test_without_a_daemon_the_page_says_so_and_its_parts_keep_what_they_have(tmp
     assert status == 200
     assert "The daemon does not answer on" in html
     answers = ask(nowhere, *(("GET", f"/part/{part}", {}) for part in PARTS))
-    assert [status for status, _, _ in answers] == [200, *[204] * 6]
+    assert [status for status, _, _ in answers] == [200, *[204] * 7, 200]  # no pair was chosen
     assert 'role="alert"' in answers[0][1]
 
 
@@ -253,7 +262,7 @@ def test_the_queue_says_how_many_there_are_beyond_those_shown() -> None:
     jobs = [job(1), *(job(n, "PENDING") for n in range(2, 300)), job(400, "FAILED", ended_us=150 * US)]
     groups = queue_view.queue(jobs, {"PENDING": 5_000, "RUNNING": 1, "FAILED": 1}, 160 * US)
     assert [(g.key, len(g.rows), g.count) for g in groups] == [
-        ("running", 1, 1), ("pending", 200, 5_000), ("ended", 1, 1),
+        ("running", 1, 1), ("pending", 100, 5_000), ("ended", 1, 1),
     ]  # fmt: skip
     assert groups[0].rows[0].elapsed == "1:00"
     assert groups[2].rows[0].elapsed == "0:50"
@@ -292,7 +301,8 @@ def test_circles_show_what_rotation_is_good_for() -> None:
     reports: dict[int, dict[str, Any]] = {
         2: {"slot": slot, "items": [(1_000 + 150_000 + 7 * PERIOD_US - 3_000, PERIOD_US, 0, None)]}
     }
-    (view,) = circle_view.links([link("h1", 1, 2), link("h2", 1, 2), link("h3", 1)], {2: "low"}, reports)
+    (group,) = circle_view.alike([link("h1", 1, 2), link("h2", 1, 2), link("h3", 1)])
+    view = circle_view.link(group, {2: "low"}, reports)
     assert (view.name, view.count) == ("h[1-2]", 2)
     assert view.before is not None
     assert view.after is not None
@@ -314,7 +324,7 @@ def test_circles_of_several_iterations_and_phases_over_the_end() -> None:
     row = link("h1", 1, 2)
     phase = {"offset_us": 90_000, "duration_us": 20_000, "rate_bps": 60}
     row["demands"][1] = {"job": 2, "period_us": 100_000, "phases": [phase]}
-    (view,) = circle_view.links([row], {}, {})
+    view = circle_view.link([row], {}, {})
     assert view.after is not None
     assert [len(ring.arcs) for ring in view.after.rings] == [1, 2]
     assert view.anchor_us is None
@@ -325,7 +335,7 @@ def test_circles_of_several_iterations_and_phases_over_the_end() -> None:
 def test_links_without_a_rotation_say_why() -> None:
     quiet = link("h1", 1, 2, rotated=False, score=None, perimeter_us=None)
     bad = link("h2", 3, 4, rotated=False, score=61.0)
-    views = circle_view.links([quiet, bad], {}, {})
+    views = [circle_view.link(group, {}, {}) for group in circle_view.alike([quiet, bad])]
     assert [(v.name, v.after) for v in views] == [("h2", None), ("h1", None)]  # the worse one first
     assert "no common circle" in views[0].note
     assert "never need more than it carries" in views[1].note
@@ -337,11 +347,11 @@ def test_iterations_are_drawn_against_the_baseline() -> None:
         "items": [(n, 200 + 100 * (n % 2), 50 * (n % 2), None) for n in range(80)],
     }  # fmt: skip
     (chart,) = iteration_view.charts([job(1), job(2)], {1: told, 2: {"items": []}})
-    assert (len(chart.columns), chart.slow, chart.ratio, chart.p99) == (60, True, "1.150", "–")
+    assert (chart.bars.count("M"), chart.waits.count("M")) == (60, 30)
+    assert (chart.slow, chart.ratio, chart.p99) == (True, "1.150", "–")
     assert chart.baseline_y == pytest.approx(100 / 3, abs=0.01)
-    assert [(c.height, c.waited) for c in chart.columns[:2]] == [
-        pytest.approx((66.67, 0)), pytest.approx((100, 16.67)),
-    ]  # fmt: skip
+    assert chart.bars.startswith("M0.0 33.33h8.0V100h-8.0zM10.0 0.0h")
+    assert chart.waits.startswith("M10.0 0.0h8.0v16.67h-8.0z")
     assert iteration_view.charts([job(1)], {1: {**told, "baseline_us": None}})[0].baseline_y is None
 
 
@@ -369,7 +379,7 @@ def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
         pair("gone", "a", 100.0),
     ]
     told = {"check": "delay", "source": "a", "destination": "b", "message": "delay 9 ms", "streak": 2}
-    mesh = network_view.worst_of(
+    mesh = grid_view.worst_of(
         {**told, "status": int(status), "result": int(Status.CRITICAL)}
         for status in (Status.OK, Status.MAINTENANCE, Status.NOT_RUN)
     )
@@ -382,10 +392,10 @@ def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
     assert there is not None
     assert back is not None
     assert [(c.status, c.letter) for c in there.checks] == [
-        ("warn", "w"), ("maintenance", "m"), ("not-run", "."),
+        ("warn", "w"), ("maintenance", "m"), ("not-run", "."), ("not-run", "."),
     ]  # fmt: skip
     assert "delay 9 ms (maintenance, in the last 2 tries critical)" in there.says
-    assert {c.status for c in back.checks} == {"unknown"}
+    assert [c.status for c in back.checks] == ["unknown", "unknown", "unknown", "not-run"]
     assert "3 tries in a row failed" in back.says
     assert across is not None
     cell = across.rows[0][1][1]

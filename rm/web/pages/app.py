@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
@@ -15,15 +16,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rm import __version__
 from rm.core.cells import Status
-from rm.errors import NotFound, RmError, Unreachable
-from rm.web.pages import circle_view, iteration_view, network_view, queue_view, timeline_view, why_view
+from rm.errors import Unreachable
 from rm.web.pages.guard import guarded
+from rm.web.pages.pair_view import SPANS_S
+from rm.web.pages.parts import SLOW_S, Parts
 from rm.web.pages.passing import passing_routes
-from rm.web.pages.source import Source
-from rm.web.pages.text import Looks
+from rm.web.pages.source import FRESH_S, Shared, Source
 
-RUNNING, WAITING, ENDED = "R,CF,S,CG", "PD", "CD,F,CA,TO,NF,PR,OOM"
-MEASURED_MOST = 60  # running jobs whose iterations are asked for
 STATIC = {
     "htmx.min.js": "text/javascript",
     "page.js": "text/javascript",
@@ -31,7 +30,10 @@ STATIC = {
     "icon.svg": "image/svg+xml",
     "htmx.LICENSE.txt": "text/plain",
 }
-Fields = dict[str, Any]
+KEPT = 64  # drawn parts
+FRESH_PARTS_S = {"network": SLOW_S, "pair": SLOW_S}  # what is drawn of answers that are kept longer
+NAME_MOST = 255  # characters of a name in a query
+Drawn = tuple[int, str]  # status, HTML
 
 
 def make_page(source: Source, names: Collection[str]) -> web.Application:
@@ -58,18 +60,33 @@ async def static(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     if name not in STATIC:
         raise web.HTTPNotFound
-    body = files("rm.web").joinpath("static", name).read_bytes()
-    return web.Response(
-        body=body, content_type=STATIC[name], charset="utf-8", headers={"Cache-Control": "no-cache"}
+    return _answer(request, _static(name), STATIC[name])
+
+
+@cache
+def _static(name: str) -> bytes:
+    return files("rm.web").joinpath("static", name).read_bytes()
+
+
+def _answer(request: web.Request, body: bytes, kind: str) -> web.Response:
+    """With the body's ETag; 304 without a body to whoever has it."""
+    etag = hashlib.blake2b(body, digest_size=8).hexdigest()
+    told = request.if_none_match
+    same = told is not None and any(tag.value == etag for tag in told)
+    response = (
+        web.Response(status=304) if same else web.Response(body=body, content_type=kind, charset="utf-8")
     )
+    response.etag = etag
+    response.headers["Cache-Control"] = "no-cache"
+    return response
 
 
 class _Page:
-    """Each part of the page: what it asks of the API, and the fields of its template."""
+    """The parts, drawn. What is drawn serves everybody who asks for the same within a moment."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._look = Looks()
+        self._parts = Parts(source)
+        self._drawn: Shared[Drawn] = Shared(FRESH_S, KEPT)
         self._templates = Environment(
             loader=PackageLoader("rm.web.pages"),
             autoescape=True,
@@ -78,143 +95,52 @@ class _Page:
             lstrip_blocks=True,
         )
         self._templates.globals |= {"version": __version__, "statuses": list(Status)}
-        self._parts: dict[str, Callable[[Mapping[str, str]], Awaitable[Fields]]] = {
-            "status": self._status,
-            "jobs": self._jobs,
-            "why": self._why,
-            "timeline": self._timeline,
-            "links": self._links,
-            "iterations": self._iterations,
-            "network": self._network,
-        }
+        self._templates.filters["query"] = urlencode
 
     async def whole(self, request: web.Request) -> web.Response:
         """The page with all parts in it, so that it can be read without scripts, too."""
         query = _query(request)
-        filled = await asyncio.gather(*(self._fields(name, query) for name in self._parts))
-        html = await asyncio.to_thread(self._page, dict(zip(self._parts, filled, strict=True)), query)
+        drawn = await asyncio.gather(*(self._part(name, query) for name in self._parts.names))
+        html = self._templates.get_template("page.html").render(
+            parts={name: html for name, (_, html) in zip(self._parts.names, drawn, strict=True)},
+            query=urlencode(query),
+        )
         return web.Response(text=html, content_type="text/html")
 
     async def part(self, request: web.Request) -> web.Response:
-        """One part; nothing if it is what the page has, or while the daemon does not answer."""
+        """One part; 304 if it is what the page has, 204 while there is nothing to replace it with."""
         name = request.match_info["name"]
-        if name not in self._parts:
+        if name not in self._parts.names:
             raise web.HTTPNotFound
-        fields = await self._fields(name, _query(request))
-        if isinstance(fields.get("error"), Unreachable) and name != "status":
+        status, html = await self._part(name, _query(request))
+        if status == 204:
             return web.Response(status=204)
-        html = await asyncio.to_thread(self._part, name, fields)
-        seen = hashlib.blake2b(html.encode(), digest_size=8).hexdigest()
-        if request.headers.get("X-Seen") == seen:
-            return web.Response(status=204)
-        return web.Response(text=html, content_type="text/html", headers={"X-Seen": seen})
+        return _answer(request, html.encode(), "text/html")
 
-    async def _fields(self, name: str, query: Mapping[str, str]) -> Fields:
-        try:
-            return {"error": None, **await self._parts[name](query)}
-        except RmError as error:
-            return {"error": error}
+    def _part(self, name: str, query: Mapping[str, str]) -> Awaitable[Drawn]:
+        async def draw() -> Drawn:
+            now_us = time.time_ns() // 1_000
+            fields = await self._parts.fields(name, query, now_us)
+            silent = isinstance(fields.get("error"), Unreachable) and name != "status"
+            return (204 if silent else 200), await asyncio.to_thread(self._render, name, fields, now_us)
 
-    def _page(self, parts: Mapping[str, Fields], query: Mapping[str, str]) -> str:
-        drawn = {name: self._part(name, fields) for name, fields in parts.items()}
-        page = self._templates.get_template("page.html")
-        return page.render(parts=drawn, query=urlencode(query))
+        return self._drawn.get(f"{name}?{urlencode(query)}", draw, FRESH_PARTS_S.get(name))
 
-    def _part(self, name: str, fields: Fields) -> str:
-        return self._templates.get_template(f"{name}.html").render(now_us=_now_us(), **fields)
-
-    # -- the parts -------------------------------------------------------------------------------
-
-    async def _status(self, _: Mapping[str, str]) -> Fields:
-        return {"status": await self._source.get("status")}
-
-    async def _groups(self) -> list[list[Mapping[str, Any]]]:
-        most = queue_view.MOST
-        answers = await asyncio.gather(
-            *(self._source.get(f"jobs?state={s}&limit={most}") for s in (RUNNING, WAITING, ENDED))
-        )
-        groups = [answer["jobs"] for answer in answers]
-        self._look.see(job["id"] for job in groups[0])
-        return groups
-
-    async def _jobs(self, query: Mapping[str, str]) -> Fields:
-        groups, status = await asyncio.gather(self._groups(), self._source.get("status"))
-        jobs = [job for group in groups for job in group]
-        drawn = queue_view.queue(jobs, status["jobs"], _now_us(), self._look)
-        return {"groups": drawn, "chosen": query.get("job", "")}
-
-    async def _why(self, query: Mapping[str, str]) -> Fields:
-        """Of the job that was chosen, else of the first that waits or runs."""
-        running, waiting, ended = await self._groups()
-        chosen = query.get("job", "")
-        jobs = [*waiting, *running, *ended]
-        if chosen:
-            job = next((j for j in jobs if str(j["id"]) == chosen), None)
-            if job is None:
-                job = (await self._source.get(f"jobs/{chosen}"))["job"]
-        elif not jobs:
-            return {"why": None}
-        else:
-            job = jobs[0]
-        answer = await self._source.get(f"jobs/{job['id']}/why")
-        return {"why": why_view.why(job, answer, _now_us(), self._look)}
-
-    async def _timeline(self, _: Mapping[str, str]) -> Fields:
-        running, _waiting, ended = await self._groups()
-        remaining = {j["id"]: j["progress"]["remaining_us"] for j in running if j.get("progress")}
-        return {"timeline": timeline_view.timeline([*running, *ended], remaining, _now_us(), self._look)}
-
-    async def _measured(self) -> tuple[list[Mapping[str, Any]], dict[int, Fields]]:
-        """The running jobs, and their newest iterations."""
-        running, _waiting, _ended = await self._groups()
-        asked = running[:MEASURED_MOST]
-        answers = await asyncio.gather(
-            *(self._source.get(f"jobs/{j['id']}/iterations?last={iteration_view.LAST}") for j in asked),
-            return_exceptions=True,
-        )
-        told = {j["id"]: a for j, a in zip(asked, answers, strict=True) if isinstance(a, dict)}
-        return running, told
-
-    async def _links(self, _: Mapping[str, str]) -> Fields:
-        (running, told), answer = await asyncio.gather(self._measured(), self._source.get("links"))
-        names = {job["id"]: job["spec"]["name"] for job in running}
-        return {"links": circle_view.links(answer["links"], names, told, self._look)}
-
-    async def _iterations(self, _: Mapping[str, str]) -> Fields:
-        running, told = await self._measured()
-        return {"charts": iteration_view.charts(running, told, self._look)}
-
-    async def _network(self, query: Mapping[str, str]) -> Fields:
-        hosts, network, cells = await asyncio.gather(
-            self._source.get("hosts"), self._source.get("network"), self._cells()
-        )
-        zones, across = network_view.zones(hosts["hosts"], network["pairs"], cells, query.get("zone", ""))
-        return {"zones": zones, "across": across, "job": query.get("job", "")}
-
-    async def _cells(self) -> network_view.Cells:
-        """The statuses of all meshes; none from a daemon that has no meshes."""
-        try:
-            meshes = (await self._source.get("monitor"))["meshes"]
-            answers = [await self._source.get(f"monitor/{mesh['name']}") for mesh in meshes]
-        except (NotFound, KeyError):
-            return {}
-        except RmError as error:
-            if isinstance(error, Unreachable):
-                raise
-            return {}
-        return network_view.worst_of(cell for answer in answers for cell in answer["cells"])
+    def _render(self, name: str, fields: Mapping[str, Any], now_us: int) -> str:
+        return self._templates.get_template(f"{name}.html").render(now_us=now_us, **fields)
 
 
-def _now_us() -> int:
-    return time.time_ns() // 1_000
+CHECKED: Mapping[str, Callable[[str], bool]] = {
+    "job": lambda text: text.isascii() and text.isdigit() and len(text) < 19,
+    "user": lambda text: len(text) <= NAME_MOST,
+    "zone": lambda text: len(text) <= NAME_MOST,
+    "from": lambda text: len(text) <= NAME_MOST,
+    "to": lambda text: len(text) <= NAME_MOST,
+    "since": SPANS_S.__contains__,
+}
 
 
 def _query(request: web.Request) -> dict[str, str]:
-    """What the page was asked for: `job`, a number, and `zone`, both checked."""
-    found = {}
-    job, zone = request.query.get("job", ""), request.query.get("zone", "")
-    if job.isascii() and job.isdigit() and len(job) < 19:
-        found["job"] = job
-    if zone:
-        found["zone"] = zone
-    return found
+    """What the page was asked for, without what makes no sense."""
+    asked = {name: request.query.get(name, "") for name in CHECKED}
+    return {name: text for name, text in asked.items() if text and CHECKED[name](text)}

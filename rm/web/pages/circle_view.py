@@ -23,6 +23,7 @@ OUTER, INNER, SUM_INNER, SUM_OUTER = 100.0, 36.0, 106.0, 124.0  # radii of the r
 THINNEST = 0.15  # of a ring's room: the thickness of the least demand
 TURN_US = 3_000_000  # the least time that the hand takes for a turn
 IN_SLOT_US = 500  # so near its slot a job is in it
+MOST = 24  # groups of links that are drawn
 LEVELS_MOST = 720  # pieces of the outer ring: finer ones nobody would see
 
 
@@ -89,29 +90,24 @@ class LinkView:
     note: str
 
 
-def links(
-    rows: Sequence[Mapping[str, Any]],
-    names: Mapping[int, str],
-    iterations: Mapping[int, Mapping[str, Any]],
-    look: Look = look,
-) -> list[LinkView]:
-    """The links of at least two jobs, those of the lowest score first."""
-    alike: dict[str, list[Mapping[str, Any]]] = {}
+def alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """The links of at least two jobs, in groups that look the same, those of the lowest score first."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if len(row["jobs"]) > 1:
             turns = [(r["job"], r["slots"], r["circle_slots"]) for r in row["rotations"]]
             same = [row[key] for key in ("jobs", "capacity_bps", "score", "perimeter_us", "gap_us")]
-            alike.setdefault(repr([same, turns, row.get("demands")]), []).append(row)
-    shared = sorted(alike.values(), key=lambda group: (group[0]["score"] is None, group[0]["score"] or 0.0))
-    return [_link(group, names, iterations, look) for group in shared]
+            found.setdefault(repr([same, turns, row.get("demands")]), []).append(row)
+    return sorted(found.values(), key=lambda group: (group[0]["score"] is None, group[0]["score"] or 0.0))
 
 
-def _link(
+def link(
     group: Sequence[Mapping[str, Any]],
     names: Mapping[int, str],
     iterations: Mapping[int, Mapping[str, Any]],
-    look: Look,
+    look: Look = look,
 ) -> LinkView:
+    """One of the groups of `alike`; `iterations` as the API tells them, by job."""
     row = group[0]
     perimeter, capacity = row["perimeter_us"] or 0, row["capacity_bps"]
     rotated = {r["job"]: Fraction(r["slots"] * perimeter, r["circle_slots"]) for r in row["rotations"]}

@@ -9,27 +9,20 @@ from typing import Any
 from rm.web.pages.text import Look, duration, look, shown
 
 LAST = 60  # iterations drawn
+MOST = 24  # jobs
 WIDTH, HEIGHT = 600.0, 100.0
 ABOVE = 1.35  # the drawing's top, in baselines
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One iteration: its bar, of which the upper part is time that the job waited."""
-
-    x: float
-    width: float
-    y: float
-    height: float
-    waited: float
-
-
-@dataclass(frozen=True, slots=True)
 class Chart:
+    """`bars` and `waits` are paths: a bar for each iteration, and the upper part of those that waited."""
+
     job: int
     name: str
     look: str
-    columns: tuple[Column, ...]
+    bars: str
+    waits: str
     baseline_y: float | None
     baseline: str
     mean: str
@@ -59,19 +52,13 @@ def _chart(job: Mapping[str, Any], told: Mapping[str, Any], looks: str) -> Chart
     longest = max(item[1] for item in items)
     top = max(1.0, min(longest, 3 * baseline) if baseline else longest, ABOVE * (baseline or 0))
     room = WIDTH / LAST
-    columns = []
+    wide, bars, waits = round(room * 0.8, 2), [], []
     for number, (_, length, waited, _) in enumerate(items):
-        tall = HEIGHT * min(1.0, length / top)
-        paused = min(tall, HEIGHT * min(waited, length) / top)
-        columns.append(
-            Column(
-                round(number * room, 2),
-                round(room * 0.8, 2),
-                round(HEIGHT - tall, 2),
-                round(tall, 2),
-                round(paused, 2),
-            )
-        )
+        x, tall = round(number * room, 2), HEIGHT * min(1.0, length / top)
+        y, paused = round(HEIGHT - tall, 2), round(min(tall, HEIGHT * min(waited, length) / top), 2)
+        bars.append(f"M{x} {y}h{wide}V{HEIGHT:g}h{-wide}z")
+        if paused > 0:
+            waits.append(f"M{x} {y}h{wide}v{paused}h{-wide}z")
     ratio = mean / baseline if mean and baseline else None
     said = f"{told['count']} iterations, {duration(mean)} on average"
     if ratio is not None:
@@ -80,7 +67,8 @@ def _chart(job: Mapping[str, Any], told: Mapping[str, Any], looks: str) -> Chart
         job=job["id"],
         name=shown(job["spec"]["name"]),
         look=looks,
-        columns=tuple(columns),
+        bars="".join(bars),
+        waits="".join(waits),
         baseline_y=round(HEIGHT * (1 - baseline / top), 2) if baseline else None,
         baseline=duration(baseline),
         mean=duration(mean),

@@ -11,7 +11,7 @@ from rm.web.pages.text import Look, look, shown
 
 Job = Mapping[str, Any]
 OCCUPYING = ("CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING")
-MOST = 200  # jobs of each group on the page
+MOST = 100  # jobs of each group on the page
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,7 @@ class Row:
     id: int
     name: str
     user: str
+    owner: str
     state: str
     short: str
     look: str  # "" = it has not run
@@ -78,6 +79,7 @@ def row(job: Job, now_us: int, look: Look = look) -> Row:
         id=job["id"],
         name=shown(job["spec"]["name"]),
         user=shown(job["spec"]["user"], 32),
+        owner=job["spec"]["user"],
         state=job["state"] + (" (held)" if job["held"] else ""),
         short=job["short_state"],
         look=look(job["id"]) if job["started_us"] is not None else "",

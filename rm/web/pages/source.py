@@ -4,18 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 import aiohttp
+import msgspec
 from yarl import URL
 
 from rm import errors
 from rm.errors import RmError, Unreachable
 
 FRESH_S = 1.0  # an answer serves everybody who looks within this time
-KEPT = 256
+KEPT = 512  # answers
 TIMEOUT_S = 20.0
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Work done once for all who ask for it at about the same time. A failure is shared as well."""
+
+    def __init__(self, fresh_s: float, kept: int) -> None:
+        self._fresh_s = fresh_s
+        self._kept = kept
+        self._known: dict[str, tuple[float, asyncio.Future[T]]] = {}
+
+    async def get(self, key: str, work: Callable[[], Awaitable[T]], fresh_s: float | None = None) -> T:
+        """What `work` yields, or yielded no longer than `fresh_s` ago; nobody may change it."""
+        now_s = time.monotonic()
+        known = self._known.get(key)
+        if known is None or now_s - known[0] >= (self._fresh_s if fresh_s is None else fresh_s):
+            self._known.pop(key, None)
+            known = self._known[key] = (now_s, asyncio.ensure_future(work()))
+            known[1].add_done_callback(lambda f: f.cancelled() or f.exception())  # nobody may be waiting
+            while len(self._known) > self._kept:
+                del self._known[next(iter(self._known))]
+        return await asyncio.shield(known[1])
+
+    def close(self) -> None:
+        for _, future in self._known.values():
+            future.cancel()
 
 
 class Source:
@@ -23,31 +50,22 @@ class Source:
 
     def __init__(self, socket_path: str, fresh_s: float = FRESH_S) -> None:
         self._path = socket_path
-        self._fresh_s = fresh_s
         self._session: aiohttp.ClientSession | None = None
-        self._answers: dict[str, tuple[float, asyncio.Future[dict[str, Any]]]] = {}
+        self._answers: Shared[dict[str, Any]] = Shared(fresh_s, KEPT)
 
     async def close(self) -> None:
-        for _, future in self._answers.values():
-            future.cancel()
+        self._answers.close()
         if self._session is not None:
             await self._session.close()
 
-    async def get(self, path: str) -> dict[str, Any]:
-        """The answer to `GET /v1/PATH`; a dictionary that nobody changes.
+    async def get(self, path: str, fresh_s: float | None = None) -> dict[str, Any]:
+        """The answer to `GET /v1/PATH`, no older than `fresh_s`; a dictionary that nobody changes.
 
         Raises:
             Unreachable: no daemon, or one that does not answer.
             RmError: what the daemon answered, NotFound for one.
         """
-        now_s = time.monotonic()
-        known = self._answers.get(path)
-        if known is None or now_s - known[0] >= self._fresh_s:
-            if len(self._answers) >= KEPT:
-                self._answers = {p: a for p, a in self._answers.items() if now_s - a[0] < self._fresh_s}
-            known = self._answers[path] = (now_s, asyncio.ensure_future(self._ask(path)))
-            known[1].add_done_callback(lambda f: f.cancelled() or f.exception())  # nobody may be waiting
-        return await asyncio.shield(known[1])
+        return await self._answers.get(path, lambda: self._ask(path), fresh_s)
 
     async def raw(self, target: str, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
         """The answer to `GET TARGET`, a path with its query as it was sent: status, type and body.
@@ -77,9 +95,9 @@ class Source:
 
     async def _ask(self, path: str) -> dict[str, Any]:
         try:
-            async with self._opened().get(f"http://rm/v1/{path}") as response:
-                answer = await response.json()
-        except (aiohttp.ClientError, OSError, ValueError, TimeoutError):
+            async with self._opened().get(URL(f"http://rm/v1/{path}", encoded=True)) as response:
+                answer = msgspec.json.decode(await response.read())
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
             raise self._silent() from None
         if not isinstance(answer, dict):
             raise Unreachable(f"What listens on {self._path} does not speak rm's protocol.")

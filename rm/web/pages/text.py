@@ -61,6 +61,17 @@ def moment(us: int | None) -> str:
     return clock if then[:3] == today[:3] else time.strftime("%Y-%m-%d ", then) + clock
 
 
+def since(us: int | None, now_us: int) -> str:
+    """How long ago, in its largest unit: `40 s`, `3 min`, `5 h`, `12 days`."""
+    if not us:
+        return "–"
+    seconds = max(0, now_us - us) // 1_000_000
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
 def look(job: int) -> str:
     """A colour and a pattern of a job; 36 different ones."""
     kind = job % (COLOURS * COLOURS)

@@ -85,9 +85,9 @@ def _bar(
 ) -> Bar:
     stop = job["ended_us"] or now_us
     x, width = at(job["started_us"]), max(2.0, at(stop) - at(job["started_us"]))
-    says = f"{format_elapsed(elapsed_us(job, now_us))} since {moment(job['started_us'])}"
+    says = format_elapsed(elapsed_us(job, now_us))
     if job["ended_us"]:
-        says = f"{format_elapsed(elapsed_us(job, now_us))} until {moment(job['ended_us'])}"
+        says += f" until {moment(job['ended_us'])}"
     elif remaining_us is not None:
         says += f", about {format_elapsed(remaining_us)} to go"
     elif end is not None:

@@ -6,22 +6,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rm.units import fold_hosts, format_elapsed
 from rm.web.pages.queue_view import Row, row
 from rm.web.pages.text import Look, duration, look, moment, shown
 
-VERDICTS_MOST = 100
+VERDICTS_MOST = 50
 HISTORY_MOST = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """`columns` are the scores' names, `verdicts` (host, scores, refusal or "")."""
+    """`columns` are the scores' names, `verdicts` (host, scores) of hosts that would do, `refusals`
+    (hosts, how many, why not) of those that would not. `start`: when it is expected to; `behind`: the
+    job whose reservation it must not delay, or None."""
 
     job: Row
-    reasons: tuple[tuple[str, str, str], ...]  # code, sentence, numbers
+    start: str
+    behind: int | None
+    reasons: tuple[tuple[str, str], ...]  # code, sentence
     columns: tuple[str, ...]
-    verdicts: tuple[tuple[str, tuple[str, ...], str], ...]
-    verdicts_left_out: int
+    verdicts: tuple[tuple[str, tuple[str, ...]], ...]
+    refusals: tuple[tuple[str, int, str], ...]
+    left_out: int
     score: str
     schedules: tuple[str, ...]
     unmatched: tuple[int, ...]
@@ -29,18 +35,28 @@ class Why:
 
 
 def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Look = look) -> Why:
-    verdicts = answer["verdicts"]
-    names = list(dict.fromkeys(name for verdict in verdicts for name, _ in verdict["scores"]))
+    accepted = [verdict for verdict in answer["verdicts"] if not verdict["refused"]]
+    names = list(dict.fromkeys(name for verdict in accepted for name, _ in verdict["scores"]))
+    refused: dict[str, list[str]] = {}
+    for verdict in answer["verdicts"]:
+        if told := verdict["refused"]:
+            refused.setdefault(f"({told['code']}) {told['message']}", []).append(verdict["host"])
+    refusals = sorted(refused.items(), key=lambda one: len(one[1]))
     alignment = answer.get("alignment") or {}
+    numbers = {name: value for r in answer["reasons"] for name, value in (r.get("numbers") or {}).items()}
     return Why(
         job=row(job, now_us, look),
-        reasons=tuple(
-            (shown(r["code"]), shown(r["message"], 500), _numbers(r.get("numbers") or {}))
-            for r in answer["reasons"]
-        ),
+        start=_start(numbers.get("reserved_start_us"), numbers.get("reserved_job"), now_us),
+        behind=numbers.get("reserved_job"),
+        reasons=tuple(_reasons(answer["reasons"])),
         columns=tuple(shown(name).replace("_", " ") for name in names),
-        verdicts=tuple(_verdict(verdict, names) for verdict in verdicts[:VERDICTS_MOST]),
-        verdicts_left_out=max(0, len(verdicts) - VERDICTS_MOST),
+        verdicts=tuple(_verdict(verdict, names) for verdict in accepted[:VERDICTS_MOST]),
+        refusals=tuple(
+            (shown(fold_hosts(hosts), 300), len(hosts), shown(why_not, 500))
+            for why_not, hosts in refusals[:VERDICTS_MOST]
+        ),
+        left_out=max(0, len(accepted) - VERDICTS_MOST)
+        + sum(len(hosts) for _, hosts in refusals[VERDICTS_MOST:]),
         score=f"{alignment['score']:.6g}" if alignment else "",
         schedules=tuple(_schedule(s) for s in alignment.get("schedules", ())),
         unmatched=tuple(alignment.get("unmatched", ())),
@@ -48,19 +64,28 @@ def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Lo
     )
 
 
-def _numbers(numbers: Mapping[str, Any]) -> str:
-    return ", ".join(f"{shown(name)} = {shown(value)}" for name, value in numbers.items())
+def _start(at_us: int | None, behind: int | None, now_us: int) -> str:
+    if at_us is None:
+        return ""
+    left = "now" if at_us <= now_us else f"in {format_elapsed(at_us - now_us)}"
+    if behind is not None:
+        return f"Job {behind} is expected to start at {moment(at_us)}, {left}."
+    return f"It is expected to start at {moment(at_us)}, {left}."
 
 
-def _verdict(verdict: Mapping[str, Any], names: Sequence[str]) -> tuple[str, tuple[str, ...], str]:
+def _reasons(told: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Without those whose sentence is a part of an earlier one."""
+    found: list[tuple[str, str]] = []
+    for reason in told:
+        code, sentence = shown(reason["code"]), shown(reason["message"], 500)
+        if not any(code == known and sentence in said for known, said in found):
+            found.append((code, sentence))
+    return found
+
+
+def _verdict(verdict: Mapping[str, Any], names: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     scores = dict(verdict["scores"])
-    refused = verdict["refused"]
-    told = f"({shown(refused['code'])}) {shown(refused['message'], 500)}" if refused else ""
-    return (
-        shown(verdict["host"]),
-        tuple(f"{scores[name]:.6g}" if name in scores else "–" for name in names),
-        told,
-    )
+    return shown(verdict["host"]), tuple(f"{scores[n]:.6g}" if n in scores else "–" for n in names)
 
 
 def _schedule(schedule: Mapping[str, Any]) -> str:

@@ -1,8 +1,9 @@
-// What htmx does not do for the page: the hands of the circles, arrow keys in the grids, and the pause.
+// What htmx does not do for the page: the hands of the circles, keys in the grids, the history of a cell, the pause.
 "use strict";
 (() => {
   const pause = document.getElementById("pause");
   const lost = document.getElementById("lost");
+  const pair = document.getElementById("part-pair");
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let paused = false;
   let skewMs = -Infinity; // the server's clock minus ours
@@ -17,16 +18,21 @@
     clock.textContent = "as of " + new Date(Number(clock.dataset.nowUs) / 1000).toLocaleTimeString();
   };
 
+  const asked = (ctx) => ctx.sourceEvent?.type === "show"; // by the reader, not by the clock
+
   document.addEventListener("htmx:before:request", (event) => {
-    if (paused || document.hidden) return event.preventDefault();
     const { sourceElement, request } = event.detail.ctx;
-    if (sourceElement.dataset.seen) request.headers["X-Seen"] = sourceElement.dataset.seen;
+    const idle = sourceElement === pair && !pair.firstElementChild;
+    if (!asked(event.detail.ctx) && (paused || idle || document.hidden)) return event.preventDefault();
+    if (sourceElement.dataset.etag) request.headers["If-None-Match"] = sourceElement.dataset.etag;
   });
-  document.addEventListener("htmx:before:response", (event) => { if (paused) event.preventDefault(); });
+  document.addEventListener("htmx:before:response", (event) => {
+    if (paused && !asked(event.detail.ctx)) event.preventDefault();
+  });
   document.addEventListener("htmx:after:request", (event) => {
     const { sourceElement, response } = event.detail.ctx;
-    const seen = response.headers.get("X-Seen");
-    if (seen) sourceElement.dataset.seen = seen;
+    const etag = response.headers.get("ETag");
+    if (etag) sourceElement.dataset.etag = etag;
     lost.hidden = true;
   });
   document.addEventListener("htmx:error", () => { lost.hidden = false; });
@@ -80,6 +86,58 @@
     document.getElementById(`${grid.id}-detail`).textContent = cell.getAttribute("aria-label");
   };
   const cellOf = (event) => event.target.closest?.("table.grid td[tabindex]");
+
+  // -- the history of a pair, in a panel of its own
+
+  let opener = null;
+
+  function show(search) {
+    pair.setAttribute("hx-get", `/part/pair?${search}`);
+    history.replaceState(null, "", `/?${search}`);
+    htmx.trigger(pair, "show");
+  }
+
+  function open(cell) {
+    const search = new URLSearchParams(location.search);
+    for (const [name, value] of new URLSearchParams(cell.dataset.way)) search.set(name, value);
+    opener = cell;
+    show(search);
+  }
+
+  function shut() {
+    const search = new URLSearchParams(location.search);
+    for (const name of ["from", "to", "since"]) search.delete(name);
+    history.replaceState(null, "", search.size ? `/?${search}` : "/");
+    pair.setAttribute("hx-get", "/part/pair");
+    delete pair.dataset.etag;
+    pair.replaceChildren();
+    opener?.focus();
+  }
+
+  document.addEventListener("htmx:after:swap", (event) => {
+    const { ctx } = event.detail;
+    if (ctx.sourceElement !== pair || !asked(ctx)) return;
+    if (!pair.contains(document.activeElement)) document.getElementById("pair")?.focus();
+  });
+  document.addEventListener("click", (event) => {
+    if (event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const link = event.target.closest?.("#pair a.way, #pair a.shut");
+    const cell = link ? null : cellOf(event);
+    if (!link && !cell?.dataset.way) return;
+    event.preventDefault();
+    if (cell) open(cell);
+    else if (link.matches(".shut")) shut();
+    else show(new URL(link.href).searchParams);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && pair.firstElementChild) return shut();
+    const way = (event.key === "Enter" || event.key === " ") && cellOf(event);
+    if (!way || !way.dataset.way) return;
+    event.preventDefault();
+    open(way);
+  });
+
+  // -- arrow keys in the grids
 
   document.addEventListener("keydown", (event) => {
     const cell = cellOf(event);

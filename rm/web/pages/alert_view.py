@@ -1,0 +1,100 @@
+"""Alerts: what is wrong now, what may soon be told, and what is over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rm.units import fold_hosts
+from rm.web.pages.text import moment, shown, since
+
+MOST = 20  # rows of those that hold
+OVER_MOST = 10
+ALIKE_MOST = 2  # more of one condition and state are one row
+STATES = ("firing", "pending", "resolved")
+
+
+@dataclass(frozen=True, slots=True)
+class AlertRow:
+    """One alert, or several alike: `count`. `notes`: who knows of it, and who could not be told."""
+
+    id: str
+    state: str
+    condition: str
+    subject: str
+    count: int
+    message: str
+    since: str
+    at: str
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alerts:
+    """`active`: firing ones first, the newest first; `over` ended lately; `left_out` alerts of `active`."""
+
+    active: tuple[AlertRow, ...]
+    left_out: int
+    over: tuple[AlertRow, ...]
+
+
+def alerts(rows: Sequence[Mapping[str, Any]], now_us: int) -> Alerts:
+    found: dict[str, list[Mapping[str, Any]]] = {state: [] for state in STATES}
+    for row in rows:
+        found.setdefault(row["state"], []).append(row)
+    for state, these in found.items():
+        these.sort(key=lambda row: -_began_us(row, state))
+    groups = [*alike(found["firing"]), *alike(found["pending"])]
+    return Alerts(
+        active=tuple(_row(group, now_us) for group in groups[:MOST]),
+        left_out=sum(len(group) for group in groups[MOST:]),
+        over=tuple(_row(group, now_us) for group in alike(found["resolved"])[:OVER_MOST]),
+    )
+
+
+def alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Groups of alerts that are drawn as one, in the order of their first."""
+    found: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["condition"], tuple(_notes(row))), []).append(row)
+    return [
+        part
+        for group in found.values()
+        for part in ([group] if len(group) > ALIKE_MOST else [[row] for row in group])
+    ]
+
+
+def _began_us(row: Mapping[str, Any], state: str) -> int:
+    """When it came to be what it is."""
+    key = {"pending": "pending_us", "resolved": "ended_us"}.get(state, "fired_us")
+    return row[key] or 0
+
+
+def _row(group: Sequence[Mapping[str, Any]], now_us: int) -> AlertRow:
+    row, more = group[0], len(group) - 1
+    at_us = _began_us(row, row["state"])
+    said = shown(row["message"], 400)
+    return AlertRow(
+        id=shown(row["id"], 300),
+        state=row["state"],
+        condition=shown(row["condition"]),
+        subject=shown(fold_hosts(row["subject"] for row in group), 200),
+        count=len(group),
+        message=f"{said}; and {more} like it" if more else said,
+        since=since(at_us, now_us),
+        at=moment(at_us or None),
+        notes=tuple(_notes(row)),
+    )
+
+
+def _notes(row: Mapping[str, Any]) -> list[str]:
+    notes = []
+    if row.get("silenced"):
+        notes.append(f"silenced: {shown(row['silenced'], 100)}")
+    if row.get("fired_recently", 0) > 1:
+        notes.append(f"fired {row['fired_recently']} times of late")
+    notes += [f"{shown(owed['channel'])} is still to be told" for owed in row.get("owed") or ()]
+    if row.get("failed"):
+        notes.append(shown(row["failed"], 200))
+    return notes

@@ -1,0 +1,204 @@
+"""The parts of the page: what each asks of the API, and the fields of its template."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from rm.errors import NotFound, RmError, Unreachable
+from rm.web.pages import (
+    alert_view,
+    circle_view,
+    grid_view,
+    iteration_view,
+    network_view,
+    overview_view,
+    pair_view,
+    queue_view,
+    timeline_view,
+    why_view,
+)
+from rm.web.pages.source import Source
+from rm.web.pages.text import Looks
+
+RUNNING, WAITING, ENDED = "R,CF,S,CG", "PD", "CD,F,CA,TO,NF,PR,OOM"
+SLOW_S = 5.0  # so old may be what changes slowly: hosts and measurements
+Fields = dict[str, Any]
+Query = Mapping[str, str]
+
+
+class Parts:
+    """By name, in the page's order; `fields` never raises what the daemon may answer."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._look = Looks()
+        self._of: dict[str, Callable[[Query, int], Awaitable[Fields]]] = {
+            "status": self._status,
+            "alerts": self._alerts,
+            "jobs": self._jobs,
+            "why": self._why,
+            "timeline": self._timeline,
+            "links": self._links,
+            "iterations": self._iterations,
+            "network": self._network,
+            "pair": self._pair,
+        }
+        self.names = tuple(self._of)
+
+    async def fields(self, name: str, query: Query, now_us: int) -> Fields:
+        """Of the template: `error` is why there is nothing else, or None."""
+        try:
+            return {"error": None, **await self._of[name](query, now_us)}
+        except RmError as error:
+            return {"error": error}
+
+    async def _maybe(self, path: str, fresh_s: float | None = None) -> Fields:
+        """An answer that a daemon may not have: {} then."""
+        try:
+            return await self._source.get(path, fresh_s)
+        except Unreachable:
+            raise
+        except RmError:
+            return {}
+
+    # -- above all
+
+    async def _status(self, _: Query, now_us: int) -> Fields:
+        status, hosts, links, alerts, monitor = await asyncio.gather(
+            self._source.get("status"),
+            self._source.get("hosts", SLOW_S),
+            self._source.get("links", SLOW_S),
+            self._maybe("alerts"),
+            self._maybe("monitor", SLOW_S),
+        )
+        tiles = overview_view.tiles(
+            status, hosts["hosts"], links["links"], alerts.get("alerts"), monitor.get("meshes") or ()
+        )
+        return {"tiles": tiles, "daemon": status["daemon"], "policies": status["policies"].values()}
+
+    async def _alerts(self, _: Query, now_us: int) -> Fields:
+        answer = await self._maybe("alerts")
+        return {"alerts": alert_view.alerts(answer["alerts"], now_us) if "alerts" in answer else None}
+
+    # -- jobs
+
+    async def _groups(self, query: Query) -> list[list[Mapping[str, Any]]]:
+        most, user = queue_view.MOST, query.get("user", "")
+        only = f"&{urlencode({'user': user})}" if user else ""
+        answers = await asyncio.gather(
+            *(self._source.get(f"jobs?state={s}&limit={most}{only}") for s in (RUNNING, WAITING, ENDED))
+        )
+        groups = [answer["jobs"] for answer in answers]
+        self._look.see(job["id"] for job in groups[0])
+        return groups
+
+    async def _jobs(self, query: Query, now_us: int) -> Fields:
+        groups, status = await asyncio.gather(self._groups(query), self._source.get("status"))
+        user = query.get("user", "")
+        counts = {} if user else status["jobs"]
+        drawn = queue_view.queue([job for g in groups for job in g], counts, now_us, self._look)
+        return {"groups": drawn, "chosen": query.get("job", ""), "user": user}
+
+    async def _why(self, query: Query, now_us: int) -> Fields:
+        """Of the job that was chosen, else of the first that waits or runs."""
+        running, waiting, ended = await self._groups(query)
+        chosen = query.get("job", "")
+        jobs = [*waiting, *running, *ended]
+        if chosen:
+            job = next((j for j in jobs if str(j["id"]) == chosen), None)
+            if job is None:
+                job = (await self._source.get(f"jobs/{chosen}"))["job"]
+        elif not jobs:
+            return {"why": None}
+        else:
+            job = jobs[0]
+        answer = await self._source.get(f"jobs/{job['id']}/why")
+        return {"why": why_view.why(job, answer, now_us, self._look)}
+
+    async def _timeline(self, query: Query, now_us: int) -> Fields:
+        running, _waiting, ended = await self._groups(query)
+        remaining = {j["id"]: j["progress"]["remaining_us"] for j in running if j.get("progress")}
+        return {"timeline": timeline_view.timeline([*running, *ended], remaining, now_us, self._look)}
+
+    # -- jobs in time
+
+    async def _told(self, jobs: Sequence[int]) -> dict[int, Fields]:
+        """The newest iterations of these jobs, of those that tell them."""
+        last = iteration_view.LAST
+        answers = await asyncio.gather(
+            *(self._source.get(f"jobs/{job}/iterations?last={last}") for job in jobs), return_exceptions=True
+        )
+        return {job: a for job, a in zip(jobs, answers, strict=True) if isinstance(a, dict)}
+
+    async def _links(self, query: Query, now_us: int) -> Fields:
+        groups, answer = await asyncio.gather(self._groups({}), self._source.get("links"))
+        names = {job["id"]: job["spec"]["name"] for job in groups[0]}
+        alike = circle_view.alike(answer["links"])
+        drawn = alike[: circle_view.MOST]
+        told = await self._told(list(dict.fromkeys(job for group in drawn for job in group[0]["jobs"])))
+        return {
+            "links": [circle_view.link(group, names, told, self._look) for group in drawn],
+            "left_out": sum(len(group) for group in alike[circle_view.MOST :]),
+        }
+
+    async def _iterations(self, query: Query, now_us: int) -> Fields:
+        running = (await self._groups(query))[0]
+        asked = running[: iteration_view.MOST]
+        told = await self._told([job["id"] for job in asked])
+        return {
+            "charts": iteration_view.charts(asked, told, self._look),
+            "left_out": len(running) - len(asked),
+        }
+
+    # -- hosts
+
+    async def _network(self, query: Query, now_us: int) -> Fields:
+        hosts, network, (_, cells) = await asyncio.gather(
+            self._source.get("hosts", SLOW_S), self._source.get("network", SLOW_S), self._cells()
+        )
+        wanted = query.get("zone", "")
+        zones, across = await asyncio.to_thread(
+            network_view.zones, hosts["hosts"], network["pairs"], cells, wanted
+        )
+        kept = {name: query[name] for name in ("job", "user") if name in query}
+        return {"zones": zones, "across": across, "kept": kept}
+
+    async def _cells(self) -> tuple[Sequence[Mapping[str, Any]], grid_view.Cells]:
+        """The meshes, and the statuses of all; none from a daemon that has none."""
+        meshes = (await self._maybe("monitor", SLOW_S)).get("meshes") or ()
+        answers = [await self._maybe(f"monitor/{quote(mesh['name'], safe='')}", SLOW_S) for mesh in meshes]
+        told = ((answer.get("mesh", ""), cell) for answer in answers for cell in answer.get("cells", ()))
+        return meshes, grid_view.worst_of({**cell, "mesh": mesh} for mesh, cell in told)
+
+    async def _pair(self, query: Query, now_us: int) -> Fields:
+        source, destination = query.get("from", ""), query.get("to", "")
+        if not source or not destination:
+            return {"pair": None}
+        since = query.get("since", pair_view.USUAL)
+        asked = {"source": source, "destination": destination, "since_s": pair_view.SPANS_S[since]}
+        try:
+            (meshes, cells), told = await asyncio.gather(
+                self._cells(), self._source.get(f"network/history?{urlencode(asked)}", SLOW_S)
+            )
+        except NotFound as error:
+            return {"pair": None, "missing": error}
+        mine = [cells[key] for key in cells if key[1:] == (source, destination)]
+        of = dict.fromkeys(cell["mesh"] for cell in mine)
+        answers = await asyncio.gather(
+            *(
+                self._maybe(f"monitor/{quote(mesh, safe='')}/changes?{urlencode(asked)}", SLOW_S)
+                for mesh in of
+            )
+        )
+        changes = [
+            change
+            for mesh, answer in zip(of, answers, strict=True)
+            for change in answer.get("changes", ())
+            if any(cell["mesh"] == mesh and cell["check"] == change["check"] for cell in mine)
+        ]
+        kept = {name: query[name] for name in ("job", "user", "zone") if name in query}
+        drawn = await asyncio.to_thread(pair_view.pair, told, since, meshes, mine, changes, now_us)
+        return {"pair": drawn, "kept": kept}
