@@ -27,16 +27,29 @@ def do_group(run, args):
     result = {"name": name, "state": args["state"], "system": args["system"], "changed": False}
     if seen is not None and args["state"] == "present":
         result["gid"] = seen.gr_gid
-    planned = run.check and seen is None and name in run.planned["groups"]
-    if argv is None or planned:
+    planned = run.check and planned_state(run, "groups", name)
+    if planned == args["state"] or (argv is None and not planned):
         return result
     if run.check:
-        run.planned["groups"].append(name)
+        plan_account(run, "groups", name, args["state"])
+        argv = argv or ["groupdel" if args["state"] == "absent" else "groupadd"]
     else:
         must([tool(argv[0]), *argv[1:]])
         if args["state"] == "present":
             result["gid"] = grp.getgrnam(name).gr_gid
     return dict(result, changed=True, diff=state_diff(run, "group " + name, [argv[0]]))
+
+
+def planned_state(run, kind, name):
+    """present or absent, as check mode would have made it by now; else None. `kind`: users or groups."""
+    planned = run.planned[kind]
+    return "present" if name in planned else "absent" if "-" + name in planned else None
+
+
+def plan_account(run, kind, name, state):
+    """Remember in check mode that this account or group would be there by now, or gone."""
+    others = [one for one in run.planned[kind] if one not in (name, "-" + name)]
+    run.planned[kind] = [*others, name if state == "present" else "-" + name]
 
 
 def _shadow(name):
@@ -135,17 +148,20 @@ def do_user(run, args):
         seen = pwd.getpwnam(name)
     except KeyError:
         seen = None
+    planned = planned_state(run, "users", name) if run.check else None
     if args["state"] == "absent":
-        if seen is None or (run.check and "-" + name in run.planned["users"]):
+        if (planned or ("absent" if seen is None else "present")) == "absent":
             return result
         result.update(force=args["force"], remove=args["remove"])
         flags = (["-r"] if args["remove"] else []) + (["-f"] if args["force"] else [])
         if run.check:
-            run.planned["users"].append("-" + name)
+            plan_account(run, "users", name, "absent")
         else:
             must([tool("userdel"), *flags, name])
         return dict(result, changed=True, diff=state_diff(run, "user " + name, ["removed"]))
-    if seen is None and run.check and name in run.planned["users"]:
+    if planned == "absent":
+        seen = None
+    elif planned == "present" and seen is None:
         return result
     flags = _flags(run, args, seen)
     password = _password_change(args, seen)
@@ -170,8 +186,8 @@ def do_user(run, args):
         if password is not None:  # over standard input: argument lists are public
             must([tool("chpasswd"), "-e"], stdin="%s:%s\n" % (name, password))
     elif changes and seen is None:
-        run.planned["users"].append(name)
-        run.planned["groups"].append(args["group"] or name)
+        plan_account(run, "users", name, "present")
+        plan_account(run, "groups", args["group"] or name, "present")
     _home(run, args, seen, changes)
     _ssh_key(run, args, result, changes)
     try:
@@ -190,24 +206,25 @@ def do_user(run, args):
 
 def _home(run, args, seen, changes):
     """An existing account whose home is missing gets one, as Ansible's `create_home` does."""
-    if seen is None or not args["create_home"] or args["home"] is None:
+    if seen is None or not args["create_home"] or args.get("move_home"):
         return
-    if os.path.exists(args["home"]) or args.get("move_home"):
+    home = args["home"] or seen.pw_dir
+    if os.path.exists(home):
         return
-    changes.append("home " + args["home"])
+    changes.append("home " + home)
     if run.check:
         return
     import shutil
 
     skeleton = args.get("skeleton") or "/etc/skel"
     if os.path.isdir(skeleton):
-        shutil.copytree(skeleton, args["home"], symlinks=True)
+        shutil.copytree(skeleton, home, symlinks=True)
     else:
-        os.makedirs(args["home"])
-    for top, directories, files in os.walk(args["home"]):
+        os.makedirs(home)
+    for top, directories, files in os.walk(home):
         for one in [top, *(os.path.join(top, n) for n in directories + files)]:
             os.chown(one, seen.pw_uid, seen.pw_gid, follow_symlinks=False)
-    os.chmod(args["home"], 0o755 & ~(int(args["umask"], 8) if args.get("umask") else 0o022))
+    os.chmod(home, 0o755 & ~(int(args["umask"], 8) if args.get("umask") else 0o022))
 
 
 def _ssh_key(run, args, result, changes):

@@ -22,10 +22,13 @@ class Run:
     def __init__(self, check, diff, planned):
         self.check = check
         self.diff = diff
-        # {"paths": {path: kind}, "content": {path: packed}, "users": [...], "groups": [...], "states": {}}
+        # {"paths": {path: kind}, "content": {path: packed}, "attributes": {path: [mode, owner, group]},
+        #  "users": [...], "groups": [...], "states": {}}
         self.planned = planned
-        for name, empty in (("paths", {}), ("content", {}), ("users", []), ("groups", []), ("states", {})):
-            self.planned.setdefault(name, empty)
+        for name in ("paths", "content", "attributes", "states"):
+            self.planned.setdefault(name, {})
+        for name in ("users", "groups"):
+            self.planned.setdefault(name, [])
 
     def kind(self, path):
         """absent, directory, file, link or other; what is planned comes before what is."""
@@ -58,6 +61,9 @@ class Run:
         if self.check:
             self.planned["paths"][path] = kind
             self.planned["content"].pop(path, None)
+            if kind == "absent":
+                for one in [p for p in self.planned["attributes"] if p == path or p.startswith(path + "/")]:
+                    del self.planned["attributes"][one]
             if data is not None and len(data) <= PLANNED_MAX_BYTES:
                 self.planned["content"][path] = packed(data)
 

@@ -47,6 +47,7 @@ def do_command(run, args):
         code, out, err = execute(argv, chdir, None, stdin)
     except OSError as problem:
         said = "'%s' cannot be run: %s." % (argv[0], problem.strerror)
+        shown = shown if isinstance(shown, str) else " ".join(shown)
         raise StepFailed(said, **dict(output_of(problem.errno, "", "", shown))) from None
     ended = datetime.datetime.now()
     if args.get("strip_empty_ends", True):

@@ -62,7 +62,7 @@ def _local_tree(source, inside):
 
 
 def _tree(run, dest, args):
-    result = {"changed": False, "dest": dest, "diff": []}
+    result = {"changed": False, "dest": args["dest"], "diff": []}
     modes = args.get("modes") or {}
 
     def add(part):

@@ -66,18 +66,29 @@ def _directory(run, path, target, kind, args, changes):
         for one in reversed(missing):
             if not run.check:
                 os.mkdir(one)
-                fix_attributes(run, one, args, [])
             run.plan(one, "directory")
+            fix_attributes(run, one, args, [])
         changes.append("created directory")
     elif not run.is_directory(path):
         raise StepFailed("%s exists and is a %s, not a directory." % (path, kind))
     else:
         fix_attributes(run, target, args, changes)
         _times(run, target, args, changes, None)
-    if args.get("recurse") and os.path.isdir(target):
-        for top, directories, files in os.walk(target):
-            for name in sorted(directories) + sorted(files):
-                fix_attributes(run, os.path.join(top, name), args, changes)
+    if args.get("recurse"):
+        for below in _below(run, target):
+            fix_attributes(run, below, args, changes)
+
+
+def _below(run, directory):
+    """Everything in a directory, in check mode as it would be by now."""
+    for top, directories, files in os.walk(directory):
+        for name in sorted(directories) + sorted(files):
+            path = os.path.join(top, name)
+            if run.kind(path) != "absent":
+                yield path
+    for path, kind in sorted(run.planned["paths"].items()):
+        if path.startswith(directory + "/") and kind != "absent" and not os.path.lexists(path):
+            yield path
 
 
 def _place(run, path, kind, args, changes, make, same, what):
@@ -139,7 +150,9 @@ def _touch(run, path, kind, args, changes):
         changes.append("touched")
         if not run.check:
             write_file(run, path, b"", args)
+            return
         run.plan(path, "file", b"")
+        fix_attributes(run, path, args, [])
         return
     fix_attributes(run, path, args, changes)
     _times(run, path, args, changes, "now")

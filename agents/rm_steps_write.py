@@ -32,10 +32,12 @@ def account(run, name, kind):
 
 
 def name_of(number, kind):
-    """The name of a user or group number; the number as text when it has none."""
+    """The name of a user or group number; the number as text when it has none; a name as it is."""
     import grp
     import pwd
 
+    if isinstance(number, str):
+        return number
     try:
         return pwd.getpwuid(number).pw_name if kind == "user" else grp.getgrgid(number).gr_name
     except KeyError:
@@ -50,10 +52,10 @@ def wanted_ids(run, args):
     return uid, gid
 
 
-def default_mode():
+def default_mode(is_directory=False):
     umask = os.umask(0o077)
     os.umask(umask)
-    return 0o666 & ~umask
+    return (0o777 if is_directory else 0o666) & ~umask
 
 
 def mode_from(wanted, old, is_directory=False):
@@ -93,28 +95,46 @@ def mode_from(wanted, old, is_directory=False):
 
 
 def fix_attributes(run, path, args, changes):
-    """Owner and mode of an existing path; what differs is noted in `changes` and put right."""
+    """Owner and mode of an existing (or planned) path; what differs is noted in `changes` and put right."""
     uid, gid = wanted_ids(run, args)
     wanted = args.get("mode")
-    if run.check and path in run.planned["paths"]:
-        return
-    seen = os.lstat(path)
-    if (uid is None or uid >= 0) and seen.st_uid != uid:
-        changes.append("owner: %s -> %s" % (name_of(seen.st_uid, "user"), args["owner"]))
-    if (gid is None or gid >= 0) and seen.st_gid != gid:
-        changes.append("group: %s -> %s" % (name_of(seen.st_gid, "group"), args["group"]))
-    moved = (uid not in (None, -1) and seen.st_uid != uid) or (gid not in (None, -1) and seen.st_gid != gid)
-    if moved and not run.check:
+    is_link, is_directory, (old, old_uid, old_gid) = _attributes(run, path)
+    # an account that is only planned has no number yet: its name stands for it
+    uid, gid = (args["owner"] if uid is None else uid), (args["group"] if gid is None else gid)
+    new_uid, new_gid = (old_uid if uid == -1 else uid), (old_gid if gid == -1 else gid)
+    if new_uid != old_uid:
+        changes.append("owner: %s -> %s" % (name_of(old_uid, "user"), args["owner"]))
+    if new_gid != old_gid:
+        changes.append("group: %s -> %s" % (name_of(old_gid, "group"), args["group"]))
+    if (new_uid, new_gid) != (old_uid, old_gid) and not run.check:
         os.chown(path, uid, gid, follow_symlinks=False)
-        seen = os.lstat(path)
-    old = stat_module.S_IMODE(seen.st_mode)
-    if wanted is None or stat_module.S_ISLNK(seen.st_mode):
-        return
-    mode = mode_from(wanted, old, stat_module.S_ISDIR(seen.st_mode))
+        old = stat_module.S_IMODE(os.lstat(path).st_mode)  # which loses its setuid bit
+    mode = old if wanted is None or is_link else mode_from(wanted, old, is_directory)
     if old != mode:
         changes.append("mode: %04o -> %04o" % (old, mode))
         if not run.check:
             os.chmod(path, mode)
+    if run.check:
+        run.planned["attributes"][path] = [mode, new_uid, new_gid]
+
+
+def _attributes(run, path):
+    """Is it a link, is it a directory, and [mode, uid, gid]: as it is, or in check mode would be by now."""
+    planned = run.planned["paths"].get(path) if run.check else None
+    known = run.planned["attributes"].get(path) if run.check else None
+    try:
+        seen = os.lstat(path)
+        kind = run.kind(path)
+        found = [stat_module.S_IMODE(seen.st_mode), seen.st_uid, seen.st_gid]
+    except OSError:
+        if planned is None:
+            raise
+        kind = planned
+        above = _attributes(run, os.path.dirname(path))[2] if path != "/" else [0, 0, 0]
+        inherited = above[0] & 0o2000  # a directory hands down its group, and to directories this bit
+        mode = default_mode(True) | inherited if kind == "directory" else default_mode()
+        found = [mode, os.geteuid(), above[2] if inherited else os.getegid()]
+    return kind == "link", kind == "directory", known or found
 
 
 def aside_of(path):
@@ -229,8 +249,8 @@ def put_content(run, path, data, args):
         diff = content_diff(run, path, old, data)
         changes.append("content")
         if run.check:
-            wanted_ids(run, args)
             run.plan(path, "file", data)
+            fix_attributes(run, path, args, [])
         else:
             kept = write_file(run, path, data, args)
     elif kind == "file":

@@ -43,7 +43,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    reason: str
+    """A pass that is left out: the condition that says so, None where the list is empty."""
+
+    condition: Truth | None
 
 
 @dataclass(slots=True)
@@ -129,17 +131,17 @@ def compile_task(task: Task, context: CompileContext, check: bool) -> list[Item]
             items.append(item)
             if task.module == "set_fact" and isinstance(item.work, Work):
                 facts.update(item.work.args["result"]["ansible_facts"])
-        return items or [Item("", Skip("the list is empty"), None, scope)]
+        return items or [Item("", Skip(None), None, scope)]
     except (TemplateProblem, BadArgument) as problem:
         raise TaskProblem(f"{problem}".rstrip(".") + ".") from None
 
 
-def _refusal(task: Task, scope: Scope) -> str | None:
+def _refusal(task: Task, scope: Scope) -> Truth | None:
     """The condition that already says no, if one does without the list."""
     for one in task.when:
         try:
             if not condition(one, scope):
-                return str(one)
+                return one
         except TemplateProblem:
             return None
     return None
@@ -186,7 +188,7 @@ def loop_values(loop: Loop, context: CompileContext) -> list[Any]:
 def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item:
     for one in task.when:
         if not condition(one, scope):
-            return Item("", Skip(str(one)), None, scope)
+            return Item("", Skip(one), None, scope)
     target = str(evaluate(task.delegate_to, scope)) if task.delegate_to else ""
     if task.module in INCLUDES:
         given = {k: evaluate(v, scope) for k, v in task.args.items() if k != "apply"}

@@ -88,7 +88,9 @@ def name_of(task: Task, scope: Scope) -> str:
 def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope: Scope) -> dict[str, Any]:
     if isinstance(item.work, Skip):
         answer: dict[str, Any] = {"skipped": True, "skip_reason": "Conditional result was False"}
-        answer["false_condition"] = item.work.reason
+        answer["false_condition"] = item.work.condition
+        if item.work.condition is None:
+            answer = {"skipped": True, "skipped_reason": "No items in the list"}
     elif item.answer is not None:
         answer = dict(item.answer)
     else:

@@ -33,7 +33,11 @@ class Walk:
         self._frame: Frame | None = Frame(nodes)
         self._waiting: list[Waiting] = []  # compiled, and not settled yet
         self._notified: set[str] = set()
-        self._turn = 0  # numbers handler flushes
+        self._due: list[Task] = []  # the handlers that this means
+        self._flushing: tuple[Position, int] = (
+            (),
+            -1,
+        )  # where, and the place of the last handler that ran there
         self._doomed: Position | None = None
         self._doomed_finally = False
         self._last: Frame | None = None  # the task done last
@@ -79,9 +83,9 @@ class Walk:
                 pass
         return selected(task, self.options.tags, self.options.skip_tags)
 
-    def _idle_flush(self, task: Task) -> bool:
-        """A flush that has nothing to run, whatever the waiting tasks come to."""
-        quiet = not self._notified and not any(one.task.notify for one in self._waiting)
+    def _known_flush(self, task: Task) -> bool:
+        """A flush of which is known what it runs, whatever the waiting tasks come to."""
+        quiet = not any(one.task.notify for one in self._waiting)
         return quiet and task.args.get("_raw") in ("flush_handlers", "noop")
 
     def _handlers(self) -> tuple[Task, ...]:
@@ -117,7 +121,7 @@ class Walk:
 
     def _fail_finally(self) -> None:
         force = self.play.force_handlers
-        if self._notified and not self._failing and truth(force, self.scoping.plain()):
+        if (self._notified or self._due) and not self._failing and truth(force, self.scoping.plain()):
             flush = Task(
                 "flush handlers", "meta", {"_raw": "flush_handlers"}, self.play.line, tags=("always",)
             )
@@ -128,10 +132,18 @@ class Walk:
         self._frame = None
 
     def _flush(self, frame: Frame) -> None:
-        """Go to the notified handlers, and come back here after them."""
-        places = notify.due(self._handlers(), self._notified, lambda h: self._named(h, frame))
+        """Go to the next notified handler, and come back here after it. A flush goes through the handlers
+        once, in their order: what tells an earlier one is for the next flush."""
+        handlers = self._handlers()
+        self._due += notify.due(handlers, self._notified, lambda h: self._named(h, frame))
         self._notified = set()
-        self._turn += 1
-        self._frame = (
-            notify.flushing(self._handlers(), places, frame, self._turn) if places else frame.after()
-        )
+        where, last = self._flushing
+        last = last if where == frame.position else -1
+        for place, handler in enumerate(handlers):
+            if place > last and any(handler is one for one in self._due):
+                self._due = [one for one in self._due if one is not handler]
+                self._flushing = (frame.position, place)
+                self._frame = notify.running(handler, place, frame)
+                return
+        self._flushing = ((), -1)
+        self._frame = frame.after()

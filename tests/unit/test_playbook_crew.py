@@ -139,6 +139,22 @@ def test_a_handler_may_notify_another_and_the_last_of_one_name_counts():
     assert [what for _, what in world.log] == ["change", "handle", "chained", "end"]
 
 
+def test_a_flush_runs_each_handler_once_and_those_that_it_went_past_wait_for_the_next():
+    head = """\
+  handlers:
+  - {name: early, command: early}
+  - {name: middle, command: middle, notify: [early, late]}
+  - {name: late, command: late}
+"""
+    tasks = """\
+  - {command: change, notify: [late, middle]}
+  - {meta: flush_handlers}
+  - command: between
+"""
+    world = play(tasks, head, hosts=("a",))
+    assert [what for _, what in world.log] == ["change", "middle", "late", "between", "early"]
+
+
 def test_throttle_lets_few_hosts_at_a_time():
     world = World("- hosts: all\n  gather_facts: false\n  tasks:\n  - {command: x, throttle: 1}\n")
     from rm.playbook.conduct import Part

@@ -255,3 +255,30 @@ def test_a_run_as_another_user_cannot_use_files_of_root(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     refusal = {**step(1, "copy", dest=f"{tmp_path}/x", content="x"), "user": who}
     assert rm_steps.steps_operation({"steps": [refusal]})["results"][0]["failed"]
+
+
+def test_check_mode_foretells_the_attributes_of_what_is_not_there_yet(tmp_path: Path) -> None:
+    tree = f"{tmp_path}/tree"
+    steps = [
+        step(1, "file", path=tree, state="directory", mode="0700"),
+        step(2, "copy", content="x", dest=f"{tree}/one", mode="0600"),
+        step(3, "file", path=f"{tree}/one", mode="0600"),
+        step(4, "file", path=f"{tree}/one", mode="g+r"),
+        step(5, "file", path=tree, state="directory", recurse=True, mode="u=rwX,g=rX,o="),
+        step(6, "file", path=tree, state="directory", recurse=True, mode="u=rwX,g=rX,o="),
+        step(7, "file", path=f"{tree}/empty", state="touch", mode="0640"),
+        step(8, "file", path=f"{tree}/empty", mode="0644"),
+        step(9, "file", path=f"{tree}/empty", mode="0644"),
+        step(10, "file", path=tree, state="absent"),
+        step(11, "file", path=tree, state="directory"),
+    ]
+    foretold = [one["changed"] for one in run(*steps, check=True)["results"]]
+    assert not (tmp_path / "tree").exists()
+    assert foretold == [one["changed"] for one in run(*steps)["results"]]
+    assert foretold == [True, True, False, True, True, False, True, True, False, True, True]
+
+
+def test_a_directory_copied_is_named_as_it_was_given(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/f").write_text("x")
+    assert done("copy", src=f"{tmp_path}/src/", dest=f"{tmp_path}/there/")["dest"] == f"{tmp_path}/there/"
