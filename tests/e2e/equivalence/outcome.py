@@ -11,9 +11,7 @@ VOLATILE = frozenset(
     {"start", "end", "delta", "elapsed", "atime", "mtime", "ctime", "inode", "dev", "version", "device_type",
      "blocks"}
 )  # fmt: skip
-SPOKEN = frozenset(
-    {"debug", "fail", "assert"}
-)  # whose `msg` is the playbook's; others' is the tool's own wording
+SPOKEN = frozenset({"debug", "fail", "assert"})  # whose `msg` is the playbook's
 COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
 
 
@@ -80,8 +78,10 @@ def _results_differ(
     """Of what both registered: the values of the names that both know."""
     for key in sorted({*ansible} & {*rm}):
         one, other = ansible[key], rm[key]
-        if key in VOLATILE or key.startswith("_") or (key == "msg" and module not in SPOKEN) or key == "diff":
+        if key in VOLATILE or key.startswith("_") or key == "diff":
             continue
+        if key == "msg" and (module not in SPOKEN or (module == "debug" and ansible.get("failed"))):
+            continue  # the tool's own wording
         if key == "results" and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             for index, (left, right) in enumerate(zip(one, other, strict=True)):
                 if isinstance(left, dict) and isinstance(right, dict):

@@ -12,10 +12,10 @@ from typing import Any
 
 from rm.lab import Lab
 
-ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var")
-# the tools' own: Ansible's directory for its payloads; logins; the backups that useradd and its like keep
+ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var/lib", "/var/spool")
+# logins, and the backups that useradd and its like keep; besides, `.ansible` in a home is the tool's own
 NOT_COMPARED = (
-    "/root/.ansible", "/var/log/sshd.log", "/var/log/wtmp", "/var/log/lastlog", "/var/log/btmp",
+    "/var/log/sshd.log", "/var/log/wtmp", "/var/log/lastlog", "/var/log/btmp",
     "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
     "/etc/.pwd.lock",
 )  # fmt: skip
@@ -30,11 +30,13 @@ def name(of, number):
         return of(number)[0]
     except KeyError:
         return number
+def entries(path):
+    return [one for one in os.listdir(path) if one != ".ansible" and os.path.join(path, one) not in skipped]
 def content(path, mode):
     if stat.S_ISLNK(mode):
         return os.readlink(path)
     if stat.S_ISDIR(mode):
-        return sorted(one for one in os.listdir(path) if os.path.join(path, one) not in skipped)
+        return sorted(entries(path))
     if not stat.S_ISREG(mode):
         return None
     with open(path, "rb") as file:
@@ -47,8 +49,6 @@ def content(path, mode):
     except UnicodeDecodeError:
         return hashlib.sha256(data).hexdigest()
 def look(path):
-    if path in skipped:
-        return
     seen = os.lstat(path)
     if seen.st_ctime >= since or path in also:
         kind = stat.S_IFMT(seen.st_mode)
@@ -56,7 +56,7 @@ def look(path):
                        "owner": name(pwd.getpwuid, seen.st_uid), "group": name(grp.getgrgid, seen.st_gid),
                        "content": content(path, seen.st_mode)}
     if stat.S_ISDIR(seen.st_mode) and path not in also:
-        for one in os.listdir(path):
+        for one in entries(path):
             look(os.path.join(path, one))
 for root in roots or also:
     if os.path.lexists(root):

@@ -11,7 +11,7 @@ from pathlib import Path
 from rm.lab import Lab
 from tests.e2e.equivalence.outcome import Run
 from tests.e2e.equivalence.recipe import Recipe
-from tests.e2e.equivalence.snapshot import State, look, snapshot
+from tests.e2e.equivalence.snapshot import ROOTS, State, look, snapshot
 from tests.e2e.equivalence.tools import Place, run_ansible, run_rm
 
 AT_A_TIME = 2  # as many as CI has processors
@@ -54,11 +54,15 @@ class Stage:
         played = Played(place)
         for name in recipe.dead:
             place.lab.kill_sshd(place.hosts[name])
+        before = {name: look(place.lab, host, ROOTS) for name, host in place.hosts.items()}
         modes = (False, False) if tool == "ansible" else (True, False, False)
         for check in modes:
             run = run_ansible(recipe, place) if tool == "ansible" else run_rm(recipe, place, check)
             played.runs.append(run)
-            states = {name: snapshot(place.lab, host, self._since_s) for name, host in place.hosts.items()}
+            states = {}
+            for name, host in place.hosts.items():
+                seen = snapshot(place.lab, host, self._since_s)
+                states[name] = {path: fact for path, fact in seen.items() if fact != before[name].get(path)}
             played.states.append(place.plain(states))
         return played
 

@@ -36,7 +36,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
                 "name": task.get_name(),
                 "module": task.resolved_action or task.action,
                 "status": status,
-                "ignored": ignored,
+                "ignored": bool(ignored),
                 "result": result.result,
             }
         )
