@@ -22,7 +22,7 @@ from bench.figure import Figure, Settings
 from bench.playbook_tasks import PLAYBOOK, PYINFRA, PYINFRA_HOST, TEMPLATE, UNDO
 from rm.adapters.playbook_agents import DaemonAgents
 from rm.adapters.playbook_run import run_playbook
-from rm.adapters.ssh import SshSettings
+from rm.adapters.ssh_settings import SshSettings
 from rm.errors import RmError
 from rm.lab import Lab
 from rm.playbook.inventory import parse

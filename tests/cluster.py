@@ -19,7 +19,7 @@ from typing import Any
 
 from rm.adapters.playbook_run import run_playbook
 from rm.adapters.shipped import shipped_directory
-from rm.adapters.ssh import SshSettings
+from rm.adapters.ssh_settings import SshSettings
 from rm.cli.client import Client
 from rm.errors import Conflict, RmError
 from rm.lab import Lab

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from rm.adapters import ssh
+from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
 
@@ -46,7 +47,7 @@ class NotConnected(Unreachable):
 class AgentChannel:
     """Opened once, used by any thread, dead for ever when it is lost."""
 
-    def __init__(self, host: Host, settings: ssh.SshSettings) -> None:
+    def __init__(self, host: Host, settings: SshSettings) -> None:
         self.host = host
         self.hello: dict[str, Any] = {}
         self._settings = settings

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from rm.adapters.agent_channel import AgentChannel, AgentError, NotConnected
-from rm.adapters.ssh import SshSettings
+from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
 

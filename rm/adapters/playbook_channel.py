@@ -9,6 +9,7 @@ from typing import Any
 from rm.adapters import playbook_become, ssh
 from rm.adapters.playbook_become import Passwords, Refused
 from rm.adapters.playbook_program import LOADER, program
+from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
 
@@ -22,7 +23,7 @@ class StepsChannel:
     """
 
     def __init__(
-        self, host: Host, settings: ssh.SshSettings, become: bool, passwords: Passwords | None = None
+        self, host: Host, settings: SshSettings, become: bool, passwords: Passwords | None = None
     ) -> None:
         self.host, self.become = host, become
         given = passwords or Passwords()

@@ -6,15 +6,17 @@ import getpass
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rm.adapters.playbook_become import Passwords, Refused
-from rm.adapters.playbook_channel import StepsChannel
 from rm.adapters.playbook_local import LocalSteps
 from rm.adapters.playbook_program import PART_BYTES, REQUEST_BYTES, in_parts
-from rm.adapters.ssh import SshSettings
+from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.playbook.steps import Batch
+
+if TYPE_CHECKING:
+    from rm.adapters.playbook_channel import StepsChannel
 
 LOCALHOST = ("localhost", "127.0.0.1", "::1")
 OVER_SSH = ("ssh", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
@@ -114,6 +116,8 @@ class Ways:
         if local:
             python = str(given.get("ansible_python_interpreter") or self.settings.python)
             return LocalSteps(name, python, become and getpass.getuser() != "root", passwords.become)
+        from rm.adapters.playbook_channel import StepsChannel  # with all of SSH: only where it is used
+
         return StepsChannel(self.host(name, login), self.settings, become, passwords)
 
     def reconnect(self, name: str) -> None:

@@ -27,7 +27,7 @@ from rm.adapters.playbook_hosts import LOCALHOST, Agents, Ways
 from rm.adapters.playbook_secrets import masked, masked_text
 from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
-from rm.adapters.ssh import SshSettings
+from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.vault import SECRET_MIN
 from rm.core.host import Host
 from rm.errors import RmError, UsageError
@@ -466,8 +466,8 @@ def _inventory(host: Host) -> dict[str, Any]:
         "ansible_user": host.login,
         "rm_zone": host.zone,
         "rm_interface": host.interface,
-        "rm_nic_mbps": host.nic_bps // 1_000_000,
-        "rm_cpus": host.cpus,
+        **({"rm_nic_mbps": host.nic_bps // 1_000_000} if host.nic_bps else {}),
+        **({"rm_cpus": host.cpus} if host.cpus else {}),
         "rm_partitions": list(host.partitions),
     }
 

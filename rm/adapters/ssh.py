@@ -24,27 +24,11 @@ import paramiko
 from invoke.exceptions import CommandTimedOut, ThreadException
 
 from rm.adapters.pulse import WatchedSocket, pulse
+from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import ConfigError, HostKeyError, RmError, Unreachable
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it logs what it also raises
-
-
-@dataclass(frozen=True, slots=True)
-class SshSettings:
-    """How hosts are reached. Times in seconds.
-
-    A connection over which nothing came for `dead_after_s` although it was asked for is dead.
-    `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
-    by `python`. Without `identity_files` the user's own keys and SSH agent are used.
-    """
-
-    known_hosts: Path
-    identity_files: tuple[Path, ...] = ()
-    connect_timeout_s: float = 10.0
-    dead_after_s: float = 6.0
-    agent_command: str = ""
-    python: str = "python3"
 
 
 @dataclass(frozen=True, slots=True)

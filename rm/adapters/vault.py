@@ -20,9 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from rm.errors import UsageError
 
@@ -104,6 +101,11 @@ def _keys(password: bytes, salt: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _cipher(key: bytes, counter: bytes, data: bytes) -> bytes:
+    # loaded where something is encrypted: most runs need none of it
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES
+    from cryptography.hazmat.primitives.ciphers.modes import CTR
+
     turn = Cipher(AES(key), CTR(counter)).encryptor()
     return turn.update(data) + turn.finalize()
 

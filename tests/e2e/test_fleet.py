@@ -15,6 +15,7 @@ import pytest
 
 from rm.adapters import ssh
 from rm.adapters.fleet import AgentError, Fleet, NotConnected
+from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
 from rm.lab import Lab
@@ -24,8 +25,8 @@ pytestmark = pytest.mark.lab
 DEAD_AFTER_S = 3.0
 
 
-def settings_of(lab: Lab) -> ssh.SshSettings:
-    return ssh.SshSettings(
+def settings_of(lab: Lab) -> SshSettings:
+    return SshSettings(
         known_hosts=lab.known_hosts, identity_files=(lab.key,), connect_timeout_s=5, dead_after_s=DEAD_AFTER_S
     )
 
@@ -47,7 +48,7 @@ def deploy(lab: Lab, name: str) -> None:
 class Listener:
     """What a fleet said, and waiting for it."""
 
-    def __init__(self, settings: ssh.SshSettings) -> None:
+    def __init__(self, settings: SshSettings) -> None:
         self.said: list[tuple[str, str, Any]] = []
         self._changed = threading.Condition()
         self.fleet = Fleet(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rm.adapters.playbook_run import Passwords, Report, run_playbook
-from rm.adapters.ssh import SshSettings
+from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.vault import seal
 from rm.lab import Lab
 from rm.playbook.inventory import parse

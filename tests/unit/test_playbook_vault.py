@@ -8,7 +8,7 @@ from rm.adapters.inventory_files import read_beside, read_inventory
 from rm.adapters.playbook_files import LocalFiles
 from rm.adapters.playbook_history import entry_of, keep, runs
 from rm.adapters.playbook_run import run_playbook
-from rm.adapters.ssh import SshSettings
+from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.vault import Vault, read_password, seal
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory_hosts import to_hosts

@@ -1,0 +1,23 @@
+"""How hosts are reached over SSH, as a value: who only passes it on need not load an SSH library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class SshSettings:
+    """How hosts are reached. Times in seconds.
+
+    A connection over which nothing came for `dead_after_s` although it was asked for is dead.
+    `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
+    by `python`. Without `identity_files` the user's own keys and SSH agent are used.
+    """
+
+    known_hosts: Path
+    identity_files: tuple[Path, ...] = ()
+    connect_timeout_s: float = 10.0
+    dead_after_s: float = 6.0
+    agent_command: str = ""
+    python: str = "python3"
