@@ -240,7 +240,7 @@ class HostPlay(Walk):
         elif made.steps():
             self._sync = False
         if task.module in _GATHERS:
-            self.scoping.pending_facts = True
+            self.scoping.gathering()
         if task.register:
             self.scoping.foreseen[task.register] = PENDING
         for item in made.items:

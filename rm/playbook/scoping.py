@@ -10,11 +10,13 @@ from rm.playbook.flow import Frame, Position
 from rm.playbook.lookups import seeker
 from rm.playbook.module import CompileContext, Files
 from rm.playbook.schema import Play, Task
-from rm.playbook.template import NeedResult, Scope, TemplateProblem, evaluate
+from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem, evaluate
 from rm.playbook.variables import Active, Given, HostState, HostVars, layers_of
 
-_NOT_FACTS = ("ansible_become", "ansible_connection", "ansible_host", "ansible_port", "ansible_user",
-              "ansible_ssh", "ansible_check_mode", "ansible_play", "ansible_loop")  # fmt: skip
+# what no host says of itself: these very names, and what begins so
+_NOT_FACTS = ("ansible_check_mode", "ansible_connection", "ansible_host", "ansible_port", "ansible_user")
+_NEVER_FACTS = ("ansible_become", "ansible_ssh_", "ansible_play_", "ansible_loop")
+_YET_FACTS = "ansible_ssh_host_key_"
 
 
 class Scoping:
@@ -25,6 +27,11 @@ class Scoping:
         self.play, self.host, self.files, self.options, self.crew = play, host, files, options, crew
         self.foreseen: dict[str, Any] = {}
         self.pending_facts = False
+
+    def gathering(self) -> None:
+        """The host is asked for its facts: nobody may look at those of before."""
+        self.pending_facts = True
+        self.foreseen.update(dict.fromkeys(("ansible_facts", *self.host.injected()), PENDING))
 
     def settled(self) -> None:
         """All answers are there: nothing is to come any more."""
@@ -60,7 +67,7 @@ class Scoping:
         pending = self.pending_facts
 
         def to_come(name: str) -> bool:
-            return pending and name.startswith("ansible_") and not name.startswith(_NOT_FACTS)
+            return pending and _may_be_fact(name)
 
         scope = Scope(layers_of(self.play, task, self.host, given, bound, self.foreseen), to_come, seek)
         if self.play.files:
@@ -102,3 +109,9 @@ class Scoping:
         given = self.options
         return CompileContext(scope, self.files, given.directory, self.search(task), task, given.become,
                               given.become_user)  # fmt: skip
+
+
+def _may_be_fact(name: str) -> bool:
+    if name in _NOT_FACTS or not name.startswith("ansible_"):
+        return False
+    return name.startswith(_YET_FACTS) or not name.startswith(_NEVER_FACTS)

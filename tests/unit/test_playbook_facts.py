@@ -160,3 +160,24 @@ def test_facts_of_modules_are_variables_by_their_own_names_and_stand_for_no_gath
     said = [line.partition(": ")[2] for line in world.told() if line.startswith("debug")]
     assert said == ["on on False", "mine", "gpu01 on on", "False", "gpu01"]
     assert [what for _, what in world.log] == ["service_facts", "setup", "setup"]
+
+
+def test_facts_may_be_used_by_the_first_task_and_are_new_after_gathering_again() -> None:
+    text = """
+- hosts: all
+  tasks:
+  - debug: {msg: "{{ ansible_hostname }} {{ ansible_user_id }} {{ ansible_user }}"}
+  - command: rename
+  - setup:
+  - debug: {msg: "{{ ansible_facts.hostname }} {{ ansible_hostname }}"}
+"""
+    names = iter(["old", "new"])
+
+    def answer(host: str, step: Any) -> dict[str, Any]:
+        return {"raw_facts": {**RAW, "hostname": next(names)}} if step.op == "setup" else {}
+
+    world = World(text, ("a",), answer=answer, inventory={"a": {"ansible_user": "rm"}}).run()
+    assert [r.message for r in world.results["a"] if r.module == "debug"] == [
+        f"old {RAW['user']} rm",
+        "new new",
+    ]
