@@ -446,8 +446,11 @@ def channel_of(table: ChannelTable) -> Channel:
             table.smtp_user,
             table.smtp_password_file,
             table.timeout_s,
+            table.ca_file,
         )
-    return WebhookChannel(table.webhook, table.webhook_file, table.secret_file, table.timeout_s)
+    return WebhookChannel(
+        table.webhook, table.webhook_file, table.secret_file, table.timeout_s, table.ca_file
+    )
 
 
 def retention_of(config: Config) -> Retention:

@@ -1,73 +1,92 @@
 """Alerts to a web address: POST of JSON, signed.
 
-`Rm-Signature: sha256=HEX` is the HMAC-SHA256 (RFC 2104) of the body's bytes with the secret, which is
-the file's content without the final line break. Neither the secret nor the address, whose path
-or query may be one, is ever in an error.
+`Rm-Signature: sha256=HEX` is the HMAC-SHA256 (RFC 2104) with the secret, which is the file's content
+without the final line break, of what `Rm-Timestamp` says (seconds since the epoch, of this attempt), a
+dot and the body's bytes: who checks both cannot be sent an old message again. Neither the secret nor
+the address, whose path or query may be one, is ever in an error.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
-import http.client
 import json
-import urllib.error
-import urllib.request
+import ssl
+import time
 from collections.abc import Mapping
-from email.message import Message
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import urlsplit
+
+import aiohttp
 
 from rm.core.alert_channel import NotTold
 
-HEADER = "Rm-Signature"
+SIGNATURE = "Rm-Signature"
+TIMESTAMP = "Rm-Timestamp"
+AGAIN = (408, 425, 429)  # of 4xx: the same may be taken later
 
 
 class WebhookChannel:
-    """`address` or the first line of `address_file` is where to; without `secret_file` nothing is signed.
+    """`address` or the first line of `address_file` is where to; without `secret_file` nothing is signed;
+    `ca_file`: certificates to trust, "" = the system's.
 
-    The files are read each time, so that a new secret needs no restart. Redirections are not followed.
+    The files are read each time, so that a new secret needs no restart. Redirections are not followed:
+    they would carry the message to a place that nobody configured. `timeout_s` is of the whole exchange.
     """
 
-    def __init__(self, address: str, address_file: str, secret_file: str, timeout_s: float) -> None:
+    def __init__(
+        self, address: str, address_file: str, secret_file: str, timeout_s: float, ca_file: str = ""
+    ) -> None:
         self._address = address
         self._address_file = address_file
         self._secret_file = secret_file
         self._timeout_s = timeout_s
-        self._opener = urllib.request.build_opener(_NoRedirection)
+        self._ca_file = ca_file
 
     def tell(self, notice: Mapping[str, Any]) -> None:
-        address = self._address or read_secret(self._address_file).decode(errors="replace")
+        address = self._address or read_secret(self._address_file).decode(errors="replace").split("\n")[0]
         shown = host_of(address)
         body = json.dumps(notice).encode()
         headers = {"Content-Type": "application/json", "User-Agent": "rm"}
         if self._secret_file:
-            headers[HEADER] = signature(read_secret(self._secret_file), body)
+            at = str(int(time.time()))
+            headers[TIMESTAMP] = at
+            headers[SIGNATURE] = signature(read_secret(self._secret_file), at, body)
+        context = trusting(self._ca_file) if address.startswith("https:") else None
         try:
-            request = urllib.request.Request(address, body, headers, method="POST")
-            with self._opener.open(request, timeout=self._timeout_s):
-                return
-        except urllib.error.HTTPError as error:
-            error.close()
-            again = error.code >= 500 or error.code in (408, 425, 429)
-            raise NotTold(f"The webhook at {shown} answered with HTTP status {error.code}.", again) from None
-        except urllib.error.URLError as error:
-            why = getattr(error.reason, "strerror", None) or type(error.reason).__name__
+            status = asyncio.run(_post(address.strip(), body, headers, self._timeout_s, context))
+        except TimeoutError:
+            raise NotTold(f"The webhook at {shown} did not answer within {self._timeout_s:g} s.") from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = getattr(error.certificate_error, "verify_message", "") or "it is not to be trusted"
+            raise NotTold(f"The certificate of the webhook at {shown} is refused: {why}.") from None
+        except aiohttp.ClientConnectorError as error:
+            why = error.os_error.strerror or type(error.os_error).__name__
             raise NotTold(f"The webhook at {shown} cannot be reached: {why}.") from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NotTold(f"The webhook at {shown} did not answer: {type(error).__name__}.") from None
+        if not 200 <= status < 300:
+            again = status >= 500 or status in AGAIN
+            raise NotTold(f"The webhook at {shown} answered with HTTP status {status}.", again)
 
 
-class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
-    ) -> None:
-        return None
+async def _post(
+    address: str, body: bytes, headers: Mapping[str, str], timeout_s: float, context: ssl.SSLContext | None
+) -> int:
+    timeout = aiohttp.ClientTimeout(total=timeout_s)
+    async with (
+        aiohttp.ClientSession(timeout=timeout, trust_env=True) as session,
+        session.post(
+            address, data=body, headers=dict(headers), allow_redirects=False, ssl=context or True
+        ) as answer,
+    ):
+        return answer.status
 
 
-def signature(secret: bytes, body: bytes) -> str:
-    return "sha256=" + hmac.new(secret, body, hashlib.sha256).hexdigest()
+def signature(secret: bytes, at: str, body: bytes) -> str:
+    return "sha256=" + hmac.new(secret, at.encode() + b"." + body, hashlib.sha256).hexdigest()
 
 
 def host_of(address: str) -> str:
@@ -87,3 +106,12 @@ def read_secret(file: str) -> bytes:
     if not content:
         raise NotTold(f"The file {file} is empty.")
     return content
+
+
+def trusting(ca_file: str) -> ssl.SSLContext:
+    """Trusts the certificates of the file only, or the system's; raises NotTold."""
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:  # an SSLError is one
+        why = error.strerror if isinstance(error, FileNotFoundError | PermissionError) else "it holds none"
+        raise NotTold(f"The certificates of {ca_file} cannot be read: {why}.") from None

@@ -7,7 +7,7 @@ hold. All instants are microseconds since the epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rm.core.host import Host, selected
@@ -21,6 +21,7 @@ LEVELS = ("warn", "critical")
 FLAPPING_US = HOUR_US
 DOUBLINGS = 4
 FIRING, RESOLVED = "firing", "resolved"
+NO_RULE = "no rule of rm.toml tells of this any more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,9 @@ class Alert:
 
     `pending_us`: holds since then, and is not told yet. `fired_us`, `ended_us`: when the last episode
     was told, and when its recovery was (0 = not yet). `cleared_us`: does not hold since then, recovery
-    not told yet. `starts`: when it fired of late. `owed`: (event, channel) not yet delivered, in order;
-    `failed`: why a channel was given up.
+    not told yet. `starts`: when it fired of late. `told`: the channels that hear of this episode.
+    `owed`: (event, channel) not yet delivered, in order; `failed`: why a channel was given up.
+    `acked`: who looks after it, and in which words.
     """
 
     rule: str
@@ -84,9 +86,11 @@ class Alert:
     cleared_us: int = 0
     ended_us: int = 0
     starts: tuple[int, ...] = ()
+    told: tuple[str, ...] = ()
     owed: tuple[tuple[str, str], ...] = ()
     failed: str = ""
     frozen: str = ""
+    acked: str = ""
 
     @property
     def key(self) -> str:
@@ -114,14 +118,16 @@ def step(
     findings: Iterable[Finding],
     hosts: Mapping[str, Host],
     now_us: int,
+    silenced: Callable[[Finding], str] = lambda finding: "",
 ) -> dict[str, Alert]:
     """All alerts after these findings; what is new in `owed` is to be told.
 
-    Alerts of rules or conditions that there are no more are dropped, and so are those that were
-    pending for the first time and do not hold any more.
+    What was pending for the first time and does not hold any more is dropped; what fires by a rule that
+    there is no more is over. `silenced` says why a finding must not fire now, "" = it may.
     """
     after: dict[str, Alert] = {}
     found = list(findings)
+    known: set[str] = set()
     for rule in rules:
         mine: dict[tuple[str, str], Finding] = {}
         for finding in found:
@@ -133,17 +139,25 @@ def step(
                     mine[finding.condition, finding.subject] = finding
         for old in alerts.values():
             if old.rule == rule.name and old.condition in rule.on:
-                new = _after(rule, old, mine.pop((old.condition, old.subject), None), now_us)
+                known.add(old.key)
+                new = _after(rule, old, mine.pop((old.condition, old.subject), None), now_us, silenced)
                 if new.pending_us or new.fired_us:
                     after[new.key] = new
         for finding in mine.values():
             if not finding.frozen:
-                new = _after(rule, Alert(rule.name, finding.condition, finding.subject), finding, now_us)
+                blank = Alert(rule.name, finding.condition, finding.subject)
+                new = _after(rule, blank, finding, now_us, silenced)
                 after[new.key] = new
+    for key, old in alerts.items():
+        if key not in known and old.fired_us:
+            gone = replace(old, pending_us=0, frozen="")
+            after[key] = _end(replace(gone, message=NO_RULE), now_us) if old.firing else gone
     return after
 
 
-def _after(rule: Rule, old: Alert, finding: Finding | None, now_us: int) -> Alert:
+def _after(
+    rule: Rule, old: Alert, finding: Finding | None, now_us: int, silenced: Callable[[Finding], str]
+) -> Alert:
     if finding is not None and finding.frozen:
         return replace(old, pending_us=0, cleared_us=0, frozen=finding.frozen)
     alert = replace(old, frozen="")
@@ -152,25 +166,39 @@ def _after(rule: Rule, old: Alert, finding: Finding | None, now_us: int) -> Aler
         if alert.firing:
             return alert
         begun_us = min(alert.pending_us or now_us, now_us)  # the clock may go back
-        if now_us - begun_us < rule.after_us:
-            return replace(alert, pending_us=begun_us)
+        why = silenced(finding)
+        if why or now_us - begun_us < rule.after_us:
+            return replace(alert, pending_us=begun_us, frozen=why)
         return _fire(rule, alert, now_us)
     if not alert.firing:
         return replace(alert, pending_us=0)
     cleared_us = min(alert.cleared_us or now_us, now_us)
     if now_us - cleared_us < clear_us(rule, alert, now_us):
         return replace(alert, cleared_us=cleared_us)
-    owed = (*alert.owed, *((RESOLVED, channel) for channel in rule.tell))
-    return replace(alert, cleared_us=0, ended_us=now_us, owed=owed)
+    return _end(alert, now_us)
 
 
 def _fire(rule: Rule, alert: Alert, now_us: int) -> Alert:
     fired_us = max(now_us, alert.fired_us + 1)  # episodes keep their names apart when the clock goes back
     starts = (*(t for t in alert.starts if 0 <= now_us - t < FLAPPING_US), now_us)[-DOUBLINGS - 1 :]
-    owed = (*alert.owed, *((FIRING, channel) for channel in rule.tell))
     return replace(
-        alert, pending_us=0, fired_us=fired_us, ended_us=0, starts=starts, owed=owed, failed="", frozen=""
+        alert,
+        pending_us=0,
+        fired_us=fired_us,
+        ended_us=0,
+        starts=starts,
+        told=rule.tell,
+        owed=(*alert.owed, *((FIRING, channel) for channel in rule.tell)),
+        failed="",
+        frozen="",
+        acked="",
     )
+
+
+def _end(alert: Alert, now_us: int) -> Alert:
+    """Over: whoever was told that it fires hears of it, whatever the rules say now."""
+    owed = (*alert.owed, *((RESOLVED, channel) for channel in alert.told))
+    return replace(alert, cleared_us=0, ended_us=max(now_us, 1), owed=owed)
 
 
 def clear_us(rule: Rule, alert: Alert, now_us: int) -> int:

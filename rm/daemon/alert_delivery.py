@@ -1,38 +1,34 @@
-"""Tells channels of alerts: one thread each, in order, again and again with growing pauses."""
+"""Tells channels of alerts: one thread each, in order, again and again with growing pauses.
+
+What waits for a channel of one kind is told in one message (`rm.core.alert_notices`), so that a storm,
+or a channel that was away for long, is a few messages.
+"""
 
 from __future__ import annotations
 
 import logging
-import queue
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rm.core.alert_channel import Channel, NotTold
+from rm.core.alert_notices import Notice, body_of, take
 
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """What a channel is to be told of the alert `key`."""
-
-    key: str
-    event: str
-    body: Mapping[str, Any]
+LAST_WORDS_S = 12.0  # for what is being told while the daemon ends: a channel's usual timeout, and a little
 
 
 class Delivery:
-    """`settled(notice, channel, failed)` hears of each outcome, in the channel's thread; `failed` is why it
-    was given up after `attempts`."""
+    """`settled(notices, channel, failed)` hears of each outcome, in the channel's thread; `failed` is why
+    they were given up after `attempts`."""
 
     def __init__(
         self,
         channels: Mapping[str, Channel],
-        settled: Callable[[Notice, str, str], None],
+        settled: Callable[[Sequence[Notice], str, str], None],
         attempts: int,
         backoff_s: float,
     ) -> None:
@@ -41,44 +37,59 @@ class Delivery:
         self._attempts = attempts
         self._backoff_s = backoff_s
         self._stopping = threading.Event()
-        self._queues: dict[str, queue.SimpleQueue[Notice | None]] = {}
+        self._changed = threading.Condition()
+        self._waiting: dict[str, list[Notice]] = {}
         self._threads: list[threading.Thread] = []
 
-    def tell(self, notice: Notice, channel: str) -> None:
+    def tell(self, channel: str, notices: Iterable[Notice]) -> None:
+        found = list(notices)
         if channel not in self._channels:
-            self._settled(notice, channel, "There is no such channel any more.")
+            self._settled(found, channel, "There is no such channel any more.")
             return
-        if channel not in self._queues:
-            self._queues[channel] = queue.SimpleQueue()
-            name = f"alerts {channel}"
-            thread = threading.Thread(target=self._run, args=(channel,), name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-        self._queues[channel].put(notice)
+        with self._changed:
+            if channel not in self._waiting:
+                self._waiting[channel] = []
+                name = f"alerts {channel}"
+                thread = threading.Thread(target=self._run, args=(channel,), name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._waiting[channel] += found
+            self._changed.notify_all()
 
     def close(self) -> None:
-        """What is not delivered stays owed."""
-        self._stopping.set()
-        for waiting in self._queues.values():
-            waiting.put(None)
+        """What is being told is ended, so that it is not told twice; what waits stays owed."""
+        with self._changed:
+            self._stopping.set()
+            self._changed.notify_all()
+        deadline = time.monotonic() + LAST_WORDS_S
         for thread in self._threads:
-            thread.join(2)
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+    def _next(self, channel: str) -> list[Notice]:
+        """What to tell together; [] = the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting[channel] or self._stopping.is_set())
+            if self._stopping.is_set():
+                return []
+            taken, self._waiting[channel] = take(self._waiting[channel])
+            return taken
 
     def _run(self, channel: str) -> None:
-        while (notice := self._queues[channel].get()) is not None and not self._stopping.is_set():
-            failed = self._attempt(channel, notice)
+        while notices := self._next(channel):
+            body = body_of(notices)
+            failed = self._attempt(channel, body)
             if failed is None:
                 return
             if failed:
-                log.error("alert %s: %s is not told: %s", notice.key, channel, failed)
-            self._settled(notice, channel, failed)
+                log.error("alert %s: %s is not told: %s", body["id"], channel, failed)
+            self._settled(notices, channel, failed)
 
-    def _attempt(self, channel: str, notice: Notice) -> str | None:
+    def _attempt(self, channel: str, body: Mapping[str, Any]) -> str | None:
         """ "" = told, None = stopped meanwhile, otherwise why it was given up."""
         pause_s = self._backoff_s
         for attempt in range(1, self._attempts + 1):
             try:
-                self._channels[channel].tell(notice.body)
+                self._channels[channel].tell(body)
                 return ""
             except NotTold as error:
                 why, again = str(error), error.again
@@ -87,7 +98,7 @@ class Delivery:
                 why, again = f"internal error: {type(error).__name__}", False
             if not again or attempt == self._attempts:
                 return why
-            log.warning("alert %s: attempt %d to tell %s: %s", notice.key, attempt, channel, why)
+            log.warning("alert %s: attempt %d to tell %s: %s", body["id"], attempt, channel, why)
             if self._stopping.wait(pause_s):
                 return None
             pause_s = min(2 * pause_s, LONGEST_S)

@@ -43,6 +43,7 @@ class ChannelTable:
     smtp_tls: str = "none"
     smtp_user: str = ""
     smtp_password_file: str = ""
+    ca_file: str = ""
     timeout_s: float = 10.0
 
     @property

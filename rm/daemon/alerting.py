@@ -11,9 +11,8 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import tzinfo
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -21,31 +20,32 @@ import msgspec
 from rm.core import events as ev
 from rm.core.alert_channel import Channel
 from rm.core.alert_findings import (
-    HostFacts,
     facts_findings,
     host_findings,
     network_findings,
     rotation_findings,
 )
+from rm.core.alert_notices import Notice, notice_of
 from rm.core.alerts import Alert, Finding, Rule, delivered, forget, step
 from rm.core.alignment import Alignment
 from rm.core.cells import Cell
 from rm.core.cycle import Cycle
 from rm.core.draining import DrainRules, Health, after_checks
-from rm.core.host import Host, HostState
+from rm.core.host import Host
 from rm.core.maintenance import HostWindow
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
-from rm.daemon.alert_delivery import Delivery, Notice
+from rm.daemon.alert_delivery import Delivery
+from rm.daemon.alert_facts import Facts
+from rm.daemon.alert_silences import Silences
 from rm.daemon.leader import Leader
-from rm.errors import RmError
+from rm.errors import NotFound, RmError
 from rm.units import DAY_US
 
 log = logging.getLogger(__name__)
 
 PREFIX = "alert/"  # of the names of documents
 MOST = 1_000  # alerts that are over and still listed
-FACTS_TIMEOUT_S = 60.0
 PATIENCE_S = 30.0
 US = 1_000_000
 
@@ -106,7 +106,6 @@ class Alerting:
         connect_s: float = 10.0,
     ) -> None:
         self._leader = leader
-        self._agents = agents
         self._clock = clock
         self._cells = cells
         self._standings = standings
@@ -119,11 +118,12 @@ class Alerting:
         self._connect_us = round(connect_s * US)
         self._drains = DrainRules(settings.drain_after, settings.return_after, settings.drain_share)
         self._healths: dict[str, Health] = {}
-        self._facts: dict[str, HostFacts] = {}
+        self._facts = Facts(agents, clock, round(settings.facts_s * US))
         self._lock = threading.Lock()
-        self._alerts = revived(stored)
+        documents = list(stored)
+        self._alerts = revived(documents)
+        self.silences = Silences(leader, clock, documents)
         self._due = [(key, *owed) for key, a in self._alerts.items() for owed in a.owed]
-        self._asked_us: dict[str, int] = {}
         self._delivery = Delivery(channels, self._settled, settings.attempts, settings.backoff_s)
 
     def close(self) -> None:
@@ -141,14 +141,15 @@ class Alerting:
     def _look(self) -> None:
         seen: Seen = self._leader.ask(see).result(PATIENCE_S)
         now_us = self._clock.now_us()
-        self._ask_hosts(seen, now_us)
+        self.silences.forget()
+        self._facts.ask(seen.hosts.values(), now_us)
         cells = list(self._cells(seen.hosts))
         with self._lock:
             told = {(a.condition, a.subject) for a in self._alerts.values() if a.firing}
         findings = self._findings(seen, cells, told, now_us)
         with self._lock:
             before = self._alerts
-            after = step(self._rules, before, findings, seen.hosts, now_us)
+            after = step(self._rules, before, findings, seen.hosts, now_us, self.silences.of)
             for key in forget(after, now_us - round(self._settings.keep_days * DAY_US), MOST):
                 del after[key]
             self._alerts = after
@@ -161,10 +162,13 @@ class Alerting:
             self._due += [(key, *owed) for owed in alert.owed[was:]]
         if kept is not None:
             kept.result(PATIENCE_S)
-        while self._due:
-            key, event, channel = self._due.pop(0)
+        notices: dict[str, list[Notice]] = {}
+        for key, event, channel in self._due:
             if (due := after.get(key)) is not None:
-                self._delivery.tell(self._notice(due, event), channel)
+                notices.setdefault(channel, []).append(notice_of(due, event, self._cluster))
+        self._due = []
+        for channel, mine in notices.items():
+            self._delivery.tell(channel, mine)
         if self._settings.drain:
             self._drain(seen, cells, findings)
 
@@ -177,8 +181,6 @@ class Alerting:
         silent = {h for h, t in seen.silent_since.items() if now_us - t >= self._connect_us}
         waited_for = seen.silent_since.keys() - silent
         least_bytes = self._settings.disk_free_mb << 20
-        with self._lock:
-            facts = dict(self._facts)
         return [
             *network_findings(cells, told),
             *host_findings(seen.hosts, silent, waited_for, maintained),
@@ -190,7 +192,7 @@ class Alerting:
                 self._standings(),
                 seen.places,
             ),
-            *facts_findings(seen.hosts, facts, least_bytes, maintained),
+            *facts_findings(seen.hosts, self._facts.known(), least_bytes, maintained),
         ]
 
     def _keep(self, before: Mapping[str, Alert], after: Mapping[str, Alert]) -> Future[Any] | None:
@@ -204,53 +206,19 @@ class Alerting:
                 documents.append((PREFIX + key, asdict(alert)))
         return self._leader.keep(tuple(documents)) if documents else None
 
-    def _notice(self, alert: Alert, event: str) -> Notice:
-        body = {
-            "version": 1,
-            "event": event,
-            "id": alert.episode,
-            "cluster": self._cluster,
-            "rule": alert.rule,
-            "condition": alert.condition,
-            "subject": alert.subject,
-            "hosts": list(alert.hosts),
-            "message": alert.message,
-            "fired_us": alert.fired_us,
-            "ended_us": alert.ended_us or None,
-        }
-        return Notice(alert.key, event, body)
-
-    def _settled(self, notice: Notice, channel: str, failed: str) -> None:
-        """A channel was told, or given up; the alert may be gone, or in its next episode, by now."""
+    def _settled(self, notices: Sequence[Notice], channel: str, failed: str) -> None:
+        """A channel was told, or given up; an alert may be gone, or in its next episode, by now."""
         with self._lock:
-            before = self._alerts.get(notice.key)
-            if before is None:
-                return
-            after = delivered(before, notice.event, channel, failed)
-            self._alerts = {**self._alerts, notice.key: after}
-            self._leader.keep(((PREFIX + notice.key, asdict(after)),))
+            changed: dict[str, Alert] = {}
+            for notice in notices:
+                before = changed.get(notice.key) or self._alerts.get(notice.key)
+                if before is not None:
+                    changed[notice.key] = delivered(before, notice.event, channel, failed)
+            self._keep_changed(changed)
 
-    # -- facts of hosts ------------------------------------------------------------------------
-
-    def _ask_hosts(self, seen: Seen, now_us: int) -> None:
-        """Ask the agents of hosts that are up, now and then, for their disk and GPUs; answers come later."""
-        with self._lock:
-            self._facts = {n: f for n, f in self._facts.items() if n in seen.hosts}
-        self._asked_us = {n: t for n, t in self._asked_us.items() if n in seen.hosts}
-        every_us = self._settings.facts_s * US
-        for host in seen.hosts.values():
-            asked_us = self._asked_us.get(host.name)
-            if host.state is HostState.UP and (asked_us is None or now_us - asked_us >= every_us):
-                self._asked_us[host.name] = now_us
-                future = self._agents.call(host.name, "facts", timeout_s=FACTS_TIMEOUT_S)
-                future.add_done_callback(partial(self._answered, host.name))
-
-    def _answered(self, host: str, future: Future[dict[str, Any]]) -> None:
-        if future.cancelled() or future.exception() is not None:
-            return  # what was last known stays; a host that does not answer is another alert
-        facts = facts_of(future.result(), self._clock.now_us())
-        with self._lock:
-            self._facts[host] = facts
+    def _keep_changed(self, changed: Mapping[str, Alert]) -> Future[Any]:
+        self._alerts = {**self._alerts, **changed}
+        return self._leader.keep(tuple((PREFIX + key, asdict(a)) for key, a in changed.items()))
 
     # -- draining ------------------------------------------------------------------------------
 
@@ -266,8 +234,7 @@ class Alerting:
                 failing.setdefault(finding.hosts[0], finding.message)
             else:  # a bad pair of which nobody knows whose fault it is: neither good nor bad
                 unsure.update(finding.hosts if not finding.frozen else ())
-        with self._lock:
-            checked: dict[str, int] = {h: f.at_us for h, f in self._facts.items()}
+        checked: dict[str, int] = {h: f.at_us for h, f in self._facts.known().items()}
         for cell in cells:
             for host in (cell.source, cell.destination):
                 checked[host] = max(checked.get(host, 0), cell.checked_us)
@@ -282,14 +249,34 @@ class Alerting:
 
     # -- for the API ---------------------------------------------------------------------------
 
+    def acknowledge(self, names: Sequence[str], by: str, comment: str) -> tuple[list[str], Future[Any]]:
+        """Note who looks after what fires; names are ids, keys or subjects of alerts. Returns the keys, and
+        when it is durable.
+
+        Raises:
+            NotFound: nothing so named fires.
+        """
+        words = by + (f": {comment}" if comment else "")
+        with self._lock:
+            changed: dict[str, Alert] = {}
+            for name in names:
+                mine = [
+                    a for a in self._alerts.values() if a.firing and name in (a.episode, a.key, a.subject)
+                ]
+                if not mine:
+                    raise NotFound(f"No alert '{name:.100}' is firing.", "`rmx alerts --active` lists them.")
+                changed |= {a.key: replace(a, acked=words) for a in mine}
+            return list(changed), self._keep_changed(changed)
+
     def view(self) -> Mapping[str, Any]:
-        """All alerts, those that hold first, then the newest; rules and channels by name."""
+        """All alerts, those that hold first, then the newest; silences; rules, and channels by name."""
         with self._lock:
             alerts = list(self._alerts.values())
         order = {"firing": 0, "pending": 1, "resolved": 2}
         alerts.sort(key=lambda a: (order[a.state], -max(a.fired_us, a.ended_us), a.key))
         return {
             "alerts": [row(a) for a in alerts],
+            "silences": self.silences.view(),
             "rules": [asdict(r) for r in self._rules],
             "channels": self._channels,
         }
@@ -318,6 +305,7 @@ def row(alert: Alert) -> dict[str, Any]:
         "ended_us": alert.ended_us or None,
         "fired_recently": len(alert.starts),
         "silenced": alert.frozen or None,
+        "acked": alert.acked or None,
         "owed": [{"event": event, "channel": channel} for event, channel in alert.owed],
         "failed": alert.failed or None,
     }
@@ -338,15 +326,4 @@ def revived(stored: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Alert]
 
 def essence(alert: Alert) -> tuple[Any, ...]:
     """What must survive a restart; a pending alert that was never told need not."""
-    return (alert.fired_us, alert.ended_us, alert.starts, alert.owed, alert.failed)
-
-
-def facts_of(told: Mapping[str, Any], at_us: int) -> HostFacts:
-    gpus = [g for g in told.get("gpus") or () if isinstance(g, Mapping)]
-    errors = []
-    for gpu in gpus:
-        count = gpu.get("ecc_uncorrected")
-        if isinstance(count, int) and count > 0:
-            errors.append(f"GPU {gpu.get('index')} has {count} uncorrected memory errors")
-    free = told.get("disk_free_bytes")
-    return HostFacts(at_us, free if isinstance(free, int) else None, len(gpus), tuple(errors))
+    return (alert.fired_us, alert.ended_us, alert.starts, alert.told, alert.owed, alert.failed, alert.acked)

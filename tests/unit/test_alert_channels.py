@@ -1,32 +1,43 @@
 """The channels against real servers and processes: what arrives, what is retried, what is never shown."""
 
-import hashlib
 import hmac
 import json
+import socket
 import socketserver
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from email import message_from_bytes, policy
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rm.adapters.notify_command import CommandChannel
 from rm.adapters.notify_mail import MailChannel
 from rm.adapters.notify_webhook import WebhookChannel
 from rm.core.alert_channel import NotTold
-from rm.daemon.alert_delivery import Delivery, Notice
+from rm.core.alert_notices import FEW, Notice, body_of, take
+from rm.daemon.alert_delivery import Delivery
 from tests.fakes import PATIENCE_S
 
 SECRET = b"s3cr3t-of-the-hook"
 NOTICE = {
     "version": 1, "event": "firing", "id": "r/loss/h1@5", "cluster": "c", "rule": "r", "condition": "loss",
     "subject": "h1\r\nBcc: x@y", "hosts": ["h1"], "message": "loss ä 12 %", "fired_us": 5, "ended_us": None,
+    "alerts": [{"id": "r/loss/h1@5", "subject": "h1", "message": "loss ä 12 %"}],
 }  # fmt: skip
+
+
+def notice(key: str, event: str = "firing", condition: str = "loss") -> Notice:
+    member = {"id": key, "subject": key, "hosts": [key], "message": f"{key} loses", "fired_us": 5}
+    body = {**NOTICE, **member, "event": event, "condition": condition, "ended_us": None}
+    return Notice(key, event, {**body, "alerts": [{**member, "ended_us": None}]})
 
 
 class Hook:
@@ -84,12 +95,24 @@ def secret(tmp_path: Path) -> str:
     return str(file)
 
 
-def test_the_webhook_signs_the_body(hook: Hook, secret: str) -> None:
+def verified(secret: bytes, headers: Mapping[str, str], body: bytes, now_s: float) -> bool:
+    """As docs/alerts.md advises."""
+    at = headers["Rm-Timestamp"]
+    expected = "sha256=" + hmac.new(secret, at.encode() + b"." + body, "sha256").hexdigest()
+    return hmac.compare_digest(expected, headers["Rm-Signature"]) and abs(now_s - int(at)) <= 300
+
+
+def test_the_webhook_signs_the_body_and_when(hook: Hook, secret: str) -> None:
+    began_s = int(time.time())
     WebhookChannel(hook.address, "", secret, 5).tell(NOTICE)
     ((path, headers, body),) = hook.got
     assert path == "/hook/T0K3N"
     assert json.loads(body) == NOTICE
-    assert headers["Rm-Signature"] == "sha256=" + hmac.new(SECRET, body, hashlib.sha256).hexdigest()
+    assert began_s <= int(headers["Rm-Timestamp"]) <= time.time()
+    assert verified(SECRET, headers, body, time.time())
+    assert not verified(SECRET, headers, body, time.time() + 3_600)  # an old message sent again
+    assert not verified(SECRET, {**headers, "Rm-Timestamp": str(began_s + 3_600)}, body, time.time() + 3_600)
+    assert not verified(SECRET, headers, body + b" ", time.time())
 
 
 def test_without_a_secret_nothing_is_signed(hook: Hook, tmp_path: Path) -> None:
@@ -123,6 +146,34 @@ def test_a_webhook_that_is_not_there(secret: str, tmp_path: Path) -> None:
         WebhookChannel("http://127.0.0.1:1/", "", str(tmp_path / "missing"), 5).tell(NOTICE)
     with pytest.raises(NotTold):
         WebhookChannel("http://[T0K3N", "", "", 5).tell(NOTICE)
+
+
+@contextmanager
+def dripping() -> Iterator[int]:
+    """A server that sends a byte of its answer now and then, for ever; yields its port."""
+    ended = threading.Event()
+
+    def drip() -> None:
+        connection, _ = listener.accept()
+        with connection, suppress(OSError):
+            connection.send(b"HTTP/1.1 200 OK\r\nX: ")
+            while not ended.wait(0.02):
+                connection.send(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            ended.set()
+            thread.join()
+
+
+def test_a_webhook_that_answers_for_ever_is_left(secret: str) -> None:
+    with dripping() as port, pytest.raises(NotTold, match=r"did not answer within 0.2 s") as caught:
+        WebhookChannel(f"http://127.0.0.1:{port}/T0K3N", "", secret, 0.2).tell(NOTICE)
+    assert caught.value.again
 
 
 class Sink(socketserver.ThreadingTCPServer):
@@ -183,6 +234,14 @@ def test_mail_arrives_and_its_header_cannot_be_forged(sink: Sink) -> None:
     assert second["References"] == first["Message-ID"] != second["Message-ID"]
 
 
+def test_a_mail_about_many_lists_them(sink: Sink) -> None:
+    mail(sink).tell(body_of([notice(f"h{n:02}") for n in range(60)]))
+    (got,) = (message_from_bytes(m, policy=policy.default) for m in sink.mails)
+    assert got["Subject"] == "[rm] FIRING: loss 60 subjects"
+    assert "60 alerts: h00, h01, h02 and 57 more" in got.get_content()
+    assert "- h49: h49 loses\n- and 10 more\n" in got.get_content().replace("\r\n", "\n")
+
+
 @pytest.mark.parametrize(
     ("refuse", "again"),
     [({"RCPT": "550 secret"}, False), ({"MAIL": "451 secret"}, True), ({"DATA": "554 secret"}, False)],
@@ -207,6 +266,18 @@ def test_the_command_gets_json_on_standard_input(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out").read_text()) == NOTICE
 
 
+def test_no_shell_reads_what_an_alert_says(tmp_path: Path) -> None:
+    """Also where the administrator's command is a shell's: the text is only on its standard input."""
+    evil = f"$(touch {tmp_path}/a) `touch {tmp_path}/b`; touch {tmp_path}/c # ' \" \\ \n\x00 --help"
+    nasty = {**NOTICE, "subject": evil, "message": evil, "hosts": [evil], "id": evil}
+    out = tmp_path / "out"
+    CommandChannel(["/bin/sh", "-c", 'cat > "$0"', str(out)], 5).tell(nasty)
+    assert json.loads(out.read_text()) == nasty
+    CommandChannel([script(tmp_path, 'echo "$#" > "$0.args"')], 5).tell(nasty)
+    assert (tmp_path / "tell.args").read_text() == "0\n"
+    assert sorted(f.name for f in tmp_path.iterdir()) == ["out", "tell", "tell.args"]
+
+
 def test_a_command_that_does_not_read_is_no_error(tmp_path: Path) -> None:
     CommandChannel([script(tmp_path, "exit 0")], 5).tell({**NOTICE, "message": "x" * 1_000_000})
 
@@ -228,9 +299,9 @@ class Settled:
         self.heard: list[tuple[str, str, str]] = []
         self._changed = threading.Condition()
 
-    def __call__(self, notice: Notice, channel: str, failed: str) -> None:
+    def __call__(self, notices: Sequence[Notice], channel: str, failed: str) -> None:
         with self._changed:
-            self.heard.append((notice.key, channel, failed))
+            self.heard += [(notice.key, channel, failed) for notice in notices]
             self._changed.notify_all()
 
     def wait(self, count: int) -> list[tuple[str, str, str]]:
@@ -245,14 +316,15 @@ def test_delivery_retries_in_order_and_gives_up(hook: Hook, secret: str) -> None
     delivery = Delivery({"hook": channel}, settled, attempts=3, backoff_s=0.001)
     try:
         hook.codes = [500, 503, 200, 400, 500, 500, 500]
-        for key in ("a", "b", "c", "d"):
-            delivery.tell(Notice(key, "firing", {**NOTICE, "id": key}), "hook")
+        delivery.tell("hook", [notice(key) for key in "abcd"])
         heard = settled.wait(4)
     finally:
         delivery.close()
     assert [json.loads(body)["id"] for *_, body in hook.got] == list("aaabcccd")
     assert [(k, bool(f)) for k, _, f in heard] == [("a", False), ("b", True), ("c", True), ("d", False)]
     assert "HTTP status 500" in heard[2][2]
+    stamps = [int(headers["Rm-Timestamp"]) for _, headers, _ in hook.got]
+    assert stamps == sorted(stamps)  # each attempt is signed anew
 
 
 def test_a_channel_that_has_gone_and_one_with_a_defect() -> None:
@@ -262,11 +334,81 @@ def test_a_channel_that_has_gone_and_one_with_a_defect() -> None:
 
     settled = Settled()
     delivery = Delivery({"broken": Broken()}, settled, 3, 0.001)
-    delivery.tell(Notice("a", "firing", NOTICE), "gone")
-    delivery.tell(Notice("b", "firing", NOTICE), "broken")
+    delivery.tell("gone", [notice("a")])
+    delivery.tell("broken", [notice("b")])
     try:
         heard = settled.wait(2)
     finally:
         delivery.close()
     assert heard[0] == ("a", "gone", "There is no such channel any more.")
     assert heard[1] == ("b", "broken", "internal error: KeyError")
+
+
+class Slow:
+    """Tells when it is let."""
+
+    def __init__(self) -> None:
+        self.begun, self.let = threading.Event(), threading.Event()
+        self.bodies: list[Mapping[str, Any]] = []
+
+    def tell(self, body: Mapping[str, Any]) -> None:
+        self.begun.set()
+        assert self.let.wait(PATIENCE_S)
+        self.bodies.append(body)
+
+
+def test_a_storm_is_a_few_messages_and_a_slow_channel_holds_nobody_up(hook: Hook) -> None:
+    settled, slow = Settled(), Slow()
+    delivery = Delivery({"slow": slow, "hook": WebhookChannel(hook.address, "", "", 5)}, settled, 3, 0.001)
+    hosts = [f"h{n:04}" for n in range(1_500)]
+    try:
+        for channel in ("slow", "hook"):
+            delivery.tell(channel, [notice(h) for h in hosts])
+        heard = settled.wait(1_500)
+        assert {channel for _, channel, _ in heard} == {"hook"}
+        delivery.tell("slow", [notice(h, "resolved") for h in hosts])
+        slow.let.set()
+        settled.wait(4_500)
+    finally:
+        slow.let.set()
+        delivery.close()
+    bodies = [json.loads(body) for *_, body in hook.got]
+    assert [len(b["alerts"]) for b in bodies] == [1_000, 500]
+    assert bodies[0]["message"] == "1000 alerts: h0000, h0001, h0002 and 997 more"
+    assert bodies[0]["id"] != bodies[1]["id"]
+    assert [a["subject"] for b in bodies for a in b["alerts"]] == hosts
+    assert [(b["event"], len(b["alerts"])) for b in slow.bodies] == [
+        ("firing", 1_000), ("firing", 500), ("resolved", 1_000), ("resolved", 500),
+    ]  # fmt: skip
+
+
+def test_what_is_being_told_at_the_end_is_noted() -> None:
+    """So that the next life does not tell it again; what waits is owed."""
+    settled, slow = Settled(), Slow()
+    delivery = Delivery({"slow": slow}, settled, 3, 0.001)
+    delivery.tell("slow", [notice("a"), notice("b")])
+    assert slow.begun.wait(PATIENCE_S)
+    closing = threading.Thread(target=delivery.close)
+    closing.start()
+    slow.let.set()
+    closing.join()
+    assert settled.heard == [("a", "slow", "")]
+
+
+notices = st.lists(
+    st.builds(notice, st.sampled_from("abcdefg"), st.sampled_from(["firing", "resolved"]), st.just("loss"))
+    | st.builds(notice, st.sampled_from("hi"), st.just("firing"), st.just("disk"))
+)
+
+
+@given(notices)
+def test_nothing_is_lost_and_each_alert_keeps_its_order(waiting: list[Notice]) -> None:
+    left, told = list(waiting), []
+    while left:
+        taken, left = take(left)
+        assert len({n.kind for n in taken}) == 1
+        assert len({n.key for n in taken}) == len(taken) == len(body_of(taken)["alerts"])
+        assert len(taken) == 1 or len(taken) > FEW
+        told += taken
+    for key in "abcdefghi":
+        assert [n for n in told if n.key == key] == [n for n in waiting if n.key == key]

@@ -1,8 +1,10 @@
 """Alerts: told once per condition and subject, with one recovery; whose fault; what drains a host."""
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +17,7 @@ from rm.core.alert_findings import (
     network_findings,
     rotation_findings,
 )
+from rm.core.alert_silence import Silence, silenced_by
 from rm.core.alerts import FIRING, RESOLVED, Alert, Finding, Rule, delivered, forget, step
 from rm.core.alignment import Alignment, LinkAlignment
 from rm.core.blame import blamed, pair
@@ -38,10 +41,11 @@ class Machine:
         self.alerts: dict[str, Alert] = {}
         self.now_us = 1_000 * S
         self.told: list[tuple[str, str]] = []
+        self.silences: tuple[Silence, ...] = ()
 
     def see(self, *findings: Finding, after_s: float = 0) -> list[str]:
         self.now_us += round(after_s * S)
-        self.alerts = step(self.rules, self.alerts, findings, HOSTS, self.now_us)
+        self.alerts = step(self.rules, self.alerts, findings, HOSTS, self.now_us, self.silenced)
         new = []
         for key, alert in self.alerts.items():
             for event, channel in alert.owed:
@@ -49,6 +53,9 @@ class Machine:
                 self.told.append((alert.episode, event))
                 self.alerts[key] = delivered(self.alerts[key], event, channel)
         return new
+
+    def silenced(self, finding: Finding) -> str:
+        return silenced_by(self.silences, finding, self.now_us)
 
     def state(self, key: str = "r/loss/h1") -> str:
         return self.alerts[key].state if key in self.alerts else "none"
@@ -136,12 +143,41 @@ def test_rules_choose_hosts_zones_and_levels() -> None:
     assert not Rule("r", on=("disk",)).hears(pairs, HOSTS)
 
 
-def test_a_rule_that_has_gone_takes_its_alerts_along() -> None:
+def test_what_fires_by_a_rule_that_has_gone_is_over() -> None:
+    """Or by one that tells somebody else now: who heard of the firing hears of its end."""
     m = Machine(replace(RULE, after_us=0))
     m.see(BAD)
-    m.rules = ()
+    m.rules = (replace(RULE, name="new", after_us=0, tell=("d",)),)
+    assert m.see(BAD) == [FIRING, RESOLVED]
+    assert (m.state(), m.state("new/loss/h1")) == ("resolved", "firing")
+    assert m.alerts["r/loss/h1"].message == "no rule of rm.toml tells of this any more"
+    m.rules = (replace(RULE, name="new", tell=("e",)),)
+    m.alerts["new/loss/h1"] = replace(m.alerts["new/loss/h1"], owed=())
+    m.alerts = step(m.rules, m.alerts, [], HOSTS, m.now_us + S)
+    m.alerts = step(m.rules, m.alerts, [], HOSTS, m.now_us + 61 * S)
+    assert m.alerts["new/loss/h1"].owed == ((RESOLVED, "d"),)
+
+
+def test_what_pends_by_a_rule_that_has_gone_is_dropped() -> None:
+    m = Machine()
     m.see(BAD)
+    m.rules = ()
+    assert m.see(BAD, after_s=60) == []
     assert m.alerts == {}
+
+
+def test_a_silence_holds_back_what_is_new_until_it_ends() -> None:
+    m = Machine(replace(RULE, after_us=0))
+    m.see(BAD)
+    other = replace(BAD, subject="h2 - h3", hosts=("h2", "h3"))
+    m.silences = (Silence(1, ("loss",), ("h[1-2]",), m.now_us, m.now_us + 100 * S, "alice", "cable"),)
+    assert m.see(BAD, other) == []
+    assert (m.state(), m.state("r/loss/h2 - h3")) == ("firing", "pending")
+    assert m.alerts["r/loss/h2 - h3"].frozen == "silenced by alice: cable"
+    assert m.see(replace(BAD, condition="delay"), other) == [FIRING]  # the silence is of loss
+    assert m.see(other, after_s=60) == [RESOLVED]  # what was told is told as over
+    assert m.see(other, after_s=39) == []
+    assert m.see(other, after_s=1) == [FIRING]
 
 
 def test_old_ones_are_forgotten_but_not_what_is_owed() -> None:
@@ -153,35 +189,54 @@ def test_old_ones_are_forgotten_but_not_what_is_owed() -> None:
     assert forget(alerts, 0, 1) == [over.key]
 
 
-seen = st.sampled_from([(), (BAD,), (FROZEN,)])
+OTHER = replace(BAD, subject="h2 - h3", hosts=("h2", "h3"))
+seen = st.lists(st.sampled_from([BAD, FROZEN, OTHER]), max_size=2, unique_by=lambda f: f.subject)
 rules = st.builds(
     Rule,
-    st.just("r"),
+    st.sampled_from(["r", "s"]),
     after_us=st.sampled_from([0, 3, 10]),
     clear_us=st.sampled_from([0, 5, 20]),
-    tell=st.just(("c", "d")),
+    tell=st.sampled_from([("c",), ("c", "d"), ("d", "c")]),
 )
+deeds = st.sampled_from(["", "", "restart", "another rule", "silence"])
 
 
-@given(rules, st.lists(st.tuples(seen, st.integers(-30, 3_700 * S) | st.integers(0, 10)), max_size=40))
-def test_never_twice_without_recovery(rule: Rule, history: list[tuple[tuple[Finding, ...], int]]) -> None:
-    """Also when the clock goes back, and over restarts (what is kept is all there is)."""
+@given(
+    st.lists(rules, min_size=1, max_size=4),
+    st.lists(st.tuples(seen, st.integers(-30, 3_700 * S) | st.integers(0, 10), deeds), max_size=40),
+)
+def test_never_twice_without_recovery(
+    ruled: list[Rule], history: list[tuple[list[Finding], int, str]]
+) -> None:
+    """Whatever is found, also when the clock goes back, over restarts, changed rules and silences: each
+    channel hears firing, recovery, firing, … of each alert, and at last a recovery."""
     alerts: dict[str, Alert] = {}
-    now_us, events, episodes = 1_000 * S, [], []
-    for findings, passed_us in history:
+    rule, now_us, silences = ruled[0], 1_000 * S, ()
+    told: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    calm = [([], 0, ""), ([], 3_600 * S, ""), ([], 3_600 * S, "")]
+    for n, (findings, passed_us, deed) in enumerate([*history, *calm]):
         now_us += passed_us
-        alerts = step([rule], alerts, findings, HOSTS, now_us)
-        if not any(a.fired_us for a in alerts.values()):
-            alerts = {}  # a restart forgets what was only pending
+        if deed == "restart":  # what is stored is all there is
+            alerts = {k: msgspec.convert(asdict(a), Alert) for k, a in alerts.items() if a.fired_us}
+        if deed == "another rule":
+            rule = ruled[n % len(ruled)]
+        if deed == "silence":
+            silences = (Silence(1, (), ("h1",), now_us, now_us + 10, "alice"),)
+        before = alerts
+        quiet = partial(silenced_by, silences, now_us=now_us)
+        alerts = step([rule], before, findings, HOSTS, now_us, quiet)
         for key, alert in alerts.items():
+            if alert.firing and not (key in before and before[key].firing):
+                assert not quiet(next(f for f in findings if f.subject == alert.subject))
             for event, channel in alert.owed:
                 alerts[key] = delivered(alerts[key], event, channel)
-                if channel == "c":
-                    events.append(event)
-                    episodes.append(alert.episode)
-    assert events == [FIRING, RESOLVED] * (len(events) // 2) + [FIRING] * (len(events) % 2)
-    assert episodes[1::2] == episodes[: len(events) - len(events) % 2 : 2]  # a recovery names its firing
-    assert len(set(episodes)) == (len(events) + 1) // 2
+                told.setdefault((key, channel), []).append((event, alert.episode))
+    assert not any(a.firing or a.pending_us for a in alerts.values())
+    for heard in told.values():
+        assert [event for event, _ in heard] == [FIRING, RESOLVED] * (len(heard) // 2)
+        episodes = [episode for _, episode in heard]
+        assert episodes[::2] == episodes[1::2]  # a recovery names its firing
+        assert len(set(episodes)) == len(heard) // 2
 
 
 # -- whose fault ---------------------------------------------------------------------------------

@@ -1,0 +1,63 @@
+"""What the agents of hosts say now and then of disks and GPUs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+from rm.core.alert_findings import HostFacts
+from rm.core.host import Host, HostState
+from rm.core.ports import Clock
+from rm.daemon.agents import Agents
+
+TIMEOUT_S = 60.0
+
+
+class Facts:
+    """Asked in one thread; answers come in those of the agents."""
+
+    def __init__(self, agents: Agents, clock: Clock, every_us: int) -> None:
+        self._agents = agents
+        self._clock = clock
+        self._every_us = every_us
+        self._lock = threading.Lock()
+        self._facts: dict[str, HostFacts] = {}
+        self._asked_us: dict[str, int] = {}
+
+    def known(self) -> dict[str, HostFacts]:
+        with self._lock:
+            return dict(self._facts)
+
+    def ask(self, hosts: Iterable[Host], now_us: int) -> None:
+        """Ask the agents of those that are up and whose turn it is."""
+        here = {host.name: host for host in hosts}
+        with self._lock:
+            self._facts = {n: f for n, f in self._facts.items() if n in here}
+        self._asked_us = {n: t for n, t in self._asked_us.items() if n in here}
+        for name, host in here.items():
+            asked_us = self._asked_us.get(name)
+            if host.state is HostState.UP and (asked_us is None or now_us - asked_us >= self._every_us):
+                self._asked_us[name] = now_us
+                future = self._agents.call(name, "facts", timeout_s=TIMEOUT_S)
+                future.add_done_callback(partial(self._answered, name))
+
+    def _answered(self, host: str, future: Future[dict[str, Any]]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            return  # what was last known stays; a host that does not answer is another alert
+        facts = facts_of(future.result(), self._clock.now_us())
+        with self._lock:
+            self._facts[host] = facts
+
+
+def facts_of(told: Mapping[str, Any], at_us: int) -> HostFacts:
+    gpus = [g for g in told.get("gpus") or () if isinstance(g, Mapping)]
+    errors = []
+    for gpu in gpus:
+        count = gpu.get("ecc_uncorrected")
+        if isinstance(count, int) and count > 0:
+            errors.append(f"GPU {gpu.get('index')} has {count} uncorrected memory errors")
+    free = told.get("disk_free_bytes")
+    return HostFacts(at_us, free if isinstance(free, int) else None, len(gpus), tuple(errors))
