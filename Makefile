@@ -1,6 +1,7 @@
 # The local commands are CI's commands. Each says what it does and sets up what it needs.
 PY := .venv/bin/python
 STAMP := .venv/.installed
+POSIX := .venv/.ansible_posix
 DDP := .venv-ddp
 TORCH := torch==2.13.0 numpy==2.4.6
 
@@ -22,7 +23,7 @@ demo: need-lab $(STAMP)
 ddp: need-lab $(STAMP) $(DDP)/.installed
 	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
 
-test: need-test $(STAMP)
+test: need-test $(STAMP) $(POSIX)
 	$(PY) -m pytest $(ARGS)
 
 lint: $(STAMP)
@@ -55,6 +56,11 @@ $(STAMP): pyproject.toml requirements.lock
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
+
+# what the tests compare besides ansible-core
+$(POSIX): $(STAMP) scripts/ansible_posix.sh
+	@scripts/ansible_posix.sh
+	@touch $@
 
 # in an environment of its own, which the lab's hosts and their users can read
 $(DDP)/.installed: Makefile

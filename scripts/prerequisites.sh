@@ -44,6 +44,11 @@ if [ "$purpose" = test ]; then
     # the page is looked at with a real browser; elsewhere than in Debian it is no plain package
     if [ -r /etc/debian_version ] && ! grep -qi ubuntu /etc/os-release; then need chromium chromium; fi
     for shell in zsh fish; do need "$shell" "$shell"; done
+    # what playbooks use on the lab's hosts, which see this machine's programs
+    need sudo sudo
+    need crontab cron
+    need git git
+    need unzip unzip
 fi
 missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ' | sed 's/^ *//; s/ *$//')
 [ -n "$missing" ] || exit 0
