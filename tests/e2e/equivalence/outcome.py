@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 # moments, and where the file system happened to put something
 VOLATILE = frozenset(
     {"start", "end", "delta", "elapsed", "atime", "mtime", "ctime", "inode", "dev", "version", "device_type",
-     "blocks"}
+     "blocks", "cache_update_time"}
 )  # fmt: skip
+# whose texts are those of a package tool, which each calls in its own way
+WORDY = frozenset({"apt", "package", "pip"})
+TEXTS = frozenset({"stdout", "stdout_lines", "stderr", "stderr_lines", "cmd"})
 SPOKEN = frozenset({"debug", "fail", "assert"})  # whose `msg` is the playbook's
 COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
 
@@ -69,25 +72,26 @@ def _outcomes_differ(where: str, ansible: Outcome, rm: Outcome) -> Iterator[Diff
         one, other = getattr(ansible, what), getattr(rm, what)
         if one != other:
             yield Difference(f"{where}: {what}", one, other)
-    yield from _results_differ(where, ansible.module, ansible.result, rm.result)
+    spoken = ansible.module in SPOKEN and not (ansible.module == "debug" and ansible.status == "failed")
+    wordings = {"diff"} if spoken else {"diff", "msg"}
+    wordings |= {"src"} if ansible.module == "unarchive" else set()  # where Ansible put its copy
+    yield from _results_differ(where, VOLATILE | wordings, ansible.result, rm.result)
 
 
 def _results_differ(
-    where: str, module: str, ansible: Mapping[str, Any], rm: Mapping[str, Any]
+    where: str, skipped: Set[str], ansible: Mapping[str, Any], rm: Mapping[str, Any]
 ) -> Iterator[Difference]:
-    """Of what both registered: the values of the names that both know."""
+    """Of what both registered: the values of the names that both know, but for `skipped`."""
     for key in sorted({*ansible} & {*rm}):
         one, other = ansible[key], rm[key]
-        if key in VOLATILE or key.startswith("_") or key == "diff":
+        if key in skipped or key.startswith("_"):
             continue
-        if key == "msg" and (module not in SPOKEN or (module == "debug" and ansible.get("failed"))):
-            continue  # the tool's own wording
         if key == "results" and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
             for index, (left, right) in enumerate(zip(one, other, strict=True)):
                 if isinstance(left, dict) and isinstance(right, dict):
-                    yield from _results_differ(f"{where}: results[{index}]", module, left, right)
+                    yield from _results_differ(f"{where}: results[{index}]", skipped, left, right)
         elif isinstance(one, dict) and isinstance(other, dict):
-            yield from _results_differ(f"{where}: {key}", module, one, other)
+            yield from _results_differ(f"{where}: {key}", skipped, one, other)
         elif one != other:
             yield Difference(f"{where}: {key}", one, other)
 
