@@ -1,4 +1,4 @@
-"""`rmx alerts`: what is wrong now, and what was."""
+"""`rmx alerts`: what is wrong now, and what was; who looks after it; silences."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from typing import Any
 import click
 
 from rm.cli.session import Session, emit_json, json_option, note, table
-from rm.units import format_duration
+from rm.units import format_duration, parse_duration_us
+
+COMMENT = click.option("--comment", "-m", default="", metavar="TEXT", help="Why, for the others.")
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--active", is_flag=True, help="Only what holds now.")
 @click.option("--host", help="Only what concerns this host.")
 @json_option
-@click.pass_obj
-def alerts(session: Session, /, active: bool, host: str | None, as_json: bool) -> None:
-    """List alerts: those firing, those about to, and those that are over, the newest first."""
+@click.pass_context
+def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool) -> None:
+    """List alerts: those firing, those about to, and those that are over, the newest first; and silences."""
+    if ctx.invoked_subcommand is not None:
+        return
+    session: Session = ctx.obj
     answer = session.client.get("alerts")
     found = [
         a
@@ -25,11 +30,11 @@ def alerts(session: Session, /, active: bool, host: str | None, as_json: bool) -
         if not (active and a["state"] == "resolved") and host in (None, a["subject"], *a["hosts"])
     ]
     if as_json:
-        emit_json({"alerts": found, "rules": answer["rules"], "channels": answer["channels"]})
+        emit_json({"alerts": found, **{k: answer[k] for k in ("silences", "rules", "channels")}})
         return
     rows = [
         (
-            a["state"] + (" (silenced)" if a["silenced"] else ""),
+            _state(a),
             a["condition"],
             a["subject"],
             _ago(a["pending_us"] if a["state"] == "pending" else a["fired_us"]),
@@ -43,6 +48,67 @@ def alerts(session: Session, /, active: bool, host: str | None, as_json: bool) -
     table(columns, rows, right=("SINCE", "OVER FOR"))
     for a in found:
         _tell_undelivered(a)
+    if answer["silences"]:
+        click.echo()
+        silences = [_silence_row(s) for s in answer["silences"]]
+        table(("SILENCE", "CONDITIONS", "HOSTS", "ENDS IN", "BY", "COMMENT"), silences, right=("ENDS IN",))
+
+
+@alerts.command()
+@click.argument("names", nargs=-1, required=True, metavar="ALERT...")
+@COMMENT
+@click.pass_obj
+def ack(session: Session, /, names: tuple[str, ...], comment: str) -> None:
+    """Note that you look after what fires: ALERT is its subject, or RULE/CONDITION/SUBJECT."""
+    answer = session.client.post("alerts", "acknowledge", body={"alerts": [*names], "comment": comment})
+    for key in answer["acknowledged"]:
+        click.echo(f"acknowledged: {key}")
+
+
+@alerts.command()
+@click.option("--for", "duration", required=True, metavar="TIME", help="Such as 30m, 2h or 7d.")
+@click.option("--condition", "-c", "conditions", multiple=True, help="Only this condition; may be repeated.")
+@click.option("--host", "hosts", multiple=True, help="Only this host or pattern; may be repeated.")
+@COMMENT
+@click.pass_obj
+def silence(
+    session: Session, /, duration: str, conditions: tuple[str, ...], hosts: tuple[str, ...], comment: str
+) -> None:
+    """Let nothing new fire for a time. What fires already is still told as over when it is."""
+    body = {
+        "conditions": [*conditions],
+        "hosts": [*hosts],
+        "for_s": parse_duration_us(duration) / 1e6,
+        "comment": comment,
+    }
+    made = session.client.post("alerts", "silences", body=body)["silence"]
+    click.echo(f"silence {made['id']} ends in {_away(made['until_us'])}")
+
+
+@alerts.command()
+@click.argument("number", type=click.IntRange(1, 999_999_999), metavar="SILENCE")
+@click.pass_obj
+def unsilence(session: Session, /, number: int) -> None:
+    """End a silence; what holds then fires."""
+    session.client.delete("alerts", "silences", number)
+    click.echo(f"silence {number} is ended")
+
+
+def _state(alert: dict[str, Any]) -> str:
+    more = [f"({alert['silenced']})"] if alert["silenced"] else []
+    more += [f"(acknowledged by {alert['acked']})"] if alert["acked"] and alert["state"] == "firing" else []
+    return " ".join([alert["state"], *more])
+
+
+def _silence_row(silence: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        silence["id"],
+        ",".join(silence["conditions"]) or "all",
+        ",".join(silence["hosts"]) or "all",
+        _away(silence["until_us"]),
+        silence["by"],
+        silence["comment"],
+    )
 
 
 def _tell_undelivered(alert: dict[str, Any]) -> None:
@@ -57,3 +123,7 @@ def _ago(at_us: int | None) -> str:
     if not at_us:
         return "-"
     return format_duration(max(0, round(time.time() - at_us / 1e6)) * 1_000_000)
+
+
+def _away(at_us: int) -> str:
+    return format_duration(max(0, round(at_us / 1e6 - time.time())) * 1_000_000)

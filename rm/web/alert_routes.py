@@ -1,28 +1,119 @@
-"""`GET /v1/alerts`. The contract is docs/http-api.md."""
+"""`/v1/alerts`: what is wrong, who looks after it, what is silenced. The contract is docs/http-api.md."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import asdict
+from typing import Any, ClassVar, Protocol
 
 from aiohttp import web
 
-from rm.errors import Conflict
+from rm.errors import Conflict, UsageError
+from rm.web import wire
+
+COMMENT_MAX = 500  # characters
+NAMES_MAX = 1_000
+
+
+class Silence(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class Silences(Protocol):
+    def add(
+        self, conditions: Sequence[str], hosts: Sequence[str], for_us: int, by: str, comment: str
+    ) -> tuple[Silence, Future[Any]]: ...
+    def end(self, number: int) -> tuple[Silence, Future[Any]]: ...
 
 
 class Alerts(Protocol):
     def view(self) -> Mapping[str, Any]:
-        """{"alerts", "rules", "channels"}"""
+        """{"alerts", "silences", "rules", "channels"}"""
         ...
 
+    def acknowledge(self, names: Sequence[str], by: str, comment: str) -> tuple[list[str], Future[Any]]: ...
 
-def alert_routes(
-    find: Callable[[], Alerts | None], answer: Callable[[Mapping[str, Any]], web.Response]
-) -> list[web.RouteDef]:
-    async def alerts(request: web.Request) -> web.Response:
-        found = find()
+    @property
+    def silences(self) -> Silences: ...
+
+
+class AlertRoutes:
+    """`answer` makes a response, `admin` names the caller or refuses."""
+
+    def __init__(
+        self,
+        find: Callable[[], Alerts | None],
+        answer: Callable[[Mapping[str, Any]], web.Response],
+        admin: Callable[[web.Request, str], str],
+    ) -> None:
+        self._find = find
+        self._answer = answer
+        self._admin = admin
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/alerts", self.alerts),
+            web.post("/v1/alerts/acknowledge", self.acknowledge),
+            web.post("/v1/alerts/silences", self.silence),
+            web.delete(r"/v1/alerts/silences/{id:\d{1,9}}", self.end_silence),
+        ]
+
+    def _alerts(self) -> Alerts:
+        found = self._find()
         if found is None:
             raise Conflict("This daemon does not look for alerts.")
-        return answer(found.view())
+        return found
 
-    return [web.get("/v1/alerts", alerts)]
+    async def alerts(self, request: web.Request) -> web.Response:
+        return self._answer(self._alerts().view())
+
+    async def acknowledge(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "acknowledge alerts")
+        body = wire.decode(await request.read())
+        wire.fields(body, "alerts", "comment")
+        names = texts(body, "alerts")
+        if not names:
+            raise UsageError("'alerts' must be a list of at least one id, key or subject.")
+        keys, kept = self._alerts().acknowledge(names, by, comment(body))
+        await asyncio.wrap_future(kept)
+        return self._answer({"acknowledged": keys})
+
+    async def silence(self, request: web.Request) -> web.Response:
+        by = self._admin(request, "silence alerts")
+        body = wire.decode(await request.read())
+        wire.fields(body, "conditions", "hosts", "for_s", "comment")
+        for_s = body.get("for_s")
+        if isinstance(for_s, bool) or not isinstance(for_s, int | float) or not math.isfinite(for_s):
+            raise UsageError("'for_s' must be a number of seconds.")
+        conditions, hosts = texts(body, "conditions"), texts(body, "hosts")
+        for_us = round(min(for_s, 1e9) * 1e6)
+        made, kept = self._alerts().silences.add(conditions, hosts, for_us, by, comment(body))
+        await asyncio.wrap_future(kept)
+        return self._answer({"silence": asdict(made)})
+
+    async def end_silence(self, request: web.Request) -> web.Response:
+        self._admin(request, "end silences")
+        gone, kept = self._alerts().silences.end(int(request.match_info["id"]))
+        await asyncio.wrap_future(kept)
+        return self._answer({"silence": asdict(gone)})
+
+
+def texts(body: Mapping[str, Any], key: str) -> list[str]:
+    value = body.get(key, [])
+    if not isinstance(value, list) or not all(isinstance(v, str) and v for v in value):
+        raise UsageError(f"'{key}' must be a list of names.")
+    if len(value) > NAMES_MAX:
+        raise UsageError(f"'{key}' has more than {NAMES_MAX} names.")
+    return value
+
+
+def comment(body: Mapping[str, Any]) -> str:
+    value = body.get("comment", "")
+    if not isinstance(value, str) or len(value) > COMMENT_MAX:
+        raise UsageError(f"'comment' must be text of up to {COMMENT_MAX} characters.")
+    return " ".join(value.split())

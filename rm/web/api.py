@@ -19,7 +19,7 @@ from rm.config import Config
 from rm.errors import Forbidden, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
-from rm.web.alert_routes import alert_routes
+from rm.web.alert_routes import AlertRoutes
 from rm.web.identity import Caller, caller_of
 from rm.web.listener import bind
 from rm.web.maddash import Maddash
@@ -68,7 +68,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     )
     app.add_routes(metrics_routes(service))
     app.add_routes(Maddash(lambda: service.monitoring).routes())
-    app.add_routes(alert_routes(lambda: service.alerting, _answer))
+    app.add_routes(AlertRoutes(lambda: service.alerting, _answer, api._admin).routes())
     app.add_routes(MonitorRoutes(lambda: service.monitoring, _answer, api._admin, _number).routes())
     app.add_routes(StepsRoutes(lambda: service.steps, _answer, api._admin, _while_connected).routes())
     return app
@@ -313,8 +313,11 @@ class _Api:
     # -- hosts and network
 
     async def hosts(self, request: web.Request) -> web.Response:
+        private = "variables" in request.query
+        if private:
+            self._admin(request, "see the variables of hosts")
         rows = await _settled(self.service.hosts())
-        return _answer({"hosts": [wire.host_json(host, free, jobs) for host, free, jobs in rows]})
+        return _answer({"hosts": [wire.host_json(host, free, jobs, private) for host, free, jobs in rows]})
 
     async def add_hosts(self, request: web.Request) -> web.Response:
         by = self._admin(request, "add hosts")
