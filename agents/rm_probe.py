@@ -3,6 +3,10 @@
 One host reflects for a limited time (UDP reflector and TCP sink on one port), the other probes. The UDP
 exchange carries four time-stamps as TWAMP does (RFC 5357): sent, received, sent back, received back. The
 reflector's answer is never longer than the question, so that it cannot amplify.
+
+Each answer tells how many questions have arrived, so that loss is known by direction. As the last answers
+may be lost, the prober then asks for the number alone. Where no answer comes at all, only the reflector
+knows: it says at the first question that it was `reached`, and at its end how many it `answered`.
 """
 
 import contextlib
@@ -16,11 +20,14 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rm_kernel
+import rm_throughput
 from rm_kernel import KernelRefused, require
 
 MAGIC = b"rmp1"
 QUESTION = struct.Struct("!4sIIq")  # magic, session, sequence number, t1
 ANSWER = struct.Struct("!4sIIqqqI")  # the question, then t2, t3, questions of this session seen so far
+HOW_MANY = 0xFFFFFFFF  # the sequence number of a question that is only for the number of the others
+HOW_MANY_S = 0.05  # between two of them
 LONGEST_US = 600_000_000
 # no route; a blackhole; a route that forbids
 NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES)
@@ -40,11 +47,9 @@ def reflect(request):
 
     Optional: `address` to listen on; `allow`, a list of the addresses that get answers; `idle_us`, to end
     when nothing came for so long after the first question; `tool` "iperf3", to serve one test of that
-    instead. Notifies `reflecting` as soon as it listens.
+    instead. Notifies `reflecting` as soon as it listens, and again, with `reached`, at the first question.
     """
     if request.get("tool") == "iperf3":
-        import rm_throughput
-
         return rm_throughput.serve_iperf(request)
     port, duration = require(request, "port", "duration_us")
     idle_us, quiet_since = request.get("idle_us") or LONGEST_US, None
@@ -79,7 +84,11 @@ def reflect(request):
                             continue
                         _, session, number, sent = QUESTION.unpack_from(data)
                         key = (peer, session)
-                        seen[key] = seen.get(key, 0) + 1
+                        if number != HOW_MANY:
+                            seen[key] = seen.get(key, 0) + 1
+                            if not answered and "notify" in request:
+                                request["notify"]({"event": "reflecting", "port": port, "reached": True})
+                            answered += 1
                         if len(seen) > 4096:  # someone invents sessions
                             seen.clear()
                         with contextlib.suppress(OSError):
@@ -89,7 +98,6 @@ def reflect(request):
                                 ),
                                 peer,
                             )
-                        answered += 1
                     elif link is tcp:
                         sink, peer = tcp.accept()
                         if len(sinks) < 16 and not (allow and peer[0] not in allow):
@@ -116,7 +124,7 @@ def _drain(sink, sinks, buffer):
             tally[1] = tally[2]  # the rate is that of what follows the first piece
         return count
     with contextlib.suppress(OSError):
-        sink.sendall(struct.pack("!QQ", tally[0], tally[2] - tally[1]))
+        sink.sendall(rm_throughput.TALLY.pack(tally[0], tally[2] - tally[1]))
     del sinks[sink]
     sink.close()
     return 0
@@ -125,7 +133,7 @@ def _drain(sink, sinks, buffer):
 def exchange(address, port, count, interval_us, size=0):
     """Send `count` questions and collect the answers: ([(t1, t2, t3, t4)], questions that arrived there)."""
     session = struct.unpack("!I", os.urandom(4))[0]
-    rows, arrived = {}, 0
+    rows, arrived, asked = {}, 0, 0.0
     padding = b"\0" * max(0, max(size, ANSWER.size) - QUESTION.size)
     with socket.socket(_family(address), socket.SOCK_DGRAM) as link:
         try:
@@ -145,9 +153,17 @@ def exchange(address, port, count, interval_us, size=0):
                 if sent == count:
                     end = time.monotonic() + 1.0  # the last answers may be this late
                 continue
-            due = end if end is not None else begin + sent * interval_us / 1e6
             if (end is not None and now > end) or len(rows) == count:
-                return [rows[n] for n in sorted(rows)], arrived
+                return [rows[n] for n in sorted(rows)], min(arrived, count)  # the network may double them
+            due = begin + sent * interval_us / 1e6
+            if end is not None:
+                asked = asked or now  # the answers that are under way come first
+                due = min(end, asked + HOW_MANY_S)
+                if now >= due:
+                    asked = now
+                    with contextlib.suppress(OSError):
+                        link.send(QUESTION.pack(MAGIC, session, HOW_MANY, _now_us()) + padding)
+                    continue
             ready, _, _ = select.select([link], [], [], max(0.0, due - now))
             if not ready:
                 continue
@@ -158,9 +174,10 @@ def exchange(address, port, count, interval_us, size=0):
                 continue
             if len(data) == ANSWER.size and data[:4] == MAGIC:
                 _, its, number, t1, t2, t3, so_far = ANSWER.unpack(data)
-                if its == session and number not in rows:
-                    rows[number] = (t1, t2, t3, t4)
+                if its == session:
                     arrived = max(arrived, so_far)
+                    if number < count:
+                        rows.setdefault(number, (t1, t2, t3, t4))
 
 
 def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None):
@@ -198,40 +215,6 @@ def summarise(rows, sent, arrived, offset_us=None, offset_error_us=None):
         result["jitter_%s_us" % name] = sum(steps) // len(steps) if steps else 0
     result.update(offset_us=offset_us, clock_error_us=offset_error_us)
     return result
-
-
-def throughput(address, port, duration_us, rate_bps):
-    """TCP throughput as the sink saw it, never sending faster than `rate_bps` (0: no cap)."""
-    block = bytes(1 << 15)
-    try:
-        link = socket.create_connection((address, port), timeout=5.0)
-    except OSError as error:
-        raise KernelRefused("unreachable", "no TCP sink at %s port %d: %s" % (address, port, error)) from None
-    with link:
-        link.settimeout(10.0)
-        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 17)  # little may be under way at the end
-        begin, sent = time.monotonic(), 0
-        try:
-            while time.monotonic() < begin + duration_us / 1e6:
-                if rate_bps:
-                    ahead = begin + sent * 8 / rate_bps - time.monotonic()
-                    if ahead > 0:
-                        time.sleep(min(ahead, 0.05))
-                        continue
-                sent += link.send(block)
-            link.shutdown(socket.SHUT_WR)
-            answer = b""
-            while len(answer) < 16:
-                piece = link.recv(16 - len(answer))
-                if not piece:
-                    raise OSError("the sink ended early")
-                answer += piece
-        except OSError as error:
-            raise KernelRefused(
-                "unreachable", "TCP to %s port %d broke: %s" % (address, port, error)
-            ) from None
-    received, took = struct.unpack("!QQ", answer)
-    return {"throughput_bps": received * 8 * 1000000 // max(1, took), "bytes": received, "duration_us": took}
 
 
 def path_mtu(address, port):
@@ -284,8 +267,6 @@ def probe(request):
     better than what the exchange itself tells.
     """
     if request.get("kind") == "tools":
-        import rm_throughput
-
         return rm_throughput.tools()
     kind, address, port = require(request, "kind", "address", "port")
     if kind in ("oneway", "rtt"):
@@ -302,15 +283,11 @@ def probe(request):
             request.get("rate_bps"),
         )
         if "windows" in request:
-            import rm_throughput
-
             buffer = int(request.get("buffer_bytes") or 1 << 17)
             return rm_throughput.bursts(address, port, request["windows"], int(rate or 0), buffer)
         if request.get("tool") == "iperf3":
-            import rm_throughput
-
             return rm_throughput.iperf(address, port, duration, int(rate or 0))
-        return throughput(address, port, duration, int(rate or 0))
+        return rm_throughput.stream(address, port, duration, int(rate or 0))
     if kind == "mtu":
         return path_mtu(address, port)
     raise KernelRefused(

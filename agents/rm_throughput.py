@@ -1,7 +1,8 @@
-"""Throughput tests that spare the jobs of the hosts, or that another program makes.
+"""Throughput tests: as fast as it goes, in bursts that spare the jobs of the hosts, or by another program.
 
-A test in bursts sends only inside the windows that it is given, by this host's clock: the gaps between
-the communication phases of jobs. iperf3 makes the test where both hosts have it and nobody must be spared.
+A sink (rm_probe.py) counts what it gets and tells it at the end. A test in bursts sends only inside the
+windows that it is given, by this host's clock: the gaps between the communication phases of jobs. iperf3
+makes the test where both hosts have it and nobody must be spared.
 """
 
 import contextlib
@@ -16,7 +17,11 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rm_kernel import KernelRefused, require
 
+TALLY = struct.Struct("!QQ")  # what the sink tells: bytes, and microseconds that they took
 BLOCK = 1 << 14
+STREAM_BLOCK = 1 << 15
+STREAM_BUFFER = 1 << 17  # little may be under way at the end
+STREAM_ANSWER_S = 10.0
 LEAST_BUFFER = 1 << 13
 CONNECT_S = 2.0
 ANSWER_S = 5.0
@@ -63,19 +68,51 @@ def _burst(address, port, begin, length, rate_bps, buffer_bytes):
         try:
             link.connect((address, port))
             _send_until(link, end, rate_bps)
-            link.shutdown(socket.SHUT_WR)
-            link.settimeout(ANSWER_S)
-            answer = b""
-            while len(answer) < 16:
-                piece = link.recv(16 - len(answer))
-                if not piece:
-                    raise OSError("the sink ended early")
-                answer += piece
+            return _tally(link, ANSWER_S)
         except OSError as error:
-            raise KernelRefused(
-                "unreachable", "TCP to %s port %d broke: %s" % (address, port, error)
-            ) from None
-    return struct.unpack("!QQ", answer)
+            raise _broke(address, port, error) from None
+
+
+def stream(address, port, duration_us, rate_bps):
+    """TCP throughput as the sink saw it, never sending faster than `rate_bps` (0: no cap)."""
+    block = bytes(STREAM_BLOCK)
+    try:
+        link = socket.create_connection((address, port), timeout=CONNECT_S + 3.0)
+    except OSError as error:
+        raise KernelRefused("unreachable", "no TCP sink at %s port %d: %s" % (address, port, error)) from None
+    with link:
+        link.settimeout(STREAM_ANSWER_S)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, STREAM_BUFFER)
+        begin, sent = time.monotonic(), 0
+        try:
+            while time.monotonic() < begin + duration_us / 1e6:
+                if rate_bps:
+                    ahead = begin + sent * 8 / rate_bps - time.monotonic()
+                    if ahead > 0:
+                        time.sleep(min(ahead, 0.05))
+                        continue
+                sent += link.send(block)
+            received, took = _tally(link, STREAM_ANSWER_S)
+        except OSError as error:
+            raise _broke(address, port, error) from None
+    return {"throughput_bps": received * 8 * 1000000 // max(1, took), "bytes": received, "duration_us": took}
+
+
+def _tally(link, within_s):
+    """End the sending; (bytes, microseconds) as the sink counted them."""
+    link.shutdown(socket.SHUT_WR)
+    link.settimeout(within_s)
+    answer = b""
+    while len(answer) < TALLY.size:
+        piece = link.recv(TALLY.size - len(answer))
+        if not piece:
+            raise OSError("the sink ended early")
+        answer += piece
+    return TALLY.unpack(answer)
+
+
+def _broke(address, port, error):
+    return KernelRefused("unreachable", "TCP to %s port %d broke: %s" % (address, port, error))
 
 
 def _send_until(link, end, rate_bps):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from rm.core.host import Host
@@ -24,6 +26,7 @@ GAP_TRIES = 8
 PATIENCE_S = 0.25  # where the jobs leave no gap at once
 LEAST_SENT_US = 20_000  # of bursts, all together, from which a rate is told
 DEFAULT_NIC_BPS = 1_000_000_000
+REACHED_S = 1.0  # what a reflector said before the probe's last second is here by then
 Window = tuple[int, int]  # begin by the leader's clock, length; microseconds
 NextGaps = Callable[[int], Sequence[Window]]  # given how much is still to be sent, microseconds
 
@@ -34,28 +37,45 @@ class Prober:
     def __init__(self, agents: Agents, patience_s: float = PATIENCE_S) -> None:
         self._agents = agents
         self._patience_s = patience_s
-        self._listening: dict[tuple[str, int], threading.Event] = {}
+        self._listening: dict[tuple[str, int], Heard] = {}
         self._ports = itertools.count()
         self._has_iperf: dict[tuple[str, int], bool] = {}
 
     def heard(self, host: str, message: dict[str, Any]) -> None:
-        """A host's reflector listens; called in the fleet's thread."""
+        """A host's reflector listens, or was reached; called in the fleet's thread."""
         waiting = self._listening.get((host, message["port"]))
         if waiting is not None:
-            waiting.set()
+            (waiting.reached if message.get("reached") else waiting.listening).set()
 
     def latency(self, a: Host, b: Host, mesh: Mesh) -> tuple[dict[str, float], dict[str, float]]:
         """Loss, delay, jitter and round trip, there and back.
 
+        Where nothing gets from `a` to `b`, nothing that is asked there comes back either: then `b` asks,
+        and what arrives at `a` tells the way back.
+
         Raises:
             RmError, TimeoutError: a host did not do its part.
         """
+        there = self._oneway(a, b, mesh)
+        if there["received"] or there["loss_forward_pct"] < 100.0:
+            return oneway_values(there, "forward"), oneway_values(there, "backward")
+        back = self._oneway(b, a, mesh)
+        return oneway_values(there, "forward"), oneway_values(back, "forward")
+
+    def _oneway(self, a: Host, b: Host, mesh: Mesh) -> dict[str, Any]:
+        """What `a` found, and where no answer came to it, how many of its questions `b` has seen."""
         request = {"kind": "oneway", "count": mesh.packets, "interval_us": mesh.spacing_us}
         ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
         if ours[0] is not None and ours[1] is not None:
             request |= {"offset_us": ours[1] - ours[0], "offset_error_us": CLOCK_ERROR_US}
-        answer = self._probe(a, b, mesh.packets * mesh.spacing_us, request)
-        return oneway_values(answer, "forward"), oneway_values(answer, "backward")
+        took_us = mesh.packets * mesh.spacing_us
+        with self._reflecting(a, b, took_us, IDLE_US, {}) as session:
+            answer = session.ask(request, took_us)
+            if answer["received"]:
+                return answer
+            answered = min(session.answered(), answer["sent"])
+        forward_pct = round(100.0 * (answer["sent"] - answered) / answer["sent"], 3)
+        return answer | {"loss_forward_pct": forward_pct, "loss_backward_pct": 100.0 if answered else None}
 
     def mtu(self, a: Host, b: Host) -> float:
         """The largest packet that gets from `a` to `b` undivided, bytes."""
@@ -84,12 +104,12 @@ class Prober:
         }
         offset_us = self._agents.clock_offset_us(a.name) or 0
         received = took_us = 0
-        with self._reflecting(a, b, GAPS_US, GAPS_US, {}) as ask:
+        with self._reflecting(a, b, GAPS_US, GAPS_US, {}) as session:
             for _ in range(GAP_TRIES):
                 windows = gaps(mesh.duration_us - took_us)
                 if windows:
                     request["windows"] = [[begin + offset_us, length] for begin, length in windows]
-                    answer = ask(request, GAPS_US)
+                    answer = session.ask(request, GAPS_US)
                     received, took_us = received + answer["bytes"], took_us + answer["duration_us"]
                 elif not took_us:
                     threading.Event().wait(self._patience_s)  # until the jobs have said more
@@ -111,24 +131,16 @@ class Prober:
     def _probe(self, a: Host, b: Host, took_us: int, request: dict[str, Any]) -> dict[str, Any]:
         """Let `b` answer for as long as `a` needs, and return what `a` measured."""
         extra = {"tool": request["tool"]} if "tool" in request else {}
-        with self._reflecting(a, b, took_us, IDLE_US, extra) as ask:
-            return ask(request, took_us)
+        with self._reflecting(a, b, took_us, IDLE_US, extra) as session:
+            return session.ask(request, took_us)
 
     @contextmanager
     def _reflecting(
         self, a: Host, b: Host, took_us: int, idle_us: int, extra: dict[str, Any]
-    ) -> Iterator[Callable[[dict[str, Any], int], dict[str, Any]]]:
-        """While `b` answers: a function that has `a` probe it, given how long that takes."""
+    ) -> Iterator[Session]:
+        """While `b` answers."""
         port = PORTS[next(self._ports) % len(PORTS)]
-        listening = self._listening[(b.name, port)] = threading.Event()
-
-        def ask(request: dict[str, Any], takes_us: int) -> dict[str, Any]:
-            timeout_s = takes_us / 1e6 + MARGIN_S
-            probe = self._agents.call(
-                a.name, "probe", timeout_s=timeout_s, address=b.address, port=port, **request
-            )
-            return probe.result(timeout_s)
-
+        heard = self._listening[(b.name, port)] = Heard()
         try:
             reflector = self._agents.call(
                 b.name,
@@ -140,25 +152,62 @@ class Prober:
                 allow=[a.address],
                 **extra,
             )
-            reflector.add_done_callback(lambda _: listening.set())
-            heard = listening.wait(MARGIN_S)
+            reflector.add_done_callback(lambda _: heard.listening.set())
+            listens = heard.listening.wait(MARGIN_S)
             if reflector.done():
                 reflector.result()  # why it could not listen
-            if not heard:
+            if not listens:
                 raise Unreachable(f"{b.name} did not begin to reflect.")
-            yield ask
+            yield Session(self._agents, a, b, port, heard, reflector)
         finally:
             del self._listening[(b.name, port)]
 
 
+class Heard:
+    """What a reflector has said so far: that it listens, and that a question has reached it."""
+
+    def __init__(self) -> None:
+        self.listening = threading.Event()
+        self.reached = threading.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """`b` reflects on a port for probes of `a`."""
+
+    agents: Agents
+    a: Host
+    b: Host
+    port: int
+    heard: Heard
+    reflector: Future[dict[str, Any]]
+
+    def ask(self, request: dict[str, Any], takes_us: int) -> dict[str, Any]:
+        """Let `a` probe, which takes so long."""
+        timeout_s = takes_us / 1e6 + MARGIN_S
+        probe = self.agents.call(
+            self.a.name, "probe", timeout_s=timeout_s, address=self.b.address, port=self.port, **request
+        )
+        return probe.result(timeout_s)
+
+    def answered(self) -> int:
+        """How many questions have reached `b`, after a probe that got no answer."""
+        if not self.heard.reached.wait(REACHED_S):
+            return 0
+        return int(self.reflector.result(IDLE_US / 1e6 + MARGIN_S)["answered"])
+
+
 def oneway_values(answer: dict[str, Any], direction: str) -> dict[str, float]:
-    """One direction, `forward` or `backward`, of a one-way probe's answer, by metric.
+    """One direction, `forward` or `backward`, of a one-way probe's answer, by metric; without any where
+    nothing is known of it.
 
     A delay below zero by no more than the clocks' error is none. One further below shows that a clock
     was set during the probe: nothing is said of delays then.
     """
     loss_pct = answer.get(f"loss_{direction}_pct")
-    values: dict[str, float] = {"loss_pct": 100.0 if loss_pct is None else loss_pct}
+    if loss_pct is None:
+        return {}
+    values: dict[str, float] = {"loss_pct": loss_pct}
     error_us, delays = answer.get("clock_error_us"), answer.get(f"{direction}_us")
     if delays:
         if delays["median"] < -(error_us or 0):

@@ -63,7 +63,8 @@ def test_a_link_that_goes_bad_shows_after_two_tries_and_heals(cluster: Cluster) 
     cluster.rmx("monitor", "run", "quick")
     assert set(statuses(cluster, "quick", "loss").values()) == {0}  # once may be chance
     cluster.rmx("monitor", "run", "quick")
-    assert statuses(cluster, "quick", "loss")["z1h1", "z1h2"] == 2
+    bad = statuses(cluster, "quick", "loss")
+    assert {pair for pair, status in bad.items() if status} == {("z1h1", "z1h2")}  # the way back is sound
     assert "1 z1h1 · C o" in cluster.rmx("network", "--mesh", "quick", "--check", "loss")
     assert "loss 100 %, critical from 50 %" in cluster.rmx("monitor", "status", "quick")
     cluster.lab.exec("z1h1", ["ip", "route", "del", "blackhole", address])
@@ -74,6 +75,32 @@ def test_a_link_that_goes_bad_shows_after_two_tries_and_heals(cluster: Cluster) 
     assert "z1h1 to z1h2: measured" in shown
     assert "confidence 100%" in shown
     assert "█" in shown
+    first, *_ = json.loads(cluster.rmx("monitor", "history", "quick", "--check", "loss", "--json"))["changes"]
+    assert (first["source"], first["destination"], first["was"], first["status"]) == ("z1h1", "z1h2", 2, 0)
+
+
+def test_packets_that_are_dropped_one_way_are_lost_one_way(cluster: Cluster) -> None:
+    """On the way to the one that asks and to the one that is asked: which of the two that is, rm chooses."""
+    hosts = cluster.hosts()
+    for source, destination in (("z1h1", "z1h2"), ("z1h2", "z1h1")):
+        rules = [
+            "add table inet oneway",
+            "add chain inet oneway in { type filter hook input priority 0; }",
+            f"add rule inet oneway in ip saddr {hosts[source]['address']} meta l4proto udp drop",
+        ]
+        for rule in rules:
+            assert cluster.lab.exec(destination, ["nft", rule]).returncode == 0
+        for _ in range(2):
+            cluster.rmx("monitor", "run", "quick")
+        bad = {pair for pair, status in statuses(cluster, "quick", "loss").items() if status}
+        pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
+        cluster.lab.exec(destination, ["nft", "delete table inet oneway"])
+        for _ in range(2):
+            cluster.rmx("monitor", "run", "quick")
+        assert bad == {(source, destination)}
+        assert pairs[source, destination]["loss_pct"] == 100.0
+        assert pairs[destination, source]["loss_pct"] == 0.0
+        assert set(statuses(cluster, "quick", "loss").values()) == {0}
 
 
 def test_a_malformed_mesh_is_told_and_a_pause_outlasts_the_daemon(cluster: Cluster) -> None:

@@ -34,8 +34,10 @@ from tests import builders
 from tests.fakes import ManualClock
 
 ONEWAY = {
+    "sent": 100,
+    "received": 50,
     "loss_forward_pct": 1.0,
-    "loss_backward_pct": None,
+    "loss_backward_pct": 50.0,
     "forward_us": {"median": 300},
     "jitter_forward_us": 7,
     "rtt_us": {"median": 650},
@@ -79,6 +81,8 @@ class Prober:
         self.deaf: set[str] = set()
         self.dumb: set[str] = set()
         self.iperf: set[str] = set()
+        self.cut: set[tuple[str, str]] = set()  # directions in which nothing gets through
+        self.reflectors: dict[int, Future[dict[str, Any]]] = {}
         self.longest_us = 10**9
         self.oneway: dict[str, Any] = dict(ONEWAY)
         self.monitor: Monitor | None = None
@@ -90,6 +94,7 @@ class Prober:
         future: Future[dict[str, Any]] = Future()
         if op == "reflect":
             assert self.monitor is not None
+            self.reflectors[args["port"]] = future
             self.monitor.prober.heard(name, {"port": args["port"]})
             if name in self.deaf:
                 future.set_exception(Unreachable(f"{name} is gone."))  # it began to listen, then went away
@@ -103,6 +108,8 @@ class Prober:
             future.set_result({"throughput_bps": 900, "bytes": sent_us // 10, "duration_us": sent_us})
         elif op == "probe" and args["kind"] == "mtu":
             future.set_result({"mtu_bytes": 1500 if name == "a" else 9000})
+        elif op == "probe" and self.cut:
+            future.set_result(self.one_cut(name, args["address"].removesuffix(".test"), args["port"]))
         elif op == "probe":
             self.begun.set()
             if self.held is not None:
@@ -111,6 +118,16 @@ class Prober:
         else:
             future.set_result({"now_us": 0})
         return future
+
+    def one_cut(self, name: str, other: str, port: int) -> dict[str, Any]:
+        """What the prober sees, while the reflector knows what has reached it."""
+        if (name, other) not in self.cut:
+            assert self.monitor is not None
+            self.monitor.prober.heard(other, {"port": port, "reached": True})
+            self.reflectors[port].set_result({"answered": 98, "received_bytes": 0})
+            if (other, name) not in self.cut:
+                return self.oneway
+        return {"sent": 100, "received": 0, "loss_forward_pct": 100.0, "loss_backward_pct": None}
 
     def clock_offset_us(self, name: str) -> int | None:
         return {"a": 100, "b": 400}.get(name)
@@ -200,7 +217,7 @@ def test_both_directions_of_a_pair_are_recorded(house: House) -> None:
     assert (state.measured, state.failed) == (1, 0)
     there, back = house.network()[("a", "b")], house.network()[("b", "a")]
     assert (there.loss_pct, there.delay_us, there.jitter_us) == (1.0, 300, 7)
-    assert (back.loss_pct, back.delay_us) == (100.0, None)
+    assert (back.loss_pct, back.delay_us) == (50.0, None)
     assert (there.measured_at_us, there.fresh_us) == (house.clock.us, MINUTE_US)
     assert house.agents.probes()[0]["offset_us"] == 300  # the clocks' difference makes one-way delays true
     (sample,) = house.store.history.samples("a", "b")
@@ -208,6 +225,21 @@ def test_both_directions_of_a_pair_are_recorded(house: House) -> None:
         "loss_pct": 1.0, "delay_us": 300, "jitter_us": 7, "rtt_us": 650, "clock_error_us": 40
     }  # fmt: skip
     assert house.store.history.mesh_states() == [state]
+
+
+@pytest.mark.parametrize(
+    ("cut", "there", "back"),
+    [("ab", 100.0, 2.0), ("ba", 2.0, 100.0), ("ab ba", 100.0, 100.0)],
+)
+def test_of_a_path_that_is_lost_one_way_only_that_way_is_bad(
+    house: House, monkeypatch: pytest.MonkeyPatch, cut: str, there: float, back: float
+) -> None:
+    monkeypatch.setattr(monitor_probe, "REACHED_S", 0.01)
+    house.agents.cut = {(pair[0], pair[1]) for pair in cut.split()}
+    state = house.monitor.run("latency")
+    network = house.network()
+    assert (network["a", "b"].loss_pct, network["b", "a"].loss_pct) == (there, back)
+    assert (network["a", "b"].delay_us, state.measured) == (None, 1)
 
 
 def test_throughput_goes_both_ways_at_the_rate_of_the_mesh_and_keeps_the_rest(house: House) -> None:
@@ -364,7 +396,7 @@ def test_what_cannot_be_is_left_out_and_told(house: House, absurd: dict[str, Any
     house.agents.oneway |= absurd
     assert house.monitor.run("latency").failed == 1
     assert house.network()[("a", "b")].loss_pct is None
-    assert house.network()[("b", "a")].loss_pct == 100.0  # the other direction is sound
+    assert house.network()[("b", "a")].loss_pct == 50.0  # the other direction is sound
     (sample,) = house.store.history.samples("a", "b")
     assert sample.values == {}
     assert "cannot be" in sample.failed or "no number" in sample.failed
@@ -411,8 +443,13 @@ def test_a_mesh_runs_once_at_a_time_and_pauses_are_remembered(house: House) -> N
 def test_malformed_meshes_are_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     class Given:
         interval_s, throughput_interval_s, probe_count = 60.0, 3600.0, 20
-        source = ()
-        mesh = ({"name": "good"}, {"name": "bad", "schedul": "every 1m"}, {"name": "good"}, {"nme": "x"})
+        source: Sequence[dict[str, Any]] = ()
+        mesh: Sequence[dict[str, Any]] = (
+            {"name": "good"},
+            {"name": "bad", "schedul": "every 1m"},
+            {"name": "good"},
+            {"nme": "x"},
+        )
         maintenance = ({"when": "sun 02:00-04:00"}, {"when": "someday"})
 
     found = meshes_of(Given(), lambda mesh: 1)
@@ -430,7 +467,7 @@ def test_a_mistake_in_rm_toml_does_not_let_what_it_hides_be_forgotten() -> None:
 
     class Given:
         interval_s, throughput_interval_s, probe_count = 60.0, 3600.0, 20
-        mesh = ({"name": "good"}, {"name": "bad", "schedul": "every 1m"})
+        mesh: Sequence[dict[str, Any]] = ({"name": "good"}, {"name": "bad", "schedul": "every 1m"})
         maintenance = ({"when": "someday"},)
         source = (ma, {**ma, "name": "other", "url": "ftp"})
 

@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,79 @@ def test_everything_over_loopback(port: int) -> None:
     assert 0 < flow["throughput_bps"] < 60_000_000
     assert flow["bytes"] > 500_000
     assert probe("mtu", port)["mtu_bytes"] > 1500
+
+
+def reflect_lossy(lost: Callable[[int, bool], bool]) -> tuple[int, threading.Thread]:
+    """A reflector behind a path that loses packet n, there (False) or back (True), as `lost` says."""
+    near, far = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
+    near.bind(("127.0.0.1", 0))
+    far.bind(("127.0.0.1", 0))
+    near.settimeout(2)
+    port: int = near.getsockname()[1]
+
+    def answer() -> None:
+        arrived = there = back = 0
+        with near, far:
+            while True:
+                try:
+                    data, peer = near.recvfrom(65536)
+                except TimeoutError:
+                    return
+                magic, session, number, sent = rm_probe.QUESTION.unpack_from(data)
+                there += 1
+                if lost(there, False):
+                    continue
+                arrived += number != rm_probe.HOW_MANY
+                at_us = now_us()
+                back += 1
+                if not lost(back, True):
+                    near.sendto(
+                        rm_probe.ANSWER.pack(magic, session, number, sent, at_us, at_us, arrived), peer
+                    )
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    return port, thread
+
+
+@pytest.mark.parametrize(
+    ("lost", "forward", "backward"),
+    [
+        (lambda n, back: back and n % 20 > 9, 0.0, 50.0),  # among them the last answers
+        (lambda n, back: not back and n <= 5, 25.0, 0.0),
+    ],
+)
+def test_loss_is_told_by_direction_also_when_the_last_answers_are_lost(
+    lost: Any, forward: float, backward: float
+) -> None:
+    port, thread = reflect_lossy(lost)
+    found = probe("oneway", port, count=20, interval_us=500)
+    thread.join()
+    assert found["loss_forward_pct"] == forward
+    assert found["loss_backward_pct"] == pytest.approx(backward)
+
+
+def test_the_reflector_tells_that_it_was_reached_and_how_often() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        number = free.getsockname()[1]
+    told: list[dict[str, Any]] = []
+    listening, box = threading.Event(), []
+
+    def notify(message: dict[str, Any]) -> None:
+        told.append(message)
+        listening.set()
+
+    ask = {
+        "port": number, "duration_us": 9_000_000, "idle_us": 200_000, "address": "127.0.0.1", "notify": notify
+    }  # fmt: skip
+    thread = threading.Thread(target=lambda: box.append(rm_probe.reflect(ask)))
+    thread.start()
+    assert listening.wait(10)
+    probe("oneway", number, count=7, interval_us=500)
+    thread.join()
+    assert box == [{"answered": 7, "received_bytes": 0}]
+    assert told == [{"event": "reflecting", "port": number}, {**told[0], "reached": True}]
 
 
 def test_nobody_there() -> None:
