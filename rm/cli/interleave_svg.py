@@ -6,20 +6,18 @@ the sum of all, red where it exceeds the capacity. Time runs clockwise from the 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from xml.sax.saxutils import escape
 
 from rm.cli.interleave_text import called
-from rm.policies.interleave.answer import Answer, LinkAnswer, sums
+from rm.policies.interleave.answer import Answer, LinkAnswer
+from rm.policies.interleave.rings import Rings, at, levels_of
 from rm.units import format_bandwidth
 
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c6d31", "#5b4fa2", "#7f7f7f")
 OVER, SUM, LINE, INK = "#d62728", "#c9ced6", "#d9dde3", "#222222"
 WIDTH, SIDE, MARGIN = 840, 364, 20
-OUTER, INNER, SUM_INNER, SUM_OUTER = 118.0, 42.0, 126.0, 148.0  # radii of the rings
-OVER_MOST = 1.0  # of the capacity: what the sum may stick out
+RINGS = Rings(inner=42.0, outer=118.0, sum_inner=126.0, sum_outer=148.0)
 
 
 def circles(answer: Answer) -> str:
@@ -57,34 +55,27 @@ def _link(link: LinkAnswer, names: Sequence[str], top: float) -> Iterator[str]:
 
 
 def _circle(link: LinkAnswer, names: Sequence[str], x: float, y: float, rotated: bool) -> Iterator[str]:
-    perimeter = link.perimeter or 1
+    perimeter, capacity = link.perimeter or 1, link.load.capacity
     spans = {job: link.spans(job, rotated) for job in link.jobs}
-    step = (OUTER - INNER) / len(link.jobs)
+    yield f'<g transform="translate({x:g} {y:g})">'
     for quarter in range(4):
-        angle = math.tau * quarter / 4
-        (x0, y0), (x1, y1) = _at(x, y, INNER - 8, angle), _at(x, y, SUM_OUTER + 6, angle)
+        (x0, y0), (x1, y1) = at(RINGS.inner - 8, quarter / 4), at(RINGS.sum_outer + 6, quarter / 4)
         yield f'<line x1="{x0}" y1="{y0}" x2="{x1}" y2="{y1}" stroke="{LINE}"/>'
         label = f"{perimeter * quarter / 4000:.4g}" + ("" if quarter else " ms")
-        tx, ty = _at(x, y, SUM_OUTER + 14, angle)
+        tx, ty = at(RINGS.sum_outer + 14, quarter / 4)
         anchor = ("middle", "start", "middle", "end")[quarter]
-        yield _text(float(tx), float(ty) + (0, 4, 10, 4)[quarter], label, 12, anchor=anchor)
+        yield _text(tx, ty + (0, 4, 10, 4)[quarter], label, 12, anchor=anchor)
     for number, job in enumerate(link.jobs):
-        inside = INNER + number * step
         colour = COLOURS[number % len(COLOURS)]
-        yield _ring(x, y, inside)
-        for start, end, rate in spans[job]:
-            height = max(0.12, min(1.0, rate / link.load.capacity)) * step * 0.88
-            yield _arc(x, y, inside, inside + height, start / perimeter, end / perimeter, colour, names[job])
-    yield _ring(x, y, SUM_INNER)
-    yield _ring(x, y, SUM_OUTER)
-    thick = SUM_OUTER - SUM_INNER
-    for start, end, level in sums((s for mine in spans.values() for s in mine), perimeter):
-        share = level / link.load.capacity
-        a, b = start / perimeter, end / perimeter
-        yield _arc(x, y, SUM_INNER, SUM_INNER + thick * min(1.0, share), a, b, SUM, "all jobs")
-        if share > 1:
-            beyond = SUM_OUTER + thick * min(OVER_MOST, share - 1)
-            yield _arc(x, y, SUM_OUTER, beyond, a, b, OVER, "more than the link carries")
+        inside, pieces = RINGS.of_job(number, len(spans), spans[job], perimeter, capacity)
+        yield _ring(inside)
+        yield from (_piece(path, colour, names[job]) for path in pieces)
+    yield _ring(RINGS.sum_inner)
+    yield _ring(RINGS.sum_outer)
+    within, beyond = RINGS.of_sum(levels_of(spans.values(), perimeter), perimeter, capacity)
+    yield from (_piece(path, SUM, "all jobs") for path in within)
+    yield from (_piece(path, OVER, "more than the link carries") for path in beyond)
+    yield "</g>"
 
 
 def _legend(link: LinkAnswer, names: Sequence[str], answer: Answer, top: float) -> Iterator[str]:
@@ -98,29 +89,12 @@ def _legend(link: LinkAnswer, names: Sequence[str], answer: Answer, top: float) 
         yield _text(x + 22, y + 12, text + (f", {idle:.6g} ms idle" if idle else ""), 13)
 
 
-def _arc(
-    x: float, y: float, inside: float, outside: float, start: Fraction, end: Fraction, colour: str, title: str
-) -> str:
-    """A piece of a ring; start and end in turns."""
-    share = min(float(end - start), 0.99999)  # a whole turn would be none
-    a, b = math.tau * float(start), math.tau * (float(start) + share)
-    large = 1 if share > 0.5 else 0
-    (x0, y0), (x1, y1) = _at(x, y, outside, a), _at(x, y, outside, b)
-    (x2, y2), (x3, y3) = _at(x, y, inside, b), _at(x, y, inside, a)
-    path = (
-        f"M{x0} {y0}A{outside:.2f} {outside:.2f} 0 {large} 1 {x1} {y1}"
-        f"L{x2} {y2}A{inside:.2f} {inside:.2f} 0 {large} 0 {x3} {y3}Z"
-    )
+def _piece(path: str, colour: str, title: str) -> str:
     return f'<path d="{path}" fill="{colour}"><title>{escape(title)}</title></path>'
 
 
-def _ring(x: float, y: float, radius: float) -> str:
-    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius:.2f}" fill="none" stroke="{LINE}"/>'
-
-
-def _at(x: float, y: float, radius: float, angle: float) -> tuple[str, str]:
-    """The point at an angle, clockwise from the top."""
-    return f"{x + radius * math.sin(angle):.2f}", f"{y - radius * math.cos(angle):.2f}"
+def _ring(radius: float) -> str:
+    return f'<circle r="{radius:.2f}" fill="none" stroke="{LINE}"/>'
 
 
 def _text(x: float, y: float, text: str, size: int, anchor: str = "start", weight: str = "normal") -> str:

@@ -9,22 +9,20 @@ the drawing's units.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from rm.policies.interleave.answer import Span, sums
+from rm.policies.interleave.answer import Span
+from rm.policies.interleave.rings import Rings, at, levels_of, score_of
 from rm.units import fold_hosts
 from rm.web.pages.text import Look, duration, look, rate, shown
 
-OUTER, INNER, SUM_INNER, SUM_OUTER = 100.0, 36.0, 106.0, 124.0  # radii of the rings
-THINNEST = 0.15  # of a ring's room: the thickness of the least demand
+RINGS = Rings(inner=36.0, outer=100.0, sum_inner=106.0, sum_outer=124.0)
 TURN_US = 3_000_000  # the least time that the hand takes for a turn
 IN_SLOT_US = 500  # so near its slot a job is in it
 MOST = 24  # groups of links that are drawn
-LEVELS_MOST = 720  # pieces of the outer ring: finer ones nobody would see
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,45 +203,21 @@ def _disc(
     look: Look,
 ) -> Disc:
     spans = {job: spans_of(d, rotated[job], perimeter) for job, d in demands.items()}
-    levels = sums((s for mine in spans.values() for s in mine), perimeter)
-    if score is None:
-        score = score_of(levels, perimeter, capacity)
-    step = (OUTER - INNER) / len(spans)
+    levels = levels_of(spans.values(), perimeter)
+    room = RINGS.room(len(spans))
     rings = []
     for number, (job, mine) in enumerate(spans.items()):
-        inside = INNER + number * step
-        thick = [max(THINNEST, min(1.0, r / capacity)) * step * 0.9 for _, _, r in mine]
-        x, y = _at(inside + step / 2, float(mine[0][0]) / perimeter) if mine else (0.0, -inside)
-        rings.append(
-            Ring(
-                job,
-                look(job),
-                inside,
-                tuple(
-                    piece(inside, inside + t, start / perimeter, end / perimeter)
-                    for t, (start, end, _) in zip(thick, mine, strict=True)
-                ),
-                x,
-                y,
-                round(min(8.0, 0.55 * step), 2),
-                inside + step / 2,
-            )
-        )
-    most = SUM_OUTER - SUM_INNER
-    drawn = levels[:LEVELS_MOST]
+        inside, arcs = RINGS.of_job(number, len(spans), mine, perimeter, capacity)
+        x, y = at(inside + room / 2, float(mine[0][0]) / perimeter) if mine else (0.0, -inside)
+        plate = round(min(8.0, 0.55 * room), 2)
+        rings.append(Ring(job, look(job), inside, tuple(arcs), x, y, plate, inside + room / 2))
+    within, beyond = RINGS.of_sum(levels, perimeter, capacity)
     return Disc(
         title=title,
-        score=score,
+        score=score_of(levels, perimeter, capacity) if score is None else score,
         rings=tuple(rings),
-        sums=tuple(
-            piece(SUM_INNER, SUM_INNER + most * min(1.0, level / capacity), a / perimeter, b / perimeter)
-            for a, b, level in drawn
-        ),
-        overs=tuple(
-            piece(SUM_OUTER, SUM_OUTER + most * min(1.0, level / capacity - 1), a / perimeter, b / perimeter)
-            for a, b, level in drawn
-            if level > capacity
-        ),
+        sums=tuple(within),
+        overs=tuple(beyond),
         says=_says(spans, perimeter),
     )
 
@@ -268,27 +242,3 @@ def spans_of(demand: Mapping[str, Any], rotation: Fraction, perimeter: int) -> l
         for start in (rotation + Fraction(i * perimeter, times) for i in range(times))
         for phase in demand["phases"]
     ]
-
-
-def score_of(levels: Sequence[Span], perimeter: int, capacity: int) -> float:
-    """100·(1 − excess/(B·D)) in continuous time (CASSINI eq. 2, Metronome eq. 18)."""
-    excess = sum((end - start) * max(0, level - capacity) for start, end, level in levels)
-    return float(100 * (1 - excess / (capacity * perimeter)))
-
-
-def piece(inside: float, outside: float, start: Fraction, end: Fraction) -> str:
-    """The path of a piece of a ring; start and end in turns."""
-    share = min(float(end - start), 0.9999)  # a whole turn would be none
-    a, b = float(start), float(start) + share
-    large = 1 if share > 0.5 else 0
-    (x0, y0), (x1, y1) = _at(outside, a), _at(outside, b)
-    (x2, y2), (x3, y3) = _at(inside, b), _at(inside, a)
-    return (
-        f"M{x0} {y0}A{outside:.2f} {outside:.2f} 0 {large} 1 {x1} {y1}"
-        f"L{x2} {y2}A{inside:.2f} {inside:.2f} 0 {large} 0 {x3} {y3}Z"
-    )
-
-
-def _at(radius: float, turns: float) -> tuple[float, float]:
-    angle = math.tau * turns
-    return round(radius * math.sin(angle), 2), round(-radius * math.cos(angle), 2)
