@@ -20,10 +20,12 @@ from rm.adapters import sources as archives
 from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.fleet import Fleet
+from rm.adapters.inventory_files import hosts_for_daemon
 from rm.adapters.notify_command import CommandChannel
 from rm.adapters.notify_mail import MailChannel
 from rm.adapters.notify_webhook import WebhookChannel
-from rm.adapters.ssh import SshSettings, accept_key, pinned_key, present_key
+from rm.adapters.ssh import accept_key, pinned_key, present_key
+from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.store_sql import open_store
 from rm.config import Config, options_for, policy_options
 from rm.core.alert_channel import Channel
@@ -133,11 +135,12 @@ def run_daemon(config: Config) -> None:
     policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
     zone_of(config.monitor.timezone)
     alert_rules(config)
+    declared = hosts_for_daemon(config.hosts.inventory)[0] if config.hosts.inventory else []
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket):
         store = open_store(config.daemon.database)
         try:
-            asyncio.run(Daemon(config, store, policies).run())
+            asyncio.run(Daemon(config, store, policies, declared).run())
         finally:
             store.close()
 
@@ -157,10 +160,13 @@ def make_state_dir(path: Path) -> None:
 
 
 class Daemon:
-    """One life of the daemon over an open store."""
+    """One life of the daemon over an open store; `declared` are the hosts of rm.toml's inventory."""
 
-    def __init__(self, config: Config, store: Store, policies: Policies) -> None:
+    def __init__(
+        self, config: Config, store: Store, policies: Policies, declared: Sequence[Host] = ()
+    ) -> None:
         self.config = config
+        self.declared = declared
         self.store = store
         self.policies = policies
         self.clock = SystemClock()
@@ -304,6 +310,8 @@ class Daemon:
             leader.start(loaded.actions)
             for host in list(state.hosts.values()):
                 fleet.add(host)
+            if self.declared:
+                await service.add_hosts(self.declared, "rm.toml")
             timers.start()
             log.info("rm %s leads with epoch %d on %s", __version__, epoch, config.daemon.socket)
             await stopped.wait()

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rm.adapters.playbook_become import BECOME_PASSWORDS, LOGIN_PASSWORDS
 from rm.adapters.vault import HEADER, Vault
+from rm.core.host import Host
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory import Beside, Inventory, parse_all
+from rm.playbook.inventory_hosts import to_hosts
 from rm.playbook.located import load
 
 _IGNORED = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".swp", ".md", ".txt", ".rst", ".csv")
@@ -113,3 +117,37 @@ def _mapping(path: Path, vault: Vault | None) -> dict[str, Any]:
     if not isinstance(value, (dict, type(None))):
         raise ConfigError(f"{path}: variables are a mapping.", "Write 'name: value'.")
     return dict(value or {})
+
+
+def opened(value: Any, vault: Vault) -> Any:
+    """A value with what ansible-vault sealed in it opened, where there is a password; raises ConfigError."""
+    if isinstance(value, str) and value.startswith(HEADER) and vault.passwords:
+        try:
+            return vault(value)
+        except UsageError as problem:
+            raise ConfigError(f"A variable of the daemon's hosts: {problem.what}", problem.hint) from None
+    if isinstance(value, dict):
+        return {key: opened(inner, vault) for key, inner in value.items()}
+    return [opened(inner, vault) for inner in value] if isinstance(value, list) else value
+
+
+def hosts_for_daemon(source: str) -> tuple[list[Host], list[str]]:
+    """The hosts of an inventory as the daemon may know them: without the connection's passwords in plain
+    text, which the database must not hold; what ansible-vault sealed stays. And the variables left out.
+    Raises ConfigError."""
+    names = {*BECOME_PASSWORDS, *LOGIN_PASSWORDS}
+    dropped: set[str] = set()
+
+    def kept(variable: tuple[str, str]) -> bool:
+        name, text = variable
+        plain = name in names and not text.startswith((HEADER, "{{"))
+        dropped.update([name] if plain else [])
+        return not plain
+
+    hosts = [
+        replace(host, variables=tuple(filter(kept, host.variables)))
+        for host in to_hosts(read_inventory([source])[0])
+    ]
+    if not hosts:
+        raise ConfigError(f"The inventory {source} holds no host.")
+    return hosts, sorted(dropped)

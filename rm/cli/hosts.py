@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from rm.cli.session import Session, emit_json, host_operand, json_option, one_host, table
-from rm.errors import ConfigError, UsageError
+from rm.cli.session import Session, emit_json, host_operand, json_option, note, one_host, table
+from rm.errors import UsageError
 from rm.units import format_bandwidth, format_bytes, parse_bandwidth_bps, parse_memory_bytes
 
 COLUMNS = ("HOST", "ZONE", "STATE", "CPUS", "MEMORY", "GPUS", "LINK", "JOBS", "REASON")
@@ -44,7 +47,7 @@ def hosts(session: Session, /, zone: str | None, as_json: bool) -> None:
 
 @click.group()
 def host() -> None:
-    """Add, drain, resume and remove hosts; accept their keys."""
+    """Add, import, export, drain, resume and remove hosts; accept their keys."""
 
 
 def _told(session: Session, answer: dict[str, Any], as_json: bool, sentence: str) -> None:
@@ -66,6 +69,7 @@ def _told(session: Session, answer: dict[str, Any], as_json: bool, sentence: str
 @click.option("--bandwidth", metavar="RATE", help="Capacity of its link, such as 10Gbps.")
 @click.option("--interface", metavar="NAME", help="Its network interface for job traffic.")
 @click.option("--partition", multiple=True, metavar="NAME")
+@click.option("--group", multiple=True, metavar="NAME", help="A group for playbooks.")
 @json_option
 @click.pass_obj
 def add(session: Session, /, host: str | None, host_word: str | None, as_json: bool, **given: Any) -> None:
@@ -79,6 +83,8 @@ def add(session: Session, /, host: str | None, host_word: str | None, as_json: b
         fields["nic_bps"] = parse_bandwidth_bps(given["bandwidth"])
     if given["partition"]:
         fields["partitions"] = list(given["partition"])
+    if given["group"]:
+        fields["variables"] = {"group_names": json.dumps(sorted(set(given["group"])))}
     if given["gpus"]:
         model, _, number = given["gpus"].rpartition(":")
         if not number.isdecimal():
@@ -100,18 +106,54 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
         raise UsageError("No inventory is named.", "Write: rmx host import FILE")
     from msgspec import to_builtins
 
-    from rm.adapters.inventory_files import read_inventory
-    from rm.playbook.inventory_hosts import to_hosts
+    from rm.adapters.inventory_files import hosts_for_daemon
 
     observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us")
+    hosts, dropped = hosts_for_daemon(file)
     found = [
-        {key: value for key, value in to_builtins(host).items() if key not in observed}
-        for host in to_hosts(read_inventory([file])[0])
+        {key: value for key, value in to_builtins(host).items() if key not in observed} for host in hosts
     ]
-    if not found:
-        raise ConfigError(f"The inventory {file} holds no host.")
     answer = session.client.post("hosts", body={"hosts": found})
+    if dropped:
+        note(
+            f"{', '.join(dropped)} stay out of the database; seal them with ansible-vault, or use -K and -k."
+        )
     _told(session, answer, as_json, f"{len(answer['hosts'])} hosts are added.")
+
+
+@host.command()
+@click.option("--format", "form", type=click.Choice(["yaml", "ini"]), default="yaml", show_default=True)
+@click.option("-o", "--output", metavar="FILE", help="Write there instead of to standard output.")
+@json_option
+@click.pass_obj
+def export(session: Session, /, form: str, output: str | None, as_json: bool) -> None:
+    """Write all hosts as an Ansible inventory."""
+    from rm.cli.inventory import daemon_hosts
+    from rm.playbook.inventory_export import as_ini, as_yaml
+
+    hosts = daemon_hosts(session)
+    text = as_yaml(hosts) if form == "yaml" else as_ini(hosts)
+    if output:
+        _write_privately(output, text)
+    if as_json:
+        emit_json({"hosts": len(hosts), "format": form, "inventory": text, "output": output or ""})
+    elif output:
+        click.echo(f"{len(hosts)} hosts are written to {output}.")
+    else:
+        click.echo(text, nl=False)
+
+
+def _write_privately(path: str, text: str) -> None:
+    """The variables may hold secrets: for the owner only."""
+    aside = f"{path}.{os.getpid()}"
+    try:
+        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(aside, path)
+    except OSError as problem:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise UsageError(f"{path} cannot be written: {problem.strerror}.") from None
 
 
 @host.command()

@@ -98,7 +98,7 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
 @click.argument("file", metavar="FILE")
 @click.option(
     "-i", "--inventory", multiple=True, metavar="FILE",
-    help="Ansible inventory: file, directory, or names with commas (default: hosts.inventory of rm.toml).",
+    help="Ansible inventory: file, directory, or names with commas (default: the daemon's hosts).",
 )  # fmt: skip
 @click.option("-l", "--limit", metavar="PATTERN", help="Only these hosts and groups.")
 @click.option("-t", "--tags", multiple=True, metavar="TAGS", help="Only tasks with these tags.")

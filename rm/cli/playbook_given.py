@@ -15,11 +15,10 @@ from rm.cli.session import Session
 from rm.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from rm.adapters.ssh import SshSettings
+    from rm.adapters.ssh_settings import SshSettings
     from rm.adapters.vault import Vault
     from rm.cli.playbook_login import Login
     from rm.core.host import Host
-    from rm.playbook.inventory import Beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +67,11 @@ def fleet_of(
     login: Login,
 ) -> Fleet:
     """The inventory's hosts, and how to reach them; raises ConfigError or UsageError."""
-    from rm.adapters.inventory_files import read_beside, read_inventory
-    from rm.adapters.ssh import SshSettings
+    from rm.adapters.ssh_settings import SshSettings
+    from rm.cli.inventory import known_hosts_of
     from rm.config import load_config
-    from rm.playbook.inventory_hosts import to_hosts
 
     config = load_config(session.config_flag)
-    sources = list(inventories) or [one for one in [config.hosts.inventory] if one]
-    if not sources:
-        raise UsageError(
-            "No inventory is named.", "Give --inventory FILE, or set hosts.inventory in rm.toml."
-        )
-    inventory, beside = read_inventory(sources, vault)
-    playbooks: Beside = read_beside(playbook.resolve().parent, vault)
     identity = (private_key,) if private_key else config.ssh.identity_files
     settings = SshSettings(
         known_hosts=Path(known_hosts or config.ssh.known_hosts).expanduser(),
@@ -89,22 +80,18 @@ def fleet_of(
         dead_after_s=config.ssh.dead_after_s,
         python=config.hosts.python,
     )
-    hosts = to_hosts(inventory)
-    variables = {}
-    for host in hosts:
-        merged = inventory.merged(host.name, beside, playbooks)
-        variables[host.name] = {
-            **merged,
-            "group_names": list(inventory.hosts[host.name].groups) or ["ungrouped"],
-        }
-    first = "" if "," in sources[0] else os.path.abspath(os.path.expanduser(sources[0]))
+    found = known_hosts_of(session, inventories, config.hosts.inventory, vault, playbook)
+    for name, given in found.variables.items():
+        method = given.get("ansible_become_method", "sudo")
+        if method not in ("sudo", "ansible.builtin.sudo") and "{{" not in str(method):
+            raise UsageError(f"ansible_become_method of host '{name}' is '{method}'.", "Only sudo is known.")
+    first = "" if not found.files or "," in found.files[0] else os.path.abspath(found.files[0])
     magic = {
         "inventory_file": first,
         "inventory_dir": first if os.path.isdir(first) else os.path.dirname(first),
-        "ansible_inventory_sources": [os.path.abspath(os.path.expanduser(one)) for one in sources],
+        "ansible_inventory_sources": [os.path.abspath(one) for one in found.files],
     }
-    named = [name for name, given in variables.items() if "ansible_user" in given]
-    return Fleet(login.as_user(hosts, named), settings, variables, ",".join(sources), magic)
+    return Fleet(login.as_user(found.hosts, found.with_login), settings, found.variables, found.source, magic)
 
 
 def words(given: Sequence[str]) -> tuple[str, ...]:

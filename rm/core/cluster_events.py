@@ -40,6 +40,7 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             gpus=host.gpus or old.gpus,
             nic_bps=host.nic_bps or old.nic_bps,
             interface=host.interface or old.interface,
+            variables=host.variables or old.variables,
             state=old.state,
             drained_by=old.drained_by,
             reason=old.reason,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from fractions import Fraction
 from typing import Any
 
 from rm.core.host import Gpu, Host
@@ -12,6 +13,7 @@ from rm.playbook.inventory import Inventory, InventoryHost
 from rm.playbook.located import nearest
 from rm.units import parse_memory_bytes
 
+NIC_BPS_MAX = 10**14
 _HOST_FIELDS = (
     "ansible_host", "ansible_port", "ansible_user", "rm_zone", "rm_cpus", "rm_mem", "rm_gpus",
     "rm_nic_mbps", "rm_interface", "rm_partitions",
@@ -22,7 +24,8 @@ def to_hosts(inventory: Inventory) -> list[Host]:
     """The core's hosts, in inventory order; raises ConfigError with file and line.
 
     Everything but the fields' own variables (`ansible_ssh_private_key_file` included) goes to
-    `Host.variables`, encoded by `encode`; the variable `group_names` carries the groups.
+    `Host.variables`, encoded by `encode`; the variable `group_names` carries the groups. Without rm_cpus,
+    rm_mem, rm_gpus, rm_nic_mbps or rm_interface the host's agent finds them.
     """
     return [_to_host(inventory, entry) for entry in inventory.hosts.values()]
 
@@ -43,6 +46,15 @@ def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
         if not low <= value <= high:
             raise fail(name, f"It must lie between {low} and {high}.")
         return value
+
+    def megabits(name: str) -> int:
+        try:
+            bps = Fraction(str(variables.get(name, 0))) * 1_000_000
+        except (ValueError, ZeroDivisionError):
+            raise fail(name, "It must be a number of Mbit/s.") from None
+        if not 0 <= bps <= NIC_BPS_MAX or bps.denominator != 1:
+            raise fail(name, "It must be at most 100000000 Mbit/s, and whole bits per second.")
+        return int(bps)
 
     def memory(name: str, value: Any) -> int:
         try:
@@ -79,15 +91,15 @@ def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
         address=str(variables.get("ansible_host", entry.name)),
         port=integer("ansible_port", 22, 1, 65_535),
         login=str(variables.get("ansible_user", "root")),
-        cpus=integer("rm_cpus", 1, 1, 1_000_000),
+        cpus=integer("rm_cpus", 0, 0, 1_000_000),
         mem_bytes=memory("rm_mem", variables["rm_mem"]) if "rm_mem" in variables else 0,
         gpus=tuple(gpus),
-        nic_bps=integer("rm_nic_mbps", 1_000, 1, 100_000_000) * 1_000_000,
+        nic_bps=megabits("rm_nic_mbps"),
         interface=str(variables.get("rm_interface", "")),
         partitions=tuple(map(str, partitions)),
         variables=(
             *((str(k), encode(v)) for k, v in sorted(rest.items())),
-            ("group_names", encode(list(entry.groups))),
+            ("group_names", encode([name for name in entry.groups if name != "ungrouped"] or ["ungrouped"])),
         ),
     )
 

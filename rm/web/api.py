@@ -313,8 +313,11 @@ class _Api:
     # -- hosts and network
 
     async def hosts(self, request: web.Request) -> web.Response:
+        private = "variables" in request.query
+        if private:
+            self._admin(request, "see the variables of hosts")
         rows = await _settled(self.service.hosts())
-        return _answer({"hosts": [wire.host_json(host, free, jobs) for host, free, jobs in rows]})
+        return _answer({"hosts": [wire.host_json(host, free, jobs, private) for host, free, jobs in rows]})
 
     async def add_hosts(self, request: web.Request) -> web.Response:
         by = self._admin(request, "add hosts")

@@ -215,10 +215,14 @@ def job_json(
     return answer
 
 
-def host_json(host: Host, free: Free | None = None, jobs: Sequence[int] | None = None) -> dict[str, Any]:
-    """docs/http-api.md's host; inventory variables stay inside, they may hold passwords."""
+def host_json(
+    host: Host, free: Free | None = None, jobs: Sequence[int] | None = None, variables: bool = False
+) -> dict[str, Any]:
+    """docs/http-api.md's host; inventory variables are for administrators: they may hold passwords."""
     answer: dict[str, Any] = msgspec.to_builtins(host)
     del answer["variables"]
+    if variables:
+        answer["variables"] = dict(host.variables)
     answer["schedulable"] = host.schedulable
     if jobs is not None:
         answer["free"] = None if free is None else msgspec.to_builtins(free)

@@ -279,6 +279,39 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert daemon.service.inventory["g2"].zone == "east"
 
 
+def test_one_inventory_for_jobs_and_playbooks(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
+    (tmp_path / "hosts.ini").write_text(
+        "[web]\ng1 rm_zone=east color='[\"red\", 1]' ansible_become_password=hunter2\n"
+        "[rack]\n[rack:children]\nweb\n[rack:vars]\nrow=7\n"
+    )
+    told = rmx("host", "import", "hosts.ini")
+    assert "ansible_become_password stay out of the database" in told.err
+    assert "hunter2" not in str(daemon.service.inventory)
+    rmx("host", "add", "g2", "--address=10.0.0.2", "--group=web")
+    before = dict(daemon.service.inventory)
+    for form in ("yaml", "ini"):
+        assert "2 hosts" not in rmx("host", "export", f"--format={form}").out
+        assert rmx("host", "export", f"--format={form}", "-o", f"again.{form}").code == 0
+        assert (tmp_path / f"again.{form}").stat().st_mode & 0o077 == 0
+        daemon.service.inventory.clear()
+        assert rmx("host", "import", f"again.{form}").code == 0
+        again = daemon.service.inventory
+        assert [again[name] for name in ("g1", "g2")] == [before[name] for name in ("g1", "g2")]
+        assert (again["h1"].zone, again["h1"].gpus) == (before["h1"].zone, before["h1"].gpus)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/web.yml").write_text("row: 1\ncolumn: 2\n")
+    (tmp_path / "play.yml").write_text(
+        "- hosts: rack:web\n  connection: local\n  gather_facts: false\n  tasks:\n"
+        "  - debug: {msg: '{{ rm_zone }} {{ color | default(0) }} {{ row }} {{ column }}'}\n"
+    )
+    ran = rmx("playbook", "run", "play.yml", "--json")
+    results = json.loads(ran.out)["results"]
+    assert {name: one[0]["message"] for name, one in results.items()} == {
+        "g1": "east ['red', 1] 7 2",
+        "g2": "default 0 1 2",
+    }
+
+
 def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:
     assert rmx("links").out.splitlines()[1].split() == [
         "h1",

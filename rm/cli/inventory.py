@@ -1,0 +1,113 @@
+"""The hosts of a command: those that the daemon knows, or those of inventory files.
+
+There is one inventory, the daemon's: jobs, monitoring and playbooks see the same hosts. Files named on the
+command line stand instead of it; `hosts.inventory` of rm.toml does where no daemon answers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rm.cli.session import Session
+from rm.errors import Unreachable, UsageError
+
+if TYPE_CHECKING:
+    from rm.adapters.vault import Vault
+    from rm.core.host import Host
+
+DAEMON = "the daemon's hosts"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownHosts:
+    """Hosts with all their variables. `with_login` are those whose inventory says who logs in; `files` the
+    inventory files, if it is such; `source` is for the history."""
+
+    hosts: list[Host]
+    variables: Mapping[str, Mapping[str, Any]]
+    with_login: Sequence[str]
+    source: str
+    files: Sequence[str] = ()
+
+
+def daemon_hosts(session: Session) -> list[Host]:
+    """All hosts of the daemon, variables included; only for its administrators."""
+    import msgspec
+
+    from rm.core.host import Host
+
+    answer = session.client.get("hosts", variables=1)["hosts"]
+    names = set(Host.__dataclass_fields__)
+    for one in answer:
+        one["variables"] = list(one["variables"].items())
+    return [msgspec.convert({k: v for k, v in one.items() if k in names}, Host) for one in answer]
+
+
+def known_hosts_of(
+    session: Session, inventories: Sequence[str], configured: str, vault: Vault, playbook: Path
+) -> KnownHosts:
+    """The hosts that a playbook runs on. Raises ConfigError, UsageError, and Forbidden where the daemon's
+    variables are not for this user."""
+    if inventories:
+        return _of_files(
+            [os.path.expanduser(one) if "," not in one else one for one in inventories], vault, playbook
+        )
+    try:
+        hosts = daemon_hosts(session)
+    except Unreachable:
+        if not configured:
+            raise UsageError(
+                "No inventory is named, and no daemon answers.",
+                "Give --inventory FILE, start the daemon, or set hosts.inventory in rm.toml.",
+            ) from None
+        return _of_files([os.path.expanduser(configured)], vault, playbook)
+    if not hosts:
+        raise UsageError(
+            "The daemon knows no host yet.", "Add some with `rmx host import`, or give --inventory FILE."
+        )
+    return _of_daemon(hosts, os.path.expanduser(configured), vault, playbook)
+
+
+def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
+    from rm.adapters.inventory_files import read_beside, read_inventory
+    from rm.playbook.inventory_hosts import to_hosts
+
+    inventory, beside = read_inventory(files, vault)
+    playbooks = read_beside(playbook.resolve().parent, vault)
+    hosts = to_hosts(inventory)
+    variables = {host.name: inventory.merged(host.name, beside, playbooks) for host in hosts}
+    with_login = [name for name, given in variables.items() if "ansible_user" in given]
+    return KnownHosts(hosts, variables, with_login, ",".join(files), files)
+
+
+def _of_daemon(hosts: list[Host], configured: str, vault: Vault, playbook: Path) -> KnownHosts:
+    """The daemon's variables with what it could not read: files that ansible-vault sealed beside
+    `hosts.inventory`. group_vars/ beside the playbook are weaker than the daemon's variables, which do not
+    tell a group's from a host's own; host_vars/ there are stronger."""
+    from rm.adapters.inventory_files import opened, read_beside
+    from rm.playbook.inventory import Beside
+    from rm.playbook.inventory_export import groups_of
+    from rm.playbook.inventory_hosts import decode, encode
+
+    place = Path(configured)
+    sealed = read_beside(place if place.is_dir() else place.parent, vault) if configured else Beside()
+    playbooks = read_beside(playbook.resolve().parent, vault)
+    variables, grouped = {}, []
+    for host in hosts:
+        groups = groups_of(host)
+        found: dict[str, Any] = {}
+        for beside in (sealed, playbooks):
+            for group in ("all", *groups):
+                found.update(beside.groups.get(group, {}))
+        found.update(sealed.hosts.get(host.name, {}))
+        found.update({name: opened(decode(text), vault) for name, text in host.variables})
+        found.update(playbooks.hosts.get(host.name, {}))
+        found["group_names"] = list(groups) or ["ungrouped"]
+        variables[host.name] = found
+        named = {**dict(host.variables), "group_names": encode(found["group_names"])}
+        grouped.append(replace(host, variables=tuple(named.items())))
+    return KnownHosts(grouped, variables, [host.name for host in hosts], DAEMON)
