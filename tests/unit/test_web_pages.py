@@ -15,16 +15,20 @@ import pytest
 from rm.core.cells import Status
 from rm.errors import ConfigError
 from rm.web.pages import (
+    alert_view,
     circle_view,
     grid_view,
     iteration_view,
     network_view,
+    overview_view,
+    pair_view,
     queue_view,
     timeline_view,
+    why_view,
 )
 from rm.web.pages.guard import HEADERS, is_for_us
 from rm.web.pages.listen import address_of, is_local, serve_page
-from rm.web.pages.source import Source
+from rm.web.pages.source import Shared, Source
 from rm.web.pages.text import Looks, duration, look, shown
 from tests.fake_page import HOSTILE, PERIOD_US, PageService
 from tests.fake_service import Daemon, serving
@@ -416,3 +420,193 @@ def test_a_grid_of_ten_thousand_cells_is_drawn_when_asked_for() -> None:
     ((huge,), _) = network_view.zones([*hosts, *(host(f"m{i}", "big") for i in range(40))], pairs, {}, "big")
     assert huge.grid is not None
     assert (len(huge.grid.rows), huge.grid.left_out) == (128, 12)
+
+
+def test_the_tiles_say_how_things_stand() -> None:
+    hosts = [host("a", "z"), host("b", "z") | {"state": "DRAINED"}]
+    for one, free in zip(hosts, ({"gpus": [1]}, {"gpus": [0, 1]}), strict=True):
+        one |= {"gpus": [{}, {}], "free": free, "schedulable": one["state"] == "UP"}
+    meshes = [{"statuses": {"ok": 3, "warn": 1, "not run": 9}}, {"statuses": {"ok": 1, "critical": 2}}]
+    links = [link("a", 1, 2, score=61.0), link("b", 1)]
+    told = {"jobs": {"RUNNING": 2, "PENDING": 7, "FAILED": 1, "COMPLETING": 1}}
+    alerts = [{"state": "firing"}, {"state": "pending"}, {"state": "resolved"}]
+    tiles = overview_view.tiles(told, hosts, links, alerts, meshes)
+    assert [(t.value, t.rest, t.mood) for t in tiles] == [
+        ("1", "1 may follow", "bad"), ("3", "7 waiting, 1 failed lately", ""), ("1", "of 2 in service", ""),
+        ("1", "1 drained", "worry"), ("1", "lowest score 61", "worry"), ("2", "1 warn", "bad"),
+    ]  # fmt: skip
+    quiet = overview_view.tiles({"jobs": {}}, [], [], None, [])
+    assert [t.value for t in quiet] == ["–", "0", "–", "0", "0", "–"]
+
+
+def alert(condition: str, subject: str, state: str = "firing", at: int = 100, **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"all/{condition}/{subject}", "state": state, "condition": condition, "subject": subject,
+        "hosts": [subject], "message": f"{subject} is bad", "pending_us": at * US, "fired_us": at * US,
+        "ended_us": at * US, "fired_recently": 1, "silenced": None, "owed": [], "failed": None, **more,
+    }  # fmt: skip
+
+
+def test_alerts_alike_are_one_row_and_the_newest_comes_first() -> None:
+    rows = [alert("disk", f"h{n}", at=n) for n in range(1, 6)]
+    rows += [alert("loss", "h9", at=90, silenced="maintenance", failed="pager: refused"), alert("loss", "h8")]
+    rows += [alert("gpu", "h7", "pending", 95), alert("delay", "h6", "resolved", 60)]
+    found = alert_view.alerts(rows, 160 * US)
+    assert [(r.state, r.condition, r.subject, r.count, r.since) for r in found.active] == [
+        ("firing", "loss", "h8", 1, "60 s"), ("firing", "loss", "h9", 1, "70 s"),
+        ("firing", "disk", "h[1-5]", 5, "2 min"), ("pending", "gpu", "h7", 1, "65 s"),
+    ]  # fmt: skip
+    assert found.active[1].notes == ("silenced: maintenance", "pager: refused")
+    assert found.active[2].message == "h5 is bad; and 4 like it"
+    assert [r.subject for r in found.over] == ["h6"]
+    many = alert_view.alerts([alert(f"c{n}", "h1") for n in range(30)], 1)
+    assert (len(many.active), many.left_out) == (20, 10)
+
+
+def test_hosts_refused_alike_are_one_row_and_a_reservation_is_told() -> None:
+    refused = {"code": "Resources", "message": "no GPU is free"}
+    verdicts = [{"host": f"n{n}", "scores": [], "refused": refused} for n in range(1, 400)]
+    verdicts.append({"host": "k1", "scores": [["latency", 97.5]], "refused": None})
+    reasons = [
+        {
+            "code": "Resources",
+            "message": "no room; no GPU is free",
+            "numbers": {"reserved_start_us": 260 * US},
+        },
+        {"code": "Resources", "message": "no GPU is free", "numbers": {}},
+        {"code": "Priority", "message": "waits behind job 7", "numbers": {"reserved_job": 7}},
+    ]
+    answer = {"verdicts": verdicts, "reasons": reasons, "alignment": None}
+    found = why_view.why(job(9, "PENDING"), answer, 200 * US)
+    assert found.reasons == (("Resources", "no room; no GPU is free"), ("Priority", "waits behind job 7"))
+    assert found.refusals == (("n[1-399]", 399, "(Resources) no GPU is free"),)
+    assert (found.verdicts, found.columns, found.left_out) == ((("k1", ("97.5",)),), ("latency",), 0)
+    assert found.behind == 7
+    assert found.start.startswith("Job 7 is expected to start at ")
+    assert found.start.endswith(", in 1:00.")
+
+
+# -- the history of a pair
+
+
+def tried(at: int, failed: str = "", checks: tuple[str, ...] = ("loss",), **values: float) -> dict[str, Any]:
+    return {"at_us": at * US, "mesh": "m", "values": values, "failed": failed, "checks": checks}
+
+
+MESH = {
+    "name": "m",
+    "checks": ["loss", "delay"],
+    "thresholds": {"loss_warn_pct": 2.0, "loss_critical_pct": 50.0},
+}
+NOW_US = 10_000 * US
+
+
+def history(
+    samples: Any = (), summaries: Any = (), changes: Any = (), cells: Any = (), since: str = "1h"
+) -> Any:
+    told = {
+        "source": "a", "destination": "b", "samples": samples, "summaries": summaries,
+        "now": {"age_us": 65 * US, "confidence": 0.5},
+    }  # fmt: skip
+    return pair_view.pair(told, since, [MESH], cells, changes, NOW_US)
+
+
+def test_a_history_has_a_chart_for_each_metric_that_was_tried() -> None:
+    cell = {"check": "loss", "mesh": "m", "status": 1, "message": "loss 4 %", "since_us": 8_200 * US}
+    samples = [tried(6_400, loss_pct=0.0), tried(8_200, "no answer"), tried(10_000, loss_pct=4.0)]
+    view = history([*samples, tried(9_000, bandwidth_bps=1e8, checks=("bandwidth",))], cells=[cell])
+    assert (view.age, view.confidence, view.tries) == (
+        "measured 65 s ago",
+        "confidence 50%",
+        "4 tries, 1 failed",
+    )
+    assert [c.title for c in view.charts] == ["Loss", "Bandwidth"]
+    loss, bandwidth = view.charts
+    assert (loss.newest, loss.least, loss.mean, loss.most) == ("4 %", "0 %", "2 %", "4 %")
+    # a tenth of room above the highest value; critical is too far up to be drawn
+    assert loss.line == "M0.0 64.0L600.0 5.8"
+    assert [(limit.y, limit.status) for limit in loss.limits] == [(34.9, "warn")]
+    assert (loss.failed, bandwidth.failed) == ((300.0,), ())
+    assert [(b.x, b.width, b.status) for b in loss.bands] == [(300.0, 300.0, "warn")]
+    assert bandwidth.dots == ((433.3, 5.8),)
+    assert history().charts == ()
+
+
+def test_changes_of_status_are_bands_in_time() -> None:
+    changes = [
+        {"at_us": at * US, "check": "loss", "was": was, "status": status, "message": "so"}
+        for at, was, status in ((9_100, 2, 0), (8_200, 0, 2))
+    ]
+    view = history([tried(9_000, loss_pct=1.0)], changes=changes)
+    assert [(b.x, b.width, b.status, b.letter) for b in view.charts[0].bands] == [
+        (0.0, 300.0, "ok", "o"), (300.0, 150.0, "critical", "c"), (450.0, 150.0, "ok", "o"),
+    ]  # fmt: skip
+    assert [(c[1], c[2], c[3]) for c in view.changes] == [
+        ("loss", "critical", "ok"),
+        ("loss", "ok", "critical"),
+    ]
+
+
+def test_many_tries_and_summaries_are_drawn_as_least_mean_and_most() -> None:
+    view = history([tried(6_400 + n, loss_pct=float(n % 10)) for n in range(3_600)])
+    (chart,) = view.charts
+    assert chart.line.count("L") == pair_view.PIECES - 1
+    assert chart.area.count("L") == 2 * pair_view.PIECES - 1
+    assert chart.dots == ()
+    stats = {"loss_pct": {"min": 1.0, "mean": 2.0, "max": 9.0, "count": 60}}
+    hours = [
+        {"start_us": n * 3_600 * US, "span_us": 3_600 * US, "stats": stats, "tries": 60, "failures": n}
+        for n in range(2)
+    ]
+    view = history(summaries=hours, since="24h")
+    assert view.tries == "120 tries, 1 failed, least, mean and most of each hour"
+    assert (view.charts[0].least, view.charts[0].most, len(view.charts[0].failed)) == ("1 %", "9 %", 1)
+
+
+def test_a_grid_tells_the_mtu_of_the_mesh() -> None:
+    told = {"check": "mtu", "source": "a", "destination": "b", "message": "MTU 1500 bytes", "value": 1500.0}
+    cells = {("mtu", "a", "b"): {**told, "status": 0, "result": 0, "streak": 1}}
+    made = grid_view.cell(pair("a", "b", confidence=0.75), cells)
+    assert [(c.letter, c.value) for c in made.checks] == [
+        ("o", "0 %"),
+        ("o", "100 µs"),
+        (".", "–"),
+        ("o", "1500"),
+    ]
+    assert made.says.endswith("MTU 1500 bytes (ok); measured 1 s ago; confidence 75%")
+
+
+def test_a_large_zone_shows_who_is_not_up() -> None:
+    hosts = [host(f"n{i}", "big") for i in range(40)]
+    hosts[7] |= {"state": "DRAINED", "drained_by": "bad cable (ann)", "reason": "bad cable (ann)"}
+    ((brief,), _) = network_view.zones(hosts, [], {})
+    assert [(h.name, h.state, h.reason) for h in brief.hosts] == [("n7", "DRAINED", "bad cable (ann)")]
+    ((whole,), _) = network_view.zones(hosts, [], {}, "big")
+    assert (brief.whole, whole.whole, len(whole.hosts), whole.count) == (False, True, 40, 40)
+
+
+def test_one_who_asks_for_ever_new_things_fills_no_memory() -> None:
+    async def main() -> None:
+        shared: Shared[int] = Shared(60.0, 3)
+
+        async def work() -> int:
+            return 1
+
+        for n in range(10):
+            await shared.get(str(n), work)
+        assert len(shared) == 3
+
+    asyncio.run(main())
+
+
+def test_what_is_drawn_serves_all_who_ask_at_the_same_time(daemon: Daemon) -> None:
+    before = len(daemon.service.log)
+    answers = ask(daemon.socket, *[("GET", "/part/jobs", {})] * 5)
+    assert len({text for _, text, _ in answers}) == 1
+    assert len(daemon.service.log) == before + 3  # running, waiting, ended
+
+
+def test_jobs_of_one_user_only(daemon: Daemon) -> None:
+    get(daemon.socket, "/part/jobs?user=b%26limit%3D9")
+    assert [entry[2] for entry in daemon.service.log[-3:]] == ["b&limit=9"] * 3
+    assert "Only jobs of" in get(daemon.socket, "/?user=nobody")[1]

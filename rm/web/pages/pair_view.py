@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -145,8 +146,9 @@ def _checks(sample: Json, meshes: Iterable[Json]) -> Sequence[str]:
 
 def _tick(at_us: int, span_us: int) -> str:
     """As short as the span allows."""
-    text = moment(at_us)
-    return text[:10] if span_us > 2 * SPANS_S["24h"] * 1_000_000 and len(text) > 10 else text[-8:-3]
+    days = span_us / 1e6 / SPANS_S["24h"]
+    shape = "%H:%M" if days < 2 else "%m-%d" if days < 100 else "%Y-%m-%d"
+    return time.strftime(shape, time.localtime(at_us / 1e6))
 
 
 def _status(cell: Json) -> tuple[str, str, str, str]:

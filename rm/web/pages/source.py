@@ -40,6 +40,9 @@ class Shared(Generic[T]):
                 del self._known[next(iter(self._known))]
         return await asyncio.shield(known[1])
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def close(self) -> None:
         for _, future in self._known.values():
             future.cancel()
