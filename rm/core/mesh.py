@@ -7,7 +7,7 @@ sentence what is wrong with it, so that one malformed mesh does not stop the oth
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -58,7 +58,9 @@ class Mesh:
     """One mesh.
 
     `hosts` are names or patterns and `zones` names (empty = all); inside a zone every pair is meant,
-    `between` zones those of one representative each, all, or none. A run makes up to `rounds` rounds,
+    `between` zones those of one representative each, all, or none. With `towards`, also names or patterns,
+    each of the hosts is measured with each of those instead, whatever its zone. Pairs named in `without`
+    are left out. A run makes up to `rounds` rounds,
     in each of which a host has at most one partner (0 = all that there are); the next run goes on
     where it stopped, so that a run costs a host so many tests at most, however large its zone is.
     Throughput is tested in the gaps of the jobs that share the links, unless it may `disturb` them.
@@ -69,6 +71,8 @@ class Mesh:
     schedule: Schedule = Every(MINUTE_US)
     hosts: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
+    towards: tuple[str, ...] = ()
+    without: frozenset[frozenset[str]] = frozenset()
     between: str = "representatives"
     tests: tuple[str, ...] = ("latency",)
     rounds: int = 8
@@ -84,7 +88,17 @@ class Mesh:
     maintenance: tuple[Window, ...] = ()
 
     def selects(self, host: Host) -> bool:
-        return selected(host, self.hosts, self.zones)
+        """Does the host take part?"""
+        return selected(host, self.hosts, self.zones) or self.is_target(host)
+
+    def is_target(self, host: Host) -> bool:
+        return bool(self.towards) and selected(host, self.towards, self.zones)
+
+    def sides(self, hosts: Iterable[Host]) -> tuple[list[Host], list[Host]]:
+        """Who is measured `towards` whom."""
+        known = list(hosts)
+        one = [h for h in known if selected(h, self.hosts, self.zones)]
+        return one, [h for h in known if self.is_target(h)]
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -190,6 +204,18 @@ def _strings(value: object) -> tuple[str, ...]:
     raise ConfigError(f"{value!r:.60} is not a list of names.")
 
 
+def _pairs(value: object) -> frozenset[frozenset[str]]:
+    if isinstance(value, list | tuple) and all(
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and all(isinstance(v, str) and v for v in pair)
+        and pair[0] != pair[1]
+        for pair in value
+    ):
+        return frozenset(map(frozenset, value))
+    raise ConfigError(f"{value!r:.60} is not a list of pairs of hosts.", 'Write [["a", "b"], ["a", "c"]].')
+
+
 def _tests(value: object) -> tuple[str, ...]:
     names = _strings(value)
     for name in names:
@@ -244,6 +270,8 @@ READ: Mapping[str, Any] = {
     "schedule": parse_schedule,
     "hosts": _strings,
     "zones": _strings,
+    "towards": _strings,
+    "without": _pairs,
     "between": _between,
     "tests": _tests,
     "rounds": _whole(0, 100_000),

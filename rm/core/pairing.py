@@ -40,13 +40,16 @@ class Pairing:
 
     def __init__(self, mesh: Mesh, hosts: Iterable[Host]) -> None:
         zones: dict[str, list[Host]] = {}
-        for host in hosts:
+        self._without = mesh.without
+        self._across: list[list[Pair]] = []
+        for host in hosts if not mesh.towards else ():
             if mesh.selects(host):
                 zones.setdefault(host.zone, []).append(host)
         self._zones = list(zones.values())
         self._inside = max((tournament_rounds(len(z)) for z in self._zones), default=0)
-        self._across: list[list[Pair]] = []
-        if mesh.between == "representatives":
+        if mesh.towards:
+            self._across = _between(*mesh.sides(hosts))
+        elif mesh.between == "representatives":
             first = [members[0] for members in self._zones]
             self._across = [tournament(first, n) for n in range(tournament_rounds(len(first)))]
         elif mesh.between == "all":
@@ -59,18 +62,40 @@ class Pairing:
     def round(self, number: int) -> list[Pair]:
         """The pairs of this round; no host is in two of them."""
         if number >= self._inside:
-            return list(self._across[number - self._inside])
-        return [
-            pair
-            for members in self._zones
-            if number < tournament_rounds(len(members))
-            for pair in tournament(members, number)
-        ]
+            pairs = self._across[number - self._inside]
+        else:
+            pairs = [
+                pair
+                for members in self._zones
+                if number < tournament_rounds(len(members))
+                for pair in tournament(members, number)
+            ]
+        if not self._without:
+            return list(pairs)
+        return [(a, b) for a, b in pairs if frozenset((a.name, b.name)) not in self._without]
 
     def turn(self, first: int, most: int) -> list[int]:
         """The numbers of the rounds of one run that begins with `first`: `most` (0 = all), in a ring."""
         count = len(self) if not most else min(most, len(self))
         return [(first + i) % len(self) for i in range(count)]
+
+
+def _between(one: Sequence[Host], other: Sequence[Host]) -> list[list[Pair]]:
+    """Each of the one with each of the other, as rounds; a host may be on both sides."""
+    names, others = {h.name for h in one}, {h.name for h in other}
+    if not names & others:
+        return _crossed([(list(one), list(other))])
+    everybody = list({h.name: h for h in (*one, *other)}.values())
+    rounds = (tournament(everybody, n) for n in range(tournament_rounds(len(everybody))))
+    wanted = [
+        [
+            (a, b)
+            for a, b in pairs
+            if (a.name in names and b.name in others) or (b.name in names and a.name in others)
+        ]
+        for pairs in rounds
+    ]
+    return [pairs for pairs in wanted if pairs]
 
 
 def _crossed(zones: Iterable[tuple[list[Host], list[Host]]]) -> list[list[Pair]]:

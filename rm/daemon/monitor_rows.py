@@ -22,6 +22,11 @@ def hosts_in(cells: Iterable[Cell], hosts: Mapping[str, Host]) -> list[Host]:
     return [host for name, host in hosts.items() if name in found]
 
 
+def sides_json(mesh: Mesh, hosts: Mapping[str, Host]) -> list[list[str]] | None:
+    """Who is measured with whom; None: all with all."""
+    return [[h.name for h in side] for side in mesh.sides(hosts.values())] if mesh.towards else None
+
+
 def schedule_text(mesh: Mesh) -> str:
     schedule = mesh.schedule
     if isinstance(schedule, Cron):

@@ -25,6 +25,7 @@ from rm.daemon.monitor_rows import (
     hosts_in,
     sample_json,
     schedule_text,
+    sides_json,
     state_json,
     summary_json,
 )
@@ -104,6 +105,8 @@ class MonitorService:
             "tests": mesh.tests,
             "checks": mesh.checks,
             "hosts": [h.name for h in hosts.values() if mesh.selects(h)],
+            "sides": sides_json(mesh, hosts),
+            "without": sorted(map(sorted, mesh.without)),
             **self._row(mesh, state, running, every_us, mesh_timer(mesh.name), cells),
         }
 
@@ -117,6 +120,8 @@ class MonitorService:
             "tests": (),
             "checks": checks_in(cells),
             "hosts": [h.name for h in hosts_in(cells, hosts)],
+            "sides": None,
+            "without": [],
             **self._row(mesh, state, running, source.expect_us, source_timer(source.name), cells),
         }
 

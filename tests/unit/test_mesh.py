@@ -45,6 +45,27 @@ def test_every_pair_that_is_meant_is_measured_once_and_no_host_twice_a_round(
         assert len(busy) == len(set(busy))
 
 
+@given(
+    one=st.lists(st.integers(0, 9), unique=True, min_size=1),
+    other=st.lists(st.integers(0, 9), unique=True, min_size=1),
+    left_out=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).filter(lambda p: p[0] != p[1])),
+)
+def test_one_side_is_measured_with_the_other_once_and_no_host_twice_a_round(
+    one: list[int], other: list[int], left_out: list[tuple[int, int]]
+) -> None:
+    names = [[f"h{n}" for n in side] for side in (one, other)]
+    without = frozenset(frozenset((f"h{a}", f"h{b}")) for a, b in left_out)
+    mesh = Mesh("m", hosts=tuple(names[0]), towards=tuple(names[1]), without=without)
+    pairing = Pairing(mesh, [builders.host(f"h{n}", zone=f"z{n % 3}") for n in range(10)])
+    found: list[frozenset[str]] = []
+    for number in range(len(pairing)):
+        pairs = [frozenset((a.name, b.name)) for a, b in pairing.round(number)]
+        assert len({host for pair in pairs for host in pair}) == 2 * len(pairs)
+        found += pairs
+    assert len(found) == len(set(found))
+    assert set(found) == {frozenset((a, b)) for a in names[0] for b in names[1] if a != b} - without
+
+
 @given(st.integers(2, 60), st.integers(1, 8))
 def test_a_run_costs_a_host_so_many_tests_however_many_hosts_there_are(size: int, rounds: int) -> None:
     pairing = Pairing(Mesh("m"), hosts_of(size))

@@ -14,6 +14,7 @@ from rm.adapters.sources.iso import iso_of, seconds_of
 from rm.adapters.sources.psconfig import tables_of, toml_of
 from rm.cli.main import rmx
 from rm.core.mesh import Every, Mesh, parse_mesh
+from rm.core.pairing import Pairing
 from rm.errors import UsageError
 from tests import builders
 from tests.fake_service import serving
@@ -29,16 +30,29 @@ DOCUMENT: dict[str, Any] = {
         "all": {"type": "mesh", "addresses": [{"name": n} for n in ("one", "two", "three", "far")]},
         "sides": {"type": "disjoint", "a-addresses": [{"name": "one"}], "b-addresses": [{"name": "two"}]},
         "alone": {"type": "list", "addresses": [{"name": "one"}]},
+        "pair": {"type": "list", "addresses": [{"name": "one"}, {"name": "two"}]},
+        "most": {
+            "type": "mesh", "addresses": [{"name": n} for n in ("one", "two", "three")],
+            "excludes": [
+                {"local-address": {"name": "one"}, "target-addresses": [{"name": "two"}, {"name": "three"}]},
+                {"local-address": {"name": "two"}, "target-addresses": [{"name": "one"}]},
+            ],
+        },
+        "odd": {"type": "disjoint", "unidirectional": True, "a-addresses": [{"name": "one"}],
+                "b-addresses": [{"name": "two"}, {"class": "others"}]},
     },
     "tests": {
         "bw": {"type": "throughput", "spec": {"dest": "x", "duration": "PT5S", "bandwidth": 2e8}},
         "lat": {"type": "latency", "spec": {"packet-count": 100, "packet-interval": 0.02}},
         "dns": {"type": "dns", "spec": {}},
+        "hub": {"type": "latency", "spec": {"source": "{% address[0] %}", "dest": "10.0.0.3"}},
+        "away": {"type": "latency", "spec": {"source": "{% address[0] %}", "dest": "ps.example.org"}},
     },
     "schedules": {
         "4h": {"repeat": "PT4H", "slip": "PT10M", "sliprand": True},
         "1m": {"repeat": "PT1M", "slip": "PT20S"},
         "bad": {"repeat": "often"},
+        "till": {"repeat": "PT1M", "until": "P1D", "max-runs": 5},
     },
     "tasks": {
         "Throughput all": {"group": "all", "test": "bw", "schedule": "4h", "archives": ["x"]},
@@ -47,13 +61,25 @@ DOCUMENT: dict[str, Any] = {
         "dns": {"group": "all", "test": "dns", "schedule": "1m"},
         "often": {"group": "all", "test": "lat", "schedule": "bad"},
         "lost": {"group": "nowhere", "test": "lat"},
+        "hub": {"group": "pair", "test": "hub", "schedule": "till", "contexts": [["x"]], "tools": ["owping"]},
+        "away": {"group": "pair", "test": "away"},
+        "most": {"group": "most", "test": "lat", "schedule": "1m"},
+        "odd": {"group": "odd", "test": "lat", "schedule": "1m"},
     },
 }  # fmt: skip
 
 
+def pairs_of(mesh: Mesh) -> set[tuple[str, ...]]:
+    pairing = Pairing(mesh, HOSTS)
+    rounds = [pairing.round(n) for n in range(len(pairing))]
+    pairs = [tuple(sorted((a.name, b.name))) for pairs in rounds for a, b in pairs]
+    assert len(pairs) == len(set(pairs))
+    return set(pairs)
+
+
 def test_tasks_become_meshes_and_the_rest_is_told() -> None:
     tables, said = tables_of(DOCUMENT, HOSTS)
-    assert [t["name"] for t in tables] == ["Throughput-all", "sides"]
+    assert [t["name"] for t in tables] == ["Throughput-all", "sides", "hub", "most", "odd"]
     mesh = parse_mesh(tables[0])
     assert mesh.hosts == ("gpu1", "gpu2", "gpu3")
     assert (mesh.schedule, mesh.tests, mesh.between) == (Every(4 * 3600 * 10**6), ("throughput",), "all")
@@ -63,10 +89,20 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
     assert (other.packets, other.spacing_us, other.slip_us) == (100, 20_000, 20 * 10**6)
     text = "\n".join(said)
     for part in (
-        "ps.example.org is none of our hosts", "one side with the other", "type 'list' names no pairs",
+        "ps.example.org is none of our hosts", "'list' needs a test that names the other end",
         "no test of the type 'dns'", "'often' is no duration", "there is no 'nowhere'",
+        "'away' is left out: on one side", "'Throughput all' names archives", "'hub' names contexts",
+        "'hub' names tools", "without the until and max-runs", "leaves out one direction (gpu1 to gpu3)",
+        "from a to b only", "{'class': 'others'} names no address",
     ):  # fmt: skip
         assert part in text
+    hub, most = parse_mesh(tables[2]), parse_mesh(tables[3])
+    assert (other.hosts, other.towards) == (("gpu1",), ("gpu2",))
+    assert (hub.hosts, hub.towards) == (("gpu1", "gpu2"), ("gpu3",))
+    assert most.without == {frozenset(("gpu1", "gpu2"))}
+    assert pairs_of(other) == {("gpu1", "gpu2")}
+    assert pairs_of(hub) == {("gpu1", "gpu3"), ("gpu2", "gpu3")}
+    assert pairs_of(most) == {("gpu1", "gpu3"), ("gpu2", "gpu3")}
     assert tomllib.loads(toml_of(tables)) == {"monitor": {"mesh": tables}}
 
 
@@ -105,9 +141,12 @@ def test_there_and_back(tmp_path: Path) -> None:
         Mesh(
             "lat", Every(90 * 10**6), tests=("latency",), rounds=0, between="all", packets=7, jitter_us=10**6
         ),
+        Mesh(
+            "star", Every(60 * 10**6), hosts=("a",), towards=("b", "c"), without=frozenset({frozenset("ac")})
+        ),
         Mesh("both", Every(3600 * 10**6), tests=("throughput", "mtu"), rate_bps=10**9, slip_us=5 * 10**6),
     )
-    house = House(*meshes)
+    house = House(*meshes, hosts=3)
     file = tmp_path / "mesh.json"
     with serving(tmp_path / "rm.sock") as daemon:
         daemon.service.inventory = dict(house.lead.cycle.state.hosts)
@@ -116,7 +155,7 @@ def test_there_and_back(tmp_path: Path) -> None:
         out = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "export"])
         assert out.exit_code == 0, out.output
         document = json.loads(out.stdout)
-        assert set(document["tasks"]) == {"lat", "both-throughput", "both-mtu"}
+        assert set(document["tasks"]) == {"lat", "star", "both-throughput", "both-mtu"}
         file.write_text(out.stdout)
         back = run.invoke(rmx, ["--socket", daemon.socket, "monitor", "import", str(file)])
         assert back.exit_code == 0, back.output
@@ -130,5 +169,7 @@ def test_there_and_back(tmp_path: Path) -> None:
         7,
         10**6,
     )
-    assert lat.hosts == ("a", "b")
+    assert (lat.hosts, lat.towards) == (("a", "b", "c"), ())
+    star = found["star"]
+    assert (star.hosts, star.towards, star.without) == (("a",), ("b", "c"), meshes[1].without)
     assert (flow.rate_bps, flow.slip_us, flow.duration_us) == (10**9, 5 * 10**6, 400_000)

@@ -2,13 +2,16 @@
 
 {addresses: {n: {address}}, groups: {g: {type, addresses: [{name}]}}, tests: {t: {type, spec}},
  schedules: {s: {repeat, slip, sliprand}}, tasks: {k: {group, test, schedule}}}
+
+A group of the type `mesh` is all its hosts with each other, one of `disjoint` its a-addresses with its
+b-addresses, and one of `list` each of its hosts with the one that the test itself names.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rm.adapters.sources.iso import iso_of, seconds_of
@@ -22,6 +25,12 @@ TESTS = {
 }  # fmt: skip
 TYPES = {"latency": "latency", "throughput": "throughput", "mtu": "mtu"}
 NO_SCHEDULE = "every 4h"
+NOT_OURS = (  # keys of a task, and why nothing becomes of them
+    ("archives", "rm keeps what it measures itself"),
+    ("contexts", "an rm agent has one network to measure from"),
+    ("tools", "rm's agents have tests of their own"),
+)
+BOUNDS = ("start", "until", "max-runs")
 ENDS = {"source": "{% address[0] %}", "dest": "{% address[1] %}"}
 
 
@@ -62,12 +71,18 @@ def _table(
     if task.get("disabled"):
         raise ConfigError("it is disabled.")
     table: dict[str, Any] = {"name": re.sub(r"[^A-Za-z0-9_.-]+", "-", name).strip("-.")[:63]}
-    table |= _schedule(task, document)
-    table |= {"hosts": _hosts(name, group, document, ours, said), "between": "all", "rounds": 0}
-    return table | {"tests": [TESTS[kind]]} | _spec(kind, test.get("spec") or {})
+    table |= _schedule(name, task, document, said)
+    for key, why in NOT_OURS:
+        if task.get(key):
+            said.append(f"Task '{name}' names {key}, which are not taken over: {why}.")
+    spec = test.get("spec") or {}
+    table |= _pairs(name, group, spec, document, ours, said) | {"between": "all", "rounds": 0}
+    return table | {"tests": [TESTS[kind]]} | _spec(kind, spec)
 
 
-def _schedule(task: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+def _schedule(
+    name: str, task: Mapping[str, Any], document: Mapping[str, Any], said: list[str]
+) -> dict[str, Any]:
     if "schedule" not in task:
         return {"schedule": NO_SCHEDULE}
     found = document["schedules"][task["schedule"]]
@@ -76,36 +91,83 @@ def _schedule(task: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str,
     else:
         repeat_us = round(seconds_of(found["repeat"]) * 1e6)
         table = {"schedule": f"every {format_duration(repeat_us)}"}
+    if bounds := [key for key in BOUNDS if found.get(key) is not None]:
+        said.append(f"Task '{name}' runs without the {' and '.join(bounds)} of its schedule.")
     if "slip" in found:  # with sliprand a run begins anywhere in the slip
         table["jitter_s" if found.get("sliprand") else "slip_s"] = seconds_of(found["slip"])
     return table
 
 
-def _hosts(
-    task: str, group: Mapping[str, Any], document: Mapping[str, Any], ours: Mapping[str, str], said: list[str]
-) -> list[str]:
+def _pairs(
+    task: str,
+    group: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    document: Mapping[str, Any],
+    ours: Mapping[str, str],
+    said: list[str],
+) -> dict[str, Any]:
+    """Who is measured with whom."""
     kind = group.get("type")
+
+    def hosts(members: Iterable[Any]) -> list[str]:
+        found = (_host(task, member, document, ours, said) for member in members)
+        return list(dict.fromkeys(host for host in found if host))
+
+    table: dict[str, Any]
     if kind == "mesh":
-        members = list(group["addresses"])
+        table = {"hosts": hosts(group["addresses"])}
+        if len(table["hosts"]) < 2:
+            raise ConfigError("fewer than two of its addresses are our hosts.")
     elif kind == "disjoint":
-        members = [*group["a-addresses"], *group["b-addresses"]]
-        said.append(f"Task '{task}' measures one side with the other; its mesh measures all with all.")
+        table = {"hosts": hosts(group["a-addresses"]), "towards": hosts(group["b-addresses"])}
+        if group.get("unidirectional"):
+            said.append(f"Task '{task}' measures from a to b only; rm measures every pair both ways.")
+    elif kind == "list":
+        ends = [spec.get(key) for key in ("source", "dest")]
+        named = [{"name": end} for end in ends if isinstance(end, str) and "{%" not in end]
+        if not named:
+            raise ConfigError("a group of the type 'list' needs a test that names the other end.")
+        table = {"hosts": hosts(group["addresses"]), "towards": hosts(named)}
     else:
-        raise ConfigError(f"a group of the type '{kind}' names no pairs of hosts.")
-    if group.get("excludes"):
-        said.append(f"Task '{task}' leaves out some pairs; its mesh does not.")
-    hosts: list[str] = []
-    for member in members:
-        label = str(member.get("name"))
-        address = str(document["addresses"].get(label, {}).get("address", label))
-        host = ours.get(address.lower()) or ours.get(label.lower())
-        if host is None:
-            said.append(f"Task '{task}': {address} is none of our hosts.")
-        elif host not in hosts:
-            hosts.append(host)
-    if len(hosts) < 2:
-        raise ConfigError("fewer than two of its addresses are our hosts.")
-    return hosts
+        raise ConfigError(f"rm has no groups of the type '{kind}'.")
+    if "towards" in table and not (table["hosts"] and table["towards"]):
+        raise ConfigError("on one side of it there is none of our hosts.")
+    if without := _without(task, group, hosts, said):
+        table["without"] = without
+    return table
+
+
+def _without(
+    task: str, group: Mapping[str, Any], hosts: Callable[[Iterable[Any]], list[str]], said: list[str]
+) -> list[list[str]]:
+    """The pairs that the group excludes in both directions; rm measures none in one only."""
+    ways: set[tuple[str, str]] = set()
+    for exclude in group.get("excludes") or ():
+        local = hosts([exclude["local-address"]])
+        ways |= {(a, b) for a in local for b in hosts(exclude["target-addresses"]) if a != b}
+    if halves := sorted((a, b) for a, b in ways if (b, a) not in ways):
+        listed = ", ".join(f"{a} to {b}" for a, b in halves[:3])
+        said.append(f"Task '{task}' leaves out one direction ({listed}); rm measures every pair both ways.")
+    return sorted([a, b] for a, b in ways if a < b and (b, a) in ways)
+
+
+def _host(
+    task: str,
+    member: Mapping[str, Any],
+    document: Mapping[str, Any],
+    ours: Mapping[str, str],
+    said: list[str],
+) -> str:
+    """Our host that this address is, or ""."""
+    if "name" not in member:
+        said.append(f"Task '{task}': {dict(member)!r:.60} names no address, and is left out.")
+        return ""
+    label = str(member["name"])
+    address = str(document["addresses"].get(label, {}).get("address", label))
+    host = ours.get(address.lower()) or ours.get(label.lower()) or ""
+    if not host:
+        said.append(f"Task '{task}': {address} is none of our hosts.")
+    return host
 
 
 def _spec(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +197,8 @@ def toml_of(tables: Sequence[Mapping[str, Any]]) -> str:
 def document_of(meshes: Iterable[Mapping[str, Any]], addresses: Mapping[str, str]) -> dict[str, Any]:
     """A pSConfig document of meshes as `GET /v1/monitor` tells them; `addresses` by host.
 
-    Each test of a mesh is a task. All pairs of the hosts are in it: pSConfig knows neither zones nor turns.
+    Each test of a mesh is a task. All pairs of the hosts are in it, but for those of a mesh with `sides`:
+    pSConfig knows neither zones nor turns.
     """
     document: dict[str, Any] = {
         "addresses": {}, "groups": {}, "tests": {}, "schedules": {}, "tasks": {},
@@ -143,13 +206,30 @@ def document_of(meshes: Iterable[Mapping[str, Any]], addresses: Mapping[str, str
     for mesh in meshes:
         name, hosts = mesh["name"], [h for h in mesh["hosts"] if h in addresses]
         document["addresses"] |= {h: {"address": addresses[h]} for h in hosts}
-        document["groups"][name] = {"type": "mesh", "addresses": [{"name": h} for h in hosts]}
+        document["groups"][name] = _group(mesh, hosts)
         document["schedules"][name] = _when(mesh)
         for test in mesh["tests"]:
             key = name if len(mesh["tests"]) == 1 else f"{name}-{test}"
             document["tests"][key] = {"type": TYPES[test], "spec": ENDS | _what(test, mesh)}
             document["tasks"][key] = {"group": name, "test": key, "schedule": name}
     return document
+
+
+def _group(mesh: Mapping[str, Any], hosts: Sequence[str]) -> dict[str, Any]:
+    def named(names: Iterable[str]) -> list[dict[str, str]]:
+        return [{"name": name} for name in names if name in hosts]
+
+    if mesh["sides"] is None:
+        group: dict[str, Any] = {"type": "mesh", "addresses": named(hosts)}
+    else:
+        one, other = mesh["sides"]
+        group = {"type": "disjoint", "a-addresses": named(one), "b-addresses": named(other)}
+    ways = [(a, b) for pair in mesh["without"] if set(pair) <= set(hosts) for a, b in (pair, pair[::-1])]
+    if ways:
+        group["excludes"] = [
+            {"local-address": {"name": a}, "target-addresses": [{"name": b}]} for a, b in ways
+        ]
+    return group
 
 
 def _when(mesh: Mapping[str, Any]) -> dict[str, Any]:
