@@ -41,6 +41,11 @@ enabled = false
 """
 
 
+def environment() -> dict[str, str]:
+    """Ours, for programs that may keep what Python compiled, as they do at their users'."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 class Cluster:
     """One daemon over one state directory. `start` and `end` may be repeated: the state stays."""
 
@@ -49,7 +54,7 @@ class Cluster:
         self.lab = lab
         self.socket = str(directory / "rm.sock")
         self.log = directory / "daemon.log"
-        self.environment = {**os.environ, "RM_CONFIG": str(directory / "rm.toml")}
+        self.environment = {**environment(), "RM_CONFIG": str(directory / "rm.toml")}
         self._daemon: subprocess.Popen[bytes] | None = None
 
     @property

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from bench.cluster import RMX, Cluster, cluster
+from bench.cluster import RMX, Cluster, cluster, environment
 from bench.figure import Figure, Settings
 from bench.playbook_tasks import PLAYBOOK, PYINFRA, PYINFRA_HOST, TEMPLATE, UNDO
 from rm.adapters.playbook_agents import DaemonAgents
@@ -115,15 +115,15 @@ def ways(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Way]:
     ]  # fmt: skip
     if program := pyinfra_program(settings):
         hosts = pyinfra_inventory(lab, place)
-        work = tool(dict(os.environ), program, "-y", "--parallel", str(FORKS), hosts, "deploy.py")
+        work = tool(environment(), program, "-y", "--parallel", str(FORKS), hosts, "deploy.py")
         found.append(Way("pyinfra", work, f"{FORKS} at a time"))
     ansible = Path(sys.executable).with_name("ansible-playbook")
     if not ansible.exists():
         print("  Without ansible-playbook: install ansible-core beside rm to compare.")
         return found
-    environment, said = ansible_environment(lab, place), f"ansible-core, pipelining, {FORKS} forks"
-    found.append(Way("ansible", tool(environment, ansible, *at_hosts, facts), said))
-    found.append(Way("ansible, no facts", tool(environment, ansible, *at_hosts, plain), said))
+    own, said = ansible_environment(lab, place), f"ansible-core, pipelining, {FORKS} forks"
+    found.append(Way("ansible", tool(own, ansible, *at_hosts, facts), said))
+    found.append(Way("ansible, no facts", tool(own, ansible, *at_hosts, plain), said))
     return found
 
 
@@ -154,7 +154,7 @@ def in_process(made: Cluster, lab: Lab, playbook: Path) -> Callable[[], None]:
 def ansible_environment(lab: Lab, place: Path) -> dict[str, str]:
     options = f"-o ControlMaster=auto -o ControlPersist=60s -o UserKnownHostsFile={lab.known_hosts}"
     return {
-        **os.environ, "ANSIBLE_PIPELINING": "1", "ANSIBLE_FORKS": str(FORKS), "ANSIBLE_SSH_ARGS": options,
+        **environment(), "ANSIBLE_PIPELINING": "1", "ANSIBLE_FORKS": str(FORKS), "ANSIBLE_SSH_ARGS": options,
         "ANSIBLE_HOME": str(place / "ansible"), "ANSIBLE_CONFIG": str(place / "ansible.cfg"),
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(place / "cp"), "ANSIBLE_PYTHON_INTERPRETER": "/usr/bin/python3",
     }  # fmt: skip
