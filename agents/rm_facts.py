@@ -4,13 +4,14 @@ import fcntl
 import os
 import socket
 import struct
-import subprocess
 import sys
 
+from rm_gpus import KERNEL_LOG, gpus, xids
 from rm_spool import boot_id
 
 SEARCH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 SIOCGIFADDR = 0x8915
+NVIDIA = "/proc/driver/nvidia"  # while its driver is loaded, also when no GPU answers
 
 
 def program(name):
@@ -20,26 +21,6 @@ def program(name):
         if os.access(path, os.X_OK):
             return path
     return ""
-
-
-def gpus():
-    """[{index, uuid, model, mem_bytes}] as nvidia-smi says; [] when there is none."""
-    tool = program("nvidia-smi")
-    if not tool:
-        return []
-    query = [tool, "--query-gpu=index,uuid,name,memory.total", "--format=csv,noheader,nounits"]
-    try:
-        answer = subprocess.run(
-            query, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []  # installed, but no driver or no device answers
-    found = []
-    for line in answer.stdout.decode(errors="replace").splitlines():
-        index, uuid, model, mebibytes = (field.strip() for field in line.split(",", 3))
-        memory = int(mebibytes) << 20 if mebibytes.isdigit() else 0
-        found.append({"index": int(index), "uuid": uuid, "model": model, "mem_bytes": memory})
-    return found
 
 
 def interfaces():
@@ -61,13 +42,15 @@ def interfaces():
     return found
 
 
-def gather(state):
+def gather(state, kernel_log=KERNEL_LOG):
     """All facts; `state` names the file system whose free space counts."""
-    disk = os.statvfs(state)
+    disk, tool = os.statvfs(state), program("nvidia-smi")
+    found = gpus(tool) if tool else []
     return {
         "cpus": len(os.sched_getaffinity(0)),
         "mem_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "gpus": gpus(),
+        "gpus": found,
+        "gpu_xids": xids(kernel_log) if found or os.path.exists(NVIDIA) else [],
         "interfaces": interfaces(),
         "kernel": os.uname().release,
         "python": "%d.%d.%d" % sys.version_info[:3],

@@ -193,34 +193,15 @@ def _disk(args):
     return dict(rate, faults=faults)
 
 
-_GPU_FIELDS = ("index", "uuid", "name", "temperature.gpu", "ecc.errors.uncorrected.volatile.total",
-               "retired_pages.pending", "pcie.link.width.current", "pcie.link.width.max")  # fmt: skip
-
-
 def _gpu(args):
     """Ask the driver about errors; load the GPUs with DCGM's diagnostic where it is installed."""
+    from rm_gpus import gpus as answering
+    from rm_gpus import xids
+
     program = find_tool("nvidia-smi")
-    if not program:
-        return {"gpus": [], "faults": ["there is no nvidia-smi"] if args["expect_gpus"] else []}
-    query = [program, "--query-gpu=" + ",".join(_GPU_FIELDS), "--format=csv,noheader,nounits"]
-    code, out = asks(query, timeout_s=60)
-    if code != 0:
-        return {"gpus": [], "faults": ["nvidia-smi fails: %s" % (out.strip().splitlines() or ["?"])[-1]]}
-    gpus, faults = [], []
-    for line in out.splitlines():
-        words = [word.strip() for word in line.split(",")] + [""] * len(_GPU_FIELDS)
-        one = {name: words[i] for i, name in enumerate(_GPU_FIELDS)}
-        gpus.append({"index": one["index"], "uuid": one["uuid"], "model": one["name"]})
-        name = "GPU %s" % one["index"]
-        errors = one["ecc.errors.uncorrected.volatile.total"]
-        if errors.isdigit() and int(errors):
-            faults.append("%s has %s uncorrected memory errors" % (name, errors))
-        if one["retired_pages.pending"].lower() == "yes":
-            faults.append("%s waits for a restart to retire memory pages" % name)
-        width, widest = one["pcie.link.width.current"], one["pcie.link.width.max"]
-        if width.isdigit() and widest.isdigit() and int(width) < int(widest):
-            faults.append("%s runs its PCIe link at x%s of x%s" % (name, width, widest))
-    if args["expect_gpus"] is not None and len(gpus) != args["expect_gpus"]:
+    gpus, before = answering(program) if program else [], _xid_counts(xids())
+    faults = [] if program or not args["expect_gpus"] else ["there is no nvidia-smi"]
+    if args["expect_gpus"] is not None and program and len(gpus) != args["expect_gpus"]:
         faults.append("%d GPUs answer, %d should" % (len(gpus), args["expect_gpus"]))
     dcgmi, loaded = find_tool("dcgmi"), False
     if dcgmi and gpus:
@@ -229,7 +210,30 @@ def _gpu(args):
         if code != 0 or "Fail" in out:
             bad = [" ".join(line.replace("|", " ").split()) for line in out.splitlines() if "Fail" in line]
             faults.append("dcgmi diag: %s" % ("; ".join(bad) or "exit code %d" % code))
-    return {"gpus": gpus, "diagnostic": loaded, "faults": faults}
+        gpus = answering(program)
+    for one in gpus:
+        faults += ["GPU %d %s" % (one["index"], said) for said in _gpu_faults(one)]
+    for (bus, code), count in sorted(_xid_counts(xids()).items()):
+        if count > before.get((bus, code), 0):
+            faults.append("the GPU at %s reported Xid %d during the test" % (bus, code))
+    told = [{"index": one["index"], "uuid": one["uuid"], "model": one["model"]} for one in gpus]
+    return {"gpus": told, "diagnostic": loaded, "faults": faults}
+
+
+def _gpu_faults(one):
+    if one.get("ecc_uncorrected"):
+        yield "has %d uncorrected memory errors" % one["ecc_uncorrected"]
+    if one.get("remapping_failed"):
+        yield "cannot replace its bad memory any more"
+    if one.get("retirement_pending") or one.get("remapping_pending"):
+        yield "waits for a reset to leave bad memory out"
+    width, widest = one.get("link_width"), one.get("link_width_max")
+    if width and widest and width < widest:
+        yield "runs its PCIe link at x%d of x%d" % (width, widest)
+
+
+def _xid_counts(told):
+    return {(one["bus"], one["code"]): one["count"] for one in told}
 
 
 # -- parts of the network test, one pair at a time ----------------------------------------------

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from rm.core.alert_findings import HostFacts
+from rm.core.gpu_errors import gpu_errors
 from rm.core.host import Host, HostState
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
@@ -53,11 +54,6 @@ class Facts:
 
 
 def facts_of(told: Mapping[str, Any], at_us: int) -> HostFacts:
-    gpus = [g for g in told.get("gpus") or () if isinstance(g, Mapping)]
-    errors = []
-    for gpu in gpus:
-        count = gpu.get("ecc_uncorrected")
-        if isinstance(count, int) and count > 0:
-            errors.append(f"GPU {gpu.get('index')} has {count} uncorrected memory errors")
-    free = told.get("disk_free_bytes")
-    return HostFacts(at_us, free if isinstance(free, int) else None, len(gpus), tuple(errors))
+    gpus, free = told.get("gpus"), told.get("disk_free_bytes")
+    count = len(gpus) if isinstance(gpus, list) else 0
+    return HostFacts(at_us, free if isinstance(free, int) else None, count, gpu_errors(told))

@@ -363,7 +363,8 @@ def test_burn_in_measures_and_leaves_nothing(tmp_path: Path) -> None:
     assert "less than 10000000" in slow["msg"]
 
 
-NVIDIA = "echo '0, GPU-1, H100, 40, {errors}, No, {width}, 16'"
+# the columns are those that rm_gpus.py asks for
+NVIDIA = "echo '0, GPU-1, H100, 81559, 00000000:3B:00.0, {errors}, [N/A], No, 0, 0, {width}, 16'"
 
 
 def test_burn_in_looks_at_gpus(tools: Any) -> None:
