@@ -5,7 +5,15 @@ import os
 import stat as stat_module
 
 from rm_steps_base import StepFailed, absolute, must, state_diff, tool, unpacked
-from rm_steps_write import aside_of, described, fix_attributes, mode_from, sync_directory, wanted_ids
+from rm_steps_write import (
+    aside_of,
+    described,
+    fix_attributes,
+    mode_from,
+    set_aside,
+    sync_directory,
+    wanted_ids,
+)
 
 BLOCK = 1 << 20
 # by their first bytes, Ansible's names for what reads them
@@ -196,16 +204,20 @@ def _unpack(member, path, dest, args, ids):
         if ids:
             os.chown(path, *ids)
         return
-    aside = aside_of(path)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(aside)
-    if member.kind == "link":
-        os.symlink(member.target, aside)
-    elif member.kind == "hard":
-        os.link(os.path.join(dest, member.target), aside)
-    else:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(aside, flags, 0o600), "wb") as file, member.opened() as source:
+    if member.kind in ("link", "hard"):
+        aside = aside_of(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(aside)
+        if member.kind == "link":
+            os.symlink(member.target, aside)
+        else:
+            os.link(os.path.join(dest, member.target), aside)
+        if ids and member.kind == "link":
+            os.chown(aside, *ids, follow_symlinks=False)
+        os.rename(aside, path)
+        return
+    with set_aside(path) as (fd, aside):
+        with os.fdopen(fd, "wb") as file, member.opened() as source:
             for block in iter(lambda: source.read(BLOCK), b""):
                 file.write(block)
             if ids:
@@ -214,9 +226,7 @@ def _unpack(member, path, dest, args, ids):
             file.flush()
             os.fsync(file.fileno())
         os.utime(aside, (member.mtime, member.mtime))
-    if ids and member.kind == "link":
-        os.chown(aside, *ids, follow_symlinks=False)
-    os.rename(aside, path)
+        os.rename(aside, path)
 
 
 def do_unarchive(run, args):

@@ -7,11 +7,11 @@ import time
 
 from rm_steps_base import StepFailed, absolute, content_diff, digest_of_file
 from rm_steps_write import (
-    aside_of,
     backup_of,
     described,
     fix_attributes,
     keep_extended,
+    set_aside,
     sync_directory,
     wanted_ids,
 )
@@ -206,17 +206,8 @@ def do_get_url(run, args):
 
 def _keep(run, answer, dest, args, expected, result):
     """Stream an answer aside, verify it, and put it in place when it differs."""
-    aside = aside_of(dest)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(aside)
-    folder_writable = not run.check
-    if run.check:  # only look: nothing may be written beside the file
-        import tempfile
-
-        fd, aside = tempfile.mkstemp(prefix="rm-download-")
-        os.close(fd)
-    try:
-        with open(aside, "wb") as file:
+    with _beside(run, dest) as (fd, aside):
+        with os.fdopen(fd, "wb") as file:
             for block in iter(lambda: answer.read(BLOCK), b""):
                 file.write(block)
             file.flush()
@@ -232,14 +223,26 @@ def _keep(run, answer, dest, args, expected, result):
         if new != old:
             changes.append("content")
             result["diff"] = _text_diff(run, dest, aside) if old else _fetched(run, dest, args["url"])
-            if folder_writable:
+            if not run.check:
                 _place(run, aside, dest, args, result)
         if os.path.exists(dest):
             fix_attributes(run, dest, args, changes)
         result["changed"] = bool(changes)
         result.update(described(run, dest) if not run.check else {})
-    finally:
-        with contextlib.suppress(FileNotFoundError):
+
+
+@contextlib.contextmanager
+def _beside(run, dest):
+    """A new file to write to; what has not found its place is gone afterwards."""
+    import tempfile
+
+    if run.check:  # only look: nothing may be written beside the file
+        with tempfile.NamedTemporaryFile(prefix="rm-download-") as made:
+            yield os.dup(made.fileno()), made.name
+        return
+    with set_aside(dest) as (fd, aside):
+        yield fd, aside
+        with contextlib.suppress(FileNotFoundError):  # it was renamed
             os.unlink(aside)
 
 

@@ -6,13 +6,16 @@ leaves half a file, and the next run clears what it left aside.
 
 import contextlib
 import errno
+import fcntl
 import os
 import re
 import stat as stat_module
+import time
 
 from rm_steps_base import StepFailed, content_diff, digest, execute, plain_environment, state_diff
 
 _CLAUSE = re.compile(r"^([ugoa]*)((?:[-+=](?:[rwxXst]*|[ugo]))+)$")
+ASIDE_S = 60.0  # how long a step waits for another run that writes the same file
 _SHIFT = {"u": 6, "g": 3, "o": 0}
 
 
@@ -96,6 +99,8 @@ def mode_from(wanted, old, is_directory=False):
 
 def fix_attributes(run, path, args, changes):
     """Owner and mode of an existing (or planned) path; what differs is noted in `changes` and put right."""
+    if not run.check:
+        clear_aside(path)
     uid, gid = wanted_ids(run, args)
     wanted = args.get("mode")
     is_link, is_directory, (old, old_uid, old_gid) = _attributes(run, path)
@@ -150,12 +155,83 @@ def keep_extended(path, fd):
                 os.setxattr(fd, name, os.getxattr(path, name))
 
 
+@contextlib.contextmanager
+def set_aside(path):
+    """(descriptor, name) of an empty new file beside `path`; without a rename it is gone afterwards.
+
+    It is locked: a step that an interrupted run left at work on the same file is waited for, and what a
+    killed one left there is removed.
+    """
+    name, deadline = aside_of(path), time.monotonic() + ASIDE_S
+    while True:
+        try:
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            clear_aside(path, deadline)
+            continue
+        lock = _locked(name)
+        if lock not in (None, -1) and os.fstat(fd).st_nlink:
+            break
+        os.close(fd)  # somebody cleared it before it was locked
+        if lock not in (None, -1):
+            os.close(lock)
+    try:
+        yield fd, name
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    finally:
+        os.close(lock)
+
+
+def clear_aside(path, deadline=0.0):
+    """Remove what a killed run left beside `path`. Somebody who still writes there is waited for until the
+    deadline (of the monotonic clock); without one he is left alone."""
+    name = aside_of(path)
+    try:
+        seen = os.lstat(name)
+    except OSError:
+        return
+    if stat_module.S_ISDIR(seen.st_mode):
+        if deadline:
+            raise StepFailed("%s is in the way." % name)
+        return
+    lock = _locked(name) if stat_module.S_ISREG(seen.st_mode) else -1
+    if lock is None:
+        if deadline and time.monotonic() > deadline:
+            raise StepFailed("Another run is writing %s." % path)
+        time.sleep(0.02 if deadline else 0)
+        return
+    try:
+        if lock == -1 or os.fstat(lock).st_nlink:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+    finally:
+        if lock != -1:
+            os.close(lock)
+
+
+def _locked(name):
+    """A descriptor that holds the lock of a file, None while another one does, -1 where it is not ours."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:  # somebody else's: his directory says whether it may be removed
+        return -1
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except OSError:  # a file system without locks
+        pass
+    return fd
+
+
 def write_file(run, path, data, args):
     """Write aside, sync, verify, rename. Owner and mode are those asked for, else the old ones."""
-    directory, _ = os.path.split(path)
-    aside = aside_of(path)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(aside)
     old = None
     with contextlib.suppress(OSError):
         old = os.stat(path)
@@ -163,8 +239,8 @@ def write_file(run, path, data, args):
     uid, gid = (old.st_uid, old.st_gid) if old else (-1, -1)
     asked_uid, asked_gid = wanted_ids(run, args)
     uid, gid = (uid if asked_uid == -1 else asked_uid), (gid if asked_gid == -1 else asked_gid)
-    fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
+    result = {}
+    with set_aside(path) as (fd, aside):
         with os.fdopen(fd, "w+b") as file:
             file.write(data)
             file.flush()
@@ -185,15 +261,10 @@ def write_file(run, path, data, args):
                 raise StepFailed("%s read back differently than written; %s is unchanged." % (aside, path))
         if args.get("validate"):
             validate(args["validate"], aside, path)
-        result = {}
         if args.get("backup") and os.path.lexists(path):
             result["backup_file"] = backup_of(path)
         os.rename(aside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(aside)
-        raise
-    sync_directory(directory)
+    sync_directory(os.path.dirname(path))
     return result
 
 
@@ -213,7 +284,6 @@ def validate(command, aside, path):
 def backup_of(path):
     """Keep a copy beside a file that is about to change; its name is Ansible's."""
     import shutil
-    import time
 
     name = "%s.%d.%s~" % (path, os.getpid(), time.strftime("%Y-%m-%d@%H:%M:%S"))
     shutil.copy2(path, name)
