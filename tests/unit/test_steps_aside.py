@@ -8,7 +8,6 @@ import pytest
 
 from tests.steps_request import one
 
-
 set_aside = importlib.import_module("rm_steps_write").set_aside
 
 
