@@ -6,10 +6,11 @@ the author. An operator or a burn-in may return the host earlier (`rmx host resu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rm.core import events as ev
+from rm.core.cells import Cell, Status
 from rm.core.host import Host, HostState
 
 AUTHOR = "rm, by its checks"
@@ -32,6 +33,21 @@ class Health:
     checked_us: int = 0
     failures: int = 0
     successes: int = 0
+
+
+def newly_bad(cells: Iterable[Cell], healths: Mapping[str, Health]) -> set[tuple[str, str]]:
+    """(check or "unmeasured", host) of which a test since the host's last check was bad.
+
+    A status stays bad for some tries after a fault has gone; those tries are no failed checks.
+    """
+    found: set[tuple[str, str]] = set()
+    for cell in cells:
+        condition = {Status.CRITICAL: cell.check, Status.UNKNOWN: "unmeasured"}.get(cell.result)
+        if condition is not None:
+            for host in (cell.source, cell.destination):
+                if cell.checked_us > healths.get(host, Health()).checked_us:
+                    found.add((condition, host))
+    return found
 
 
 def is_automatic(host: Host) -> bool:
@@ -61,8 +77,8 @@ def after_checks(
         health = healths.get(name, Health())
         now_us = checked_us.get(name, 0)
         if now_us > health.checked_us and name not in unsure and host.state is not HostState.DOWN:
-            if name in failing:
-                health = Health(now_us, health.failures + 1, 0)
+            if name in failing:  # a drained host starts anew when it is returned
+                health = Health(now_us, 0 if host.drained_by else health.failures + 1, 0)
             else:
                 health = Health(now_us, 0, health.successes + 1)
         if not host.drained_by and name in failing and health.failures >= rules.failures and drained < most:

@@ -26,11 +26,11 @@ from rm.core.alert_findings import (
     rotation_findings,
 )
 from rm.core.alert_notices import Notice, notice_of
-from rm.core.alerts import Alert, Finding, Rule, delivered, forget, step
+from rm.core.alerts import GRADED, Alert, Finding, Rule, delivered, forget, step
 from rm.core.alignment import Alignment
 from rm.core.cells import Cell
 from rm.core.cycle import Cycle
-from rm.core.draining import DrainRules, Health, after_checks
+from rm.core.draining import DrainRules, Health, after_checks, newly_bad
 from rm.core.host import Host
 from rm.core.maintenance import HostWindow
 from rm.core.ports import Clock
@@ -225,15 +225,18 @@ class Alerting:
     def _drain(self, seen: Seen, cells: Sequence[Cell], findings: Iterable[Finding]) -> None:
         failing: dict[str, str] = {}
         unsure: set[str] = set(seen.silent_since)
+        newly = newly_bad(cells, self._healths)
         for finding in findings:
             if finding.condition not in self._settings.drain_on or finding.level == "warn":
                 continue
-            if finding.frozen and len(finding.hosts) == 1:
-                unsure.update(finding.hosts)
-            elif len(finding.hosts) == 1:
-                failing.setdefault(finding.hosts[0], finding.message)
-            else:  # a bad pair of which nobody knows whose fault it is: neither good nor bad
+            host = finding.hosts[0] if len(finding.hosts) == 1 else ""
+            measured = finding.condition in (*GRADED, "unmeasured")
+            if not host:  # a bad pair of which nobody knows whose fault it is: neither good nor bad
                 unsure.update(finding.hosts if not finding.frozen else ())
+            elif finding.frozen or (measured and (finding.condition, host) not in newly):
+                unsure.add(host)
+            else:
+                failing.setdefault(host, finding.message)
         checked: dict[str, int] = {h: f.at_us for h, f in self._facts.known().items()}
         for cell in cells:
             for host in (cell.source, cell.destination):

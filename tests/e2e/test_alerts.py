@@ -14,51 +14,14 @@ from typing import Any
 
 import pytest
 
-from rm.lab import fabric
 from tests.cluster import RMX, WAIT_S, Cluster, until
+from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
 
 pytestmark = pytest.mark.lab
 
-MESH = {
-    "name": "fast",
-    "schedule": "every 24h",
-    "tests": ["latency"],
-    "rounds": 0,
-    "retry_attempts": 2,
-    "packets": 40,
-    "spacing_s": 0.002,
-    "loss_warn_pct": 20,
-    "loss_critical_pct": 40,
-}
 RULE = {"name": "network", "on": ["loss"], "after_s": 0.2, "clear_s": 0.2}
-LOSSY = 'add rule bridge bad from_host iifname "{host}" ip protocol udp numgen random mod 100 < 70 drop'
 GREEN, RED = "\x1b[32m■", "\x1b[31m■"
 WHOLE = ("--gpus-per-task=2", "--wrap", "true")  # a task takes a whole host
-
-
-def switch(cluster: Cluster, *lines: str) -> None:
-    done = subprocess.run(
-        cluster.lab.fabric_command(["nft", "-f", "-"]),
-        input="\n".join(lines).encode(),
-        capture_output=True,
-        check=False,
-        env={**os.environ, "PATH": fabric.SEARCH},
-    )
-    assert done.returncode == 0, done.stderr
-
-
-def break_link(cluster: Cluster, host: str) -> None:
-    """Most of the datagrams that the host sends are lost; its connections go on."""
-    switch(
-        cluster,
-        "add table bridge bad",
-        "add chain bridge bad from_host { type filter hook prerouting priority -250; }",
-        LOSSY.format(host=host),
-    )
-
-
-def heal_link(cluster: Cluster) -> None:
-    switch(cluster, "delete table bridge bad")
 
 
 def measure(cluster: Cluster, times: int) -> None:
@@ -114,7 +77,7 @@ def test_a_link_goes_bad_and_heals(make_cluster: Callable[..., Cluster], tmp_pat
     channel = {"name": "file", "command": ["/bin/sh", "-c", 'cat >> "$0"; echo >> "$0"', str(file)]}
     settings = {
         "daemon": {"lease_s": 3.0},
-        "monitor": {"mesh": [MESH]},  # nothing runs by the clock: the test says when
+        "monitor": {"mesh": [LOSSY_MESH]},
         "policies.options.placement.metronome": {"w_delay": 0},  # a busy machine delays
         "alerts": {"every_s": 0.1, "channel": [channel], "rule": [RULE]},
     }

@@ -1,4 +1,5 @@
-"""Playbooks that know the queue: drain, wait for the jobs, act, burn in, return; a failure stays drained."""
+"""Playbooks that know the queue: drain, wait for the jobs, act, burn in, return; a failure stays drained.
+And a host that fails its checks: drained by rm, returned by the burn-in."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cluster import RMX, Cluster, until
+from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
 
 pytestmark = pytest.mark.lab
 SMALL = "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8 rm_reason=firmware"
@@ -70,3 +72,51 @@ def test_what_fails_stays_drained_and_stops_the_rolling(cluster: Cluster, tmp_pa
     assert "firmware" in found[first]["drained_by"]
     assert found[second]["drained_by"] == ""
     cluster.rmx("host", "resume", first)
+
+
+BURN_IN = (
+    "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=1 rm_burn_in_network_seconds=0.1 "
+    "rm_burn_in_probes=40 rm_burn_in_max_loss_pct=30 rm_burn_in_min_share_pct=1 rm_return=true"
+)
+
+
+def test_who_fails_its_checks_is_drained_and_returned_by_the_burn_in(make_cluster: Any) -> None:
+    settings = {
+        "monitor": {"mesh": [LOSSY_MESH]},
+        "alerts": {"every_s": 0.1, "drain": True, "drain_on": ["loss"], "drain_after": 2, "return_after": 0},
+    }
+    cluster: Cluster = make_cluster(settings, zones=1, hosts=3)
+    good, bad, byhand = sorted(hosts(cluster))
+    inventory = ["--inventory", str(cluster.lab.inventory), "--known-hosts", str(cluster.lab.known_hosts)]
+
+    def drained(name: str) -> str:
+        return str(hosts(cluster)[name]["drained_by"])
+
+    def burn_in(*names: str) -> subprocess.CompletedProcess[str]:
+        only = ["--limit", ",".join(names)]
+        return cluster.run("playbook", "run", "burn_in", *inventory, *only, "-e", BURN_IN)
+
+    cluster.rmx("host", "drain", byhand, "--reason", "swap the NIC")
+    job = cluster.submit("-w", bad, "--wrap", "while [ ! -e /tmp/end ]; do sleep 0.05; done")
+    cluster.wait(job, "RUNNING")
+    cluster.rmx("monitor", "run", LOSSY_MESH["name"])
+    break_link(cluster, bad)
+    until(lambda: cluster.rmx("monitor", "run", LOSSY_MESH["name"]) and drained(bad), "it is drained")
+    assert drained(bad).startswith(f"failed 2 checks in a row: 2 of 2 pairs of {bad} are bad; {bad} to ")
+    assert drained(good) == ""
+    cluster.lab.exec(bad, ["touch", "/tmp/end"])
+    assert cluster.wait(job)["state"] == "COMPLETED"  # what runs goes on
+
+    failed = burn_in(good, bad)
+    assert failed.returncode == 2, failed.stderr
+    assert f"The path between {good} and {bad} is bad" in failed.stderr
+    assert "by its checks" in drained(bad)
+
+    heal_link(cluster)
+    passed = burn_in(bad, byhand)
+    assert passed.returncode == 0, passed.stderr
+    assert drained(bad) == ""  # although no test of the mesh has seen yet that it is well again
+    assert "swap the NIC" in drained(byhand)
+    assert cluster.wait(cluster.submit("-w", bad, "--wrap", "true"))["state"] == "COMPLETED"
+    cluster.rmx("monitor", "run", LOSSY_MESH["name"])
+    assert drained(bad) == ""

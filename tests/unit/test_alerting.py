@@ -76,6 +76,7 @@ class Life:
         self.leader.start(())
         self.hosts = FakeHosts()
         self.bad: set[str] = set()
+        self.healed = False  # the newest tries are good, which the statuses do not say yet
         self.standings: dict[int, str | None] = {}
         self.checked_us = 0
         self.alerting = Alerting(
@@ -98,7 +99,12 @@ class Life:
             return Status.CRITICAL if self.bad & set(pair) else Status.OK
 
         directions = [(a, b) for a in NAMES for b in NAMES if a != b]
-        return [Cell("m", "loss", *d, status(*d), "loss", 1.0, self.checked_us) for d in directions]
+
+        def result(*pair: str) -> Status:
+            return Status.OK if self.healed else status(*pair)
+
+        checked_us = self.checked_us
+        return [Cell("m", "loss", *d, status(*d), "loss", 1.0, checked_us, result(*d)) for d in directions]
 
     def look(self, after_s: float = 0) -> list[dict[str, Any]]:
         """All hosts are up, and each was just measured."""
@@ -219,6 +225,20 @@ def test_a_host_that_fails_is_drained_and_returned(world: World) -> None:
     assert life.host("b").drained_by
     life.look(after_s=1)
     assert life.host("b").drained_by == ""
+
+
+def test_tries_that_are_good_again_are_no_failed_checks(world: World) -> None:
+    life = world.life(drain=True, drain_after=3, return_after=0, drain_on=("loss",))
+    life.bad = {"b"}
+    for _ in range(2):
+        life.look(after_s=1)
+    life.healed = True
+    for _ in range(5):
+        life.look(after_s=1)
+    assert life.host("b").drained_by == ""
+    life.healed = False
+    life.look(after_s=1)
+    assert "failed 3 checks in a row" in life.host("b").drained_by  # they were neither good nor bad
 
 
 def test_agents_are_asked_for_facts_now_and_then(world: World) -> None:

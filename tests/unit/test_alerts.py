@@ -416,6 +416,17 @@ def test_a_burn_in_returns_it_earlier_and_failures_count_anew() -> None:
     assert decided == []
 
 
+def test_who_was_returned_is_not_drained_for_what_was_seen_before() -> None:
+    """The cells may show the old fault until the next tests."""
+    drained = replace(FLEET["h1"], drained_by=f"failed 3 checks in a row: loses ({AUTHOR})")
+    healths: dict[str, Health] = {}
+    for n in range(1, 9):
+        healths, _ = after_checks(DRAIN, healths, {**FLEET, "h1": drained}, {"h1": n}, {"h1": "loses"})
+    for n in (8, 9, 10, 11):
+        healths, decided = after_checks(DRAIN, healths, FLEET, {"h1": n}, {"h1": "loses"})
+        assert len(decided) == (n == 11)  # three new checks have failed
+
+
 def test_never_more_than_a_share_of_the_hosts() -> None:
     failing = dict.fromkeys(FLEET, "switch")
     ready = dict.fromkeys(FLEET, Health(1, 9, 0))
