@@ -6,6 +6,7 @@ import socket
 import time
 
 from rm_steps_base import StepFailed
+from rm_steps_write import described
 
 
 def _path_state(args, found):
@@ -94,6 +95,8 @@ def do_wait_for(run, args):
         if reached:
             found.setdefault("match_groups", [])
             found.setdefault("match_groupdict", {})
+            if args["path"] is not None and os.path.exists(args["path"]):
+                found.update(described(run, args["path"]))
             return dict(found, changed=False, elapsed=int(elapsed))
         if elapsed >= args["timeout"]:
             said = "Timeout when waiting for %s: it is not %s after %d s." % (what, state, args["timeout"])

@@ -12,7 +12,7 @@ from rm.playbook.lookups import find
 from rm.playbook.module import BadArgument, Files
 from rm.playbook.schema import Play, Task, tasks_of
 from rm.playbook.template import TemplateProblem, has_template
-from rm.playbook.template import check as check_template
+from rm.playbook.template_file import check_file
 
 
 class ThisMachine:
@@ -54,7 +54,7 @@ def _check(task: Task, files: Files, directory: str) -> None:
         raise UsageError(f"{where}the local file {path} does not exist.", f"Looked beside it for '{name}'.")
     if task.module == "template":
         try:
-            check_template(files.read(path).decode())
+            check_file(files.read(path).decode(), task.args)
         except (TemplateProblem, BadArgument, UnicodeDecodeError) as problem:
             raise UsageError(f"{where}{path}: {problem}.", "Mend the template.") from None
 

@@ -70,6 +70,7 @@ class _Environment(SandboxedEnvironment):
 def _environment() -> _Environment:
     environment = _Environment(
         undefined=Absent,
+        finalize=lambda value: "" if value is None else value,  # beside text nothing is no text
         trim_blocks=True,
         keep_trailing_newline=True,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],

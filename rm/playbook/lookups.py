@@ -17,7 +17,8 @@ from jinja2.utils import missing
 
 from rm.playbook.filters.data import flatten, subelements
 from rm.playbook.module import BadArgument, Files
-from rm.playbook.template import Scope, Seek, TemplateProblem, render
+from rm.playbook.template import Scope, Seek, TemplateProblem
+from rm.playbook.template_file import render_file
 
 
 class Control(Protocol):
@@ -125,7 +126,11 @@ def _template(call: Sought) -> list[Any]:
     from rm.playbook.template import Layer
 
     scope = call.scope.above(Layer(call.options.get("template_vars", {}), True))
-    return [render(_text(call, term, "templates"), scope) for term in _flat(call.terms)]
+
+    def read(name: str) -> str:
+        return _text(call, name, "templates")
+
+    return [render_file(read(term), scope, call.options, read) for term in _flat(call.terms)]
 
 
 def _env(call: Sought) -> list[Any]:
@@ -249,7 +254,15 @@ def _subelements(call: Sought) -> list[Any]:
     if len(call.terms) < 2:
         raise BadArgument("it needs a list and the name of what is inside")
     flags = call.terms[2] if len(call.terms) > 2 else {}
-    return [list(one) for one in subelements(call.terms[0], call.terms[1], bool(flags.get("skip_missing")))]
+    path = call.terms[1]
+    found = subelements(call.terms[0], path, bool(flags.get("skip_missing")))
+    return [[_without(item, path.split(".")), one] for item, one in found]
+
+
+def _without(item: Any, words: list[str]) -> Any:
+    """An item but for what is looped over; other than with the filter of this name."""
+    rest = {key: value for key, value in item.items() if key != words[0]}
+    return {**rest, words[0]: _without(item[words[0]], words[1:])} if words[1:] else rest
 
 
 def _indexed(call: Sought) -> list[Any]:

@@ -31,12 +31,13 @@ def summarise(
     task, flags = waiting.task, waiting.flags
     each = [_answer(task, item, answers, waiting.scope) for item in waiting.items]
     if task.loop and waiting.items[0].index >= 0:
+        said = "One or more items failed" if any(a["failed"] for a in each) else "All items completed"
         registered: dict[str, Any] = {
             "results": each,
             "changed": any(a["changed"] for a in each),
             "failed": any(a["failed"] for a in each),
             "skipped": all(a.get("skipped") for a in each),
-            "msg": "One or more items failed" if any(a["failed"] for a in each) else "All items completed",
+            "msg": "All items skipped" if all(a.get("skipped") for a in each) else said,
         }
         facts = [a["ansible_facts"] for a in each if a.get("ansible_facts")]
         if facts:
@@ -61,7 +62,7 @@ def summarise(
         handler=task.handler,
         diffs=() if hidden or not flags.diff else tuple(d for a in each for d in a.get("diff", ())),
         items=()
-        if not task.loop or hidden
+        if not task.loop or hidden or waiting.items[0].index < 0
         else tuple((item.label, _status(a), _message(a, _status(a))) for item, a in labels),
         result={"censored": HIDDEN} if hidden else registered,
         line=task.line,

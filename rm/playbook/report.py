@@ -63,7 +63,7 @@ class Report:
                 if result.rescued:
                     counts.rescued += 1
                 elif result.status == "unreachable" and result.ignored:
-                    counts.skipped += 1
+                    counts.ok += 1
                     counts.ignored += 1
                 elif result.status == "changed" or result.ignored:
                     counts.ok += 1

@@ -37,7 +37,7 @@ class Shelf:
         self.roles: list[Role] = []
         self.handlers: list[Task] = []
         self._with_handlers: set[tuple[str, str]] = set()
-        self._loaded: set[str] = set()
+        self._loaded: set[tuple[str, str]] = set()
         self._depth = 0
         self._expanded: dict[tuple[int, str], tuple[Node, ...]] = {}
         self._variables: dict[str, Mapping[str, Any]] = {}
@@ -83,9 +83,10 @@ class Shelf:
 
     def role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool,
-        params: Mapping[str, Any] | None = None, once: bool = False,
+        params: Mapping[str, Any] | None = None, once: str | None = None,
     ) -> tuple[Node, ...]:  # fmt: skip
-        """The tasks of a role, those of its dependencies first; its handlers go to the play's."""
+        """The tasks of a role, those of its dependencies first; its handlers go to the play's. `once`: not
+        again in this play with the same word, unless the role allows it."""
         parent = around.role
         name = str(given["name"])
         path = find_role(reader, self.files, name, line, self.directory, parent.path if parent else "")
@@ -97,15 +98,14 @@ class Shelf:
 
     def _role(
         self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool,
-        params: Mapping[str, Any], once: bool, path: str,
+        params: Mapping[str, Any], once: str | None, path: str,
     ) -> tuple[Node, ...]:  # fmt: skip
         parent = around.role
         entries, lines, meta, duplicates = dependencies(reader, self.files, path, line)
-        if once and not duplicates:
-            key = repr((path, sorted(params.items(), key=repr), sorted(around.variables.items(), key=repr)))
-            if key in self._loaded:
+        if once is not None and not duplicates:
+            if (path, once) in self._loaded:
                 return ()
-            self._loaded.add(key)
+            self._loaded.add((path, once))
         own_vars = variables_of(reader, self.files, path, "vars", names(given, "vars"), line)
         own_defaults = variables_of(reader, self.files, path, "defaults", names(given, "defaults"), line)
         above = (parent.variables, parent.defaults, parent.params) if parent else ({}, {}, {})
@@ -149,8 +149,9 @@ class Shelf:
         params = {k: v for k, v in body.items() if k not in (*COMMON_KEYS, "role", "src", "version", "scm")}
         reader.templates(params, line)
         inner = replace(around, **common(reader, body, around))
-        once = body.get("allow_duplicates") is not True
-        return self.role(reader, {"name": body["role"]}, line, inner, public, params, once)
+        own = [params, *(body.get(word) or () for word in ("vars", "when", "tags"))]
+        word = None if body.get("allow_duplicates") is True else repr([_sorted(one) for one in own])
+        return self.role(reader, {"name": body["role"]}, line, inner, public, params, word)
 
     # -- includes while the play runs ----------------------------------------------------------
 
@@ -191,6 +192,10 @@ class Shelf:
             nodes = self.tasks_file(reader, str(plain["file"]), task.line, inner)
         self._expanded[key] = nodes
         return nodes
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(value.items(), key=repr) if isinstance(value, Mapping) else value
 
 
 def load_list_or_none(reader: Reader, files: Files, path: str, line: int) -> Seq | None:

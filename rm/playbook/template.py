@@ -167,18 +167,30 @@ def condition(source: Any, scope: Scope) -> bool:
 
 
 def render(source: str, scope: Scope) -> str:
-    """A template file to text, with as many newlines at its end as it has itself."""
-    text = str(_run("text", source, scope))
+    """A template to text, with as many newlines at its end as it has itself."""
+    return as_long(str(_run("text", source, scope)), source)
+
+
+def as_long(text: str, source: str) -> str:
+    """The text with no fewer newlines at its end than its template has."""
     ends = len(source) - len(source.rstrip("\n"))
     return text + "\n" * max(0, ends - (len(text) - len(text.rstrip("\n"))))
 
 
 def _run(kind: str, source: str, scope: Scope) -> Any:
-    try:
+    def run() -> Any:
         function = _compiled.get((kind, source))
         if function is None:
             function = _compiled[kind, source] = _compile(kind, source)
         return function(scope)
+
+    return guarded(source, run)
+
+
+def guarded(source: str, run: Callable[[], Any]) -> Any:
+    """What `run` makes of a template; all that goes wrong is a TemplateProblem (or NeedResult)."""
+    try:
+        return run()
     except (NeedResult, TemplateProblem):
         raise
     except UndefinedError as problem:

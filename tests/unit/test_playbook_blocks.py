@@ -121,7 +121,7 @@ def test_until_in_a_loop_is_about_each_item_and_check_mode_does_not_wait():
         ("with_sequence: count=2", ["1", "2"]),
         ("with_nested: [[1, 2], [x]]", ["[1, 'x']", "[2, 'x']"]),
         ("with_together: [[1, 2], [x]]", ["[1, 'x']", "[2, None]"]),
-        ("with_subelements: [[{l: [5, 6]}], l]", ["[{'l': [5, 6]}, 5]", "[{'l': [5, 6]}, 6]"]),
+        ("with_subelements: [[{l: [5, 6]}], l]", ["[{}, 5]", "[{}, 6]"]),
         ("with_indexed_items: [x, y]", ["[0, 'x']", "[1, 'y']"]),
         ("loop: \"{{ query('dict', {'x': 1}) }}\"", ["{'key': 'x', 'value': 1}"]),
         ("with_first_found: [none.txt, here.txt]", ["/p/files/here.txt"]),
@@ -132,6 +132,17 @@ def test_loops(loop, shown):
     files = {"files/here.txt": "", "files/there.txt": ""}
     world = play(f"  - debug: {{msg: '{{{{ item }}}}'}}\n    {loop}\n", files=files, hosts=("a",))
     assert [message for _, _, message in world.results["a"][0].items] == shown
+
+
+def test_loops_without_items_and_with_none_that_is_wanted():
+    world = play(
+        "  - {debug: {msg: x}, loop: []}\n  - {debug: {msg: x}, loop: [1, 2], when: false}\n", hosts=("a",)
+    )
+    none, unwanted = world.results["a"]
+    assert (none.status, none.items, none.result["results"]) == ("skipped", (), [])
+    assert (unwanted.status, len(unwanted.items)) == ("skipped", 2)
+    assert unwanted.result["msg"] == "All items skipped"
+    assert unwanted.result["results"][0]["false_condition"] is False
 
 
 def test_a_set_fact_in_a_loop_sees_its_earlier_items_and_extended_loops_count():

@@ -54,6 +54,12 @@ def test_the_same_role_runs_once_unless_its_parameters_differ():
     assert run(text).told() == ["base : base: base 1", "base : base: base 2"]
 
 
+def test_a_dependency_runs_once_whatever_those_that_ask_for_it_are_given():
+    roles = "[{role: app, p: 1, vars: {x: 1}}, {role: app, p: 2}]"
+    text = f"- hosts: all\n  gather_facts: false\n  roles: {roles}\n"
+    assert [name.split(": ")[1] for name in run(text).told()].count("base") == 1
+
+
 def test_includes_with_loops_variables_and_conditions():
     tasks = """\
   - include_tasks: "{{ item }}.yml"

@@ -6,7 +6,8 @@ import posixpath
 from typing import Any
 
 from rm.playbook.module import OWNERSHIP, Arg, BadArgument, CompileContext, mode_of, packed
-from rm.playbook.template import render
+from rm.playbook.template import Layer
+from rm.playbook.template_file import SYNTAX, render_file
 
 ARGS = {
     "src": Arg(required=True),
@@ -16,8 +17,7 @@ ARGS = {
     "force": Arg("bool", default=True),
     "newline_sequence": Arg(choices=("\n", "\r\n", "\r"), default="\n"),
     "output_encoding": Arg(default="utf-8"),
-    "trim_blocks": Arg("bool", default=True),
-    "lstrip_blocks": Arg("bool", default=False),
+    **{name: Arg("bool" if name.endswith("_blocks") else "str") for name in SYNTAX},
     "validate": Arg(),
     **OWNERSHIP,
     "mode": Arg("raw"),  # also "preserve"
@@ -26,19 +26,28 @@ EXECUTOR = "copy"
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-    if not args["trim_blocks"] or args["lstrip_blocks"]:
-        raise BadArgument("'trim_blocks' and 'lstrip_blocks' are as by default here: write {%- or {%+")
     source = context.source(args["src"], "templates")
     try:
         text = context.files.read(source).decode()
     except UnicodeDecodeError:
         raise BadArgument(f"the template {source} is not UTF-8 text") from None
-    dropped = ("src", "newline_sequence", "output_encoding", "trim_blocks", "lstrip_blocks")
+    dropped = ("src", "newline_sequence", "output_encoding", *SYNTAX)
     rest = {k: v for k, v in args.items() if k not in dropped}
     if args["mode"] is not None:
         keeps = args["mode"] == "preserve"
         rest["mode"] = context.files.mode(source) if keeps else mode_of("mode", args["mode"])
-    made = render(text, context.scope).replace("\n", args["newline_sequence"])
+    about = {
+        "ansible_managed": "Ansible managed", "template_path": source, "template_fullpath": source,
+        "template_destpath": args["dest"],
+    }  # fmt: skip
+    scope = context.scope.above(Layer(about, False))
+
+    def read(name: str) -> str:
+        beside = posixpath.join(posixpath.dirname(source), name)
+        path = context.source(name, "templates")
+        return context.files.read(path if context.files.exists(path) else beside).decode()
+
+    made = render_file(text, scope, args, read).replace("\n", args["newline_sequence"])
     try:
         data = made.encode(args["output_encoding"])
     except (UnicodeEncodeError, LookupError) as problem:
