@@ -57,10 +57,14 @@ def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool)
 @alerts.command()
 @click.argument("names", nargs=-1, required=True, metavar="ALERT...")
 @COMMENT
+@json_option
 @click.pass_obj
-def ack(session: Session, /, names: tuple[str, ...], comment: str) -> None:
+def ack(session: Session, /, names: tuple[str, ...], comment: str, as_json: bool) -> None:
     """Note that you look after what fires: ALERT is its subject, or RULE/CONDITION/SUBJECT."""
     answer = session.client.post("alerts", "acknowledge", body={"alerts": [*names], "comment": comment})
+    if as_json:
+        emit_json({"acknowledged": answer["acknowledged"]})
+        return
     for key in answer["acknowledged"]:
         click.echo(f"acknowledged: {key}")
 
@@ -70,9 +74,16 @@ def ack(session: Session, /, names: tuple[str, ...], comment: str) -> None:
 @click.option("--condition", "-c", "conditions", multiple=True, help="Only this condition; may be repeated.")
 @click.option("--host", "hosts", multiple=True, help="Only this host or pattern; may be repeated.")
 @COMMENT
+@json_option
 @click.pass_obj
 def silence(
-    session: Session, /, duration: str, conditions: tuple[str, ...], hosts: tuple[str, ...], comment: str
+    session: Session,
+    /,
+    duration: str,
+    conditions: tuple[str, ...],
+    hosts: tuple[str, ...],
+    comment: str,
+    as_json: bool,
 ) -> None:
     """Let nothing new fire for a time. What fires already is still told as over when it is."""
     body = {
@@ -82,15 +93,22 @@ def silence(
         "comment": comment,
     }
     made = session.client.post("alerts", "silences", body=body)["silence"]
+    if as_json:
+        emit_json({"silence": made})
+        return
     click.echo(f"silence {made['id']} ends in {_away(made['until_us'])}")
 
 
 @alerts.command()
 @click.argument("number", type=click.IntRange(1, 999_999_999), metavar="SILENCE")
+@json_option
 @click.pass_obj
-def unsilence(session: Session, /, number: int) -> None:
+def unsilence(session: Session, /, number: int, as_json: bool) -> None:
     """End a silence; what holds then fires."""
-    session.client.delete("alerts", "silences", number)
+    gone = session.client.delete("alerts", "silences", number)["silence"]
+    if as_json:
+        emit_json({"silence": gone})
+        return
     click.echo(f"silence {number} is ended")
 
 
