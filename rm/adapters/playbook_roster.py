@@ -1,0 +1,142 @@
+"""The hosts of a run: the inventory's, and those that tasks add; which a play is for, how to reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from rm.adapters.playbook_hosts import LOCALHOST
+from rm.core.host import Host
+from rm.errors import UsageError
+from rm.playbook.inventory_hosts import decode
+from rm.playbook.pattern import select
+from rm.playbook.schema import Play
+from rm.playbook.steps import TaskResult
+from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
+from rm.playbook.variables import HostState
+
+CONNECTION = ("ansible_host", "ansible_user", "ansible_connection", "ansible_python_interpreter")
+
+
+class Roster:
+    """`extra` are the variables of `-e`, `inventory` the hosts' where they are more than `Host.variables`
+    holds. Raises UsageError where `limit` leaves nobody."""
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        extra: Mapping[str, Any],
+        inventory: Mapping[str, Mapping[str, Any]],
+        limit: str,
+    ) -> None:
+        self.extra = extra
+        self.hosts = {host.name: host for host in hosts}
+        self.groups = groups_of(hosts)
+        self.wanted = (
+            select(limit, list(self.hosts), self.groups, "--limit: ") if limit else tuple(self.hosts)
+        )
+        if limit and not self.wanted:
+            raise UsageError(f"--limit {limit} leaves no host.", "See the names with --list-hosts.")
+        self.states = {
+            name: HostState(name, {**_inventory(h), **inventory.get(name, {})}, h.login)
+            for name, h in self.hosts.items()
+        }
+        for state in self.states.values():
+            with suppress(UsageError):  # told when the host is to be reached
+                state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
+
+    def chosen(self, play: Play) -> tuple[str, ...]:
+        """The names of the hosts that a play is for, in its order; raises UsageError."""
+        where = f"{play.file}:{play.line}: "
+        scope = Scope([Layer(self.extra, True), Layer(play.variables, True)])
+        try:
+            pattern = str(evaluate(play.hosts, scope))
+        except TemplateProblem as problem:
+            raise UsageError(f"{where}'hosts': {problem}.", "Set it with -e.") from None
+        if pattern in LOCALHOST and pattern not in self.hosts:
+            self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}, "root"))
+            return (pattern,)
+        names = select(pattern, list(self.hosts), self.groups, where)
+        found = [name for name in names if name in self.wanted]
+        if play.order.endswith("sorted"):
+            found.sort()
+        return tuple(reversed(found) if play.order.startswith("reverse") else found)
+
+    def connection_of(self, name: str, keys: Sequence[str] = CONNECTION) -> dict[str, Any]:
+        """The variables that say how to reach a host; templates in them see the host's own variables."""
+        state = self.states.get(name)
+        if state is None:
+            return {}
+        found = {}
+        for key in keys:
+            value = self.extra.get(key, state.inventory.get(key))
+            if value is None:
+                continue
+            if has_template(value):
+                facts = {"inventory_hostname": name}
+                layers = [Layer(self.extra, True), Layer(facts, False), Layer(state.inventory, True)]
+                try:
+                    value = evaluate(value, Scope(layers))
+                except TemplateProblem as problem:
+                    raise UsageError(f"{key} of host '{name}': {problem}.") from None
+            found[key] = value
+        return found
+
+    def adopt(self, result: TaskResult) -> None:
+        """Hosts and groups that a task adds to the inventory of this run (`add_host`, `group_by`)."""
+        for one in result.result.get("results", [result.result]):
+            added = one.get("add_host") if isinstance(one, dict) else None
+            if added:
+                self._add(added)
+            group = one.get("add_group") if isinstance(one, dict) else None
+            if group and not one.get("skipped"):
+                self._join(result.host, str(group))
+                for parent in one.get("parent_groups") or ():
+                    if parent != "all":
+                        self._join(result.host, str(parent))
+
+    def _add(self, added: Mapping[str, Any]) -> None:
+        name = str(added["host_name"])
+        given = dict(added.get("host_vars") or {})
+        address, port = str(given.get("ansible_host", name)), int(given.get("ansible_port", 22))
+        self.hosts.setdefault(
+            name, Host(name, "default", address, port, str(given.get("ansible_user", "root")))
+        )
+        state = self.states.setdefault(name, HostState(name, {}, self.hosts[name].login))
+        state.inventory = {**state.inventory, **given}
+        for group in added.get("groups") or ():
+            self._join(name, str(group))
+        if name not in self.wanted:
+            self.wanted = (*self.wanted, name)
+
+    def _join(self, name: str, group: str) -> None:
+        members = self.groups.get(group, ())
+        if name not in members:
+            self.groups[group] = (*members, name)
+            state = self.states[name]
+            names = sorted({*state.inventory.get("group_names", ()), group})
+            state.inventory = {**state.inventory, "group_names": names}
+
+
+def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:
+    """The inventory's groups, from the hosts' own `group_names`."""
+    groups: dict[str, list[str]] = {}
+    for host in hosts:
+        for group in decode(dict(host.variables).get("group_names", "[]")):
+            groups.setdefault(group, []).append(host.name)
+    return {name: tuple(members) for name, members in groups.items()}
+
+
+def _inventory(host: Host) -> dict[str, Any]:
+    return {
+        **{name: decode(value) for name, value in host.variables},
+        "ansible_host": host.address,
+        "ansible_port": host.port,
+        "ansible_user": host.login,
+        "rm_zone": host.zone,
+        "rm_interface": host.interface,
+        **({"rm_nic_mbps": host.nic_bps // 1_000_000} if host.nic_bps else {}),
+        **({"rm_cpus": host.cpus} if host.cpus else {}),
+        "rm_partitions": list(host.partitions),
+    }
