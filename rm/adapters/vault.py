@@ -26,6 +26,7 @@ from rm.errors import UsageError
 HEADER = "$ANSIBLE_VAULT;"
 ROUNDS = 10_000
 SECRET_MIN = 4  # shorter texts are too common to be taken out of what is shown
+NUMBER_MIN = 100_000  # so are smaller numbers
 _BLOCK = 16
 
 
@@ -46,9 +47,10 @@ class Vault:
         """An encrypted file. What it holds is secret: of YAML each value, else the whole."""
         plain = self.open(data)
         try:
-            self._keep(yaml.safe_load(plain))
+            value = yaml.safe_load(plain)
         except (yaml.YAMLError, UnicodeDecodeError, ValueError):
-            self.secrets.add(plain.decode(errors="replace").strip())
+            value = None
+        self._keep(value if isinstance(value, (dict, list)) else plain.decode(errors="replace"))
         return plain
 
     def _keep(self, value: Any) -> None:
@@ -60,6 +62,8 @@ class Vault:
                 self._keep(inner)
         elif isinstance(value, str) and len(value.strip()) >= SECRET_MIN:
             self.secrets.add(value.strip())
+        elif isinstance(value, int) and abs(value) >= NUMBER_MIN:
+            self.secrets.add(str(value))
 
     def open(self, data: bytes) -> bytes:
         lines = data.decode("ascii", "replace").split()

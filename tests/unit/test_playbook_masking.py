@@ -1,0 +1,53 @@
+"""What a run shows holds no secret, in whatever form a module, a diff or a template brought it there."""
+
+import base64
+import json
+
+import pytest
+
+from rm.adapters.playbook_secrets import MARK, masked, masked_text
+from rm.adapters.vault import Vault, seal
+from rm.playbook.steps import TaskResult
+
+KEY = "-----BEGIN KEY-----\nabcdefgh12345678\nABCDEFGH/+=\n-----END KEY-----\n"
+SECRETS = ["plain-word", 'quo"ted', "apo'strophe", "both'\"marks", "back\\slash", "ümläut", "two words", KEY]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_no_form_of_a_secret_is_shown(secret):
+    shapes = [
+        secret,
+        f"before {secret} after",
+        json.dumps({"value": secret}),
+        json.dumps({"value": secret}, ensure_ascii=False),
+        repr({"value": secret}),
+        repr(f"it's \"{secret}\""),
+        base64.b64encode(secret.strip().encode()).decode(),
+        *("+" + line for line in secret.splitlines()),
+    ]
+    vault = Vault([b"p"])
+    vault(seal(secret.encode(), b"p"))
+    result = TaskResult("h", "p", f"task {secret}", "m", "ok", "; ".join(shapes), diffs=tuple(shapes),
+                        items=((secret, "ok", secret),), result={secret: [secret, {"x": shapes}]})  # fmt: skip
+    shown = repr(masked(result, vault.secrets))
+    for line in secret.splitlines():
+        for form in (line, repr(line)[1:-1], json.dumps(line)[1:-1]):
+            assert form not in shown
+    assert MARK in shown
+    assert masked_text("nothing of it", vault.secrets) == "nothing of it"
+
+
+@pytest.mark.parametrize(
+    ("text", "hidden", "shown"),
+    [
+        ("pin: 48151623\nport: 5432\n", "48151623", "5432"),
+        ("deep: [{word: topsecret}]\n", "topsecret", "deep"),
+        ("first line\nsecond line\n", "second line", "third line"),
+        (KEY, "abcdefgh12345678", "xyz"),
+        ("a: b: c\nline two\n", "line two", "line three"),
+    ],
+)
+def test_what_a_sealed_file_holds_is_secret(text, hidden, shown):
+    vault = Vault([b"p"])
+    assert vault.open_file(seal(text.encode(), b"p").encode()).decode() == text
+    assert masked_text(f"+{hidden} {shown}", vault.secrets) == f"+{MARK} {shown}"
