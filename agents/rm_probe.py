@@ -29,6 +29,7 @@ ANSWER = struct.Struct("!4sIIqqqI")  # the question, then t2, t3, questions of t
 HOW_MANY = 0xFFFFFFFF  # the sequence number of a question that is only for the number of the others
 HOW_MANY_S = 0.05  # between two of them
 LONGEST_US = 600_000_000
+ROOM_BYTES = 4 << 20
 # no route; a blackhole; a route that forbids
 NO_WAY = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL, errno.EACCES)
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
@@ -47,7 +48,8 @@ def reflect(request):
 
     Optional: `address` to listen on; `allow`, a list of the addresses that get answers; `idle_us`, to end
     when nothing came for so long after the first question; `tool` "iperf3", to serve one test of that
-    instead. Notifies `reflecting` as soon as it listens, and again, with `reached`, at the first question.
+    instead. Notifies `reflecting` as soon as it listens, and again, with `reached`, at the first question;
+    with `tell_sink` also `sinking` when a throughput test begins.
     """
     if request.get("tool") == "iperf3":
         return rm_throughput.serve_iperf(request)
@@ -60,6 +62,7 @@ def reflect(request):
         udp = stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
         tcp = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
         tcp.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _give_room(udp)
         for link in (udp, tcp):
             link.bind((address, port))
         tcp.listen(8)
@@ -102,6 +105,8 @@ def reflect(request):
                         sink, peer = tcp.accept()
                         if len(sinks) < 16 and not (allow and peer[0] not in allow):
                             sinks[sink] = [0, 0, 0]
+                            if request.get("tell_sink"):
+                                request["notify"]({"event": "sinking", "port": port})
                         else:
                             sink.close()
                     else:
@@ -109,6 +114,13 @@ def reflect(request):
         finally:
             for sink in sinks:
                 sink.close()
+
+
+def _give_room(udp):
+    """Datagrams that wait for a busy processor are not lost: with the right to, above the system's limit."""
+    for option in (socket.SO_RCVBUF, 33):  # SO_RCVBUFFORCE
+        with contextlib.suppress(OSError):
+            udp.setsockopt(socket.SOL_SOCKET, option, ROOM_BYTES)
 
 
 def _drain(sink, sinks, buffer):
@@ -143,6 +155,7 @@ def exchange(address, port, count, interval_us, size=0):
                 return [], 0
             raise
         link.setblocking(False)
+        _give_room(link)
         begin, sent, end = time.monotonic(), 0, None
         while True:
             now = time.monotonic()

@@ -34,7 +34,7 @@ VERSION = "0.2.0"
 PLACES = {
     "rm_steps_accounts": ("getent", "group", "user"),
     "rm_steps_blob": ("blob",),
-    "rm_steps_burn_in": ("rm_burn_in", "probe", "reflect"),
+    "rm_steps_burn_in": ("rm_burn_in",),
     "rm_steps_command": ("command", "raw", "script"),
     "rm_steps_copy": ("copy",),
     "rm_steps_cron": ("cron",),
@@ -45,6 +45,7 @@ PLACES = {
     "rm_steps_keys": ("authorized_key",),
     "rm_steps_look": ("find", "ping", "read_part", "slurp", "stat", "tempfile"),
     "rm_steps_mount": ("mount",),
+    "rm_steps_network": ("network_pair",),
     "rm_steps_package": ("package", "package_facts"),
     "rm_steps_pip": ("pip",),
     "rm_steps_service": ("service", "service_facts"),

@@ -2,8 +2,8 @@
 
 Each test says what it measured and whether anything came out wrong: a digest that differs between
 processors, a memory page or a disk block that reads back differently, a GPU with errors, the kernel's
-machine check counters. The network between hosts is tested by pairs, from the control side, with the
-operations `reflect` and `probe` of rm_probe.py.
+machine check counters. The network between hosts is tested by pairs, from the control side
+(rm_steps_network.py).
 """
 
 import contextlib
@@ -234,39 +234,3 @@ def _gpu_faults(one):
 
 def _xid_counts(told):
     return {(one["bus"], one["code"]): one["count"] for one in told}
-
-
-# -- parts of the network test, one pair at a time ----------------------------------------------
-
-
-def do_reflect(run, args):
-    """Answer the probes of one peer until it has been quiet for a while."""
-    import rm_probe
-
-    try:
-        return dict(rm_probe.reflect(dict(args)), changed=False)
-    except OSError as problem:
-        raise StepFailed("Cannot reflect on port %s: %s." % (args["port"], problem.strerror)) from None
-
-
-def do_probe(run, args):
-    """Loss, round trip and throughput towards a peer that reflects; waits a little for it to be up."""
-    import rm_probe
-
-    end = time.monotonic() + args["patience_s"]
-    base = {"address": args["address"], "port": args["port"]}
-    while True:
-        first = rm_probe.probe(dict(base, kind="rtt", count=3, interval_us=2000))
-        if first["received"]:
-            break
-        if time.monotonic() > end:
-            return {"changed": False, "answered": False, "loss_pct": 100.0, "throughput_bps": 0}
-        time.sleep(0.1)
-    found = rm_probe.probe(dict(base, kind="oneway", count=args["count"], interval_us=args["interval_us"],
-                                size_bytes=args["size_bytes"]))  # fmt: skip
-    try:
-        rate = rm_probe.probe(dict(base, kind="throughput", duration_us=args["duration_us"],
-                                   rate_bps=args["rate_bps"]))  # fmt: skip
-    except rm_probe.KernelRefused as refusal:
-        rate = {"throughput_bps": 0, "error": str(refusal)}
-    return dict(found, changed=False, answered=True, throughput_bps=rate["throughput_bps"])

@@ -195,13 +195,13 @@ def test_the_network_test_names_the_bad_cable() -> None:
             assert host not in busy, "a host has one test at a time"
             busy.add(host)
         try:
-            one = request["steps"][0]
-            if one["op"] == "reflect":
-                return {"results": [{"answered": 1}], "planned": {}}
-            bad = "h3" in (host, "h" + one["args"]["address"][-1])
+            one = request["steps"][0]["args"]
+            bad = "h3" in (host, "h" + one["address"][-1])
             if host == "h4" and bad:
                 raise Unreachable("gone")
-            found = {"answered": True, "loss_pct": 4.0 if bad else 0.0, "throughput_bps": 10**9}
+            found = {"answered": True, "throughput_bps": 10**9}
+            if one["leads"]:
+                found.update(loss_forward_pct=4.0 if bad else 0.0, loss_backward_pct=0.0)
             return {"results": [found], "planned": {}}
         finally:
             with lock:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from rm.adapters.playbook_control import ControlFailed, Hands
 from rm.errors import RmError
 from rm.playbook.cables import Pair, judge, rounds
 
-PATIENCE_S = 10.0
+PATIENCE_S = 5.0  # until the peer reflects
+SILENT_PAIRS = 3  # a host that none of so many peers could reach is cut off; the others need not wait for it
+INTERVAL_US = 2_000
+PORTS = 200  # a port of its own for each round: the last one's reflectors may still wait for their end
 
 
 def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
@@ -22,16 +26,27 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
         said = f"might test {count} paths"
         return {"changed": False, "skipped": True, "might_run": True, "msg": said, "bad_cables": {}}
     measured: list[Pair] = []
-    with ThreadPoolExecutor(len(hosts) + 1, thread_name_prefix="burn-in") as pool:
+    silent: Counter[str] = Counter()
+    heard: set[str] = set()
+    with ThreadPoolExecutor(len(hosts), thread_name_prefix="burn-in") as pool:
         for number, matched in enumerate(rounds(hosts)):
-            for turned in (False, True):
-                if hands.stopping.is_set():
-                    raise ControlFailed("The run was ended during the network test.")
-                pairs = [(b, a) if turned else (a, b) for a, b in matched]
-                # a port of its own each time: the reflector of the last one may still wait for its end
-                port = args["port"] + (number * 2 + turned) % 200
-                futures = [pool.submit(_test, hands, args, pool, port, *pair) for pair in pairs]
-                measured += [future.result() for future in futures]
+            if hands.stopping.is_set():
+                raise ControlFailed("The run was ended during the network test.")
+            cut = {host for host in hosts if silent[host] >= SILENT_PAIRS and host not in heard}
+            port = args["port"] + number % PORTS
+            tests = [
+                (pair, [pool.submit(_side, hands, args, port, pair, leads) for leads in (True, False)])
+                for pair in matched
+                if not cut & {*pair}
+            ]
+            measured += [_cut(*ends) for one in matched if cut & {*one} for ends in (one, one[::-1])]
+            for pair, sides in tests:
+                found = _directions(pair, sides)
+                measured += found
+                if all(one.answered for one in found):
+                    heard.update(pair)
+                else:
+                    silent.update(pair)
     verdict = judge(
         measured,
         max_loss_pct=args["max_loss_pct"],
@@ -49,28 +64,41 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     return {"changed": False, "failed": bool(bad), "msg": said, "pairs": rows, **report}
 
 
-def _test(
-    hands: Hands, args: dict[str, Any], pool: ThreadPoolExecutor, port: int, source: str, target: str
-) -> Pair:
-    """One direction of one pair; a host that cannot be reached counts as cut off."""
-    last_us = int((args["seconds"] + 4 + PATIENCE_S) * 1e6) + args["count"] * 5_000
-    reflect = {"port": port, "duration_us": last_us, "idle_us": 1_200_000, "address": "", "allow": []}
-    probe = {
-        "address": args["addresses"][target],
+def _side(
+    hands: Hands, args: dict[str, Any], port: int, pair: tuple[str, str], leads: bool
+) -> dict[str, Any]:
+    """What one side of a pair measured; a host that cannot be reached has not answered."""
+    here, there = pair if leads else pair[::-1]
+    last_s = 2 * PATIENCE_S + args["count"] * INTERVAL_US / 1e6 + args["seconds"] + 20
+    asked = {
+        "leads": leads,
+        "address": args["addresses"][there],
         "port": port,
         "count": args["count"],
-        "interval_us": 2_000,
+        "interval_us": INTERVAL_US,
         "size_bytes": args["size"],
         "duration_us": int(args["seconds"] * 1e6),
         "rate_bps": args["rate_mbps"] * 1_000_000,
-        "patience_s": PATIENCE_S / 2,
+        "patience_s": PATIENCE_S,
+        "longest_us": int(last_s * 1e6),
     }
-    answering = pool.submit(hands.ask, "reflect", reflect, target)
     try:
-        found = hands.ask("probe", probe, source)
-        reflected = answering.result()
+        found = hands.ask("network_pair", asked, here)
     except RmError:
-        return Pair(source, target, 100.0, 0, answered=False)
-    if found.get("failed") or reflected.get("failed") or not found["answered"]:
-        return Pair(source, target, 100.0, 0, answered=False)
-    return Pair(source, target, float(found["loss_pct"]), int(found["throughput_bps"]))
+        return {"answered": False}
+    return {"answered": False} if found.get("failed") else found
+
+
+def _directions(pair: tuple[str, str], sides: list[Future[dict[str, Any]]]) -> tuple[Pair, Pair]:
+    one, other = pair
+    forward, backward = (side.result() for side in sides)
+    if not forward["answered"] or not backward["answered"]:
+        return _cut(one, other), _cut(other, one)
+    return (
+        Pair(one, other, float(forward["loss_forward_pct"]), int(forward["throughput_bps"])),
+        Pair(other, one, float(forward["loss_backward_pct"]), int(backward["throughput_bps"])),
+    )
+
+
+def _cut(source: str, target: str) -> Pair:
+    return Pair(source, target, 100.0, 0, answered=False)
