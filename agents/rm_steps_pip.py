@@ -5,6 +5,8 @@ import re
 
 from rm_steps_base import StepFailed, asks, execute, find_tool, must, plain_environment, state_diff, tool
 
+UNKNOWN = "?"  # a version that check mode cannot know
+
 
 def _pip(run, args):
     """(command, whether the virtual environment has to be made first)."""
@@ -12,7 +14,7 @@ def _pip(run, args):
     if place:
         place = os.path.expanduser(place)
         program = os.path.join(place, "bin", "pip")
-        if os.path.exists(program):
+        if os.path.exists(program) or (run.check and run.planned["paths"].get(place) == "directory"):
             return [program], False
         command = args["virtualenv_command"].split()
         argv = [tool(command[0]), *command[1:]]
@@ -21,6 +23,7 @@ def _pip(run, args):
         argv += ["--system-site-packages"] if args.get("virtualenv_site_packages") else []
         if not run.check:
             must([*argv, place])
+        run.plan(place, "directory")
         return [program], True
     if args.get("executable"):
         return [tool(args["executable"])], False
@@ -34,6 +37,8 @@ def _installed_distributions(command):
     """{normal name: version} of what pip sees."""
     import json
 
+    if not os.path.exists(command[0]):  # check mode: its environment is not made
+        return {}
     code, out = asks([*command, "list", "--format=json", "--disable-pip-version-check"])
     try:
         found = json.loads(out) if code == 0 else []
@@ -54,7 +59,17 @@ def _satisfied(requirement, installed):
     seen = installed.get(_normal(match.group(1)))
     if seen is None:
         return False
+    if match.group(2) and seen == UNKNOWN:
+        return None
     return match.group(2) is None or seen == match.group(2)
+
+
+def _expected(requirement, state):
+    """What check mode takes for granted of a simple requirement from now on: (normal name, version)."""
+    name, _, version = requirement.partition("==")
+    return _normal(re.split(r"[=<>!~\[ ]", name.strip(), maxsplit=1)[0]), (
+        "" if state == "absent" else version.strip() or UNKNOWN
+    )
 
 
 def _foretold(requirement, state, before):
@@ -74,9 +89,10 @@ def do_pip(run, args):
     state, changes = args["state"], (["virtual environment " + args["virtualenv"]] if made else [])
     result = {"changed": made, "name": args["name"], "version": args.get("version"), "state": state}
     result.update(virtualenv=args.get("virtualenv"), requirements=args.get("requirements"))
-    if made and run.check:
-        return dict(result, changed=True, diff=state_diff(run, "pip", changes + names))
-    before = _installed_distributions(command)
+    planned = run.planned["states"].setdefault("pip " + command[0], {}) if run.check else {}
+    before = {
+        name: version for name, version in {**_installed_distributions(command), **planned}.items() if version
+    }
     if state == "absent":
         todo = [n for n in names if _normal(re.split(r"[=<>!~\[ ]", n, maxsplit=1)[0]) in before]
         argv = ["uninstall", "-y", *todo]
@@ -98,6 +114,7 @@ def do_pip(run, args):
                 said = "might run: pip " + " ".join(argv)
                 return dict(result, skipped=not made, might_run=True, msg=said)
             changes += [_foretold(name, state, before) for name in todo]
+            planned.update(_expected(name, state) for name in todo)
         else:
             chdir = os.path.expanduser(args["chdir"]) if args.get("chdir") else None
             environment = plain_environment(PIP_DISABLE_PIP_VERSION_CHECK="1")

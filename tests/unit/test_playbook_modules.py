@@ -48,12 +48,14 @@ def test_every_operation_is_in_the_file_that_is_said_to_have_it() -> None:
         for name in names:
             assert f"def do_{name}(run, args):" in source
     files = {path.stem for path in AGENTS.glob("rm_steps_*.py")}
-    assert files - {"rm_steps_base", "rm_steps_write"} == set(rm_steps.PLACES)
+    shared = {"rm_steps_base", "rm_steps_write", "rm_steps_apt", "rm_steps_dnf"}
+    assert files - shared == set(rm_steps.PLACES)
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
-    ("apt", {"state": "present"}, "give 'name'"),
-    ("apt", {"name": "x", "state": "build-dep"}, "build-dep"),
+    ("apt", {"name": "x", "deb": "/x.deb"}, "only one of"),
+    ("apt", {"name": "x=1=2"}, "no package"),
+    ("apt", {"name": "x", "policy_rc_d": 101}, "policy_rc_d"),
     ("authorized_key", {"user": "x"}, "'key' is missing"),
     ("blockinfile", {"path": "/x", "marker": "# mine"}, "{mark}"),
     ("copy", {"dest": "/x"}, "'src' or 'content'"),

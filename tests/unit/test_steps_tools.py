@@ -71,39 +71,6 @@ def test_systemd(tools: Any, tmp_path: Path) -> None:
     assert one("systemd", check=True, name="x", state="started")["changed"]
 
 
-DPKG = """
-case "$1" in
-  -W) grep -q "^$4 " packages && sed -n "s/^$4 /installed /p" packages || exit 1;;
-esac
-"""
-APT = """
-for last; do :; done
-case "$*" in
-  *install*) echo "$last 2.0" >> packages;;
-  *remove*) sed -i "/^$last /d" packages;;
-esac
-"""
-CACHE = 'echo "  Installed: $(sed -n "s/^$2 //p" packages)"; echo "  Candidate: $(cat candidate)"'
-
-
-def test_apt(tools: Any, tmp_path: Path) -> None:
-    (tmp_path / "packages").write_text("bash 5.0\n")
-    (tmp_path / "candidate").write_text("2.0\n")
-    for name, script in (("dpkg-query", DPKG), ("apt-get", APT), ("apt-cache", CACHE)):
-        tools.add(name, script)
-    kept("apt", name="bash")
-    assert done("apt", name=["bash", "jq"])["packages"] == ["jq"]
-    kept("package", name="jq=2.0")
-    assert one("apt", check=True, name="bash", state="latest")["changed"]
-    done("apt", name="jq", state="absent")
-    (tmp_path / "candidate").write_text("(none)\n")
-    assert "No package matching 'nothere'" in refused("apt", check=True, name="nothere")
-    first, second = run(
-        step(1, "package", name="new", update_cache=True), step(2, "package", name="new"), check=True
-    )["results"]
-    assert (first["changed"], second["changed"]) == (True, False)
-
-
 def test_a_missing_package_tool_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("rm_steps_base.TOOL_PATH", str(tmp_path))

@@ -9,16 +9,18 @@ from rm.playbook.module import Arg, BadArgument, CompileContext
 ARGS = {
     "name": Arg("list", aliases=("package", "pkg")),
     "state": Arg(choices=("present", "latest", "absent", "build-dep", "fixed"), default="present"),
-    "update_cache": Arg("bool", default=False, aliases=("update-cache",)),
-    "update_cache_retries": Arg("int"),
-    "update_cache_retry_max_delay": Arg("int"),
+    "update_cache": Arg("bool", aliases=("update-cache",)),
+    "update_cache_retries": Arg("int", default=5),
+    "update_cache_retry_max_delay": Arg("int", default=12),
     "cache_valid_time": Arg("int", default=0),
     "purge": Arg("bool", default=False),
     "default_release": Arg(aliases=("default-release",)),
     "install_recommends": Arg("bool", aliases=("install-recommends",)),
     "force": Arg("bool", default=False),
     "allow_unauthenticated": Arg("bool", default=False, aliases=("allow-unauthenticated",)),
-    "allow_downgrade": Arg("bool", default=False, aliases=("allow-downgrade", "allow_downgrades")),
+    "allow_downgrade": Arg(
+        "bool", default=False, aliases=("allow-downgrade", "allow_downgrades", "allow-downgrades")
+    ),
     "allow_change_held_packages": Arg("bool", default=False),
     "upgrade": Arg(choices=("dist", "full", "no", "safe", "yes", "True", "False"), default="no"),
     "dpkg_options": Arg(default="force-confdef,force-confold"),
@@ -34,20 +36,22 @@ ARGS = {
     "auto_install_module_deps": Arg("bool", default=True),
 }
 EXECUTOR = "package"
-LATER = ("autoclean", "clean", "fail_on_autoremove")
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-    if args["state"] in ("build-dep", "fixed"):
-        raise BadArgument(f"the state '{args['state']}' is not supported")
-    for name in LATER:
-        if args[name]:
-            raise BadArgument(f"'{name}' is not supported; run apt-get by 'command'")
     if args["policy_rc_d"] is not None:
-        raise BadArgument("'policy_rc_d' is not supported")
+        raise BadArgument("'policy_rc_d' is not supported: a run that is cut short would leave it behind")
     upgrade = {"True": "yes", "False": "no"}.get(args["upgrade"], args["upgrade"])
-    update = args["update_cache"] or bool(args["cache_valid_time"])
-    if not (args["name"] or update or upgrade != "no" or args["deb"] or args["autoremove"]):
-        raise BadArgument("give 'name', 'deb', 'upgrade', 'update_cache' or 'autoremove'")
-    kept = {k: v for k, v in args.items() if k not in LATER}
-    return {**kept, "use": "apt", "upgrade": upgrade, "update_cache": update}
+    if sum(map(bool, (args["name"], args["deb"], upgrade != "no"))) > 1:
+        raise BadArgument("give only one of 'name', 'deb' and 'upgrade'")
+    if args["deb"] and args["state"] != "present":
+        raise BadArgument("'deb' knows only the state 'present'")
+    for name in args["name"] or ():
+        if name.count("=") > 1:
+            raise BadArgument(f"'{name}' is no package")
+    return {
+        **args,
+        "use": "apt",
+        "upgrade": upgrade,
+        "update_cache": args["update_cache"] or bool(args["cache_valid_time"]),
+    }

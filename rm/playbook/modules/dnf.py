@@ -18,6 +18,19 @@ ARGS = {
     "allowerasing": Arg("bool", default=False),
     "update_cache": Arg("bool", default=False, aliases=("expire-cache",)),
     "update_only": Arg("bool", default=False),
+    "allow_downgrade": Arg("bool", default=False),
+    "skip_broken": Arg("bool", default=False),
+    "nobest": Arg("bool", default=False),
+    "best": Arg("bool"),
+    "cacheonly": Arg("bool", default=False),
+    "security": Arg("bool", default=False),
+    "bugfix": Arg("bool", default=False),
+    "disable_excludes": Arg(),
+    "enable_plugin": Arg("list"),
+    "disable_plugin": Arg("list"),
+    "installroot": Arg(),
+    "releasever": Arg(),
+    "conf_file": Arg(),
     "lock_timeout": Arg("int", default=30),
     "use_backend": Arg(choices=("auto", "yum", "yum4", "dnf4", "dnf5"), default="auto"),
 }
@@ -30,5 +43,6 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("give 'name', 'update_cache' or 'autoremove'")
     state = args["state"] or ("absent" if args["autoremove"] else "present")
     state = {"installed": "present", "removed": "absent"}.get(state, state)
-    names = {**args, "only_upgrade": args["update_only"]}
-    return {**names, "use": "dnf", "state": state}
+    if args["best"] is not None:
+        args = {**args, "nobest": not args["best"]}
+    return {**args, "only_upgrade": args["update_only"], "use": "dnf", "state": state}
