@@ -148,12 +148,17 @@ def after(
     )
 
 
+def is_stale(cell: Cell, now_us: int, every_us: int) -> bool:
+    """Have its tests stopped coming?"""
+    return every_us > 0 and now_us - cell.checked_us > STALE_INTERVALS * every_us
+
+
 def shown(cell: Cell, now_us: int, every_us: int, maintenance: bool = False) -> Cell:
     """The cell as it is now: under maintenance, or unknown when its tests have stopped coming."""
     if maintenance:
         return replace(cell, status=Status.MAINTENANCE)
     if cell.status in (Status.MAINTENANCE, Status.NOT_RUN):
         return cell if cell.status is Status.NOT_RUN else replace(cell, status=cell.result)
-    if every_us and now_us - cell.checked_us > STALE_INTERVALS * every_us:
+    if is_stale(cell, now_us, every_us):
         return replace(cell, status=Status.UNKNOWN, message=f"not checked since: {cell.message}")
     return cell

@@ -62,7 +62,9 @@ class Mesh:
     each of the hosts is measured with each of those instead, whatever its zone. Pairs named in `without`
     are left out. A run makes up to `rounds` rounds,
     in each of which a host has at most one partner (0 = all that there are); the next run goes on
-    where it stopped, so that a run costs a host so many tests at most, however large its zone is.
+    where it stopped, so that a run costs a host so many tests at most, however large its zone is. In a
+    zone of more than that, or among more representatives, each has up to `peers` partners (0 = all),
+    spread over the zone, so that what is known grows with the hosts and not with their square.
     Throughput is tested in the gaps of the jobs that share the links, unless it may `disturb` them.
     `slip_us`: a run that could not begin so long after its time is left out (0 = it never is).
     """
@@ -76,6 +78,7 @@ class Mesh:
     between: str = "representatives"
     tests: tuple[str, ...] = ("latency",)
     rounds: int = 8
+    peers: int = 100
     jitter_us: int = 0
     slip_us: int = 0
     attempts: int = 3
@@ -275,6 +278,7 @@ READ: Mapping[str, Any] = {
     "between": _between,
     "tests": _tests,
     "rounds": _whole(0, 100_000),
+    "peers": _whole(0, 100_000),
     "jitter_s": _seconds(86_400),
     "slip_s": _seconds(366 * 86_400),
     "retry_attempts": _whole(1, 1_000),

@@ -7,7 +7,8 @@ side; the pairs between zones come after, as rounds of their own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from typing import TypeVar
 
 from rm.core.host import Host
@@ -34,27 +35,57 @@ def tournament_rounds(size: int) -> int:
     return 0 if size < 2 else size - 1 + size % 2
 
 
-class Pairing:
-    """The rounds of a mesh over these hosts. Nothing is listed before it is asked for: a thousand
-    hosts of one zone make half a million pairs."""
+def tournament_round(size: int, a: int, b: int) -> int:
+    """The round in which the members a and b of so many meet."""
+    seats = size + size % 2
+    if seats - 1 in (a, b):  # the fixed seat
+        return min(a, b)
+    return (a + b) * (seats // 2) % (seats - 1)  # in a round the numbers of a pair sum up to twice its own
 
-    def __init__(self, mesh: Mesh, hosts: Iterable[Host]) -> None:
-        zones: dict[str, list[Host]] = {}
-        self._without = mesh.without
-        self._across: list[list[Pair]] = []
-        for host in hosts if not mesh.towards else ():
-            if mesh.selects(host):
-                zones.setdefault(host.zone, []).append(host)
-        self._zones = list(zones.values())
-        self._inside = max((tournament_rounds(len(z)) for z in self._zones), default=0)
-        if mesh.towards:
-            self._across = _between(*mesh.sides(hosts))
-        elif mesh.between == "representatives":
-            first = [members[0] for members in self._zones]
-            self._across = [tournament(first, n) for n in range(tournament_rounds(len(first)))]
-        elif mesh.between == "all":
-            for n in range(tournament_rounds(len(self._zones))):
-                self._across += _crossed(tournament(self._zones, n))
+
+def spread(size: int, peers: int) -> Sequence[int]:
+    """The rounds of so many members that give each no more than `peers` partners (0 = all)."""
+    total = tournament_rounds(size)
+    return range(total) if not peers or size - 1 <= peers else [k * total // peers for k in range(peers)]
+
+
+class Pairing:
+    """The rounds of a mesh over these hosts, of which those in `up` (None = all) take part now. Nothing
+    is listed before it is asked for: a thousand hosts of one zone make half a million pairs.
+
+    Who is measured with whom inside a zone does not depend on who is up; a zone is represented by the
+    first that is.
+    """
+
+    def __init__(self, mesh: Mesh, hosts: Iterable[Host], up: Collection[str] | None = None) -> None:
+        self._mesh = mesh
+        self._up = up
+        known = [h for h in hosts if mesh.selects(h)]
+        self._sides = mesh.sides(known) if mesh.towards else None
+        self._zones: dict[str, list[Host]] = {}
+        for host in known if self._sides is None else ():
+            self._zones.setdefault(host.zone, []).append(host)
+        self._spread = {zone: spread(len(of), mesh.peers) for zone, of in self._zones.items()}
+        self._inside = max(map(len, self._spread.values()), default=0)
+        there = [[h for h in members if self._is_up(h)] for members in self._zones.values()]
+        self._first = [members[0] for members in there if members]
+
+    def _is_up(self, host: Host) -> bool:
+        return self._up is None or host.name in self._up
+
+    @cached_property
+    def _across(self) -> list[list[Pair]]:
+        """The rounds of pairs that are not inside a zone."""
+        if self._sides is not None:
+            return _between(*self._sides)
+        if self._mesh.between == "representatives":
+            return [tournament(self._first, n) for n in spread(len(self._first), self._mesh.peers)]
+        rounds: list[list[Pair]] = []
+        if self._mesh.between == "all":
+            zones = list(self._zones.values())
+            for n in range(tournament_rounds(len(zones))):
+                rounds += _crossed(tournament(zones, n))
+        return rounds
 
     def __len__(self) -> int:
         return self._inside + len(self._across)
@@ -66,13 +97,48 @@ class Pairing:
         else:
             pairs = [
                 pair
-                for members in self._zones
-                if number < tournament_rounds(len(members))
-                for pair in tournament(members, number)
+                for zone, members in self._zones.items()
+                if number < len(self._spread[zone])
+                for pair in tournament(members, self._spread[zone][number])
             ]
-        if not self._without:
-            return list(pairs)
-        return [(a, b) for a, b in pairs if frozenset((a.name, b.name)) not in self._without]
+        without = self._mesh.without
+        return [
+            (a, b)
+            for a, b in pairs
+            if self._is_up(a) and self._is_up(b) and frozenset((a.name, b.name)) not in without
+        ]
+
+    def means(self, a: Host, b: Host) -> bool:
+        """Are the two measured with each other, as soon as both are up?"""
+        if frozenset((a.name, b.name)) in self._mesh.without:
+            return False
+        if self._sides is not None:
+            one, other = self._side_names
+            return (a.name in one and b.name in other) or (b.name in one and a.name in other)
+        if not (self._mesh.selects(a) and self._mesh.selects(b)):
+            return False
+        if a.zone == b.zone:
+            where = self._seats[a.zone]
+            met = tournament_round(len(where), where[a.name], where[b.name])
+            return met in self._spread[a.zone]
+        if self._mesh.between == "representatives":
+            # by name: of many zones each is represented towards some of the others only
+            return frozenset((a.name, b.name)) in self._across_names
+        return self._mesh.between == "all"
+
+    @cached_property
+    def _side_names(self) -> tuple[set[str], set[str]]:
+        assert self._sides is not None
+        one, other = self._sides
+        return {h.name for h in one}, {h.name for h in other}
+
+    @cached_property
+    def _seats(self) -> dict[str, dict[str, int]]:
+        return {zone: {h.name: i for i, h in enumerate(of)} for zone, of in self._zones.items()}
+
+    @cached_property
+    def _across_names(self) -> set[frozenset[str]]:
+        return {frozenset((a.name, b.name)) for pairs in self._across for a, b in pairs}
 
     def turn(self, first: int, most: int) -> list[int]:
         """The numbers of the rounds of one run that begins with `first`: `most` (0 = all), in a ring."""

@@ -156,13 +156,13 @@ class Monitor:
             raise Conflict(f"Mesh {name} is being run already.", "Try again when it has ended.")
         try:
             hosts = self._hosts()
-            pairing = Pairing(mesh, hosts)
+            pairing = Pairing(mesh, hosts, up_of(hosts))
             state = replace(self.state(name), begun_us=self._clock.now_us(), cycle=len(pairing), message="")
             state = replace(state, measured=0, failed=0, skipped=0)
             turn = pairing.turn(state.turn % max(1, len(pairing)), 0 if everything else mesh.rounds)
             self._keep(state)
             if "latency" in mesh.tests:
-                self._measure_zones([h for h in hosts if mesh.selects(h)])
+                self._measure_zones(h for h in hosts if h.state is HostState.UP and mesh.selects(h))
             for number in turn:
                 if self._stopping:
                     break
@@ -193,8 +193,8 @@ class Monitor:
                 rounds=0,
             )
             hosts = self._hosts()
-            self._measure_zones(hosts)
-            pairing = Pairing(mesh, hosts)
+            self._measure_zones(h for h in hosts if h.state is HostState.UP)
+            pairing = Pairing(mesh, hosts, up_of(hosts))
             return sum(r.ok for n in range(len(pairing)) for r in self._round(mesh, pairing.round(n)))
 
     def set_paused(self, name: str, by: str) -> MeshState:
@@ -214,8 +214,10 @@ class Monitor:
             self._history.put_mesh_state(state)
 
     def _hosts(self) -> list[Host]:
-        """The hosts that answer."""
-        hosts: list[Host] = self._leader.ask(up).result(MARGIN_S)
+        def all_of(cycle: Cycle, _: int) -> list[Host]:
+            return list(cycle.state.hosts.values())
+
+        hosts: list[Host] = self._leader.ask(all_of).result(MARGIN_S)
         return hosts
 
     def _measure_zones(self, hosts: Iterable[Host]) -> None:
@@ -341,8 +343,9 @@ class Monitor:
         return self._clock.now_us() - at_us >= self._settings.throughput_interval_s * 1e6
 
 
-def up(cycle: Cycle, now_us: int) -> list[Host]:
-    return [h for h in cycle.state.hosts.values() if h.state is HostState.UP]
+def up_of(hosts: Iterable[Host]) -> set[str]:
+    """Those that answer."""
+    return {h.name for h in hosts if h.state is HostState.UP}
 
 
 def known_of(cycle: Cycle, pairs: Iterable[Pair]) -> Seen:

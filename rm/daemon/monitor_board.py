@@ -8,12 +8,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from rm.core.cells import METRIC_OF, Cell, Change, after, change_of, judge, shown
+from rm.core.cells import METRIC_OF, Cell, Change, after, change_of, is_stale, judge, shown
 from rm.core.history import History, Sample, checks_of
 from rm.core.host import Host, selected
 from rm.core.maintenance import HostWindow
 from rm.core.mesh import Mesh
 from rm.core.occurrence import occurrence
+from rm.core.pairing import Pairing
 from rm.core.ports import Clock
 from rm.errors import StoreError
 
@@ -142,15 +143,25 @@ class Board:
         found = ((mesh, w, names, occurrence(w, now_us, self._zone)) for mesh, w, names in every)
         return [(mesh, w.text, names, *when) for mesh, w, names, when in found if when is not None]
 
-    def cells(self, mesh: Mesh, hosts: Mapping[str, Host], every_us: int) -> list[Cell]:
+    def cells(
+        self, mesh: Mesh, hosts: Mapping[str, Host], every_us: int, pairing: Pairing | None = None
+    ) -> list[Cell]:
         """The mesh's cells as they are now, of the hosts that there still are. `every_us`: how often
-        each is tried."""
-        now_us = self._clock.now_us()
+        each is tried. `pairing`: cells that are stale are left out when it does not mean them any more,
+        as of a host that represented its zone for a while; None: whatever was told is shown."""
+        now_us, checks = self._clock.now_us(), frozenset(mesh.checks)
+        closed = any(w.covers(now_us, self._zone) for w in mesh.maintenance)
+        under = {name for name, h in hosts.items() for w in self._windows if w.covers(h, now_us, self._zone)}
         with self._lock:
             mine = list(self._cells.get(mesh.name, {}).values())
         found = []
         for cell in mine:
             a, b = hosts.get(cell.source), hosts.get(cell.destination)
-            if a is not None and b is not None and cell.check in mesh.checks:
-                found.append(shown(cell, now_us, every_us, self.maintained(mesh, a, b, now_us)))
+            if a is None or b is None or cell.check not in checks:
+                continue
+            maintained = closed or (bool(under) and (a.name in under or b.name in under))
+            now = shown(cell, now_us, every_us, maintained)
+            stale = pairing is not None and is_stale(cell, now_us, every_us)
+            if not stale or pairing is None or pairing.means(a, b):
+                found.append(now)
         return found

@@ -14,10 +14,11 @@ from rm.core.history import History, Retention, Sample, Summary
 from rm.core.host import Host
 from rm.core.mesh import Mesh, MeshState
 from rm.core.network import bandwidth_confidence
+from rm.core.pairing import Pairing
 from rm.core.ports import Clock
 from rm.core.source import Source
 from rm.daemon.leader import Leader
-from rm.daemon.monitor import Monitor
+from rm.daemon.monitor import Monitor, up_of
 from rm.daemon.monitor_rows import (
     cell_json,
     change_json,
@@ -77,7 +78,7 @@ class MonitorService:
         def look() -> dict[str, Any]:
             rows = [self._mesh_row(mesh, hosts) for mesh in self._monitor.meshes.values()]
             rows += [self._source_row(source, hosts) for source in self._sources.sources.values()]
-            windows = self._monitor.board.windows((mesh for mesh, _ in self._grids()), hosts)
+            windows = self._monitor.board.windows(self._grids(), hosts)
             return {
                 "meshes": rows,
                 "malformed": [{"name": n, "message": m} for n, m in self._malformed],
@@ -86,20 +87,25 @@ class MonitorService:
 
         return await asyncio.to_thread(look)
 
-    def _grids(self) -> list[tuple[Mesh, int]]:
-        """Every grid there is, with how often each of its cells is tried."""
-        own = [(mesh, self._monitor.every_us(mesh)) for mesh in self._monitor.meshes.values()]
-        return own + [(s.grid, s.expect_us) for s in self._sources.sources.values()]
+    def _grids(self) -> list[Mesh]:
+        """Of every mesh and archive."""
+        return [*self._monitor.meshes.values(), *(s.grid for s in self._sources.sources.values())]
 
     def cells(self, hosts: Mapping[str, Host]) -> list[Cell]:
         """All cells as they are now."""
-        board = self._monitor.board
-        return [cell for mesh, every_us in self._grids() for cell in board.cells(mesh, hosts, every_us)]
+        return [cell for mesh in self._grids() for cell in self._cells(mesh, hosts)]
+
+    def _cells(self, mesh: Mesh, hosts: Mapping[str, Host]) -> list[Cell]:
+        """The cells of a mesh, or of an archive's grid, as they are now."""
+        source, board = self._sources.of_grid(mesh.name), self._monitor.board
+        if source is not None:
+            return board.cells(mesh, hosts, source.expect_us)
+        pairing = Pairing(mesh, hosts.values(), up_of(hosts.values()))
+        return board.cells(mesh, hosts, self._monitor.every_us(mesh), pairing)
 
     def _mesh_row(self, mesh: Mesh, hosts: Mapping[str, Host]) -> dict[str, Any]:
         state, running = self._monitor.state(mesh.name), self._monitor.is_running(mesh.name)
-        every_us = self._monitor.every_us(mesh)
-        cells = self._monitor.board.cells(mesh, hosts, every_us)
+        every_us, cells = self._monitor.every_us(mesh), self._cells(mesh, hosts)
         return {
             "kind": MESH,
             "tests": mesh.tests,
@@ -113,7 +119,7 @@ class MonitorService:
     def _source_row(self, source: Source, hosts: Mapping[str, Host]) -> dict[str, Any]:
         """Of an archive's grid: what it has, nobody knows before it was read."""
         mesh, state = source.grid, self._sources.state(source)
-        cells = self._monitor.board.cells(mesh, hosts, source.expect_us)
+        cells = self._cells(mesh, hosts)
         running = self._sources.is_running(source.name)
         return {
             "kind": source.kind,
@@ -159,12 +165,10 @@ class MonitorService:
     async def grid(self, name: str) -> Mapping[str, Any]:
         """The cells of one mesh or archive, and its hosts in inventory order."""
         source = self._sources.of_grid(name)
-        mesh = self._mesh(name)
-        every_us = source.expect_us if source is not None else self._monitor.every_us(mesh)
-        hosts = await self._hosts()
+        mesh, hosts = self._mesh(name), await self._hosts()
 
         def look() -> dict[str, Any]:
-            cells = self._monitor.board.cells(mesh, hosts, every_us)
+            cells = self._cells(mesh, hosts)
             shown = hosts_in(cells, hosts) if source else [h for h in hosts.values() if mesh.selects(h)]
             return {
                 "mesh": name,

@@ -1,5 +1,6 @@
 """Meshes of rm.toml, their rounds, maintenance windows, and when cells flip."""
 
+from collections import Counter
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -64,6 +65,39 @@ def test_one_side_is_measured_with_the_other_once_and_no_host_twice_a_round(
         found += pairs
     assert len(found) == len(set(found))
     assert set(found) == {frozenset((a, b)) for a in names[0] for b in names[1] if a != b} - without
+
+
+@given(
+    sizes,
+    st.sampled_from(["representatives", "all", "none"]),
+    st.integers(0, 4),
+    st.sets(st.integers(0, 27)),
+)
+def test_what_is_meant_are_the_pairs_of_the_rounds(
+    sizes: list[int], between: str, peers: int, down: set[int]
+) -> None:
+    hosts = hosts_of(*sizes)
+    up = {h.name for i, h in enumerate(hosts) if i not in down}
+    pairing = Pairing(Mesh("m", between=between, peers=peers), hosts, up)
+    found = names(pairing)
+    both = [(a, b) for a in hosts for b in hosts if a.name < b.name and {a.name, b.name} <= up]
+    assert sorted(map(sorted, found)) == sorted(
+        sorted((a.name, b.name)) for a, b in both if pairing.means(a, b)
+    )
+
+
+def test_in_a_large_zone_each_host_has_so_many_partners_all_over_it() -> None:
+    hosts = hosts_of(1_000)
+    pairing = Pairing(Mesh("m", peers=100), hosts)
+    pairs = names(pairing)
+    partners = Counter(host for pair in pairs for host in pair)
+    assert len(pairing) == 100
+    assert set(partners.values()) == {100}
+    seat = {h.name: i for i, h in enumerate(hosts)}
+    near = sum(abs(seat[a] - seat[b]) <= 100 for a, b in map(tuple, pairs))
+    assert near < len(pairs) / 3  # most are no neighbours in the inventory
+    assert len(Pairing(Mesh("m"), hosts_of(101))) == 101  # an odd number, of which one rests each round
+    assert Pairing(Mesh("m", peers=0), hosts).means(hosts[0], hosts[1])
 
 
 @given(st.integers(2, 60), st.integers(1, 8))

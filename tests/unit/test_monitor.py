@@ -379,6 +379,32 @@ def test_what_earlier_lives_left_of_meshes_and_hosts_is_forgotten(house: House) 
     assert (history.cells(), history.latest()) == ([], [])
 
 
+def test_who_represented_a_zone_for_a_while_is_not_missed(house: House) -> None:
+    lead, service = house.lead, house.service()
+    for name in "cd":
+        lead.post(ev.HostAdded(builders.host(name, zone="z2", cpus=2)))
+
+    def across() -> set[tuple[str, str, Status]]:
+        house.clock.us += 4 * MINUTE_US
+        for _ in range(LATENCY.attempts):
+            house.monitor.run("latency")
+        cells = service.cells(lead.cycle.state.hosts)
+        return {
+            (c.source, c.destination, c.status)
+            for c in cells
+            if {"a", "b"} & {c.source} and c.check == "loss"
+        }
+
+    lead.post(ev.HostDown("c", "gone"))
+    assert ("a", "d", Status.WARN) in across()
+    lead.post(ev.HostUp("c", "boot", "1"))
+    found = across()
+    assert ("a", "c", Status.WARN) in found
+    assert not any("d" in pair for pair in found)
+    lead.post(ev.HostDown("b", "gone"))  # its pairs are still meant
+    assert ("a", "b", Status.UNKNOWN) in across()
+
+
 def test_maintenance_marks_cells_and_ends(house: House) -> None:
     window = HostWindow(parse_window("1970-01-01T00:00/1970-01-01T00:10"), hosts=("b",))
     house = House(LATENCY, windows=[window])

@@ -76,7 +76,7 @@ def _table(
         if task.get(key):
             said.append(f"Task '{name}' names {key}, which are not taken over: {why}.")
     spec = test.get("spec") or {}
-    table |= _pairs(name, group, spec, document, ours, said) | {"between": "all", "rounds": 0}
+    table |= _pairs(name, group, spec, document, ours, said) | {"between": "all", "rounds": 0, "peers": 0}
     return table | {"tests": [TESTS[kind]]} | _spec(kind, spec)
 
 
