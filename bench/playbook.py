@@ -59,27 +59,37 @@ def run(settings: Settings) -> list[Figure]:
 
 
 def measured(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Figure]:
+    """Ours are measured before, between and after the peers, whose runs take minutes: each peer is compared
+    with what came right before and right after it. Of our own figures the median is told."""
+    own, others = rm_ways(made, lab, place), peers(lab, place, settings)
+    times: dict[str, list[tuple[float, float]]] = {}
+    for peer in (*others, None):
+        for way in own if peer is None or not settings.quick else ():
+            times.setdefault(way.name, []).append(twice(way, made, lab, place))
+        if peer is not None:
+            times[peer.name] = [twice(peer, made, lab, place)]
+    took = {name: tuple(map(statistics.median, zip(*runs, strict=True))) for name, runs in times.items()}
     hosts = f"{len(lab.hosts)} hosts"
-    took = {}
-    figures = []
-    for way in ways(made, lab, place, settings):
-        repeats = 1 if way.name.startswith(("ansible", "pyinfra")) else 1 if settings.quick else 5
-        times = [twice(way, made, lab, place) for _ in range(repeats)]
-        took[way.name] = tuple(statistics.median(one) for one in zip(*times, strict=True))
-        for which, value in zip(("first", "second"), took[way.name], strict=True):
-            figures.append(Figure(f"{way.name}, {which} run, {hosts}", value, "s", way.conditions))
+    figures = [
+        Figure(f"{way.name}, {which} run, {hosts}", value, "s", way.conditions)
+        for way in (*own, *others)
+        for which, value in zip(("first", "second"), took[way.name], strict=True)
+    ]
+    order = [way.name for way in others]
     for ours, theirs, target in (
         ("rmx, warm agents", "ansible", WARM_ANSIBLE), ("rmx, cold", "ansible", COLD_ANSIBLE),
         ("rmx, warm agents, no facts", "ansible, no facts", WARM_ANSIBLE),
         ("rmx, warm agents, no facts", "pyinfra", WARM_PYINFRA),
         ("rmx, cold, no facts", "pyinfra", COLD_PYINFRA),
     ):  # fmt: skip
+        if theirs not in took:
+            continue
+        around = times[ours][order.index(theirs) :][:2] or times[ours]
         for index, which in enumerate(("first", "second")):
-            if theirs in took:
-                ratio = took[theirs][index] / took[ours][index]
-                figures.append(
-                    Figure(f"{theirs} / {ours}, {which}", ratio, "times", target=target, at_least=True)
-                )
+            ratio = took[theirs][index] / statistics.mean(one[index] for one in around)
+            figures.append(
+                Figure(f"{theirs} / {ours}, {which}", ratio, "times", target=target, at_least=True)
+            )
     return figures
 
 
@@ -94,36 +104,42 @@ def twice(way: Way, made: Cluster, lab: Lab, place: Path) -> tuple[float, float]
     return found[0], found[1]
 
 
-def ways(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Way]:
-    def tool(environment: dict[str, str], *argv: str | Path) -> Callable[[], None]:
-        return partial(command, lab, [str(word) for word in argv], environment, place)
+def tool(lab: Lab, place: Path, environment: dict[str, str], *argv: str | Path) -> Callable[[], None]:
+    return partial(command, lab, [str(word) for word in argv], environment, place)
 
-    own = made.environment
+
+def rm_ways(made: Cluster, lab: Lab, place: Path) -> list[Way]:
+    ours = partial(tool, lab, place, made.environment)
     at_hosts = ("-i", lab.inventory)
     nobody = (RMX, "--socket", place / "nobody", "playbook", "run")
     facts, plain = place / "facts.yml", place / "plain.yml"
-    found = [
-        Way("rmx, warm agents", tool(own, RMX, "playbook", "run", facts, *at_hosts),
+    return [
+        Way("rmx, warm agents", ours(RMX, "playbook", "run", facts, *at_hosts),
             "the whole command; steps over the daemon's channels"),
-        Way("rmx, warm agents, no facts", tool(own, RMX, "playbook", "run", plain, *at_hosts),
+        Way("rmx, warm agents, no facts", ours(RMX, "playbook", "run", plain, *at_hosts),
             "the same with gather_facts: false"),
         Way("run_playbook, warm agents, no facts", in_process(made, lab, plain),
             "the same in a process that has already started and imported rm"),
-        Way("rmx, cold", tool(own, *nobody, facts, *at_hosts),
+        Way("rmx, cold", ours(*nobody, facts, *at_hosts),
             "no daemon: the whole command, connecting included"),
-        Way("rmx, cold, no facts", tool(own, *nobody, plain, *at_hosts), "the same with gather_facts: false"),
+        Way("rmx, cold, no facts", ours(*nobody, plain, *at_hosts), "the same with gather_facts: false"),
     ]  # fmt: skip
+
+
+def peers(lab: Lab, place: Path, settings: Settings) -> list[Way]:
+    found = []
     if program := pyinfra_program(settings):
         hosts = pyinfra_inventory(lab, place)
-        work = tool(environment(), program, "-y", "--parallel", str(FORKS), hosts, "deploy.py")
+        work = tool(lab, place, environment(), program, "-y", "--parallel", str(FORKS), hosts, "deploy.py")
         found.append(Way("pyinfra", work, f"{FORKS} at a time"))
     ansible = Path(sys.executable).with_name("ansible-playbook")
     if not ansible.exists():
         print("  Without ansible-playbook: install ansible-core beside rm to compare.")
         return found
-    own, said = ansible_environment(lab, place), f"ansible-core, pipelining, {FORKS} forks"
-    found.append(Way("ansible", tool(own, ansible, *at_hosts, facts), said))
-    found.append(Way("ansible, no facts", tool(own, ansible, *at_hosts, plain), said))
+    run_it = partial(tool, lab, place, ansible_environment(lab, place), ansible, "-i", lab.inventory)
+    said = f"ansible-core, pipelining, {FORKS} forks"
+    found.append(Way("ansible", run_it(place / "facts.yml"), said))
+    found.append(Way("ansible, no facts", run_it(place / "plain.yml"), said))
     return found
 
 
