@@ -201,10 +201,17 @@ def test_a_job_that_starts_and_ends_is_seen_at_once_and_focus_stays(seen: Seen) 
     link.focus()
     page.get_by_text("What placement thinks of each host now").click()  # closes it
     link.focus()
+    title = page.locator("#network-title")
+    title.scroll_into_view_if_needed()
+    stood = title.bounding_box()
     seen.do("run", 4)
     running = page.get_by_role("region", name="Running 3")
     expect(running.locator("#job-4")).to_contain_text("RUNNING")
     expect(page.locator("#bar-4")).to_contain_text("running on h[1-2]")
+    stands = title.bounding_box()
+    assert stood is not None
+    assert stands is not None
+    assert abs(stands["y"] - stood["y"]) < 2  # what one reads stays where it is, though rows came above it
     expect(link).to_be_focused()
     expect(page.locator("#verdicts")).not_to_have_attribute("open", "")
     seen.do("finish", 4, 3)

@@ -83,7 +83,7 @@ class PairView:
     source: str
     destination: str
     since: str
-    checks: tuple[tuple[str, str, str, str], ...]  # check, status, letter, message
+    checks: tuple[tuple[str, str, str, str], ...]  # check, status, letter, what is to be said
     age: str
     confidence: str
     charts: tuple[MetricChart, ...]
@@ -154,7 +154,9 @@ def _tick(at_us: int, span_us: int) -> str:
 def _status(cell: Json) -> tuple[str, str, str, str]:
     status = Status(cell["status"])
     began = f", since {moment(cell['since_us'])}" if cell.get("since_us") else ""
-    return cell["check"], _style(status), status.letter, shown(cell["message"], 200) + began
+    check, message = cell["check"], shown(cell["message"], 200)
+    said = message if message.lower().startswith(check) else f"{check}: {message}"
+    return check, _style(status), status.letter, said + began
 
 
 def _style(status: Status) -> str:

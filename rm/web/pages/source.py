@@ -29,10 +29,13 @@ class Shared(Generic[T]):
         self._known: dict[str, tuple[float, asyncio.Future[T]]] = {}
 
     async def get(self, key: str, work: Callable[[], Awaitable[T]], fresh_s: float | None = None) -> T:
-        """What `work` yields, or yielded no longer than `fresh_s` ago; nobody may change it."""
+        """What `work` yields, or yielded no longer than `fresh_s` ago; nobody may change it. A failure is
+        kept no longer than usual."""
         now_s = time.monotonic()
         known = self._known.get(key)
-        if known is None or now_s - known[0] >= (self._fresh_s if fresh_s is None else fresh_s):
+        good = known is not None and not (known[1].done() and (known[1].cancelled() or known[1].exception()))
+        kept_s = fresh_s if good and fresh_s is not None else self._fresh_s
+        if known is None or now_s - known[0] >= kept_s:
             self._known.pop(key, None)
             known = self._known[key] = (now_s, asyncio.ensure_future(work()))
             known[1].add_done_callback(lambda f: f.cancelled() or f.exception())  # nobody may be waiting
