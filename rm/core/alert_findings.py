@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass
 
 from rm.core.alerts import GRADED, LEVELS, Finding
 from rm.core.alignment import Alignment
@@ -35,52 +36,77 @@ def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:
     pairs is bad. So one fault is one alert, while cells go bad and recover one by one.
     """
     known = [c for c in cells if c.status is not Status.NOT_RUN]
+    by_check: dict[str, list[Cell]] = {}
+    for cell in known:
+        by_check.setdefault(cell.check, []).append(cell)
     for check in GRADED:
-        mine = [c for c in known if c.check == check]
         for level in LEVELS:
-            is_bad = _at_least_warn if level == "warn" else _is_critical
-            yield from _judge(check, level, mine, is_bad, _is_unsure, told)
-    yield from _judge("unmeasured", "", known, _is_unmeasured, _is_maintained, told)
+            yield from _judge(check, level, by_check.get(check, ()), told)
+    yield from _judge("unmeasured", "", known, told)
 
 
-def _judge(
-    condition: str,
-    level: str,
-    cells: Iterable[Cell],
-    is_bad: Callable[[Cell], bool],
-    is_frozen: Callable[[Cell], bool],
-    told: Told,
-) -> Iterator[Finding]:
+class _Eyes:
+    """What a cell's status and the result of its newest try mean for a condition at a level."""
+
+    def __init__(self, condition: str, level: str) -> None:
+        self._unmeasured = condition == "unmeasured"
+        self._bad = (Status.WARN, Status.CRITICAL) if level == "warn" else (Status.CRITICAL,)
+        self.bad: dict[tuple[Status, Status], bool] = {}
+        self.suspect: dict[tuple[Status, Status], bool] = {}
+        self.unsure: dict[tuple[Status, Status], bool] = {}
+        for status in Status:
+            for result in Status:
+                here = (status, result)
+                self.bad[here] = self._is_bad(status, result)
+                self.suspect[here] = status is not Status.MAINTENANCE and self._is_bad(result, result)
+                self.unsure[here] = not self.bad[here] and status in (Status.UNKNOWN, Status.MAINTENANCE)
+
+    def _is_bad(self, status: Status, result: Status) -> bool:
+        if self._unmeasured:  # tried, and nothing was learnt; not: stale
+            return status is Status.UNKNOWN and result is Status.UNKNOWN
+        return status in self._bad
+
+
+EYES = {(c, level): _Eyes(c, level) for c in GRADED for level in LEVELS} | {
+    ("unmeasured", ""): _Eyes("unmeasured", "")
+}
+
+
+def _judge(condition: str, level: str, cells: Collection[Cell], told: Told) -> Iterator[Finding]:
+    eyes = EYES[condition, level]
+    if not any(eyes.bad[k] or eyes.unsure[k] for k in {(c.status, c.result) for c in cells}):
+        return  # the usual case, and there may be many cells
     said: dict[Pair, str] = {}
     frozen: dict[Pair, str] = {}
     judged: set[Pair] = set()
     suspect: set[Pair] = set()
     for cell in cells:
-        here = pair(cell.source, cell.destination)
-        if is_bad(replace(cell, status=cell.result)) and cell.status is not Status.MAINTENANCE:
+        here, seen = pair(cell.source, cell.destination), (cell.status, cell.result)
+        if eyes.suspect[seen]:
             suspect.add(here)
-        if is_bad(cell):
-            judged.add(here)
-            said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.message}")
-        elif is_frozen(cell):
+        if eyes.unsure[seen]:
             frozen[here] = MAINTENANCE if cell.status is Status.MAINTENANCE else UNMEASURED
-        else:
-            judged.add(here)
-    hosts = {h for p in (*judged, *frozen) for h in p}
+            continue
+        judged.add(here)
+        if eyes.bad[seen]:
+            suspect.add(here)
+            said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.message}")
+    said_of, frozen_of = _by_host(said), _by_host(frozen)
+    hosts = said_of.keys() | frozen_of.keys()
     guilty = [h for h in sorted(hosts) if (condition, h) in told]
-    rest = {p for p in judged if not any(h in p for h in guilty)}
-    suspect |= said.keys()
-    guilty += [h for h in blamed(rest, suspect & rest) if any(h in p for p in said)]
+    known = set(guilty)
+    rest = {p for p in judged if known.isdisjoint(p)} if known else judged
+    guilty += [h for h in blamed(rest, suspect & rest) if h in said_of] if said else []
+    pairs, doubtful = (Counter(h for p in some for h in p) for some in (judged, suspect & judged))
     taken: set[Pair] = set()
     for host in guilty:
-        bad = sorted(p for p in said if host in p and p not in taken)
+        bad = sorted(p for p in said_of.get(host, ()) if p not in taken)
         taken.update(bad)
         if bad:
-            mine = {p for p in judged if host in p}
-            message = f"{len(mine & suspect)} of {len(mine)} pairs of {host} are bad; {said[bad[0]]}"
+            message = f"{doubtful[host]} of {pairs[host]} pairs of {host} are bad; {said[bad[0]]}"
             yield Finding(condition, host, message, (host,), level)
-        elif why := next((w for p, w in frozen.items() if host in p), ""):
-            yield Finding(condition, host, hosts=(host,), level=level, frozen=why)
+        elif host in frozen_of:
+            yield Finding(condition, host, hosts=(host,), level=level, frozen=frozen[frozen_of[host][0]])
     for one, message in said.items():
         if one not in taken:
             yield Finding(condition, subject_of(one), message, one, level)
@@ -89,28 +115,16 @@ def _judge(
             yield Finding(condition, subject_of(one), hosts=one, level=level, frozen=why)
 
 
+def _by_host(some: Iterable[Pair]) -> dict[str, list[Pair]]:
+    found: dict[str, list[Pair]] = {}
+    for one in some:
+        for host in one:
+            found.setdefault(host, []).append(one)
+    return found
+
+
 def subject_of(one: Pair) -> str:
     return f"{one[0]} - {one[1]}"
-
-
-def _at_least_warn(cell: Cell) -> bool:
-    return cell.status in (Status.WARN, Status.CRITICAL)
-
-
-def _is_critical(cell: Cell) -> bool:
-    return cell.status is Status.CRITICAL
-
-
-def _is_unsure(cell: Cell) -> bool:
-    return cell.status in (Status.UNKNOWN, Status.MAINTENANCE)
-
-
-def _is_unmeasured(cell: Cell) -> bool:
-    return cell.status is Status.UNKNOWN and cell.result is Status.UNKNOWN  # not: stale
-
-
-def _is_maintained(cell: Cell) -> bool:
-    return cell.status in (Status.UNKNOWN, Status.MAINTENANCE)
 
 
 def host_findings(

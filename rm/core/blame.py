@@ -18,23 +18,31 @@ def blamed(judged: Iterable[Pair], bad: Set[Pair]) -> list[str]:
     judged with two others at least, and if the pairs without it are better than its own. With one
     peer, or when all pairs are equally bad (a switch), nobody can tell: no host is blamed.
     """
+    peers: dict[str, list[str]] = {}
     rest = set(judged)
     wrong = rest & set(bad)
+    for a, b in rest:
+        peers.setdefault(a, []).append(b)
+        peers.setdefault(b, []).append(a)
+    total = {host: len(others) for host, others in peers.items()}
+    failed = dict.fromkeys(total, 0)
+    for one in wrong:
+        for host in one:
+            failed[host] += 1
+    pairs, wrongs = len(rest), len(wrong)
     found: list[str] = []
-    while wrong:
-        total: dict[str, int] = {}
-        failed: dict[str, int] = {}
-        for one in rest:
-            for host in one:
-                total[host] = total.get(host, 0) + 1
-                failed[host] = failed.get(host, 0) + (one in wrong)
-        worst = min(total, key=lambda h: (-failed[h] / total[h], -failed[h], h))
+    while wrongs:
+        worst = min((h for h in total if total[h]), key=lambda h: (-failed[h] / total[h], -failed[h], h))
         share = failed[worst] / total[worst]
-        others = len(rest) - total[worst]
-        elsewhere = (len(wrong) - failed[worst]) / others if others else 0.0
+        others = pairs - total[worst]
+        elsewhere = (wrongs - failed[worst]) / others if others else 0.0
         if share <= 0.5 or total[worst] < 2 or elsewhere >= share:
             break
         found.append(worst)
-        rest = {p for p in rest if worst not in p}
-        wrong &= rest
+        pairs, wrongs = others, wrongs - failed[worst]
+        del total[worst], failed[worst]
+        for peer in peers[worst]:
+            if peer in total:
+                total[peer] -= 1
+                failed[peer] -= pair(worst, peer) in wrong
     return found
