@@ -37,9 +37,9 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 
 class Agent:
-    def __init__(self, state: Path, cgroups: str = "as they are") -> None:
+    def __init__(self, state: Path, cgroups: str = "as they are", files: Path = AGENTS) -> None:
         self.state = state
-        command = [sys.executable, "-S", "-E", str(AGENTS / "rm_agent.py"), "--serve"]
+        command = [sys.executable, "-S", "-E", str(files / "rm_agent.py"), "--serve"]
         if cgroups != "as they are":
             # another layout, mounted in a namespace of the agent's own: none, or pure v2
             kind = {"none": "tmpfs", "v2": "cgroup2"}[cgroups]
@@ -54,6 +54,7 @@ class Agent:
         self.events: list[dict[str, Any]] = []
         self._news: queue.Queue[dict[str, Any]] = queue.Queue()
         self._number = 0
+        self._replies: dict[int, dict[str, Any]] = {}
         threading.Thread(target=self._read, daemon=True).start()
         self.hello = self.event("hello")
 
@@ -70,6 +71,8 @@ class Agent:
             message = self._news.get(timeout=WAIT_S)
             if "event" in message:
                 self.events.append(message)
+            else:
+                self._replies[message["id"]] = message
             if seen(message):
                 return message
 
@@ -84,10 +87,19 @@ class Agent:
 
     def ask(self, op: str, **args: Any) -> dict[str, Any]:
         """The whole reply."""
+        return self.answer(self.begin(op, **args))
+
+    def begin(self, op: str, **args: Any) -> int:
+        """Send a request; its number."""
         self._number += 1
-        number = self._number
-        self.send(json.dumps({"id": number, "op": op, "epoch": 1, **args}).encode())
-        return self._next(lambda m: m.get("id") == number and "ok" in m)
+        self.send(json.dumps({"id": self._number, "op": op, "epoch": 1, **args}).encode())
+        return self._number
+
+    def answer(self, number: int) -> dict[str, Any]:
+        """The whole reply to a request, once; replies to others may come before."""
+        if number not in self._replies:
+            self._next(lambda m: m.get("id") == number and "ok" in m)
+        return self._replies.pop(number)
 
     def call(self, op: str, **args: Any) -> dict[str, Any]:
         """The result of an operation that must succeed."""
@@ -135,8 +147,8 @@ def agents() -> Iterator[Callable[..., Agent]]:
     state.chmod(0o711)
     started: list[Agent] = []
 
-    def start(cgroups: str = "as they are") -> Agent:
-        started.append(Agent(state, cgroups))
+    def start(cgroups: str = "as they are", files: Path = AGENTS) -> Agent:
+        started.append(Agent(state, cgroups, files))
         return started[-1]
 
     try:

@@ -1,0 +1,108 @@
+"""Playbook steps in a real agent: in nobody's way, outside its group, and never half done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent_process import AGENTS, Agent, agents, until
+from tests.steps_request import step
+
+Start = Callable[..., Agent]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with agents() as starter:
+        yield starter
+
+
+@pytest.fixture
+def agent(start: Start) -> Agent:
+    return start()
+
+
+def request(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"steps": list(steps), "check": False, "diff": False, "planned": {}}
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> dict[str, Any]:
+    """A step that waits until somebody opens its fifo, and one that comes after it."""
+    os.mkfifo(tmp_path / "go")
+    said = f"echo > {tmp_path}/begun; cat {tmp_path}/go; echo > {tmp_path}/ended"
+    return request(step(1, "shell", _raw=said), step(2, "copy", dest=f"{tmp_path}/never", content="x"))
+
+
+def release(place: Path) -> None:
+    with open(place / "go", "w"):
+        pass
+
+
+def test_a_long_step_is_in_nobodys_way(agent: Agent, held: dict[str, Any], tmp_path: Path) -> None:
+    long = agent.begin("steps", **held)
+    until((tmp_path / "begun").exists, "the step has begun")
+    assert agent.call("ping")["now_us"] > 0
+    assert agent.launch("#!/bin/sh\necho hello\n")["ok"]
+    assert agent.event("exit", job=1)["code"] == 0
+    other = agent.call("steps", **request(step(1, "ping")))
+    assert other["results"][0]["ping"] == "pong"
+    assert not (tmp_path / "ended").exists()
+    release(tmp_path)
+    assert [one["failed"] for one in agent.answer(long)["result"]["results"]] == [False, False]
+
+
+def test_steps_that_are_given_up_end_after_the_one_under_way(
+    agent: Agent, held: dict[str, Any], tmp_path: Path
+) -> None:
+    number = agent.begin("steps", **held)
+    until((tmp_path / "begun").exists, "the step has begun")
+    agent.call("cancel", request=number)
+    release(tmp_path)
+    answer = agent.answer(number)["result"]
+    assert ([one["id"] for one in answer["results"]], answer["cut"]) == ([1], True)
+    assert (tmp_path / "ended").exists()
+    assert not (tmp_path / "never").exists()
+
+
+def test_the_end_of_the_agent_leaves_no_step_half_done(
+    agent: Agent, held: dict[str, Any], tmp_path: Path
+) -> None:
+    agent.begin("steps", **held)
+    until((tmp_path / "begun").exists, "the step has begun")
+    assert agent.end() == 0
+    release(tmp_path)
+    until((tmp_path / "ended").exists, "the step is finished")
+    assert not (tmp_path / "never").exists()
+
+
+def test_what_steps_start_is_no_part_of_the_agent_and_can_be_interrupted(agent: Agent) -> None:
+    script = "cat /proc/self/cgroup; grep -E 'SigIgn|SigBlk' /proc/self/status"
+    (answer,) = agent.call("steps", **request(step(1, "shell", _raw=script)))["results"]
+    mine = Path("/proc/self/cgroup").read_text().splitlines()
+    assert [line for line in answer["stdout_lines"] if line in mine] == mine
+    masks = [int(line.split()[1], 16) for line in answer["stdout_lines"] if line.startswith("Sig")]
+    assert masks == [0, 0]
+
+
+def test_an_agent_whose_files_were_replaced_takes_no_steps(start: Start, tmp_path: Path) -> None:
+    files = tmp_path / "agents"
+    shutil.copytree(AGENTS, files, ignore=shutil.ignore_patterns("__pycache__"))
+    agent = start(files=files)
+    executor = agent.hello["features"]["steps"]
+    assert agent.call("steps", **request(step(1, "ping")))["results"][0]["ping"] == "pong"
+    new = files / "rm_steps_base.py.new"
+    new.write_text((files / "rm_steps_base.py").read_text() + "\n# another version\n")
+    new.rename(files / "rm_steps_base.py")
+    refused = agent.ask("steps", **request(step(1, "ping")))
+    assert (refused["ok"], refused["code"]) == (False, "replaced")
+    assert agent.call("ping")["now_us"] > 0
+    agent.end()
+    again = start(files=files)
+    assert again.hello["features"]["steps"] != executor
+    assert again.call("steps", **request(step(1, "ping")))["results"][0]["ping"] == "pong"
