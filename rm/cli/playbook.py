@@ -208,13 +208,14 @@ def run(
 @contextmanager
 def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
     """What shows progress, and what makes room for a question: a live view on a terminal, else lines."""
-    from rm.cli.playbook_live import LiveView, wanted
+    if sys.stderr.isatty():
+        from rm.cli.playbook_live import LiveView, wanted  # slow to load: only where it can be seen
 
-    if not wanted(os.environ, as_json):
-        yield lambda event: text.show(event, verbose), nullcontext
-        return
-    with LiveView(verbose) as view:
-        yield view.tell, view.asking
+        if wanted(os.environ, as_json):
+            with LiveView(verbose) as view:
+                yield view.tell, view.asking
+            return
+    yield lambda event: text.show(event, verbose), nullcontext
 
 
 def _daemon(session: Session) -> Daemon:
