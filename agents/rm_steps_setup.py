@@ -70,7 +70,7 @@ def _virtual():
     found["container"] = _container_of_init()
     found["dockerenv"] = os.path.exists("/.dockerenv") or os.path.exists("/.dockerinit")
     found["hypervisor_type"] = _text("/sys/hypervisor/type").strip()
-    found["kvm"] = os.path.exists("/sys/class/misc/kvm") or os.path.exists("/dev/kvm")
+    found["kvm"] = os.path.exists("/dev/kvm")
     return found
 
 

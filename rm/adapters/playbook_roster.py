@@ -46,8 +46,9 @@ class Roster:
             with suppress(UsageError):  # told when the host is to be reached
                 state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
 
-    def chosen(self, play: Play) -> tuple[str, ...]:
-        """The names of the hosts that a play is for, in its order; raises UsageError."""
+    def chosen(self, play: Play, growing: bool = False) -> tuple[str, ...]:
+        """The names of the hosts that a play is for, in its order; raises UsageError. `growing`: earlier
+        plays may add hosts and groups, so that one that nobody knows is no mistake."""
         where = f"{play.file}:{play.line}: "
         scope = Scope([Layer(self.extra, True), Layer(play.variables, True)])
         try:
@@ -57,7 +58,7 @@ class Roster:
         if pattern in LOCALHOST and pattern not in self.hosts:
             self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}, "root"))
             return (pattern,)
-        names = select(pattern, list(self.hosts), self.groups, where)
+        names = select(pattern, list(self.hosts), self.groups, where, growing)
         found = [name for name in names if name in self.wanted]
         if play.order.endswith("sorted"):
             found.sort()

@@ -31,7 +31,7 @@ from rm.errors import UsageError
 from rm.playbook.conduct import Part
 from rm.playbook.evaluate import Options
 from rm.playbook.flow import END
-from rm.playbook.listing import names_of, plan_of_play
+from rm.playbook.listing import growing_of, names_of, plan_of_play
 from rm.playbook.located import nearest
 from rm.playbook.report import Progress, Recap, Report
 from rm.playbook.rolling import batches, max_fail
@@ -100,8 +100,8 @@ def plan_of(
     read = read_playbook(playbook, files or LocalFiles())
     roster = Roster(hosts, variables or {}, {}, limit or "")
     return [
-        {"play": play.name, "hosts": list(roster.chosen(play)), **plan_of_play(play, tags, skip_tags)}
-        for play in read.plays
+        {"play": play.name, "hosts": list(roster.chosen(play, grows)), **plan_of_play(play, tags, skip_tags)}
+        for play, grows in growing_of(read.plays)
     ]
 
 
@@ -121,7 +121,8 @@ class _Run:
 
     def run(self) -> Report:
         states = self.roster.states
-        chosen = [(play, self.roster.chosen(play)) for play in self.playbook.plays]
+        growing = growing_of(self.playbook.plays)
+        chosen = [(play, self.roster.chosen(play, grows)) for play, grows in growing]
         for play, _ in chosen:
             check_sources(play, self.orders.files, self.directory)
         if start_at := self.orders.start_at:
@@ -133,8 +134,10 @@ class _Run:
                 self.orders, self.roster, self.ways, self.passwords, self.report, self.stopping, pool
             )
             try:
-                for index, (play, names) in enumerate(chosen):
-                    self.run_play(play, names, conductor)
+                for index, (play, grows) in enumerate(growing):
+                    if grows:
+                        chosen[index] = (play, self.roster.chosen(play, growing=True))
+                    self.run_play(*chosen[index], conductor)
                     if self.stopping.is_set():
                         later = {name for _, others in chosen[index + 1 :] for name in others}
                         self.unfinished |= {n for n in later if not states[n].failed}

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rm.playbook.keywords import DYNAMIC_INCLUDES
 from rm.playbook.schema import Play, Task, tasks_of
 from rm.playbook.tags import selected
+
+# what an include brings is known when it runs
+_GROWING = ("add_host", "group_by", *DYNAMIC_INCLUDES)
 
 
 def shown_name(task: Task) -> str:
@@ -27,6 +31,15 @@ def plan_of_play(play: Play, tags: Sequence[str], skip_tags: Sequence[str]) -> d
         ],
         "tags": sorted({tag for t in _written(play) for tag in t.tags}),
     }
+
+
+def growing_of(plays: Sequence[Play]) -> list[tuple[Play, bool]]:
+    """Each play, and whether a task before it may add hosts or groups to the inventory of the run."""
+    found, grows = [], False
+    for play in plays:
+        found.append((play, grows))
+        grows = grows or any(t.module in _GROWING for t in (*tasks_of(play.tasks), *play.handlers))
+    return found
 
 
 def names_of(play: Play) -> list[str]:

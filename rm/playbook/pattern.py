@@ -11,11 +11,16 @@ from rm.playbook.located import nearest
 
 
 def select(
-    pattern: str, names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str = ""
+    pattern: str,
+    names: Sequence[str],
+    groups: Mapping[str, Sequence[str]],
+    where: str = "",
+    growing: bool = False,
 ) -> tuple[str, ...]:
     """The hosts that a pattern means, in inventory order; raises UsageError for a word that means nothing.
 
-    `where` begins the complaint, such as "site.yml:3: ".
+    `where` begins the complaint, such as "site.yml:3: ". With `growing` such a word may come to mean
+    something, and means nobody now.
     """
     chosen: set[str] = set()
     kept: set[str] | None = None
@@ -24,7 +29,7 @@ def select(
     if words and all(word[0] in "!&" for word in words):
         chosen = set(names)
     for word in words:
-        found = _meaning(word.lstrip("!&"), names, groups, where)
+        found = _meaning(word.lstrip("!&"), names, groups, where, growing)
         if word[0] == "!":
             dropped |= found
         elif word[0] == "&":
@@ -37,10 +42,12 @@ def select(
 _SUBSCRIPT = re.compile(r"(.+)\[(?:(-?\d+)|(\d*)[:-](\d*))\]\Z")
 
 
-def _meaning(word: str, names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str) -> set[str]:
+def _meaning(
+    word: str, names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str, growing: bool
+) -> set[str]:
     picked = _SUBSCRIPT.match(word) if not word.startswith("~") and word not in names else None
     if picked is not None:
-        found = _meaning(picked[1], names, groups, where)
+        found = _meaning(picked[1], names, groups, where, growing)
         members = groups.get(picked[1], tuple(names))
         ordered = [name for name in members if name in found]
         if picked[2] is not None:
@@ -60,7 +67,7 @@ def _meaning(word: str, names: Sequence[str], groups: Mapping[str, Sequence[str]
             ) from None
     else:
         hits = [name for name in known if fnmatch.fnmatchcase(name, word)]
-    if not hits and word not in ("ungrouped",):
+    if not hits and word != "ungrouped" and not growing:
         raise UsageError(
             f"{where}no host and no group is called '{word}'.", nearest(word, known) if known else ""
         )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from rm.errors import UsageError
+from rm.playbook.listing import growing_of
 from rm.playbook.parse import parse_playbook
 from rm.playbook.pattern import select
 
@@ -89,3 +90,14 @@ def test_host_patterns(pattern, hosts):
 def test_unknown_host_is_refused_with_the_nearest():
     with pytest.raises(UsageError, match="gpu01"):
         select("gpu1", ["gpu01"], {})
+
+
+def test_hosts_that_a_play_before_may_add_are_no_mistake():
+
+    text = "- hosts: all\n  tasks: [{TASK}]\n- hosts: added\n  tasks: [{debug: {msg: x}}]\n"
+    for task, grows in (("{group_by: {key: added}}", True), ("{debug: {msg: x}}", False)):
+        plays = parse_playbook(text.replace("{TASK}", task), "site.yml").plays
+        assert [one for _, one in growing_of(plays)] == [False, grows]
+    assert select("added:a", ["a", "b"], {}, growing=True) == ("a",)
+    with pytest.raises(UsageError, match="no group is called 'added'"):
+        select("added", ["a", "b"], {})

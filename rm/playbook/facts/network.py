@@ -107,5 +107,5 @@ def _address(given: Mapping[str, Any]) -> dict[str, str]:
         "prefix": str(given["prefixlen"]),
         "netmask": str(network.netmask),
         "network": str(network.network_address),
-        "broadcast": str(given.get("broadcast", network.broadcast_address)),
+        "broadcast": str(given.get("broadcast", "")),
     }
