@@ -157,6 +157,25 @@ def test_an_interrupted_run_finishes_the_step_that_it_is_at(cluster: Cluster, na
     assert not there(cluster, name, "/tmp/never")
 
 
+def test_it_is_the_same_over_a_connection_of_its_own(cluster: Cluster, name: str) -> None:
+    sessions = cluster.alive(name, "^sshd[^ ]*: root@notty")  # the daemon's
+    playbook = write(
+        cluster, "own_wait", WAITING.replace("- hosts: all\n", "- hosts: all\n  connection: ssh\n")
+    )
+    given = ["-i", str(cluster.lab.inventory), "--limit", name]
+    run = begin(cluster, "playbook", "run", str(playbook), *given)
+    until(lambda: there(cluster, name, "/tmp/begun"), "the step has begun")
+    assert len(cluster.alive(name, "^sshd[^ ]*: root@notty")) == len(sessions) + 1
+    run.send_signal(signal.SIGINT)
+    _, said = run.communicate(timeout=WAIT_S)
+    assert run.returncode == 130, said
+    until(lambda: cluster.alive(name, "^sshd[^ ]*: root@notty") == sessions, "the host noticed")
+    release(cluster, name)
+    until(lambda: there(cluster, name, "/tmp/ended"), "the step is finished")
+    until(lambda: not cluster.alive(name, "python3 -S -E -c"), "nothing runs any more")
+    assert not there(cluster, name, "/tmp/never")
+
+
 def test_a_daemon_that_is_lost_leaves_the_outcome_unknown_and_the_next_run_finishes(
     cluster: Cluster, name: str
 ) -> None:
