@@ -33,6 +33,7 @@ VERSION = "0.2.0"
 # operation -> the file that has it as do_<operation>
 PLACES = {
     "rm_steps_accounts": ("getent", "group", "user"),
+    "rm_steps_async": ("async_status",),
     "rm_steps_blob": ("blob",),
     "rm_steps_burn_in": ("rm_burn_in",),
     "rm_steps_command": ("command", "raw", "script"),
@@ -87,7 +88,10 @@ def run_step(run, step):
         if operation is None:
             return failure("This host's rm_steps.py does not know '%s'." % step["op"])
         os.environ.update(step.get("environment") or {})
-        result = operation(run, step["args"])
+        if step.get("async") or step.get("timeout"):
+            result = run_bounded(run, step, operation)
+        else:
+            result = operation(run, step["args"])
         result.setdefault("failed", False)
     except StepFailed as problem:
         result = failure(str(problem), **problem.details)
@@ -101,6 +105,18 @@ def run_step(run, step):
         os.environ.clear()
         os.environ.update(saved)
     return result
+
+
+def run_bounded(run, step, operation):
+    """A step with a time limit, or in the background."""
+    from rm_steps_async import start, time_limit
+
+    if step.get("async") and not run.check:
+        return start(run_step, run, dict(step, timeout=step["async"]))
+    if not step.get("timeout"):
+        return operation(run, step["args"])
+    with time_limit(step["timeout"]):
+        return operation(run, step["args"])
 
 
 def run_step_as(run, step):

@@ -39,6 +39,8 @@ class Work:
     check: bool
     user: str  # "" = the one that the play logs in or becomes root as
     become: bool
+    timeout_s: float = 0  # 0 = none
+    background_s: float = 0  # 0 = somebody waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +208,18 @@ def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item
     checking = check if task.check_mode is None else truth(task.check_mode, scope)
     become, user = _becomes(task, scope, context)
     text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
-    work = Work(executor_of(module), args, text, checking, user, become)
+    limits = _seconds(task.timeout, "timeout", scope), _seconds(task.background, "async", scope)
+    work = Work(executor_of(module), args, text, checking, user, become, *limits)
     return Item("", work, None, scope, target=target)
+
+
+def _seconds(value: Any, name: str, scope: Scope) -> float:
+    found = evaluate(value, scope)
+    try:
+        number = float(found or 0)
+    except (TypeError, ValueError):
+        raise TemplateProblem(f"'{name}' is {found!r}, not a number of seconds") from None
+    return 0 if found is OMIT else max(0.0, number)
 
 
 def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[str, Any]:

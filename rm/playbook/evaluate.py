@@ -197,8 +197,9 @@ class HostPlay(Walk):
                 continue
             ignore = flags.ignore_errors or task.failed_when == (False,)
             item.step = Step(
-                self._steps, self._tasks, work.op, work.args, work.user, work.environment, ignore, work.check
-            )
+                self._steps, self._tasks, work.op, work.args, work.user, work.environment, ignore,
+                work.check, work.timeout_s, work.background_s,
+            )  # fmt: skip
             self._steps += 1
         if task.module in DYNAMIC_INCLUDES:
             self._include(frame, task, items)

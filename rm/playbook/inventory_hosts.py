@@ -110,7 +110,7 @@ def encode(value: Any) -> str:
         try:
             json.loads(value)
         except ValueError:
-            return value
+            return str(value)  # sealed by ansible-vault or not
     return json.dumps(value, default=str)
 
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 COMMON_KEYS = (
     "name", "when", "become", "become_user", "become_method", "environment", "tags", "ignore_errors",
     "ignore_unreachable", "no_log", "vars", "check_mode", "diff", "delegate_to", "delegate_facts", "run_once",
-    "any_errors_fatal", "throttle", "module_defaults", "collections", "remote_user", "connection",
+    "any_errors_fatal", "throttle", "module_defaults", "collections", "remote_user", "connection", "timeout",
 )  # fmt: skip
 PLAY_KEYS = (
     "name", "hosts", "gather_facts", "gather_subset", "gather_timeout", "become", "become_user",
     "become_method", "vars", "vars_files", "vars_prompt", "roles", "tasks", "handlers", "pre_tasks",
     "post_tasks", "serial", "max_fail_percentage", "strategy", "order", "force_handlers", "tags",
     "environment", "any_errors_fatal", "ignore_errors", "ignore_unreachable", "no_log", "check_mode", "diff",
-    "module_defaults", "collections", "remote_user", "connection", "run_once", "throttle", "port",
+    "module_defaults", "collections", "remote_user", "connection", "run_once", "throttle", "port", "timeout",
 )  # fmt: skip
 LOOP_KEYS = (
     "loop", "with_items", "with_list", "with_dict", "with_fileglob", "with_sequence", "with_together",
@@ -37,7 +37,7 @@ INCLUDE_ROLE_ARGS = (
 )  # fmt: skip
 # Ansible's words that are not supported: said as such, not as a spelling mistake
 LATER = (
-    "with_filetree", "debugger", "include", "timeout", "fact_path", "become_exe", "become_flags",
+    "with_filetree", "debugger", "include", "fact_path", "become_exe", "become_flags",
     "validate_argspec",
 )  # fmt: skip
 PREFIXES = ("ansible.builtin.", "ansible.legacy.")

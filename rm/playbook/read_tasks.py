@@ -20,7 +20,7 @@ from rm.playbook.keywords import (
     short,
 )  # fmt: skip
 from rm.playbook.located import Map, Seq, nearest
-from rm.playbook.module import registry
+from rm.playbook.module import executor_of, registry
 from rm.playbook.read_arguments import arguments, key_values, module_names
 from rm.playbook.reader import Reader
 from rm.playbook.schema import Block, Loop, Node, Task
@@ -77,6 +77,7 @@ def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, 
         "any_errors_fatal": reader.truth(body, "any_errors_fatal", around.any_errors_fatal),
         "throttle": reader.number(body, "throttle", around.throttle),
         "remote_user": reader.text(body, "remote_user", around.remote_user),
+        "timeout": reader.number(body, "timeout", around.timeout),
         "connection": CONNECTIONS[connection] if connection is not None else None,
         "variables": {**around.variables, **reader.mapping(body, "vars")},
         "defaults": {**around.defaults, **{short(str(k)): v or {} for k, v in defaults.items()}},
@@ -137,10 +138,13 @@ def _task(
     fields = common(reader, body, around)
     if name in INCLUDES:
         return _include(reader, body, line, around, library, fields, name, str(written))
-    if body.get("poll") in (0, "0"):
-        raise reader.fail(
-            body.line_of("poll"), "'poll: 0' is not supported.", "Leave a service running instead."
-        )
+    background = reader.number(body, "async", 0) if body.get("poll") in (0, "0") else 0
+    own = modules.get(str(written)) or modules[name]
+    for key, given in (("async", background), ("timeout", body.get("timeout"))):
+        if given and (getattr(own, "CONTROL", False) or executor_of(own) == "note"):
+            raise reader.fail(
+                body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
+            )
     register = body.get("register") or ""
     if register and not str(register).isidentifier():
         raise reader.fail(body.line_of("register"), f"'{register}' is not a variable's name.")
@@ -170,6 +174,7 @@ def _task(
         until=reader.conditions(body, "until") if "until" in body else None,
         retries=reader.number(body, "retries", None),
         delay=reader.number(body, "delay", 5),
+        background=background,
         handler=handler,
     )
     return (task,)

@@ -79,6 +79,8 @@ class Task:
     throttle: Any = 0
     remote_user: str | None = None
     connection: str | None = None
+    timeout: Any = 0  # seconds, a number or a template; 0 = none
+    background: Any = 0  # `async` with `poll: 0`: seconds after which it is broken off
     variables: Mapping[str, Any] = field(default_factory=dict)
     params: Mapping[str, Any] = field(default_factory=dict)
     defaults: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # module_defaults

@@ -11,7 +11,8 @@ class Step:
     """One operation for the executor. `task` numbers the tasks of the run: after a failed step the
     executor still runs the other steps of the same task (loop items), then stops, unless
     `ignore_errors`. `user` is the account to run as when it is not the executor's own.
-    `check` only says what would change. Environment values are text.
+    `check` only says what would change. Environment values are text. After `timeout_s` (0 = never) it is
+    broken off; with `background_s` it is started, and broken off after so long, while nobody waits.
     """
 
     id: int
@@ -22,6 +23,8 @@ class Step:
     environment: dict[str, str] = field(default_factory=dict)
     ignore_errors: bool = False
     check: bool = False
+    timeout_s: float = 0
+    background_s: float = 0
 
     def wire(self) -> dict[str, Any]:
         """The JSON object of docs/agent-protocol.md; defaults are left out."""
@@ -30,6 +33,8 @@ class Step:
         step |= {"user": self.user} if self.user else {}
         step |= {"environment": self.environment} if self.environment else {}
         step |= {"ignore_errors": True} if self.ignore_errors else {}
+        step |= {"timeout": self.timeout_s} if self.timeout_s else {}
+        step |= {"async": self.background_s} if self.background_s else {}
         return step
 
 

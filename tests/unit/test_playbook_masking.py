@@ -21,14 +21,15 @@ def test_no_form_of_a_secret_is_shown(secret):
         json.dumps({"value": secret}),
         json.dumps({"value": secret}, ensure_ascii=False),
         repr({"value": secret}),
-        repr(f"it's \"{secret}\""),
+        repr(f'it\'s "{secret}"'),
         base64.b64encode(secret.strip().encode()).decode(),
         *("+" + line for line in secret.splitlines()),
     ]
     vault = Vault([b"p"])
     vault(seal(secret.encode(), b"p"))
+    found = {secret: [secret, {"x": shapes}]}
     result = TaskResult("h", "p", f"task {secret}", "m", "ok", "; ".join(shapes), diffs=tuple(shapes),
-                        items=((secret, "ok", secret),), result={secret: [secret, {"x": shapes}]})  # fmt: skip
+                        items=((secret, "ok", secret),), result=found)  # fmt: skip
     shown = repr(masked(result, vault.secrets))
     for line in secret.splitlines():
         for form in (line, repr(line)[1:-1], json.dumps(line)[1:-1]):

@@ -54,7 +54,6 @@ def test_shipped_playbooks_are_valid(path):
         (PLAY + "  - debug: {msg: \"{{ lookup('fil', 'x') }}\"}\n", 3, "Did you mean 'file'?"),
         (PLAY + "  - command: x\n    retries: often\n", 4, "must be a number"),
         (PLAY + "  - command: x\n    become_method: su\n", 4, "sudo"),
-        (PLAY + "  - command: x\n    async: 10\n    poll: 0\n", 5, "not supported"),
         (PLAY + "  - command: ls\n    loop: [1]\n    with_items: [2]\n", 3, "both"),
         (PLAY + "  - command: ls\n    command: pwd\n", 3, "twice"),
         (PLAY + "  - copy: {dest: !!python/object/apply:os.system [ls]}\n", 3, ""),

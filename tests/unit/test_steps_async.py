@@ -1,0 +1,118 @@
+"""`timeout`, `async` with `poll: 0`, and `async_status`: on this machine, through the public runner."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rm.adapters.playbook_run import run_playbook
+from rm.adapters.ssh_settings import SshSettings
+from rm.core.host import Host
+from rm.errors import UsageError
+
+HEAD = "- hosts: all\n  gather_facts: false\n  tasks:\n"
+
+
+@pytest.fixture
+def play(tmp_path):
+    def run(tasks, **options):
+        (tmp_path / "site.yml").write_text(HEAD + tasks)
+        here = Host("here", "z", "here", variables=(("ansible_connection", "local"),))
+        report = run_playbook(
+            tmp_path / "site.yml", [here], SshSettings(known_hosts=tmp_path / "none"), **options
+        )
+        return [(one.task, one.status, one.message) for one in report.results["here"]], report
+
+    return run
+
+
+def test_a_step_that_takes_too_long_is_broken_off(play, tmp_path):
+    told, report = play(
+        f"""
+    - name: long
+      command: sh -c 'echo $$ > {tmp_path}/pid; exec sleep 300'
+      timeout: 1
+      ignore_errors: true
+      register: long
+    - assert: {{that: "long.timedout.period == 1"}}
+    - name: short
+      command: "true"
+      timeout: "{{{{ 300 }}}}"
+"""
+    )
+    assert told[0] == ("long", "failed", "Timed out after 1 second(s).")
+    assert [status for _, status, _ in told[1:]] == ["ok", "changed"]
+    assert report.ok
+    assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_a_step_in_the_background_is_asked_for_later(play, tmp_path):
+    os.mkfifo(tmp_path / "go")
+    told, report = play(
+        f"""
+    - name: begin
+      command: cat {tmp_path}/go
+      async: 60
+      poll: 0
+      register: job
+    - name: look
+      async_status: {{jid: "{{{{ job.ansible_job_id }}}}"}}
+      register: look
+    - assert: {{that: [job.started, job is changed, not job.finished, not look.finished]}}
+    - name: let it go
+      shell: echo hello > {tmp_path}/go
+    - name: wait
+      async_status: {{jid: "{{{{ job.ansible_job_id }}}}"}}
+      register: done
+      until: done.finished
+      retries: 600
+      delay: 0.1
+    - assert: {{that: [done.stdout == 'hello', done.rc == 0, done is changed]}}
+    - name: forget
+      async_status: {{jid: "{{{{ job.ansible_job_id }}}}", mode: cleanup}}
+    - name: gone
+      async_status: {{jid: "{{{{ job.ansible_job_id }}}}"}}
+      ignore_errors: true
+"""
+    )
+    assert report.ok, report.failures()
+    assert told[-1][1:] == ("failed", "could not find job")
+    assert [status for task, status, _ in told if task in ("begin", "look", "wait")] == [
+        "changed",
+        "ok",
+        "changed",
+    ]
+
+
+def test_the_background_has_a_limit_and_failures_arrive(play):
+    told, _ = play(
+        """
+    - {command: sleep 300, async: 1, poll: 0, register: slow}
+    - {command: "false", async: 60, poll: 0, register: bad}
+    - async_status: {jid: "{{ item }}"}
+      loop: ["{{ slow.ansible_job_id }}", "{{ bad.ansible_job_id }}"]
+      register: asked
+      until: asked.finished
+      retries: 600
+      delay: 0.1
+      ignore_errors: true
+    - debug: {msg: "{{ asked.results | map(attribute='msg') }}"}
+"""
+    )
+    assert "Timed out after 1 second(s)." in told[-1][2]
+    assert "non-zero return code" in told[-1][2]
+
+
+def test_check_mode_starts_nothing(play, tmp_path):
+    told, _ = play(f"    - {{command: touch {tmp_path}/x, async: 60, poll: 0}}\n", check=True)
+    assert told[0][2].startswith("might run")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    "task",
+    ["{debug: {msg: x}, async: 9, poll: 0}", "{pause: {seconds: 1}, timeout: 9}", "{ping: , timeout: soon}"],
+)
+def test_what_cannot_be_is_said_before_anything_runs(play, task):
+    with pytest.raises(UsageError, match=r"site\.yml:4: '(async|timeout)'"):
+        play(f"    - {task}\n")
