@@ -1,7 +1,7 @@
 """What Prometheus is told: the API's answers as families of metrics.
 
 Names follow Prometheus' conventions: base units (seconds, ratios), `_total` for what only grows,
-`_info` for text. Throughput and capacity are in bit/s, as networks are everywhere else in rm.
+`_info` for text. Throughput and capacity are therefore in bytes a second, and not in bit/s as elsewhere.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from rm.core.snapshot import Free
 PAIRS_MOST = 2_500
 JOBS_MOST = 200  # running jobs with series of their own
 US = 1e6
+BITS = 8.0
 
 PAIR_METRICS = (
     ("rm_pair_loss_ratio", "Share of lost packets, one way.", "loss_pct", 100.0),
     ("rm_pair_delay_seconds", "One-way delay.", "delay_us", US),
     ("rm_pair_jitter_seconds", "Variation of the one-way delay.", "jitter_us", US),
-    ("rm_pair_bandwidth_bits_per_second", "Throughput of the newest test.", "bandwidth_bps", 1.0),
+    ("rm_pair_bandwidth_bytes_per_second", "Throughput of the newest test.", "bandwidth_bps", BITS),
     ("rm_pair_age_seconds", "Since loss and delay were last measured.", "age_us", US),
     ("rm_pair_confidence_ratio", "How far the measurement can be relied upon.", "confidence", 1.0),
 )
@@ -36,10 +37,10 @@ ZONE_METRICS = (
     ("rm_zones_loss_ratio", "Share of lost packets between hosts of two zones.", "loss_pct", 100.0, max),
     ("rm_zones_delay_seconds", "One-way delay between hosts of two zones.", "delay_us", US, max),
     (
-        "rm_zones_bandwidth_bits_per_second",
+        "rm_zones_bandwidth_bytes_per_second",
         "Throughput between two zones.",
         "bandwidth_bps",
-        1.0,
+        BITS,
         min,
     ),
 )
@@ -173,7 +174,7 @@ def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
         rows = [([k["name"]], None if k[key] is None else k[key] / unit) for k in links]
         return _gauge(name, text, ["link"], rows)
 
-    yield each("rm_link_capacity_bits_per_second", "What the link carries.", "capacity_bps")
+    yield each("rm_link_capacity_bytes_per_second", "What the link carries.", "capacity_bps", BITS)
     yield _gauge(
         "rm_link_jobs", "Jobs that use it.", ["link"], [([k["name"]], len(k["jobs"])) for k in links]
     )

@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,9 @@ def test_prometheus_reads_it_through_the_page(daemon: Daemon) -> None:
     assert one(found, "rm_job_iteration_baseline_seconds", job_id="2") == PERIOD_US / 1e6
     assert one(found, "rm_job_info", job_id="2", name=HOSTILE, user="alice") == 1
     assert one(found, "rm_link_score", link="h1") == 100
+    assert one(found, "rm_link_capacity_bytes_per_second", link="h1") * 8 == next(
+        link["capacity_bps"] for link in daemon.service.links() if link["name"] == "h1"
+    )
     assert one(found, "rm_link_rotation_ratio", link="h1", job_id="2") == 0.5
     assert one(found, "rm_pair_loss_ratio", source="h1", destination="h3") == worst > 0
     assert one(found, "rm_pair_delay_seconds", source="h1", destination="h2") == pytest.approx(76e-6)
@@ -124,9 +129,13 @@ def test_prometheus_reads_it_through_the_page(daemon: Daemon) -> None:
     assert one(found, "rm_zones_loss_ratio", source_zone="z1", destination_zone="z1", stat="worst") == worst
     assert (
         one(
-            found, "rm_zones_bandwidth_bits_per_second", source_zone="z1", destination_zone="z1", stat="worst"
+            found,
+            "rm_zones_bandwidth_bytes_per_second",
+            source_zone="z1",
+            destination_zone="z1",
+            stat="worst",
         )
-        < 3e6
+        < 3e6 / 8
     )
     assert one(found, "rm_mesh_cells", mesh="latency", status="critical") == 2
     assert one(found, "rm_mesh_paused", mesh="latency") == 1
@@ -150,6 +159,13 @@ def test_a_part_that_fails_is_named_and_the_rest_stays(daemon: Daemon) -> None:
     found = samples(get(daemon.socket, page=False)[2])
     assert one(found, "rm_scrape_part_failed", part="network") == 1
     assert one(found, "rm_hosts", state="UP") == 4
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_promtool_has_nothing_to_say(daemon: Daemon) -> None:
+    _, _, text = get(daemon.socket)
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_no_daemon_is_a_502(tmp_path: Path) -> None:
