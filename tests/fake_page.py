@@ -109,7 +109,7 @@ class PageAlerts:
         fired_us = now_us() - 1_100_000 * MS
         common: dict[str, Any] = {
             "rule": "all", "pending_us": None, "ended_us": None, "fired_recently": 1, "silenced": None,
-            "owed": [], "failed": None,
+            "acked": None, "owed": [], "failed": None,
         }  # fmt: skip
         lossy = common | {
             "id": "all/loss/h3@1", "state": "resolved" if self.over else "firing", "condition": "loss",
@@ -120,11 +120,15 @@ class PageAlerts:
             common | {
                 "id": f"all/disk/h{n}@1", "state": "firing", "condition": "disk", "subject": f"h{n}",
                 "hosts": [f"h{n}"], "message": f"9 MiB are free for the spool of h{n}",
-                "fired_us": fired_us - n,
+                "fired_us": fired_us - n, "acked": "ann: disks are ordered",
             }
             for n in (1, 2, 3)
         ]  # fmt: skip
-        return {"alerts": [lossy, *full], "rules": [], "channels": ["pager"]}
+        silence = {
+            "id": 1, "conditions": ["gpu"], "hosts": ["h1"], "since_us": 1,
+            "until_us": now_us() + 3_600_000 * MS, "by": "ann", "comment": "new driver",
+        }  # fmt: skip
+        return {"alerts": [lossy, *full], "silences": [silence], "rules": [], "channels": ["pager"]}
 
 
 class PageService(FakeService):

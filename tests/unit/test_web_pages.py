@@ -184,8 +184,9 @@ def test_a_part_that_has_not_changed_is_not_sent_again(daemon: Daemon) -> None:
     again = get(daemon.socket, "/part/network", **{"If-None-Match": headers["Etag"]})
     assert again[0] == 200
     assert again[1] != html
-    _, _, static = get(daemon.socket, "/static/page.js")
-    assert get(daemon.socket, "/static/page.js", **{"If-None-Match": static["Etag"]})[:2] == (304, "")
+    _, _, static = get(daemon.socket, "/static/htmx.min.js")
+    assert static["Content-Encoding"] in ("deflate", "gzip")
+    assert get(daemon.socket, "/static/htmx.min.js", **{"If-None-Match": static["Etag"]})[:2] == (304, "")
 
 
 def test_a_job_that_is_not_there_is_said(daemon: Daemon) -> None:
@@ -429,10 +430,12 @@ def test_the_tiles_say_how_things_stand() -> None:
     meshes = [{"statuses": {"ok": 3, "warn": 1, "not run": 9}}, {"statuses": {"ok": 1, "critical": 2}}]
     links = [link("a", 1, 2, score=61.0), link("b", 1)]
     told = {"jobs": {"RUNNING": 2, "PENDING": 7, "FAILED": 1, "COMPLETING": 1}}
-    alerts = [{"state": "firing"}, {"state": "pending"}, {"state": "resolved"}]
+    alerts = [{"state": state} for state in ("firing", "pending", "resolved")]
+    alerts.append({"state": "firing", "acked": "ann: on it"})
     tiles = overview_view.tiles(told, hosts, links, alerts, meshes)
     assert [(t.value, t.rest, t.mood) for t in tiles] == [
-        ("1", "1 may follow", "bad"), ("3", "7 waiting, 1 failed lately", ""), ("1", "of 2 in service", ""),
+        ("2", "1 acknowledged, 1 may follow", "bad"),
+        ("3", "7 waiting, 1 failed lately", ""), ("1", "of 2 in service", ""),
         ("1", "1 drained", "worry"), ("1", "lowest score 61", "worry"), ("2", "1 warn", "bad"),
     ]  # fmt: skip
     quiet = overview_view.tiles({"jobs": {}}, [], [], None, [])
@@ -449,14 +452,23 @@ def alert(condition: str, subject: str, state: str = "firing", at: int = 100, **
 
 def test_alerts_alike_are_one_row_and_the_newest_comes_first() -> None:
     rows = [alert("disk", f"h{n}", at=n) for n in range(1, 6)]
-    rows += [alert("loss", "h9", at=90, silenced="maintenance", failed="pager: refused"), alert("loss", "h8")]
+    rows += [alert("loss", "h9", at=90, acked="ann: on it", failed="pager: refused"), alert("loss", "h8")]
     rows += [alert("gpu", "h7", "pending", 95), alert("delay", "h6", "resolved", 60)]
-    found = alert_view.alerts(rows, 160 * US)
+    silence = {
+        "conditions": ["loss"],
+        "hosts": ["gpu*"],
+        "until_us": 200 * US,
+        "by": "ann",
+        "comment": "new switch",
+    }
+    found = alert_view.alerts(rows, 160 * US, [silence, silence | {"until_us": 150 * US}])
+    (said,) = found.silences
+    assert re.fullmatch(r"loss of gpu\* until [-0-9: ]+, by ann: new switch", said)
     assert [(r.state, r.condition, r.subject, r.count, r.since) for r in found.active] == [
         ("firing", "loss", "h8", 1, "60 s"), ("firing", "loss", "h9", 1, "70 s"),
         ("firing", "disk", "h[1-5]", 5, "2 min"), ("pending", "gpu", "h7", 1, "65 s"),
     ]  # fmt: skip
-    assert found.active[1].notes == ("silenced: maintenance", "pager: refused")
+    assert found.active[1].notes == ("acknowledged by ann: on it", "pager: refused")
     assert found.active[2].message == "h5 is bad; and 4 like it"
     assert [r.subject for r in found.over] == ["h6"]
     many = alert_view.alerts([alert(f"c{n}", "h1") for n in range(30)], 1)

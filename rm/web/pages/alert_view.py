@@ -37,9 +37,12 @@ class Alerts:
     active: tuple[AlertRow, ...]
     left_out: int
     over: tuple[AlertRow, ...]
+    silences: tuple[str, ...]
 
 
-def alerts(rows: Sequence[Mapping[str, Any]], now_us: int) -> Alerts:
+def alerts(
+    rows: Sequence[Mapping[str, Any]], now_us: int, silences: Sequence[Mapping[str, Any]] = ()
+) -> Alerts:
     found: dict[str, list[Mapping[str, Any]]] = {state: [] for state in STATES}
     for row in rows:
         found.setdefault(row["state"], []).append(row)
@@ -50,7 +53,15 @@ def alerts(rows: Sequence[Mapping[str, Any]], now_us: int) -> Alerts:
         active=tuple(_row(group, now_us) for group in groups[:MOST]),
         left_out=sum(len(group) for group in groups[MOST:]),
         over=tuple(_row(group, now_us) for group in alike(found["resolved"])[:OVER_MOST]),
+        silences=tuple(_silence(one) for one in silences if one["until_us"] > now_us)[:MOST],
     )
+
+
+def _silence(told: Mapping[str, Any]) -> str:
+    what = ", ".join(told["conditions"]) or "all conditions"
+    whom = ", ".join(told["hosts"]) or "all hosts"
+    why = f": {told['comment']}" if told.get("comment") else ""
+    return shown(f"{what} of {whom} until {moment(told['until_us'])}, by {told['by']}{why}", 300)
 
 
 def alike(rows: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -90,6 +101,8 @@ def _row(group: Sequence[Mapping[str, Any]], now_us: int) -> AlertRow:
 
 def _notes(row: Mapping[str, Any]) -> list[str]:
     notes = []
+    if row.get("acked"):
+        notes.append(f"acknowledged by {shown(row['acked'], 200)}")
     if row.get("silenced"):
         notes.append(f"silenced: {shown(row['silenced'], 100)}")
     if row.get("fired_recently", 0) > 1:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
 
-from aiohttp import web
+from aiohttp import ETag, web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rm import __version__
@@ -32,6 +32,7 @@ STATIC = {
 }
 KEPT = 64  # drawn parts
 FRESH_PARTS_S = {"network": SLOW_S, "pair": SLOW_S}  # what is drawn of answers that are kept longer
+COMPRESSED_FROM = 8_192  # bytes
 NAME_MOST = 255  # characters of a name in a query
 Drawn = tuple[int, str]  # status, HTML
 
@@ -76,7 +77,9 @@ def _answer(request: web.Request, body: bytes, kind: str) -> web.Response:
     response = (
         web.Response(status=304) if same else web.Response(body=body, content_type=kind, charset="utf-8")
     )
-    response.etag = etag
+    response.etag = ETag(etag, is_weak=True)
+    if len(body) > COMPRESSED_FROM and not same:  # through SSH it counts
+        response.enable_compression()
     response.headers["Cache-Control"] = "no-cache"
     return response
 

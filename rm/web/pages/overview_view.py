@@ -43,9 +43,12 @@ def _alerts(alerts: Sequence[Mapping[str, Any]] | None) -> Tile:
     if alerts is None:
         return Tile("Alerts", "alerts", "–", "not looked for")
     firing = sum(alert["state"] == "firing" for alert in alerts)
+    known = sum(alert["state"] == "firing" and bool(alert.get("acked")) for alert in alerts)
     pending = sum(alert["state"] == "pending" for alert in alerts)
-    rest = f"{pending} may follow" if pending else "none is about to" if not firing else "firing"
-    return Tile("Alerts", "alerts", str(firing), rest, "bad" if firing else "good")
+    parts = [f"{known} acknowledged" if known else "", f"{pending} may follow" if pending else ""]
+    rest = ", ".join(filter(None, parts)) or ("firing" if firing else "nothing is wrong")
+    mood = "bad" if firing > known else "worry" if firing else "good"
+    return Tile("Alerts", "alerts", str(firing), rest, mood)
 
 
 def _jobs(counts: Mapping[str, int]) -> Tile:

@@ -81,12 +81,14 @@ class Parts:
 
     async def _alerts(self, _: Query, now_us: int) -> Fields:
         answer = await self._maybe("alerts")
-        return {"alerts": alert_view.alerts(answer["alerts"], now_us) if "alerts" in answer else None}
+        if "alerts" not in answer:
+            return {"alerts": None}
+        return {"alerts": alert_view.alerts(answer["alerts"], now_us, answer.get("silences") or ())}
 
     # -- jobs
 
     async def _groups(self, query: Query) -> list[list[Mapping[str, Any]]]:
-        most, user = queue_view.MOST, query.get("user", "")
+        most, user = queue_view.MOST + 1, query.get("user", "")
         only = f"&{urlencode({'user': user})}" if user else ""
         answers = await asyncio.gather(
             *(self._source.get(f"jobs?state={s}&limit={most}{only}") for s in (RUNNING, WAITING, ENDED))
@@ -94,6 +96,14 @@ class Parts:
         groups = [answer["jobs"] for answer in answers]
         self._look.see(job["id"] for job in groups[0])
         return groups
+
+    async def _beyond(self, running: Sequence[Any], query: Query) -> int:
+        """How many running jobs there are besides these, which the API answered; not known of one user."""
+        if query.get("user"):
+            return 0
+        counts: Mapping[str, int] = (await self._source.get("status"))["jobs"]
+        there = sum(n for state, n in counts.items() if queue_view.group_of({"state": state}) == "running")
+        return max(0, there - len(running))
 
     async def _jobs(self, query: Query, now_us: int) -> Fields:
         groups, status = await asyncio.gather(self._groups(query), self._source.get("status"))
@@ -121,7 +131,8 @@ class Parts:
     async def _timeline(self, query: Query, now_us: int) -> Fields:
         running, _waiting, ended = await self._groups(query)
         remaining = {j["id"]: j["progress"]["remaining_us"] for j in running if j.get("progress")}
-        return {"timeline": timeline_view.timeline([*running, *ended], remaining, now_us, self._look)}
+        drawn = timeline_view.timeline([*running, *ended], remaining, now_us, self._look)
+        return {"timeline": drawn, "beyond": await self._beyond(running, query)}
 
     # -- jobs in time
 
@@ -150,7 +161,7 @@ class Parts:
         told = await self._told([job["id"] for job in asked])
         return {
             "charts": iteration_view.charts(asked, told, self._look),
-            "left_out": len(running) - len(asked),
+            "left_out": len(running) - len(asked) + await self._beyond(running, query),
         }
 
     # -- hosts

@@ -57,7 +57,7 @@ def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int, look: Loo
     found: dict[str, list[Job]] = {"running": [], "pending": [], "ended": []}
     for job in jobs:
         found[group_of(job)].append(job)
-    found["ended"].sort(key=lambda job: -(job["ended_us"] or 0))
+    found["ended"].sort(key=lambda job: job["ended_us"] or 0)
     totals = dict.fromkeys(found, 0)
     for state, count in counts.items():
         totals[group_of({"state": state})] += count
@@ -66,7 +66,7 @@ def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int, look: Loo
         Group(
             key,
             titles[key],
-            tuple(row(job, now_us, look) for job in group[:MOST]),
+            tuple(row(job, now_us, look) for job in group[-MOST:])[:: -1 if key == "ended" else 1],
             max(len(group), totals[key]),
         )
         for key, group in found.items()
