@@ -1,5 +1,6 @@
 """`apt`, and `package` on Debian and its kin: by dpkg, apt-cache and apt-get."""
 
+import contextlib
 import fnmatch
 import os
 import re
@@ -8,6 +9,7 @@ from rm_steps_base import StepFailed, asks, execute, find_tool, must, plain_envi
 
 STAMP = "/var/lib/apt/periodic/update-success-stamp"
 LISTS = "/var/lib/apt/lists"
+STATES = "/var/lib/apt/extended_states"  # which packages came only for the sake of others
 RETRIES, DELAY_MAX_S = 5, 12  # of `update_cache`
 
 
@@ -51,6 +53,10 @@ class Package:
             return "%s=%s" % (self.name, best)
         return ""
 
+    def is_plainly_there(self):
+        """Installed, and no other version could be meant."""
+        return bool(self.installed) and (not self.compare or self.version == self.installed)
+
     def virtual(self):
         return self.known and not self.candidate
 
@@ -64,11 +70,13 @@ class Debian:
         self.program = tool("apt-get")
         self.args = args
         self.said = {"stdout": "", "stderr": ""}
+        self.unsure = []  # what check mode cannot know: packages of lists that are yet to be fetched
 
     # -- looking ------------------------------------------------------------------------------
 
-    def look(self, specs):
-        """{spec: Package} of what the host says, in two questions however many there are."""
+    def look(self, specs, available=True):
+        """{spec: Package} of what the host says, in two questions however many there are; the slow one, for
+        what is `available`, may be left out."""
         found = {spec: Package(spec) for spec in specs}
         by_name = {}
         for one in found.values():
@@ -83,6 +91,8 @@ class Debian:
                 one.known = True
                 one.installed = version if status == "installed" else one.installed
                 one.leftovers = one.leftovers or status == "config-files"
+        if not available:
+            return found
         current, listing = (), False
         for line in must(
             [tool("apt-cache"), *self.release("-o", "APT::Default-Release="), "policy", *by_name]
@@ -125,7 +135,11 @@ class Debian:
                 return line.split()[1]
         return ""
 
-    def spelled_out(self, specs):
+    def lists_to_come(self, run):
+        """Check mode fetches no lists, so a package may be known by the time of the real run."""
+        return run.check and (self.args.get("update_cache") or "apt lists" in run.planned["states"])
+
+    def spelled_out(self, run, specs):
         """The specifications with shell patterns replaced by the packages' names that match."""
         found = []
         for spec in specs:
@@ -134,9 +148,9 @@ class Debian:
                 found.append(spec)
                 continue
             names = fnmatch.filter(sorted(asks([tool("apt-cache"), "pkgnames"])[1].split()), name)
-            if not names:
+            if not names and not self.lists_to_come(run):
                 raise StepFailed("No packages matching '%s' are available." % name)
-            found += names
+            found += names or [spec]
         return found
 
     # -- changing -----------------------------------------------------------------------------
@@ -202,6 +216,7 @@ class Debian:
         verb = ["upgrade", "--with-new-pkgs"] if kind in ("yes", "safe") else ["dist-upgrade"]
         out = must([self.program, "-s", *self.options(), *verb])
         names = re.findall(r"^(?:Inst|Remv) (\S+)", out, re.MULTILINE)
+        self.unsure += ["newer packages"] if self.lists_to_come(run) else []
         if names and not run.check:
             self.run([*self.options(), *verb])
         else:
@@ -226,6 +241,9 @@ class Debian:
 
                 path = download(path, {})
             path = os.path.abspath(os.path.expanduser(path))
+            if run.check and not os.path.exists(path):
+                self.unsure.append(path)
+                continue
             code, out = asks([tool("dpkg-deb"), "-f", path, "Package", "Version", "Architecture"])
             if code != 0:
                 raise StepFailed("%s is no Debian package, or cannot be read." % path)
@@ -251,13 +269,15 @@ class Debian:
             if names and not run.check:
                 self.run([*self.options(), "build-dep", *specs])
             return names
-        found = self.look(specs)
+        found = self.look(specs, available=False)
+        if state != "present" or not all(one.is_plainly_there() for one in found.values()):
+            found = self.look(specs)
         todo, planned = [], run.planned["states"]
         for spec in specs:
             if run.check and planned.get("package " + spec) in (state, "latest"):
                 continue
-            if run.check and self.args.get("update_cache") and not found[spec].known:
-                todo.append(spec)  # the lists that may know it are not fetched in check mode
+            if not found[spec].known and self.lists_to_come(run):
+                self.unsure.append(spec)
                 continue
             one = found[spec].to_install(state == "latest", self.args.get("only_upgrade"))
             todo += [one] if one else []
@@ -266,21 +286,28 @@ class Debian:
         elif todo:
             self.run([*self.options("fixed" if state == "fixed" else ""), "install", *todo])
         if specs and not run.check:
-            self.mark_manual([one.name for one in self.look(specs).values() if one.installed])
+            self.mark_manual(
+                [one.name for one in self.look(specs, available=False).values() if one.installed]
+            )
         return todo
 
     def mark_manual(self, names):
         """Who asks for a package by name wants to keep it, though it came for the sake of another."""
-        if names and find_tool("apt-mark"):
-            chosen = must([tool("apt-mark"), "showauto", *names]).split()
-            if chosen:
+        with contextlib.suppress(OSError), open(STATES, encoding="utf-8") as file:
+            auto = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Auto-Installed: 1$", file.read(), re.MULTILINE)
+            chosen = [name for name in names if name.partition(":")[0] in auto]
+            if chosen and find_tool("apt-mark"):
                 must([tool("apt-mark"), "manual", *chosen])
 
     def remove(self, run, specs):
-        found, purge, planned = self.look(specs), self.args.get("purge"), run.planned["states"]
+        found, purge = self.look(specs, available=self.lists_to_come(run)), self.args.get("purge")
+        planned = run.planned["states"]
         todo = []
         for spec in specs:
             one = found[spec]
+            if not one.known and self.lists_to_come(run):
+                self.unsure.append(spec)
+                continue
             there = one.matches(one.installed) or (purge and one.leftovers)
             coming = run.check and planned.get("package " + spec) not in (None, "absent")
             if coming or (there and planned.get("package " + spec) != "absent"):
@@ -320,11 +347,14 @@ class Debian:
             done += self.clean_up(run, "autoclean", "Del") if args.get("autoclean") else []
             done += self.clean_up(run, "autoremove", "Remv") if args.get("autoremove") else []
         else:
-            specs = self.spelled_out(specs)
+            specs = self.spelled_out(run, specs)
             done += self.remove(run, specs) if args["state"] == "absent" else self.install(run, specs)
         result.update(changed=result["changed"] or bool(done), **self.said)
         result["stdout_lines"] = self.said["stdout"].splitlines()
         result["stderr_lines"] = self.said["stderr"].splitlines()
+        if self.unsure:
+            said = "might run: apt-get, for %s" % ", ".join(self.unsure)
+            result.update(might_run=True, skipped=not result["changed"], msg=said)
         return dict(result, diff=state_diff(run, "packages " + args["state"], done))
 
 
