@@ -17,7 +17,7 @@ import pytest
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]  # a busy machine takes its time
 
 RULE = {"name": "network", "on": ["loss"], "after_s": 0.2, "clear_s": 0.2}
 GREEN, RED = "\x1b[32m■", "\x1b[31m■"

@@ -57,6 +57,7 @@ class Channel:
 
 class NoExecutor:
     def submit(self, intents: object) -> None: ...
+    def forget(self, host: str) -> None: ...
 
 
 class Life:
@@ -76,6 +77,7 @@ class Life:
         self.leader.start(())
         self.hosts = FakeHosts()
         self.bad: set[str] = set()
+        self.forgotten = False
         self.healed = False  # the newest tries are good, which the statuses do not say yet
         self.standings: dict[int, str | None] = {}
         self.checked_us = 0
@@ -89,7 +91,7 @@ class Life:
             UTC,
             rules_of([{"name": "r", "after_s": 5, "clear_s": 10}], ["hook"]),
             {"hook": channel},
-            AlertsConfig(attempts=3, backoff_s=0.001, **settings),
+            AlertsConfig(**{"attempts": 3, "backoff_s": 0.001, **settings}),
             loaded.documents,
             "here",
         )
@@ -98,7 +100,10 @@ class Life:
         def status(*pair: str) -> Status:
             return Status.CRITICAL if self.bad & set(pair) else Status.OK
 
-        directions = [(a, b) for a in NAMES for b in NAMES if a != b]
+        if self.forgotten:
+            return []
+        here = [n for n in NAMES if n in hosts]
+        directions = [(a, b) for a in here for b in here if a != b]
 
         def result(*pair: str) -> Status:
             return Status.OK if self.healed else status(*pair)
@@ -180,6 +185,59 @@ def test_what_was_owed_at_the_end_is_told_in_the_next_life(world: World) -> None
     life.look()
     assert world.channel.wait(1) == ["firing"]
     assert world.channel.heard[0]["id"] == "r/loss/b@5"
+
+
+def test_what_could_not_be_told_is_told_after_a_restart_and_only_once(world: World) -> None:
+    life = world.life(attempts=1_000_000)
+    world.channel.deaf = True
+    life.bad = {"b"}
+    life.look()
+    life.look(after_s=5)
+    assert world.channel.refused.acquire(timeout=PATIENCE_S)
+    for n in range(3):
+        life = world.life(attempts=1_000_000)  # the daemon ends while it tries, and starts anew
+        world.channel.deaf = n == 0
+        life.bad = {"b"}
+        (alert,) = life.look(after_s=1)
+        assert alert["state"] == "firing"
+        if n == 1:
+            assert world.channel.wait(1) == ["firing"]
+    life.bad = set()
+    life.look()
+    life.look(after_s=10)
+    assert world.channel.wait(2) == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize("gone", ["host", "mesh"])
+def test_what_fires_of_a_removed_host_or_mesh_is_over(world: World, gone: str) -> None:
+    life = world.life()
+    life.bad = {"b"}
+    life.look()
+    life.look(after_s=5)
+    if gone == "host":
+        life.leader.request(lambda state: [ev.HostRemoved("b", "root")]).result(PATIENCE_S)
+    life.forgotten = gone == "mesh"
+    life.look()
+    life.look(after_s=10)
+    assert world.channel.wait(2) == ["firing", "resolved"]
+
+
+def test_a_storm_is_one_message(world: World) -> None:
+    life = world.life()
+    names = [f"h{n:03}" for n in range(500)]
+    added = [ev.HostAdded(builders.host(n)) for n in names]
+    life.leader.request(lambda state: added).result(PATIENCE_S)
+    life.leader.request(lambda state: [ev.HostDown(n, "no answer") for n in names]).result(PATIENCE_S)
+    life.look()
+    life.look(after_s=5)
+    assert world.channel.wait(1) == ["firing"]
+    (storm,) = world.channel.heard
+    assert (storm["condition"], storm["subject"], len(storm["alerts"])) == ("host-down", "500 subjects", 500)
+    assert storm["message"] == "500 alerts: h000, h001, h002 and 497 more"
+    life = world.life()
+    life.look(after_s=1)
+    assert sum(a["state"] == "firing" for a in life.alerting.view()["alerts"]) == 500
+    assert len(world.channel.heard) == 1
 
 
 def test_a_job_that_the_controller_gave_up_is_told_of_until_it_is_kept_again(world: World) -> None:
