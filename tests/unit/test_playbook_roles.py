@@ -165,6 +165,8 @@ def test_mistakes_in_any_file_are_told_before_any_host(files, place, says):
         ("{{ 'a b' | regex_replace('(\\w) (\\w)', '\\2 \\1') }}", "b a"),
         ("{{ [1, [2, [3]]] | flatten(1) }}", "[1, 2, [3]]"),
         ("{{ {'a': {'b': 1}} | combine({'a': {'c': 2}}, recursive=true) }}", "{'a': {'b': 1, 'c': 2}}"),
+        ("{{ {'a': [{'b': 1, 'ok': true}, {'b': 2}]} | json_query('a[?ok].b') }}", "[1]"),
+        ("{{ [{'b': 1}, {'b': 2}] | community.general.json_query('[].b') }}", "[1, 2]"),
         ("{{ '10G' | human_to_bytes }} {{ 1536 | human_readable }}", "10737418240 1.50 KB"),
         ("{{ 'http://u@h:80/p?q=1' | urlsplit('hostname') }}", "h"),
         ("{{ lookup('vars', 'word') }} {{ query('items', [1], [2]) }}", "w [1, 2]"),

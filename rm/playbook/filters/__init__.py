@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from rm.playbook.filters.data import DATA
+from rm.playbook.filters.query import QUERY
 from rm.playbook.filters.tests import TESTS
 from rm.playbook.filters.text import FALSE, TEXT, TRUE, to_bool
 
-FILTERS: dict[str, Callable[..., Any]] = {**TEXT, **DATA}
+FILTERS: dict[str, Callable[..., Any]] = {**TEXT, **DATA, **QUERY}
 # Jinja2's own that are not functions of their input alone
 IMPURE_FILTERS = ("random",)
 # carried out by rm/playbook/lookups.py
@@ -19,5 +20,7 @@ LOOKUPS = (
     "vars", "unvault", "inventory_hostnames",
 )  # fmt: skip
 for _table in (FILTERS, TESTS):
-    _table.update({f"ansible.builtin.{name}": function for name, function in tuple(_table.items())})
+    _table.update(
+        {f"ansible.builtin.{name}": function for name, function in tuple(_table.items()) if "." not in name}
+    )
 __all__ = ["FALSE", "FILTERS", "IMPURE_FILTERS", "LOOKUPS", "TESTS", "TRUE", "to_bool"]
