@@ -30,6 +30,7 @@ from rm.web.pages.guard import HEADERS, is_for_us
 from rm.web.pages.listen import address_of, is_local, serve_page
 from rm.web.pages.source import Shared, Source
 from rm.web.pages.text import Looks, duration, look, shown
+from tests import builders
 from tests.fake_page import HOSTILE, PERIOD_US, PageService
 from tests.fake_service import Daemon, serving
 
@@ -60,6 +61,17 @@ def ask(socket: str, *requests: tuple[str, str, dict[str, str]]) -> list[tuple[i
         finally:
             await runner.cleanup()
         return found
+
+    return asyncio.run(main())
+
+
+def ask_api(socket: str, path: str) -> str:
+    async def main() -> str:
+        source = Source(socket)
+        try:
+            return str(await source.get(path))
+        finally:
+            await source.close()
 
     return asyncio.run(main())
 
@@ -622,3 +634,21 @@ def test_jobs_of_one_user_only(daemon: Daemon) -> None:
     get(daemon.socket, "/part/jobs?user=b%26limit%3D9")
     assert [entry[2] for entry in daemon.service.log[-3:]] == ["b&limit=9"] * 3
     assert "Only jobs of" in get(daemon.socket, "/?user=nobody")[1]
+
+
+def test_scripts_and_environments_stay_inside_even_where_the_page_may_read_them(daemon: Daemon) -> None:
+    secret = {
+        "script": "#!/bin/sh\necho hunter2",
+        "env": (("TOKEN", "hunter2"),),
+        "script_args": ("hunter2",),
+    }
+    specs = [builders.spec(f"s{n}", **secret) for n in range(queue_view.MOST + 9)]
+    submit = daemon.service.submit(specs)
+    first = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)[0]
+    # the page's process is root or the daemon's user here, so that the API tells it of this job in full
+    assert "hunter2" in ask_api(daemon.socket, f"jobs/{first}")
+    html = get(daemon.socket, f"/?job={first}")[1]
+    assert f"Why job {first}" in html
+    assert f'id="job-{first}"' not in html  # it is too old for the list: its own answer was read
+    assert "hunter2" not in html
+    assert "hunter2" not in "".join(get(daemon.socket, f"/part/{p}?job={first}")[1] for p in PARTS)
