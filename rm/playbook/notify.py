@@ -14,7 +14,10 @@ def due(handlers: Sequence[Task], notified: Iterable[str], name_of: Callable[[Ta
     for word in notified:
         named = [handler for handler in handlers if word in _names(handler, name_of)]
         wanted += named[-1:]
-        wanted += [handler for handler in handlers if word in handler.listen]
+        topic = {
+            handler.name or str(i): handler for i, handler in enumerate(handlers) if word in handler.listen
+        }
+        wanted += topic.values()
     return wanted
 
 

@@ -127,8 +127,10 @@ class Shelf:
             self.roles.append(role)
         inner = replace(around, role=role)
         for part in role_files(self.files, path, "handlers", names(given, "handlers")):
-            if (part, "") not in self._with_handlers:
-                self._with_handlers.add((part, ""))
+            # a role that is there twice with other variables has its handlers twice: the last are meant
+            what = once if once is not None else repr(_sorted(around.variables))
+            if (part, what) not in self._with_handlers:
+                self._with_handlers.add((part, what))
                 listed = load_list(reader, self.files, part, line)
                 plain = replace(inner, when=(), tags=(), notify=())
                 self.handlers += tasks_of(read_list(Reader(part), listed, plain, self, True))

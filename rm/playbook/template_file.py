@@ -62,7 +62,8 @@ def check_file(text: str, given: Mapping[str, Any] | None = None) -> None:
 
 
 def _environment(syntax: Mapping[str, Any]) -> Environment:
-    return ENVIRONMENT.overlay(**syntax)
+    # what is included ends without its newline; the file itself gets it back
+    return ENVIRONMENT.overlay(**{"keep_trailing_newline": False, **syntax})
 
 
 def _syntax(text: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -33,7 +33,7 @@ def read(name: str) -> str:
         ("{% if a %}\nx\n{% endif %}\n", {"trim_blocks": False}, "\nx\n\n"),
         ("  {% if a %}\nx\n  {% endif %}\n", {"lstrip_blocks": True}, "x\n"),
         ("#jinja2: lstrip_blocks: True, trim_blocks: False\n  {% if a %}\nx\n  {% endif %}\n", {}, "\nx\n\n"),
-        ("{% include 'part' %}{% for n in names %}{{ n }}{% endfor %}\n", {}, "part 1\nxy\n"),
+        ("{% include 'part' %}{% for n in names %}{{ n }}{% endfor %}\n", {}, "part 1xy\n"),
         ("{% from 'macros' import twice %}{{ twice('z') }}", {}, "zz1"),
         ("{% extends 'base' %}{% block inner %}{{ a }}{% endblock %}", {}, "<1>"),
         ("{% include 'none' ignore missing %}.", {}, "."),

@@ -52,5 +52,5 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         data = made.encode(args["output_encoding"])
     except (UnicodeEncodeError, LookupError) as problem:
         raise BadArgument(f"the text cannot be written as {args['output_encoding']}: {problem}") from None
-    name = posixpath.basename(source).removesuffix(".j2")
+    name = posixpath.basename(source)
     return {**rest, "content": packed(data), "name": name}
