@@ -30,9 +30,9 @@ def read(name: str) -> str:
     [
         ("{{ a }} {{ nothing }}.\n\n", {}, "1 .\n\n"),
         ("[[ a ]] {{ a }}\n", {"variable_start_string": "[[", "variable_end_string": "]]"}, "1 {{ a }}\n"),
-        ("{% if a %}\nx\n{% endif %}\n", {"trim_blocks": False}, "\nx\n\n"),
+        ("{% if a %}\nx\n{% endif %}\n", {"trim_blocks": False}, "\nx\n"),
         ("  {% if a %}\nx\n  {% endif %}\n", {"lstrip_blocks": True}, "x\n"),
-        ("#jinja2: lstrip_blocks: True, trim_blocks: False\n  {% if a %}\nx\n  {% endif %}\n", {}, "\nx\n\n"),
+        ("#jinja2: lstrip_blocks: True, trim_blocks: False\n  {% if a %}\nx\n  {% endif %}\n", {}, "\nx\n"),
         ("{% include 'part' %}{% for n in names %}{{ n }}{% endfor %}\n", {}, "part 1xy\n"),
         ("{% from 'macros' import twice %}{{ twice('z') }}", {}, "zz1"),
         ("{% extends 'base' %}{% block inner %}{{ a }}{% endblock %}", {}, "<1>"),
