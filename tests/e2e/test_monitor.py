@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from rm.demo.scenario import Training
 from rm.demo.training import batch_script, program_text, traffic_file
 from tests import builders
+from tests.archive_servers import Esmond, serving
 from tests.cluster import Cluster, until
 
 pytestmark = pytest.mark.lab
@@ -108,6 +111,7 @@ def test_a_malformed_mesh_is_told_and_a_pause_outlasts_the_daemon(cluster: Clust
     assert [m["name"] for m in answer["meshes"]] == ["quick", "rates"]
     assert "'whenever' is not a schedule" in answer["malformed"][0]["message"]
     cluster.rmx("monitor", "pause", "rates")
+    cluster.rmx("monitor", "run", "quick")
     before = statuses(cluster, "quick", "delay")
     assert len(before) == 6
     cluster.restart()
@@ -146,3 +150,55 @@ def test_throughput_is_found_in_the_gaps_of_running_jobs(cluster: Cluster) -> No
         assert any(s["values"].get("mtu_bytes") == 1500 for s in history["samples"])
     finally:
         cluster.tidy()
+
+
+ARCHIVE = """
+[[monitor.source]]
+name = "old"
+kind = "esmond"
+url = "{url}/esmond/perfsonar/archive"
+every = "1h"
+retry_attempts = 1
+loss_critical_pct = 5
+"""
+
+
+def test_an_archive_is_a_grid_until_rm_toml_does_not_name_it_any_more(cluster: Cluster) -> None:
+    """As an operator would who feeds rm from what measures already; and a host that comes again is new."""
+    hosts, before = cluster.hosts(), cluster.config.read_text()
+    a, b = hosts["z1h1"]["address"], hosts["z1h3"]["address"]
+    esmond = Esmond()
+    now_s = time.time_ns() // 10**9
+    esmond.series[a, b, "packet-loss-rate"] = [
+        {"ts": now_s - 60, "val": 0.0},
+        {"ts": now_s - 30, "val": 0.25},
+    ]
+    esmond.series[b, a, "throughput"] = [{"ts": now_s - 30, "val": 9.4e9}]
+    with serving(*esmond.routes()) as url:
+        cluster.config.write_text(before + ARCHIVE.format(url=url))
+        cluster.restart()
+        cluster.all_up()
+        cluster.run("monitor", "run", "esmond:old")  # unless the daemon is just at it
+        bad = {("z1h1", "z1h3"): 2}
+        until(lambda: statuses(cluster, "esmond:old", "loss") == bad, "the archive is read")
+        assert "1 z1h1 · C" in cluster.rmx("network", "--mesh", "esmond:old")
+        assert "loss 25 %, critical from 5 %" in cluster.rmx("monitor", "history", "esmond:old")
+        pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
+        assert pairs["z1h3", "z1h1"]["bandwidth_bps"] == 9_400_000_000
+        text = subprocess.run(
+            ["curl", "-sS", "--unix-socket", cluster.socket, "http://rm/metrics"],
+            capture_output=True,
+            text=True,
+        ).stdout
+        assert 'rm_mesh_cells{mesh="esmond:old",status="critical"} 1.0' in text
+        cluster.rmx("host", "remove", "z1h3")
+        assert statuses(cluster, "esmond:old", "loss") == {}
+        assert json.loads(cluster.rmx("monitor", "history", "esmond:old", "--json"))["changes"] == []
+        cluster.rmx("host", "import", str(cluster.lab.inventory))
+        cluster.all_up()
+        assert "never measured" in cluster.rmx("network", "show", "z1h1", "z1h3")
+    cluster.config.write_text(before)
+    cluster.restart()
+    cluster.all_up()
+    assert "esmond" not in cluster.rmx("monitor", "list")
+    assert "'esmond:old'" in cluster.refused(4, "monitor", "status", "esmond:old")
