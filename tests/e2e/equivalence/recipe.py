@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+BOTH = ("first", "second")
 NAMES = ("one", "two", "three", "four")
 
 
 @dataclass(frozen=True, slots=True)
 class Differs:
-    """One difference that is meant. `where` is the place as the comparison names it."""
+    """One difference that is meant. `where` is the place as the comparison names it; "both: …" is one of both
+    runs."""
 
     where: str
     ansible: Any
@@ -25,9 +28,10 @@ class Differs:
 class Recipe:
     """How a playbook is run under both.
 
-    `hosts` are called one, two, three, four. `dead` of them have no sshd. Both tools get the `arguments`.
+    `hosts` are called one, two, three, four. `dead` of them have no sshd. Both tools get the `arguments`,
+    in which `{here}` is the run's directory and `{known_hosts}` the file with the hosts' keys.
     `differs` are all differences that are meant, exactly. `check` maps a task's name to what rm's check mode
-    says of it where that is not what the first run does (a task whose condition looks at a command's output).
+    says of it (null: nothing) where that is not what the first run does: what depends on a command's output.
     `random` are paths whose content no two hosts share. `collection` is one that the playbook needs.
     """
 
@@ -36,7 +40,7 @@ class Recipe:
     dead: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     differs: tuple[Differs, ...] = ()
-    check: dict[str, str] = field(default_factory=dict)
+    check: dict[str, str | None] = field(default_factory=dict)
     random: tuple[str, ...] = ()
     collection: str = ""
 
@@ -49,6 +53,12 @@ class Recipe:
         return NAMES[: self.hosts]
 
     @property
+    def possible(self) -> bool:
+        """Is the collection there that it needs?"""
+        below = Path("ansible_collections", *self.collection.split("."))
+        return not self.collection or any(Path(path, below).is_dir() for path in sys.path)
+
+    @property
     def beside(self) -> Path:
         """The inventory of its own, where it has one: a directory with the playbook's name."""
         return self.path.parent / "inventories" / self.name
@@ -58,10 +68,16 @@ def read(path: Path) -> Recipe:
     """Raises TypeError for a word that no recipe has."""
     lines = path.read_text(encoding="utf-8").splitlines()
     head = yaml.safe_load("\n".join(line[2:] for line in lines if line.startswith("#:"))) or {}
-    head["differs"] = tuple(Differs(**one) for one in head.get("differs", ()))
+    head["differs"] = tuple(Differs(**part) for one in head.get("differs", ()) for part in _runs(one))
     for word in ("dead", "arguments", "random"):
         head[word] = tuple(str(one) for one in head.get(word, ()))
     return Recipe(path=path, **head)
+
+
+def _runs(difference: dict[str, Any]) -> list[dict[str, Any]]:
+    """A difference of `both` runs is one of the first and one of the second."""
+    which, colon, rest = difference["where"].partition(": ")
+    return [{**difference, "where": f"{one}{colon}{rest}"} for one in (BOTH if which == "both" else (which,))]
 
 
 def corpus() -> list[Recipe]:

@@ -14,7 +14,8 @@ from typing import Any
 from rm.lab import Lab
 
 ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var/lib", "/var/spool")
-# logins, and the backups that useradd and its like keep; besides, `.ansible` in a home is the tool's own
+# logins, and the backups that useradd and its like keep; besides, `.ansible` in a home is
+# the tool's own, and what is in `.git` is compared by what git says of it
 NOT_COMPARED = (
     "/var/log/sshd.log", "/var/log/wtmp", "/var/log/lastlog", "/var/log/btmp",
     "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
@@ -32,7 +33,8 @@ def name(of, number):
     except KeyError:
         return number
 def entries(path):
-    return [one for one in os.listdir(path) if one != ".ansible" and os.path.join(path, one) not in skipped]
+    names = [one for one in os.listdir(path) if one not in (".ansible", ".git")]
+    return [one for one in names if os.path.join(path, one) not in skipped]
 def content(path, mode):
     if stat.S_ISLNK(mode):
         return os.readlink(path)
@@ -45,6 +47,8 @@ def content(path, mode):
     if path == "/etc/shadow":  # without the day of the last change
         lines = [line.split(b":") for line in data.splitlines()]
         data = b"\n".join(b":".join(line[:2] + line[3:]) for line in lines)
+    if path.startswith("/var/spool/cron/"):  # without crontab's remark on when and from where
+        data = b"\n".join(line for line in data.splitlines() if not line.startswith(b"# ("))
     try:
         return data.decode() if len(data) < 20000 else hashlib.sha256(data).hexdigest()
     except UnicodeDecodeError:

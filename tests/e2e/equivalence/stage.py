@@ -22,26 +22,28 @@ class Played:
     """What a playbook came to under one tool, at a place. `states` follow the runs, in order; per host."""
 
     place: Place
-
     runs: list[Run] = field(default_factory=list)
     states: list[dict[str, State]] = field(default_factory=list)
 
 
 class Stage:
-    """`labs` are two of the same shape, with as many hosts as all recipes together want."""
+    """`labs` are two of the same shape, with as many hosts as all chains together want. The playbooks of a
+    chain are run on the same hosts, one after the other."""
 
-    def __init__(self, recipes: Sequence[Recipe], ansible: Lab, rm: Lab, directory: Path) -> None:
+    def __init__(self, chains: Sequence[Sequence[Recipe]], ansible: Lab, rm: Lab, directory: Path) -> None:
         self._pool = ThreadPoolExecutor(AT_A_TIME)
         self._played: dict[tuple[str, str], Future[Played]] = {}
         self._since_s = time.time()
         first = 0
-        for recipe in recipes:
+        for chain in chains:
+            count = max(recipe.hosts for recipe in chain)
             for tool, lab in (("ansible", ansible), ("rm", rm)):
-                hosts = dict(zip(recipe.names, (host.name for host in lab.hosts[first:]), strict=False))
                 (directory / tool).mkdir(exist_ok=True)
-                place = Place(lab, hosts, directory / tool / recipe.name)
-                self._played[tool, recipe.name] = self._pool.submit(self._play, tool, recipe, place)
-            first += recipe.hosts
+                names = [host.name for host in lab.hosts[first : first + count]]
+                for recipe in chain:
+                    self._played[tool, recipe.name] = Future()
+                self._pool.submit(self._play_all, tool, chain, lab, names, directory / tool)
+            first += count
 
     def played(self, tool: str, recipe: Recipe) -> Played:
         """Waits for it. With rm the first run is the one in check mode."""
@@ -50,11 +52,22 @@ class Stage:
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
+    def _play_all(
+        self, tool: str, chain: Sequence[Recipe], lab: Lab, hosts: Sequence[str], directory: Path
+    ) -> None:
+        for recipe in chain:
+            place = Place(lab, dict(zip(recipe.names, hosts, strict=False)), directory / recipe.name)
+            try:
+                self._played[tool, recipe.name].set_result(self._play(tool, recipe, place))
+            except BaseException as problem:
+                self._played[tool, recipe.name].set_exception(problem)
+
     def _play(self, tool: str, recipe: Recipe, place: Place) -> Played:
         played = Played(place)
         for name in recipe.dead:
             place.lab.kill_sshd(place.hosts[name])
-        before = {name: look(place.lab, host, ROOTS) for name, host in place.hosts.items()}
+        before = {name: {**look(place.lab, host, ROOTS), **snapshot(place.lab, host, self._since_s)}
+                  for name, host in place.hosts.items()}  # fmt: skip
         modes = (False, False) if tool == "ansible" else (True, False, False)
         for check in modes:
             run = run_ansible(recipe, place) if tool == "ansible" else run_rm(recipe, place, check)

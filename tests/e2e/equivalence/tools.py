@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ class Place:
     lab: Lab
     hosts: Mapping[str, str]  # the recipe's name of a host to the lab's
     directory: Path
+    config: Path | None = None  # an rm.toml of the caller's
 
     def inventory(self) -> Path:
         """The file that says how to reach the hosts."""
@@ -49,8 +51,13 @@ class Place:
 
     def plain(self, value: Any) -> Any:
         text = json.dumps(value, default=str)
-        for name, host in sorted(self.hosts.items(), key=lambda item: -len(item[1])):
-            text = text.replace(self.lab.host(host).address, f"ADDRESS-OF-{name}")
+        for name, host in self.hosts.items():
+            found = self.lab.host(host)
+            text = re.sub(rf"\b{re.escape(found.address)}\b", f"ADDRESS-OF-{name}", text)
+            text = text.replace(found.mac, f"MAC-OF-{name}")
+        network = ".".join(self.lab.hosts[0].address.split(".")[:2])
+        text = re.sub(rf"\b{re.escape(network)}\.", "LAB.", text)
+        text = text.replace(str(self.lab.known_hosts), "KNOWN-HOSTS")
         return json.loads(text.replace(str(self.directory), "HERE"))
 
 
@@ -59,7 +66,12 @@ def arguments(recipe: Recipe, place: Place) -> list[str]:
     place.directory.mkdir(exist_ok=True)
     argv = ["-i", str(recipe.beside)] if recipe.beside.exists() else []
     argv += ["-i", str(place.inventory()), "--private-key", str(place.lab.key)]
-    return [*argv, "-e", f"here={place.directory}", *recipe.arguments, str(recipe.path)]
+    argv += ["-e", f"here={place.directory}"]
+    for word in recipe.arguments:
+        argv.append(
+            word.replace("{here}", str(place.directory)).replace("{known_hosts}", str(place.lab.known_hosts))
+        )
+    return [*argv, str(recipe.path)]
 
 
 def run_ansible(recipe: Recipe, place: Place) -> Run:
@@ -69,6 +81,7 @@ def run_ansible(recipe: Recipe, place: Place) -> Run:
         **_environment(),
         "ANSIBLE_STDOUT_CALLBACK": "record",
         "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
+        "ANSIBLE_ACTION_PLUGINS": str(HERE / "action"),
         "ANSIBLE_HOME": str(place.directory.parent / "ansible"),
         "ANSIBLE_PIPELINING": "1",
         "ANSIBLE_SSH_COMMON_ARGS": f"-F none -o UserKnownHostsFile={place.lab.known_hosts}",
@@ -81,6 +94,10 @@ def run_ansible(recipe: Recipe, place: Place) -> Run:
     told = place.plain(json.loads(record.read_text()))
     run = Run(done.returncode, recap={host: _counters(counts) for host, counts in told["recap"].items()})
     for one in told["tasks"]:
+        if _short(one["module"]) == "meta":
+            continue  # told of where its condition left it out, and counted nowhere
+        if _short(one["module"]) == "gather_facts":
+            one["module"] = "setup"  # which it calls
         run.tasks.setdefault(one["host"], []).append(
             Outcome(
                 place=_place(one["path"], recipe),
@@ -96,8 +113,9 @@ def run_ansible(recipe: Recipe, place: Place) -> Run:
 
 
 def run_rm(recipe: Recipe, place: Place, check: bool = False) -> Run:
-    config = place.directory.with_suffix(".toml")
-    config.write_text(f'[daemon]\nstate_dir = "{place.directory.parent / "state"}"\n')
+    config = place.config or place.directory.with_suffix(".toml")
+    if place.config is None:
+        config.write_text(f'[daemon]\nstate_dir = "{place.directory.parent / "state"}"\n')
     env = {**_environment(), "RM_CONFIG": str(config)}
     argv = [str(BIN / "rmx"), "playbook", "run", "--json", "--known-hosts", str(place.lab.known_hosts)]
     argv += ["--check"] if check else []

@@ -1,0 +1,43 @@
+"""Are two ways of running a playbook the same, but for what its recipe says; was the run foretold?"""
+
+from __future__ import annotations
+
+from tests.e2e.equivalence.outcome import Difference, Run, runs_differ, states_differ
+from tests.e2e.equivalence.recipe import Recipe
+from tests.e2e.equivalence.stage import Played, complete
+
+
+def same(recipe: Recipe, ansible: Played, rm: Played) -> None:
+    """Asserts that the last two runs of each, and what they left on the hosts, differ only as is meant."""
+    found: list[Difference] = []
+    for index, which in ((-2, "first"), (-1, "second")):
+        found += runs_differ(which, ansible.runs[index], rm.runs[index])
+        for host in recipe.names:
+            found += states_differ(which, host, *complete(ansible, rm, index, host), recipe.random)
+    meant = [Difference(one.where, one.ansible, one.rm) for one in recipe.differs]
+    lines = [f"{one.where}: Ansible {one.ansible!r}, rm {one.rm!r}" for one in found if one not in meant]
+    assert not lines, "\n".join(["they differ", *lines])
+    gone = [one for one in meant if one not in found]
+    assert gone == [], "the head of the playbook tells of differences that are none"
+
+
+def told_beforehand(recipe: Recipe, played: Played) -> None:
+    """Asserts that check mode said of every task what the first run then did, and changed nothing."""
+    foretold, first = (_statuses(run) for run in played.runs[:2])
+    wrong = []
+    for task in sorted({*foretold, *first}):
+        said, did = foretold.get(task), first.get(task)
+        if said != "might run" and said != recipe.check.get(task[1], did):
+            wrong.append(f"{task}: foretold {said}, done {did}")
+    assert not wrong, "\n".join(["check mode was wrong", *wrong])
+    assert played.states[0] == {name: {} for name in recipe.names}, "check mode changed a host"
+
+
+def _statuses(run: Run) -> dict[tuple[str, str, int], str]:
+    """Host, task and how often it was met before there, to the status."""
+    found: dict[tuple[str, str, int], str] = {}
+    for host, outcomes in run.tasks.items():
+        for one in outcomes:
+            met = sum(key[:2] == (host, one.name) for key in found)
+            found[host, one.name, met] = "might run" if one.might_run else one.status
+    return found

@@ -1,0 +1,106 @@
+"""Every shipped playbook under ansible-core and under rm, on fresh hosts: both do the same, twice.
+
+What is compared is what `test_corpus.py` says. rm's own modules (`rm_drain`, `rm_resume`, `rm_burn_in`,
+`rm_burn_in_network`) exist for rm only: under Ansible an action of the test stands in for each, which does
+nothing, and what these tasks came to is not compared; all other tasks are, and the hosts' end state.
+`drain` needs a daemon, so on rm's side it runs on a cluster of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.shipped import shipped_directory
+from tests.e2e.equivalence.judge import same, told_beforehand
+from tests.e2e.equivalence.recipe import Recipe
+from tests.e2e.equivalence.stage import Stage
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+PLAYBOOKS = shipped_directory("playbooks")
+AGENTS = shipped_directory("agents")
+SMALL = "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8 rm_burn_in_network_seconds=0.2"
+
+# the playbooks of a chain are run on the same hosts, one after the other
+CHAINS = [
+    [
+        Recipe(PLAYBOOKS / "bootstrap.yml"),
+        Recipe(PLAYBOOKS / "agents.yml", check={"The agent greets": "skipped"},
+               arguments=("-e", f"rm_agents_dir={AGENTS}", "-e", "rm_version=1.2.3")),
+        Recipe(PLAYBOOKS / "probes.yml", check={"The probe was answered": "skipped"}),
+        Recipe(PLAYBOOKS / "shaping.yml", arguments=("-e", "rm_interface=eth0"),
+               check={"Say how traffic is told apart": "skipped",
+                      "The packet went through its class": "skipped"}),
+        Recipe(PLAYBOOKS / "uninstall.yml"),
+    ],
+    [Recipe(PLAYBOOKS / "burn_in.yml", hosts=2, arguments=("-e", SMALL))],
+    [Recipe(PLAYBOOKS / "rotate_keys.yml", collection="ansible.posix",
+            arguments=("-e", "rm_new_key={here}/new", "-e", "rm_old_key={here}/old",
+                       "-e", "rm_known_hosts={known_hosts}"))],
+    [Recipe(PLAYBOOKS / "upgrade.yml", check={"The new agent greets": "skipped"},
+            arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.4"))],
+]  # fmt: skip
+
+
+def _needs(name: str, found: set[str]) -> set[str]:
+    """The agents' files that one of them needs to start."""
+    if name not in found:
+        found.add(name)
+        for node in ast.parse((AGENTS / f"{name}.py").read_text()).body:
+            if isinstance(node, ast.ImportFrom) and str(node.module).startswith("rm_"):
+                _needs(str(node.module), found)
+            elif isinstance(node, ast.Import):
+                for one in node.names:
+                    if one.name.startswith("rm_"):
+                        _needs(one.name, found)
+    return found
+
+
+NEEDED = sorted(_needs("rm_agent", set()))  # few, as each file costs Ansible half a second
+RECIPES = [recipe for chain in CHAINS for recipe in chain]
+
+
+def _prepare(directory: Path) -> None:
+    """What the playbooks read on the control machine: the same for both tools."""
+    for tool in ("ansible", "rm"):
+        keys, agents = directory / tool / "rotate_keys", directory / tool / "upgrade/agents"
+        keys.mkdir(parents=True)
+        agents.mkdir(parents=True)
+        for name in NEEDED:
+            (agents / f"{name}.py").write_bytes((AGENTS / f"{name}.py").read_bytes())
+        for name in ("new", "old"):
+            if tool == "ansible":
+                command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)]
+                subprocess.run(command, check=True)
+            else:
+                for file in (name, f"{name}.pub"):
+                    shutil.copy2(directory / "ansible/rotate_keys" / file, keys / file)
+
+
+@pytest.fixture(scope="module")
+def stage(make_module_lab: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory = tmp_path_factory.mktemp("shipped")
+    _prepare(directory)
+    chains = [chain for chain in CHAINS if all(recipe.possible for recipe in chain)]
+    hosts = sum(max(recipe.hosts for recipe in chain) for chain in chains)
+    labs = [make_module_lab(zones=1, hosts=hosts) for _ in ("ansible", "rm")]
+    made = Stage(chains, *labs, directory)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.name)
+def test_both_do_the_same_and_check_mode_foretells_it(stage: Stage, recipe: Recipe) -> None:
+    if not recipe.possible:
+        pytest.skip(f"the collection {recipe.collection} is not installed; `make test` does that")
+    rm = stage.played("rm", recipe)
+    same(recipe, stage.played("ansible", recipe), rm)
+    told_beforehand(recipe, rm)
