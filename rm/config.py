@@ -26,6 +26,8 @@ from rm.units import parse_time_limit_us
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Score = Annotated[float, msgspec.Meta(ge=0, le=100)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Options = Mapping[str, Any]
@@ -127,7 +129,7 @@ class AlertsConfig:
     every_s: Positive = 5.0
     facts_s: Positive = 300.0
     disk_free_mb: Count = 1024
-    rotation_score: NotNegative = 90.0
+    rotation_score: Score = 90.0
     attempts: AtLeastOne = 6
     backoff_s: Positive = 1.0
     keep_days: Positive = 14.0
@@ -135,7 +137,7 @@ class AlertsConfig:
     drain_on: tuple[str, ...] = ("loss", "delay", "bandwidth", "disk", "gpu")
     drain_after: AtLeastOne = 5
     return_after: Count = 20
-    drain_share: NotNegative = 0.25
+    drain_share: Share = 0.25
     rule: tuple[Options, ...] = ()
     channel: tuple[Options, ...] = ()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
@@ -14,6 +15,13 @@ from rm.errors import ConfigError
 
 T = TypeVar("T")
 MOST_S = 366 * 86_400.0
+ADDRESS = re.compile(r"[^@\s,<>]+(@[^@\s,<>]+)?")  # without a domain: a user of the mail server's
+# what a channel may say besides its name and timeout_s, by what says what it is
+KEYS = {
+    "command": ("command",),
+    "webhook": ("webhook", "webhook_file", "secret_file", "ca_file"),
+    "mail_to": ("mail_to", "mail_from", "smtp", "smtp_tls", "smtp_user", "smtp_password_file", "ca_file"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,8 @@ def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tu
     rules = []
     for r in read:
         where = f"[[alerts.rule]] '{r.name}'"
+        if not r.on:
+            raise ConfigError(f"{where}, on: it names no condition.", "Leave 'on' out to hear of all.")
         for condition in r.on:
             _check_word(f"{where}, on", condition, CONDITIONS)
         for channel in r.tell:
@@ -77,24 +87,34 @@ def channels_of(tables: Sequence[Mapping[str, Any]]) -> tuple[ChannelTable, ...]
     """Raises ConfigError."""
     read = [_read(t, ChannelTable, "alerts.channel") for t in tables]
     _check_names("alerts.channel", [c.name for c in read])
-    for c in read:
+    for table, c in zip(tables, read, strict=True):
         where = f"[[alerts.channel]] '{c.name}'"
         kinds = [bool(c.command), bool(c.webhook or c.webhook_file), bool(c.mail_to)]
         if sum(kinds) != 1 or (c.webhook and c.webhook_file):
             raise ConfigError(
                 f"{where} must be one thing.", "Give it command, webhook (or webhook_file), or mail_to."
             )
-        if c.webhook and not c.webhook.startswith(("http://", "https://")):
+        kind = ("command", "webhook", "mail_to")[kinds.index(True)]
+        for key in table:
+            if key not in (*KEYS[kind], "name", "timeout_s"):
+                raise ConfigError(f"{where}: '{key}' says nothing of a channel with {kind}.", "Leave it out.")
+        if c.command and not c.command[0]:
+            raise ConfigError(f"{where}, command: it names no program.")
+        if c.webhook and not re.match(r"https?://[^/?#]", c.webhook):
             raise ConfigError(f"{where}, webhook: this is no web address.", "It begins with https://.")
         if c.mail_to and not c.mail_from:
             raise ConfigError(f"{where} has no mail_from.", "Say which address the mail comes from.")
-        if any("\n" in a or "\r" in a for a in (*c.mail_to, c.mail_from)):
-            raise ConfigError(f"{where}: an address has a line break in it.")
+        for address in (*c.mail_to, *([c.mail_from] if c.mail_from else [])):
+            if not ADDRESS.fullmatch(address):
+                said = " ".join(address.split())[:60]
+                raise ConfigError(f"{where}: '{said}' is no address.", "Write it as ops@example.org.")
         _check_word(f"{where}, smtp_tls", c.smtp_tls, ("none", "starttls", "tls"))
         if c.smtp_user and not c.smtp_password_file:
             raise ConfigError(f"{where} has no smtp_password_file.", "Name the file with the password.")
         if c.smtp_user and c.smtp_tls == "none":
             raise ConfigError(f"{where} would send a password in the clear.", "Set smtp_tls.")
+        if c.mail_to and c.ca_file and c.smtp_tls == "none":
+            raise ConfigError(f"{where} has a ca_file and encrypts nothing.", "Set smtp_tls.")
         host, _, port = c.smtp.rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65536:
             raise ConfigError(f"{where}, smtp: '{c.smtp:.60}' is not HOST:PORT.", "As 'localhost:25'.")
@@ -118,8 +138,11 @@ def _read(table: Mapping[str, Any], kind: type[T], title: str) -> T:
     try:
         return msgspec.convert(dict(table), kind)
     except msgspec.ValidationError as error:
-        said = str(error).replace("`", "'")
-        raise ConfigError(f"[[{title}]] '{table['name']!s:.60}': {said[:1].lower() + said[1:]}.") from None
+        said, _, at = str(error).replace("`", "'").partition(" - at '$.")
+        key = f", {at.rstrip(chr(39))}" if at else ""
+        raise ConfigError(
+            f"[[{title}]] '{table['name']!s:.60}'{key}: {said[:1].lower() + said[1:]}."
+        ) from None
 
 
 def _check_names(title: str, names: Sequence[str]) -> None:
