@@ -15,41 +15,35 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rm.errors import RmError
-from rm.playbook.compile import Flags, Item, Skip, TaskProblem, compile_task, flags_of, truth
+from rm.playbook.compile import Item, Skip, TaskProblem
 from rm.playbook.crew import Alone, Blocked, Crew, OnceResult, Options
 from rm.playbook.flow import Frame, Position, included, rescues, to_task
 from rm.playbook.keywords import DYNAMIC_INCLUDES
 from rm.playbook.learning import INCLUDED, bound_of, learn, told
+from rm.playbook.making import Making
 from rm.playbook.module import Files, brings_facts, control, registry
 from rm.playbook.outcome import name_of, summarise
 from rm.playbook.schema import Play, Task
-from rm.playbook.scoping import Scoping
 from rm.playbook.steps import Batch, Step, TaskResult
 from rm.playbook.tags import selected
-from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem
+from rm.playbook.template import PENDING, NeedResult, TemplateProblem
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting, in_pieces, piece_batch, split, take
-from rm.playbook.walk import Walk
 
 __all__ = ["HostPlay", "HostState", "Options", "selected"]
 BATCH_STEPS_MAX = 500
 _GATHERS = ("setup", "gather_facts")
 
 
-class HostPlay(Walk):
+class HostPlay(Making):
     def __init__(
         self, play: Play, host: HostState, files: Files, options: Options, crew: Crew | None = None
     ) -> None:
-        self.files = files
-        self.crew: Crew = crew or Alone(host)
+        super().__init__(play, host, files, options, crew or Alone(host))
         self.results: list[TaskResult] = []
         self.learnt_once: OnceResult | None = None  # of the last settled task for one host
         self.waiting_for_others = False
-        super().__init__(play, host, options, Scoping(play, host, files, options, self.crew))
         self._sync = False  # the next task waits for the other hosts
-        self._steps = 0  # numbers steps
-        self._tasks = 0  # numbers tasks
         self._blocked_at: Position | None = None
 
     # -- compiling -----------------------------------------------------------------------------
@@ -147,83 +141,6 @@ class HostPlay(Walk):
             return False
         self._blocked_at = None
         return True
-
-    def _once(self, task: Task, frame: Frame) -> bool:
-        if task.module in registry() and getattr(registry()[task.module], "RUN_ONCE", False):
-            return True
-        return task.run_once is not False and truth(task.run_once, self.scoping.scope(task, frame))
-
-    def _make(self, frame: Frame, task: Task, scope: Scope) -> Waiting | None:
-        """The compiled task; None when the host went past it without a result of its own."""
-        if self._once(task, frame):
-            turn = self.crew.once(self.host.name, frame.position)
-            if turn is None:
-                raise Blocked
-            if isinstance(turn, OnceResult):
-                self._pass(frame, turn)
-                return None
-            made = self._compile(frame, task, scope)
-            made.once = True
-            return made
-        return self._compile(frame, task, scope)
-
-    def _pass(self, frame: Frame, turn: OnceResult) -> None:
-        self._last = frame
-        self.host.learnt.update(turn.learnt)
-        self.host.included.update(turn.included)
-        self._notified |= turn.notified
-        if turn.ends:
-            self._frame = None
-        elif turn.failed:
-            self._fail()
-        else:
-            self._frame = frame.after()
-
-    def _compile(self, frame: Frame, task: Task, scope: Scope) -> Waiting:
-        try:
-            flags = flags_of(task, scope)
-            items = compile_task(task, self.scoping.context(task, scope), self.options.check)
-        except (TaskProblem, TemplateProblem) as problem:
-            return self._problem(frame, task, problem)
-        self._tasks += 1
-        for item in items:
-            work = item.work
-            if isinstance(work, Skip) or work is None:
-                continue
-            if work.op == "note":
-                note = work.args
-                item.answer = {"failed": bool(note.get("failed")), **note["result"]}
-                item.answer |= {"skipped": True} if note.get("skipped") else {}
-                continue
-            ignore = flags.ignore_errors or task.failed_when == (False,)
-            item.step = Step(
-                self._steps, self._tasks, work.op, work.args, work.user, work.environment, ignore,
-                work.check, work.timeout_s, work.background_s,
-            )  # fmt: skip
-            self._steps += 1
-        if task.module in DYNAMIC_INCLUDES:
-            self._include(frame, task, items)
-        return Waiting(task, items, scope, frame, flags)
-
-    def _problem(self, frame: Frame, task: Task, problem: Exception) -> Waiting:
-        said = f"{problem}".rstrip(".") + "."
-        item = Item("", None, {"failed": True, "msg": said, "uncompiled": True})
-        ignore = task.ignore_errors is True
-        return Waiting(task, [item], self.scoping.scope(task, frame), frame, Flags(ignore_errors=ignore))
-
-    def _include(self, frame: Frame, task: Task, items: list[Item]) -> None:
-        """Find what each item includes; the cursor goes there when the include is taken up."""
-        for item in items:
-            if item.answer is None:
-                continue
-            given = item.answer["include"]
-            try:
-                nodes = self.play.shelf.expand(task, given)
-            except RmError as problem:
-                item.answer = {"failed": True, "msg": str(problem), "uncompiled": True}
-                continue
-            shown = given.get("name") or given.get("file")
-            item.answer = {"include": shown, "msg": f"included: {shown}", "nodes": nodes}
 
     def _take_up(self, made: Waiting) -> None:
         """The task is next: go on behind it, and let later tasks know what can be known already."""
