@@ -18,7 +18,10 @@ def _rule(args):
     if args["tcp_flags"]:
         flags = args["tcp_flags"]
         words += ["--tcp-flags", ",".join(flags["flags"]), ",".join(flags["flags_set"])]
-    words += ["-j", args["jump"]] if args["jump"] else []
+    dscp = args["set_dscp_mark"] or args["set_dscp_mark_class"]
+    jump = args["jump"] or ("REJECT" if args["reject_with"] else "DSCP" if dscp else "")
+    words += ["-j", jump] if jump else []
+    words += ["--gateway", args["gateway"]] if args["gateway"] and jump.upper() == "TEE" else []
     for name, flag in (("log_prefix", "--log-prefix"), ("log_level", "--log-level"),
                        ("to_source", "--to-source"), ("to_destination", "--to-destination")):  # fmt: skip
         words += [flag, args[name]] if args[name] else []
@@ -26,21 +29,27 @@ def _rule(args):
     for name in ("in_interface", "out_interface"):
         words += _matched(_NEGATABLE[name], args[name])
     words += ["-f"] if args["fragment"] else []
+    words += ["-c", *args["set_counters"].split()] if args["set_counters"] else []
     for name in ("source_port", "destination_port"):
         words += _matched(_NEGATABLE[name], args[name])
     if args["destination_ports"]:
         words += ["-m", "multiport", "--dports", ",".join(args["destination_ports"])]
     words += ["--to-ports", args["to_ports"]] if args["to_ports"] else []
     words += ["--set-dscp", args["set_dscp_mark"]] if args["set_dscp_mark"] else []
+    words += ["--set-dscp-class", args["set_dscp_mark_class"]] if args["set_dscp_mark_class"] else []
+    words += {"match": ["--syn"], "negate": ["!", "--syn"]}.get(args["syn"], [])
+    named = args["match"] or ()
     if args["ctstate"]:
-        words += [] if "conntrack" in (args["match"] or ()) else ["-m", "conntrack"]
-        words += ["--ctstate", ",".join(args["ctstate"])]
+        old = "state" in named and "conntrack" not in named
+        words += [] if old or "conntrack" in named else ["-m", "conntrack"]
+        words += ["--state" if old else "--ctstate", ",".join(args["ctstate"])]
     for name, flag in (("src_range", "--src-range"), ("dst_range", "--dst-range")):
         if args[name]:
             words += [] if "iprange" in words else ["-m", "iprange"]
             words += [flag, args[name]]
     if args["match_set"]:
-        words += ["-m", "set", "--match-set", args["match_set"], args["match_set_flags"] or "src"]
+        words += [] if "set" in named else ["-m", "set"]
+        words += ["--match-set", args["match_set"], args["match_set_flags"] or "src"]
     if args["limit"] or args["limit_burst"]:
         words += ["-m", "limit"] + (["--limit", args["limit"]] if args["limit"] else [])
         words += ["--limit-burst", args["limit_burst"]] if args["limit_burst"] else []
@@ -48,7 +57,8 @@ def _rule(args):
     for name, flag in (("uid_owner", "--uid-owner"), ("gid_owner", "--gid-owner")):
         words += _matched(flag, args[name])
     words += ["--reject-with", args["reject_with"]] if args["reject_with"] else []
-    words += ["--icmp-type", args["icmp_type"]] if args["icmp_type"] else []
+    icmp = "--icmpv6-type" if args["ip_version"] == "ipv6" else "--icmp-type"
+    words += [icmp, args["icmp_type"]] if args["icmp_type"] else []
     if args["comment"]:
         words += ["-m", "comment", "--comment", args["comment"]]
     return words

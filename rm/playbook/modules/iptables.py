@@ -11,6 +11,7 @@ _TEXTS = (
     "source_port", "destination_port", "to_ports", "to_source", "to_destination", "set_dscp_mark", "comment",
     "limit", "limit_burst", "uid_owner", "gid_owner", "reject_with", "icmp_type", "log_prefix", "log_level",
     "src_range", "dst_range", "match_set", "match_set_flags", "wait",
+    "gateway", "set_counters", "set_dscp_mark_class",
 )  # fmt: skip
 ARGS = {
     **{name: Arg() for name in _TEXTS},
@@ -19,6 +20,8 @@ ARGS = {
     "action": Arg(choices=("append", "insert"), default="append"),
     "ip_version": Arg(choices=("ipv4", "ipv6"), default="ipv4"),
     "rule_num": Arg("int"),
+    "syn": Arg(choices=("ignore", "match", "negate"), default="ignore"),
+    "numeric": Arg("bool", default=False),  # rules are never looked for by their addresses' names
     "match": Arg("list"),
     "tcp_flags": Arg("dict"),
     "destination_ports": Arg("list"),
@@ -36,6 +39,8 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("give only one of 'flush' and 'policy'")
     if args["jump"] and args["goto"]:
         raise BadArgument("give only one of 'jump' and 'goto'")
+    if (args["set_dscp_mark"] or args["set_dscp_mark_class"]) and (args["jump"] or "DSCP").upper() != "DSCP":
+        raise BadArgument("'set_dscp_mark' goes with the jump DSCP only")
     if args["tcp_flags"] and not {"flags", "flags_set"} <= set(args["tcp_flags"]):
         raise BadArgument("'tcp_flags' needs the lists 'flags' and 'flags_set'")
     return args
