@@ -58,7 +58,7 @@ PLACES = {
     "rm_steps_web": ("get_url",),
 }
 OPERATIONS = {name: place for place, names in PLACES.items() for name in names}
-REPLY_BYTES = 4 << 20  # a reply that is longer ends after the step that made it so
+REPLY_BYTES = 1 << 20  # a reply that is longer ends after the step that made it so: others wait behind it
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
