@@ -245,10 +245,22 @@ def test_silence_and_floods_are_bounded(kind: str, monkeypatch: pytest.MonkeyPat
         await asyncio.Event().wait()
         return web.Response()
 
+    async def drip(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while True:  # never silent for long, and never done
+            await answer.write(b"[")
+            await asyncio.sleep(0.02)
+
     async def elsewhere(_: web.Request) -> web.Response:
         raise web.HTTPFound("http://192.0.2.1/")
 
-    for handler, said in ((flood, "more than"), (silence, "too long"), (elsewhere, "302")):
+    for handler, said in (
+        (flood, "more than"),
+        (silence, "too long"),
+        (drip, "too long"),
+        (elsewhere, "302"),
+    ):
         with serving(web.route("*", "/{rest:.*}", handler)) as url, pytest.raises(Unreachable, match=said):
             read(kind, url, timeout_us=200_000)
     with pytest.raises(Unreachable, match="cannot be asked"):
