@@ -157,7 +157,7 @@ class Parts:
 
     async def _iterations(self, query: Query, now_us: int) -> Fields:
         running = (await self._groups(query))[0]
-        asked = running[: iteration_view.MOST]
+        asked = running[-iteration_view.MOST :]
         told = await self._told([job["id"] for job in asked])
         return {
             "charts": iteration_view.charts(asked, told, self._look),
