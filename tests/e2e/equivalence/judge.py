@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from tests.e2e.equivalence.outcome import Difference, Run, runs_differ, states_differ
-from tests.e2e.equivalence.recipe import Recipe
+from tests.e2e.equivalence.recipe import BOTH, Recipe
 from tests.e2e.equivalence.stage import Played, complete
 
 
 def same(recipe: Recipe, ansible: Played, rm: Played) -> None:
-    """Asserts that the last two runs of each, and what they left on the hosts, differ only as is meant."""
+    """Asserts that the runs of each, and what they left on the hosts, differ only as is meant."""
     found: list[Difference] = []
-    for index, which in ((-2, "first"), (-1, "second")):
-        found += runs_differ(which, ansible.runs[index], rm.runs[index])
+    for index, which in enumerate(BOTH):
+        if len(ansible.runs) <= index or len(rm.runs) <= index + 1:  # the one in check mode comes first
+            break
+        found += runs_differ(which, ansible.runs[index], rm.runs[index + 1], recipe.moments)
         for host in recipe.names:
-            found += states_differ(which, host, *complete(ansible, rm, index, host), recipe.random)
+            sides = complete((ansible, index), (rm, index + 1), host)
+            found += states_differ(which, host, *sides, recipe.random)
     meant = [Difference(one.where, one.ansible, one.rm) for one in recipe.differs]
     lines = [f"{one.where}: Ansible {one.ansible!r}, rm {one.rm!r}" for one in found if one not in meant]
     assert not lines, "\n".join(["they differ", *lines])

@@ -17,6 +17,7 @@ TEXTS = frozenset({"stdout", "stdout_lines", "stderr", "stderr_lines", "cmd"})
 SPOKEN = frozenset({"debug", "fail", "assert"})  # whose `msg` is the playbook's
 # rm's own modules: an action of the test stands in for each under Ansible
 OWN = frozenset({"rm_drain", "rm_resume", "rm_burn_in", "rm_burn_in_network"})
+OUTPUT = frozenset({"stdout", "stdout_lines", "msg"})
 COUNTERS = ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")
 
 
@@ -50,8 +51,8 @@ class Difference:
     rm: Any
 
 
-def runs_differ(which: str, ansible: Run, rm: Run) -> Iterator[Difference]:
-    """`which` run it is: "first", "second"."""
+def runs_differ(which: str, ansible: Run, rm: Run, moments: tuple[str, ...] = ()) -> Iterator[Difference]:
+    """`which` run it is: "first", "second". The output of the tasks `moments` is never the same twice."""
     if ansible.code != rm.code:
         yield Difference(f"{which}: exit code", ansible.code, rm.code)
     for host in sorted({*ansible.tasks, *rm.tasks}):
@@ -61,7 +62,8 @@ def runs_differ(which: str, ansible: Run, rm: Run) -> Iterator[Difference]:
             yield Difference(f"{which}: {host}: tasks", places[1], places[0])
             continue
         for one, other in zip(theirs, mine, strict=True):
-            yield from _outcomes_differ(f"{which}: {host}: {one.name}", one, other)
+            skipped = OUTPUT if one.name in moments else frozenset()
+            yield from _outcomes_differ(f"{which}: {host}: {one.name}", one, other, skipped)
     for host in sorted({*ansible.recap, *rm.recap}):
         for counter in COUNTERS:
             counts = [run.recap.get(host, {}).get(counter, 0) for run in (ansible, rm)]
@@ -69,7 +71,7 @@ def runs_differ(which: str, ansible: Run, rm: Run) -> Iterator[Difference]:
                 yield Difference(f"{which}: {host}: recap {counter}", *counts)
 
 
-def _outcomes_differ(where: str, ansible: Outcome, rm: Outcome) -> Iterator[Difference]:
+def _outcomes_differ(where: str, ansible: Outcome, rm: Outcome, skipped: Set[str]) -> Iterator[Difference]:
     if ansible.module in OWN:
         return
     for what in ("module", "status", "ignored", "items"):
@@ -80,7 +82,7 @@ def _outcomes_differ(where: str, ansible: Outcome, rm: Outcome) -> Iterator[Diff
     wordings = {"diff", "censored"} | (set() if spoken else {"msg"})
     wordings |= {"src"} if ansible.module == "unarchive" else set()  # where Ansible put its copy
     wordings |= TEXTS if ansible.module in WORDY else set()
-    yield from _results_differ(where, VOLATILE | wordings, ansible.result, rm.result)
+    yield from _results_differ(where, VOLATILE | wordings | skipped, ansible.result, rm.result)
 
 
 def _results_differ(

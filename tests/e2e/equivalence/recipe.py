@@ -32,7 +32,8 @@ class Recipe:
     in which `{here}` is the run's directory and `{known_hosts}` the file with the hosts' keys.
     `differs` are all differences that are meant, exactly. `check` maps a task's name to what rm's check mode
     says of it (null: nothing) where that is not what the first run does: what depends on a command's output.
-    `random` are paths whose content no two hosts share. `collection` is one that the playbook needs.
+    `random` are paths whose content no two hosts share, `moments` tasks whose output tells the time or a
+    process. `collection` is one that the playbook needs.
     """
 
     path: Path
@@ -42,6 +43,7 @@ class Recipe:
     differs: tuple[Differs, ...] = ()
     check: dict[str, str | None] = field(default_factory=dict)
     random: tuple[str, ...] = ()
+    moments: tuple[str, ...] = ()
     collection: str = ""
 
     @property
@@ -69,7 +71,7 @@ def read(path: Path) -> Recipe:
     lines = path.read_text(encoding="utf-8").splitlines()
     head = yaml.safe_load("\n".join(line[2:] for line in lines if line.startswith("#:"))) or {}
     head["differs"] = tuple(Differs(**part) for one in head.get("differs", ()) for part in _runs(one))
-    for word in ("dead", "arguments", "random"):
+    for word in ("dead", "arguments", "random", "moments"):
         head[word] = tuple(str(one) for one in head.get(word, ()))
     return Recipe(path=path, **head)
 
@@ -77,7 +79,8 @@ def read(path: Path) -> Recipe:
 def _runs(difference: dict[str, Any]) -> list[dict[str, Any]]:
     """A difference of `both` runs is one of the first and one of the second."""
     which, colon, rest = difference["where"].partition(": ")
-    return [{**difference, "where": f"{one}{colon}{rest}"} for one in (BOTH if which == "both" else (which,))]
+    wanted = BOTH if which == "both" else (which,)
+    return [{**difference, "where": f"{one}{colon}{rest}"} for one in wanted]
 
 
 def corpus() -> list[Recipe]:

@@ -15,7 +15,8 @@ from rm.lab import Lab
 
 ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var/lib", "/var/spool")
 # logins, and the backups that useradd and its like keep; besides, `.ansible` in a home is
-# the tool's own, and what is in `.git` is compared by what git says of it
+# the tool's own, what is in `.git` is compared by what git says of it, and
+# `__pycache__` holds moments
 NOT_COMPARED = (
     "/var/log/sshd.log", "/var/log/wtmp", "/var/log/lastlog", "/var/log/btmp",
     "/etc/passwd-", "/etc/group-", "/etc/shadow-", "/etc/gshadow-", "/etc/subuid-", "/etc/subgid-",
@@ -33,7 +34,7 @@ def name(of, number):
     except KeyError:
         return number
 def entries(path):
-    names = [one for one in os.listdir(path) if one not in (".ansible", ".git")]
+    names = [one for one in os.listdir(path) if one not in (".ansible", ".git", "__pycache__")]
     return [one for one in names if os.path.join(path, one) not in skipped]
 def content(path, mode):
     if stat.S_ISLNK(mode):

@@ -19,7 +19,8 @@ AT_A_TIME = 2  # as many as CI has processors
 
 @dataclass(slots=True)
 class Played:
-    """What a playbook came to under one tool, at a place. `states` follow the runs, in order; per host."""
+    """What a playbook came to under one tool, at a place. `states` follow the runs, in order; per host. The
+    second run is left out where the first changed nothing."""
 
     place: Place
     runs: list[Run] = field(default_factory=list)
@@ -77,18 +78,20 @@ class Stage:
                 seen = snapshot(place.lab, host, self._since_s)
                 states[name] = {path: fact for path, fact in seen.items() if fact != before[name].get(path)}
             played.states.append(place.plain(states))
+            if not check and not any(counts["changed"] for counts in run.recap.values()):
+                break  # a run that changed nothing is its own repetition
         return played
 
 
-def complete(one: Played, other: Played, index: int, host: str) -> tuple[State, State]:
-    """What changed on either host after a run (counted from the end), on both.
+def complete(one: tuple[Played, int], other: tuple[Played, int], host: str) -> tuple[State, State]:
+    """What changed on either host after a run (its index), on both.
 
     What only one tool touched is, on the other's host, as it always was there.
     """
     sides = []
-    for mine, theirs in ((one, other), (other, one)):
+    for (mine, index), (theirs, at) in ((one, other), (other, one)):
         state = mine.states[index][host]
-        missing = theirs.states[index][host].keys() - state.keys()
+        missing = theirs.states[at][host].keys() - state.keys()
         seen = look(mine.place.lab, mine.place.hosts[host], sorted(missing)) if missing else {}
         sides.append({**state, **mine.place.plain(seen)})
     return sides[0], sides[1]

@@ -1,9 +1,9 @@
-"""Every shipped playbook under ansible-core and under rm, on fresh hosts: both do the same, twice.
+"""The shipped playbooks under ansible-core and under rm, on fresh hosts: both do the same, twice.
 
 What is compared is what `test_corpus.py` says. rm's own modules (`rm_drain`, `rm_resume`, `rm_burn_in`,
 `rm_burn_in_network`) exist for rm only: under Ansible an action of the test stands in for each, which does
-nothing, and what these tasks came to is not compared; all other tasks are, and the hosts' end state.
-`drain` needs a daemon, so on rm's side it runs on a cluster of its own.
+nothing, and what these tasks came to is not compared; all other tasks are, and the hosts' end state. `drain`
+is not here: without a daemon it ends at its first task. `tests/e2e/test_draining.py` runs it.
 """
 
 from __future__ import annotations
@@ -27,26 +27,6 @@ PLAYBOOKS = shipped_directory("playbooks")
 AGENTS = shipped_directory("agents")
 SMALL = "rm_burn_in_seconds=1 rm_burn_in_memory_percent=1 rm_burn_in_disk_mb=8 rm_burn_in_network_seconds=0.2"
 
-# the playbooks of a chain are run on the same hosts, one after the other
-CHAINS = [
-    [
-        Recipe(PLAYBOOKS / "bootstrap.yml"),
-        Recipe(PLAYBOOKS / "agents.yml", check={"The agent greets": "skipped"},
-               arguments=("-e", f"rm_agents_dir={AGENTS}", "-e", "rm_version=1.2.3")),
-        Recipe(PLAYBOOKS / "probes.yml", check={"The probe was answered": "skipped"}),
-        Recipe(PLAYBOOKS / "shaping.yml", arguments=("-e", "rm_interface=eth0"),
-               check={"Say how traffic is told apart": "skipped",
-                      "The packet went through its class": "skipped"}),
-        Recipe(PLAYBOOKS / "uninstall.yml"),
-    ],
-    [Recipe(PLAYBOOKS / "burn_in.yml", hosts=2, arguments=("-e", SMALL))],
-    [Recipe(PLAYBOOKS / "rotate_keys.yml", collection="ansible.posix",
-            arguments=("-e", "rm_new_key={here}/new", "-e", "rm_old_key={here}/old",
-                       "-e", "rm_known_hosts={known_hosts}"))],
-    [Recipe(PLAYBOOKS / "upgrade.yml", check={"The new agent greets": "skipped"},
-            arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.4"))],
-]  # fmt: skip
-
 
 def _needs(name: str, found: set[str]) -> set[str]:
     """The agents' files that one of them needs to start."""
@@ -62,18 +42,45 @@ def _needs(name: str, found: set[str]) -> set[str]:
     return found
 
 
-NEEDED = sorted(_needs("rm_agent", set()))  # few, as each file costs Ansible half a second
+NEEDED = sorted(set().union(*(_needs(name, set()) for name in ("rm_agent", "rm_probe", "rm_shape"))))
+
+# the playbooks of a chain are run on the same hosts, one after the other
+CHAINS = [
+    [
+        Recipe(PLAYBOOKS / "bootstrap.yml", moments=("Look at the clock",)),
+        Recipe(PLAYBOOKS / "agents.yml", check={"The agent greets": "skipped"},
+               moments=("Start the agent once",),
+               arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.3")),
+        Recipe(PLAYBOOKS / "probes.yml", moments=("Probe once", "The probe was answered"),
+               check={"The probe was answered": "skipped"}),
+        Recipe(PLAYBOOKS / "shaping.yml", arguments=("-e", "rm_interface=eth0"),
+               moments=("Ask the agent what the kernel offers", "Try a class",
+                        "Say how traffic is told apart"),
+               check={"Say how traffic is told apart": "skipped",
+                      "The packet went through its class": "skipped"}),
+        Recipe(PLAYBOOKS / "uninstall.yml"),
+    ],
+    [Recipe(PLAYBOOKS / "burn_in.yml", hosts=2, arguments=("-e", SMALL))],
+    [Recipe(PLAYBOOKS / "rotate_keys.yml", collection="ansible.posix",
+            arguments=("-e", "rm_new_key={here}/new", "-e", "rm_old_key={here}/old",
+                       "-e", "rm_known_hosts={known_hosts}"))],
+    [Recipe(PLAYBOOKS / "upgrade.yml", moments=("Start the new agent once",),
+            check={"The new agent greets": "skipped"},
+            arguments=("-e", "rm_agents_dir={here}/agents", "-e", "rm_version=1.2.4"))],
+]  # fmt: skip
 RECIPES = [recipe for chain in CHAINS for recipe in chain]
 
 
 def _prepare(directory: Path) -> None:
     """What the playbooks read on the control machine: the same for both tools."""
     for tool in ("ansible", "rm"):
-        keys, agents = directory / tool / "rotate_keys", directory / tool / "upgrade/agents"
+        keys = directory / tool / "rotate_keys"
         keys.mkdir(parents=True)
-        agents.mkdir(parents=True)
-        for name in NEEDED:
-            (agents / f"{name}.py").write_bytes((AGENTS / f"{name}.py").read_bytes())
+        for playbook in ("agents", "upgrade"):
+            agents = directory / tool / playbook / "agents"
+            agents.mkdir(parents=True)
+            for name in NEEDED:  # not all, as each file costs Ansible half a second
+                shutil.copy2(AGENTS / f"{name}.py", agents)
         for name in ("new", "old"):
             if tool == "ansible":
                 command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(keys / name)]

@@ -18,7 +18,7 @@ from tests.e2e.equivalence.recipe import Recipe
 
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
-PATIENCE_S = 240
+PATIENCE_S = 500
 PREFIXES = ("ansible.builtin.", "ansible.legacy.", "ansible.posix.")
 
 
