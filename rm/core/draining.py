@@ -54,6 +54,15 @@ def is_automatic(host: Host) -> bool:
     return host.drained_by.endswith(f"({AUTHOR})")
 
 
+def still(event: ev.HostDrained | ev.HostResumed, hosts: Mapping[str, Host]) -> bool:
+    """May what was decided a moment ago still happen? A person may have drained the host meanwhile, or
+    returned it: what people say counts."""
+    host = hosts.get(event.host)
+    if host is None:
+        return False
+    return is_automatic(host) if isinstance(event, ev.HostResumed) else not host.drained_by
+
+
 def after_checks(
     rules: DrainRules,
     healths: Mapping[str, Health],
@@ -61,7 +70,7 @@ def after_checks(
     checked_us: Mapping[str, int],
     failing: Mapping[str, str],
     unsure: frozenset[str] = frozenset(),
-) -> tuple[dict[str, Health], list[ev.Event]]:
+) -> tuple[dict[str, Health], list[ev.HostDrained | ev.HostResumed]]:
     """The hosts' health after their newest checks, and whom to drain or return.
 
     Args:
@@ -70,7 +79,7 @@ def after_checks(
         unsure: but of these nothing is known (down, under maintenance): they are not counted.
     """
     after: dict[str, Health] = {}
-    decided: list[ev.Event] = []
+    decided: list[ev.HostDrained | ev.HostResumed] = []
     drained = sum(1 for host in hosts.values() if is_automatic(host))
     most = max(1, int(rules.share * len(hosts)))
     for name, host in hosts.items():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import tzinfo
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -30,16 +31,17 @@ from rm.core.alerts import GRADED, Alert, Finding, Rule, delivered, forget, step
 from rm.core.alignment import Alignment
 from rm.core.cells import Cell
 from rm.core.cycle import Cycle
-from rm.core.draining import DrainRules, Health, after_checks, newly_bad
+from rm.core.draining import DrainRules, Health, after_checks, newly_bad, still
 from rm.core.host import Host
 from rm.core.maintenance import HostWindow
 from rm.core.ports import Clock
+from rm.core.state import ClusterState
 from rm.daemon.agents import Agents
 from rm.daemon.alert_delivery import Delivery
 from rm.daemon.alert_facts import Facts
 from rm.daemon.alert_silences import Silences
 from rm.daemon.leader import Leader
-from rm.errors import NotFound, RmError
+from rm.errors import Conflict, NotFound, RmError
 from rm.units import DAY_US
 
 log = logging.getLogger(__name__)
@@ -246,9 +248,7 @@ class Alerting:
             self._drains, self._healths, seen.hosts, checked, failing, frozenset(unsure)
         )
         for event in decided:
-            self._leader.post(event)
-            what = f"drained: {event.reason}" if isinstance(event, ev.HostDrained) else "returned"
-            log.warning("host %s is %s", getattr(event, "host", "?"), what)
+            self._leader.request(partial(if_still, event)).add_done_callback(partial(tell_drained, event))
 
     # -- for the API ---------------------------------------------------------------------------
 
@@ -283,6 +283,20 @@ class Alerting:
             "rules": [asdict(r) for r in self._rules],
             "channels": self._channels,
         }
+
+
+def if_still(event: ev.HostDrained | ev.HostResumed, state: ClusterState) -> list[ev.Event]:
+    if not still(event, state.hosts):
+        raise Conflict(f"Host {event.host} was drained, returned or removed by somebody meanwhile.")
+    return [event]
+
+
+def tell_drained(event: ev.HostDrained | ev.HostResumed, done: Future[Any]) -> None:
+    what = f"drained: {event.reason}" if isinstance(event, ev.HostDrained) else "returned"
+    if (error := done.exception()) is not None:
+        log.info("host %s is not %s: %s", event.host, what, error)
+    else:
+        log.warning("host %s is %s", event.host, what)
 
 
 def see(cycle: Cycle, now_us: int) -> Seen:

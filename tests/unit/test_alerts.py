@@ -22,7 +22,7 @@ from rm.core.alerts import FIRING, RESOLVED, Alert, Finding, Rule, delivered, fo
 from rm.core.alignment import Alignment, LinkAlignment
 from rm.core.blame import blamed, pair
 from rm.core.cells import Cell, Status
-from rm.core.draining import AUTHOR, DrainRules, Health, after_checks, is_automatic
+from rm.core.draining import AUTHOR, DrainRules, Health, after_checks, is_automatic, still
 from rm.core.host import HostState
 from tests import builders
 
@@ -407,6 +407,17 @@ def test_what_an_operator_drained_stays_drained() -> None:
     hosts = {**FLEET, "h1": replace(FLEET["h1"], drained_by="swap the NIC (alice)")}
     assert not is_automatic(hosts["h1"])
     assert after_checks(DRAIN, {"h1": Health(1, 0, 99)}, hosts, {"h1": 2}, {})[1] == []
+
+
+def test_what_a_person_does_meanwhile_counts() -> None:
+    free = FLEET["h1"]
+    by_rm = replace(free, drained_by=f"loses ({AUTHOR})")
+    by_alice = replace(free, drained_by="swap the NIC (alice)")
+    drain, back = ev.HostDrained("h1", AUTHOR, "loses"), ev.HostResumed("h1", AUTHOR)
+    assert [still(drain, {"h1": h}) for h in (free, by_rm, by_alice)] == [True, False, False]
+    assert [still(back, {"h1": h}) for h in (free, by_rm, by_alice)] == [False, True, False]
+    assert not still(drain, {})
+    assert not still(back, {})
 
 
 def test_a_burn_in_returns_it_earlier_and_failures_count_anew() -> None:
