@@ -15,6 +15,7 @@ from rm.adapters.vault import seal
 from rm.lab import Lab
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts
+from tests.cluster import until
 from tests.stand_in_sudo import SUDO
 
 pytestmark = pytest.mark.lab
@@ -117,3 +118,28 @@ def test_passwords_come_from_variables_and_are_never_shown(lab: Lab, tmp_path: P
         assert PASSWORD not in repr(report.results)
     refused = run(lab, play, variables={"ansible_become_method": "su"}, limit=lab.hosts[0].name)
     assert "only sudo is known" in refused.failures()[0]
+
+
+def test_a_host_that_takes_no_key_takes_the_password(lab: Lab, tmp_path: Path) -> None:
+    name = lab.hosts[1].name
+    script = (
+        "sed -i 's/^PasswordAuthentication no/PasswordAuthentication yes/' /etc/ssh/sshd_config;"
+        "useradd -m -s /bin/sh guest; chpasswd; kill -HUP $(pgrep -o -x sshd)"
+    )
+    assert lab.exec(name, ["sh", "-c", script], input=b"guest:open sesame\n").returncode == 0
+    play = tmp_path / "play.yml"
+    play.write_text("- hosts: all\n  gather_facts: false\n  tasks:\n  - command: id -un\n    register: who\n")
+    asguest: dict[str, Any] = {"limit": name, "variables": {"ansible_user": "guest"}}
+
+    def refused() -> bool:
+        (said,) = run(lab, play, **asguest, passwords=Passwords(login="wrong")).failures()
+        return f"Host {name} refuses the login of guest" in said
+
+    until(refused, "sshd is back, and knows a wrong password")
+    for given in (
+        {"passwords": Passwords(login="open sesame")},
+        {"inventory": {"ansible_password": "open sesame"}},
+    ):
+        report = run(lab, play, **asguest, **given)
+        assert report.ok, report.failures()
+        assert report.results[name][-1].result["stdout"] == "guest"
