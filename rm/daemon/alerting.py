@@ -13,12 +13,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from datetime import tzinfo
-from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
-from rm.core import events as ev
 from rm.core.alert_channel import Channel
 from rm.core.alert_findings import (
     facts_findings,
@@ -27,21 +25,21 @@ from rm.core.alert_findings import (
     rotation_findings,
 )
 from rm.core.alert_notices import Notice, notice_of
-from rm.core.alerts import GRADED, Alert, Finding, Rule, delivered, forget, step
+from rm.core.alerts import Alert, Finding, Rule, delivered, forget, step
 from rm.core.alignment import Alignment
 from rm.core.cells import Cell
 from rm.core.cycle import Cycle
-from rm.core.draining import DrainRules, Health, after_checks, newly_bad, still
 from rm.core.host import Host
 from rm.core.maintenance import HostWindow
 from rm.core.ports import Clock
-from rm.core.state import ClusterState
 from rm.daemon.agents import Agents
 from rm.daemon.alert_delivery import Delivery
+from rm.daemon.alert_draining import Draining
+from rm.daemon.alert_draining import Settings as DrainSettings
 from rm.daemon.alert_facts import Facts
 from rm.daemon.alert_silences import Silences
 from rm.daemon.leader import Leader
-from rm.errors import Conflict, NotFound, RmError
+from rm.errors import NotFound, RmError
 from rm.units import DAY_US
 
 log = logging.getLogger(__name__)
@@ -52,7 +50,7 @@ PATIENCE_S = 30.0
 US = 1_000_000
 
 
-class Settings(Protocol):
+class Settings(DrainSettings, Protocol):
     @property
     def facts_s(self) -> float: ...
     @property
@@ -67,14 +65,6 @@ class Settings(Protocol):
     def keep_days(self) -> float: ...
     @property
     def drain(self) -> bool: ...
-    @property
-    def drain_on(self) -> Sequence[str]: ...
-    @property
-    def drain_after(self) -> int: ...
-    @property
-    def return_after(self) -> int: ...
-    @property
-    def drain_share(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +108,7 @@ class Alerting:
         self._settings = settings
         self._cluster = cluster
         self._connect_us = round(connect_s * US)
-        self._drains = DrainRules(settings.drain_after, settings.return_after, settings.drain_share)
-        self._healths: dict[str, Health] = {}
+        self._draining = Draining(leader, settings)
         self._facts = Facts(agents, clock, round(settings.facts_s * US))
         self._lock = threading.Lock()
         documents = list(stored)
@@ -172,7 +161,8 @@ class Alerting:
         for channel, mine in notices.items():
             self._delivery.tell(channel, mine)
         if self._settings.drain:
-            self._drain(seen, cells, findings)
+            known = self._facts.known()
+            self._draining.look(seen.hosts, seen.silent_since.keys(), cells, known, findings)
 
     def _findings(
         self, seen: Seen, cells: Sequence[Cell], told: set[tuple[str, str]], now_us: int
@@ -222,34 +212,6 @@ class Alerting:
         self._alerts = {**self._alerts, **changed}
         return self._leader.keep(tuple((PREFIX + key, asdict(a)) for key, a in changed.items()))
 
-    # -- draining ------------------------------------------------------------------------------
-
-    def _drain(self, seen: Seen, cells: Sequence[Cell], findings: Iterable[Finding]) -> None:
-        failing: dict[str, str] = {}
-        unsure: set[str] = set(seen.silent_since)
-        newly = newly_bad(cells, self._healths)
-        for finding in findings:
-            if finding.condition not in self._settings.drain_on or finding.level == "warn":
-                continue
-            host = finding.hosts[0] if len(finding.hosts) == 1 else ""
-            measured = finding.condition in (*GRADED, "unmeasured")
-            if not host:  # a bad pair of which nobody knows whose fault it is: neither good nor bad
-                unsure.update(finding.hosts if not finding.frozen else ())
-            elif finding.frozen or (measured and (finding.condition, host) not in newly):
-                unsure.add(host)
-            else:
-                failing.setdefault(host, finding.message)
-        checked: dict[str, int] = {h: f.at_us for h, f in self._facts.known().items()}
-        for cell in cells:
-            for host in (cell.source, cell.destination):
-                checked[host] = max(checked.get(host, 0), cell.checked_us)
-        unsure -= failing.keys() - seen.silent_since.keys()
-        self._healths, decided = after_checks(
-            self._drains, self._healths, seen.hosts, checked, failing, frozenset(unsure)
-        )
-        for event in decided:
-            self._leader.request(partial(if_still, event)).add_done_callback(partial(tell_drained, event))
-
     # -- for the API ---------------------------------------------------------------------------
 
     def acknowledge(self, names: Sequence[str], by: str, comment: str) -> tuple[list[str], Future[Any]]:
@@ -283,20 +245,6 @@ class Alerting:
             "rules": [asdict(r) for r in self._rules],
             "channels": self._channels,
         }
-
-
-def if_still(event: ev.HostDrained | ev.HostResumed, state: ClusterState) -> list[ev.Event]:
-    if not still(event, state.hosts):
-        raise Conflict(f"Host {event.host} was drained, returned or removed by somebody meanwhile.")
-    return [event]
-
-
-def tell_drained(event: ev.HostDrained | ev.HostResumed, done: Future[Any]) -> None:
-    what = f"drained: {event.reason}" if isinstance(event, ev.HostDrained) else "returned"
-    if (error := done.exception()) is not None:
-        log.info("host %s is not %s: %s", event.host, what, error)
-    else:
-        log.warning("host %s is %s", event.host, what)
 
 
 def see(cycle: Cycle, now_us: int) -> Seen:
