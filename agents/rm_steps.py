@@ -7,7 +7,7 @@ imported when they are first called; where no agent is installed yet, all these 
 at once and fed to `python3`.
 
 A request: {"op": "steps", "steps": [{"id", "task", "op", "args", "user", "environment",
-"ignore_errors", "check"}], "check": false, "diff": false, "planned": {}}. The reply's `results` are in
+"ignore_errors", "check", "timeout", "async"}], "check": false, "diff": false, "planned": {}}. The reply's `results` are in
 order: {"id", "changed", "failed", "msg", "diff": [unified diffs], ...}. After a failed step the rest of
 its task still runs (the items of a loop), then nothing more; a request that goes on with the same task
 says so by `failed_task`. In check mode nothing is written; `planned` carries what earlier steps would
