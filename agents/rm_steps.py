@@ -6,14 +6,13 @@ by rm_agent.py. Standard library only, Python 3.8+. The operations are in rm_ste
 imported when they are first called; where no agent is installed yet, all these texts are sent over SSH
 at once and fed to `python3`.
 
-A request: {"op": "steps", "steps": [{"id", "task", "op", "args", "user", "environment",
-"ignore_errors", "check", "timeout", "async"}], "check": false, "diff": false, "planned": {}}. The reply's `results` are in
-order: {"id", "changed", "failed", "msg", "diff": [unified diffs], ...}. After a failed step the rest of
-its task still runs (the items of a loop), then nothing more; a request that goes on with the same task
-says so by `failed_task`. In check mode nothing is written; `planned` carries what earlier steps would
-have made to the request that follows. A reply that grows long ends early with `cut`: the steps without
-a result are to be asked for again. When nobody listens any more, the step under way is finished and
-the next is not begun.
+A request: {"op": "steps", "steps": [{"id", "task", "op", "args", "user", "environment", "ignore_errors",
+"check", "timeout", "async"}], "check": false, "diff": false, "planned": {}}. The reply's `results` are in
+order: {"id", "changed", "failed", "msg", "diff": [unified diffs], ...}. After a failed step the rest of its
+task still runs (the items of a loop), then nothing more; a request that goes on with the same task says so
+by `failed_task`. In check mode nothing is written; `planned` carries what earlier steps would have made to
+the request that follows. A reply that grows long ends early with `cut`: the steps without a result are to
+be asked for again. When nobody listens any more, the step under way is finished and the next is not begun.
 """
 
 import hashlib
