@@ -196,6 +196,7 @@ class _Run:
         orders, groups = self.orders, self.roster.groups
         magic = {
             "groups": {
+                "ungrouped": [],
                 **{group: list(members) for group, members in groups.items()},
                 "all": list(self.roster.hosts),
             },
