@@ -66,7 +66,8 @@ def test_file_keeps_the_rules(path: Path) -> None:
         if here in PURE:
             assert top not in IMPURE_STDLIB, f"{relative} is pure but imports {module}"
         allowed = PURE_THIRD_PARTY | EXTRA.get(here, set())
-        if here in PURE and top in {"msgspec", "aiohttp", "click", "rich", *ONLY_IN, "jinja2", "jmespath", "yaml"}:
+        third_party = {"msgspec", "aiohttp", "click", "rich", *ONLY_IN, "jinja2", "jmespath", "yaml"}
+        if here in PURE and top in third_party:
             assert top in allowed, f"{relative} is pure but imports {module}"
         if top in ONLY_IN:
             assert str(relative) in ONLY_IN[top], f"{relative}: only {ONLY_IN[top]} may import {top}"

@@ -30,13 +30,14 @@ class Terminal:
     def ask(self, text: str, private: bool, stopping: threading.Event) -> str:
         """A line without its end; what is private is not shown while it is typed."""
         with self._turn, self.quiet():
-            click.echo(text, nl=False, err=True)
             if not private:
+                click.echo(text, nl=False, err=True)
                 return self._line(stopping)
             before = termios.tcgetattr(sys.stdin)
             hidden = list(before)
             hidden[3] &= ~termios.ECHO
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, hidden)
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, hidden)  # before anybody is asked to type
+            click.echo(text, nl=False, err=True)
             try:
                 return self._line(stopping)
             finally:

@@ -26,6 +26,7 @@ class _Sealed(str):
     """A value that ansible-vault sealed: it stays so, with its tag."""
 
 
+# the dumper in Python writes some of Unicode's line ends wrong
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -85,7 +86,7 @@ def as_yaml(hosts: Sequence[Host]) -> str:
         {"all": written},
         Dumper=_Dumper,
         sort_keys=False,
-        allow_unicode=True,
+        allow_unicode=hasattr(yaml, "CSafeDumper"),
         width=100,
         default_flow_style=False,
     )

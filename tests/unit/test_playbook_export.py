@@ -72,7 +72,7 @@ def inventories(draw):
 @settings(max_examples=60, deadline=None)
 @given(inventories())
 def test_what_is_exported_is_read_back(written):
-    hosts = to_hosts(parse(yaml.safe_dump(written, allow_unicode=True), "hosts.yml"))
+    hosts = to_hosts(parse(yaml.safe_dump(written), "hosts.yml"))
     for write, name in FORMATS:
         text = write(hosts)
         again = to_hosts(parse(text, name))
