@@ -173,7 +173,7 @@ def test_an_archive_is_a_grid_until_rm_toml_does_not_name_it_any_more(cluster: C
         {"ts": now_s - 60, "val": 0.0},
         {"ts": now_s - 30, "val": 0.25},
     ]
-    esmond.series[b, a, "throughput"] = [{"ts": now_s - 30, "val": 9.4e9}]
+    esmond.series[b, a, "throughput"] = [{"ts": now_s, "val": 9.4e9}]  # newer than what rm found itself
     with serving(*esmond.routes()) as url:
         cluster.config.write_text(before + ARCHIVE.format(url=url))
         cluster.restart()
