@@ -63,6 +63,19 @@ class _Context(Context):
         return super().resolve_or_missing(key) if value is missing else value
 
 
+def _shown(value: Any) -> Any:
+    """What is put beside text: nothing is no text, and tuples look like the lists that they become."""
+    if value is None:
+        return ""
+    return _lists(value) if isinstance(value, (tuple, list, dict)) else value
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lists(inner) for key, inner in value.items()}
+    return [_lists(inner) for inner in value] if isinstance(value, (tuple, list)) else value
+
+
 class _Environment(SandboxedEnvironment):
     context_class = _Context
 
@@ -70,7 +83,7 @@ class _Environment(SandboxedEnvironment):
 def _environment() -> _Environment:
     environment = _Environment(
         undefined=Absent,
-        finalize=lambda value: "" if value is None else value,  # beside text nothing is no text
+        finalize=_shown,
         trim_blocks=True,
         keep_trailing_newline=True,
         extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],

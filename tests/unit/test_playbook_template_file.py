@@ -79,3 +79,4 @@ def test_nothing_is_no_text_beside_text():
     assert evaluate("a{{ nothing }}b", SCOPE) == "ab"
     assert evaluate("{{ nothing }}", SCOPE) is None
     assert evaluate("{{ [nothing] }}.", SCOPE) == "[None]."
+    assert evaluate("{{ {'b': (1, 2)} | dictsort }}.", SCOPE) == "[['b', [1, 2]]]."
