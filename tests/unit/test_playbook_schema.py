@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from rm.adapters.playbook_files import read_playbook
 from rm.errors import UsageError
 from rm.playbook.listing import growing_of
 from rm.playbook.parse import parse_playbook
@@ -15,7 +16,7 @@ PLAY = "- hosts: all\n  tasks:\n"
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.stem)
 def test_shipped_playbooks_are_valid(path):
-    assert parse_playbook(path.read_text(), str(path)).plays
+    assert read_playbook(path).plays
 
 
 @pytest.mark.parametrize(
