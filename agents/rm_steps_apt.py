@@ -70,6 +70,8 @@ class Debian:
         self.program = tool("apt-get")
         self.args = args
         self.said = {"stdout": "", "stderr": ""}
+        # in check mode: name -> version that would be there; "": only its configuration, None: nothing
+        self.planned = {}
         self.unsure = []  # what check mode cannot know: packages of lists that are yet to be fetched
 
     # -- looking ------------------------------------------------------------------------------
@@ -91,6 +93,10 @@ class Debian:
                 one.known = True
                 one.installed = version if status == "installed" else one.installed
                 one.leftovers = one.leftovers or status == "config-files"
+        for one in found.values():
+            if one.name in self.planned:
+                version = self.planned[one.name]
+                one.installed, one.leftovers = version or "", version == ""
         if not available:
             return found
         current, listing = (), False
@@ -129,6 +135,10 @@ class Debian:
         names = [line.split()[0] for line in givers if line.split()]
         if not names:
             return ""
+        coming = [name for name in names if self.planned.get(name)]
+        if coming:
+            return coming[0]
+        names = [name for name in names if name not in self.planned]
         form = "${db:Status-Status} ${Package}\n"
         for line in asks([tool("dpkg-query"), "-W", "-f", form, *names])[1].splitlines():
             if line.startswith("installed "):
@@ -255,6 +265,8 @@ class Debian:
             if older and not (self.args.get("allow_downgrade") or self.args.get("force")):
                 raise StepFailed("A later version of %s is installed: %s." % (fields["Package"], seen))
             paths.append(path)
+            if run.check:
+                self.planned[fields["Package"]] = fields["Version"]
             done.append("%s %s" % (fields["Package"], fields["Version"]))
         if paths and not run.check:
             self.run([*self.options(), "install", *paths])
@@ -272,24 +284,31 @@ class Debian:
         found = self.look(specs, available=False)
         if state != "present" or not all(one.is_plainly_there() for one in found.values()):
             found = self.look(specs)
-        todo, planned = [], run.planned["states"]
+        todo = []
         for spec in specs:
-            if run.check and planned.get("package " + spec) in (state, "latest"):
-                continue
-            if not found[spec].known and self.lists_to_come(run):
+            seen = found[spec]
+            if self.lists_to_come(run) and not (seen.candidate or seen.installed or seen.stand_in):
                 self.unsure.append(spec)
                 continue
             one = found[spec].to_install(state == "latest", self.args.get("only_upgrade"))
             todo += [one] if one else []
-        if run.check:
-            planned.update({"package " + spec: state for spec in specs})
-        elif todo:
+            if one and run.check:
+                self.expect(found[spec], one.partition("=")[2] or found[spec].candidate)
+        if todo and not run.check:
             self.run([*self.options("fixed" if state == "fixed" else ""), "install", *todo])
         if specs and not run.check:
             self.mark_manual(
                 [one.name for one in self.look(specs, available=False).values() if one.installed]
             )
         return todo
+
+    def expect(self, package, version):
+        """Check mode: from now on this version is taken to be installed."""
+        allowed = not package.installed or self.args.get("allow_downgrade") or self.args.get("force")
+        newer = [tool("dpkg"), "--compare-versions", package.installed, "gt", version]
+        if not allowed and asks(newer)[0] == 0:
+            raise StepFailed("%s is installed in a later version, %s." % (package.name, package.installed))
+        self.planned[package.name] = version
 
     def mark_manual(self, names):
         """Who asks for a package by name wants to keep it, though it came for the sake of another."""
@@ -301,7 +320,6 @@ class Debian:
 
     def remove(self, run, specs):
         found, purge = self.look(specs, available=self.lists_to_come(run)), self.args.get("purge")
-        planned = run.planned["states"]
         todo = []
         for spec in specs:
             one = found[spec]
@@ -309,12 +327,11 @@ class Debian:
                 self.unsure.append(spec)
                 continue
             there = one.matches(one.installed) or (purge and one.leftovers)
-            coming = run.check and planned.get("package " + spec) not in (None, "absent")
-            if coming or (there and planned.get("package " + spec) != "absent"):
+            if there:
                 todo.append(one.name)
-        if run.check:
-            planned.update({"package " + spec: "absent" for spec in specs})
-        elif todo:
+                if run.check:
+                    self.planned[one.name] = None if purge else ""
+        if todo and not run.check:
             self.run([*self.options(), *(["--purge"] if purge else []), "remove", *todo])
         return todo
 
@@ -322,6 +339,8 @@ class Debian:
 
     def apply(self, run):
         args, done = self.args, []
+        if run.check:
+            self.planned = run.planned["states"].setdefault("apt packages", {})
         specs = [name.strip() for name in args.get("name") or ()]
         upgrade = args.get("upgrade") or "no"
         if "*" in specs:

@@ -1,5 +1,6 @@
 """`pip`: Python packages are installed, or are not, in a virtual environment or beside the system's."""
 
+import json
 import os
 import re
 
@@ -35,8 +36,6 @@ def _pip(run, args):
 
 def _installed_distributions(command):
     """{normal name: version} of what pip sees."""
-    import json
-
     if not os.path.exists(command[0]):  # check mode: its environment is not made
         return {}
     code, out = asks([*command, "list", "--format=json", "--disable-pip-version-check"])
@@ -47,29 +46,51 @@ def _installed_distributions(command):
     return {_normal(one["name"]): one["version"] for one in found}
 
 
+def _name(requirement):
+    return _normal(re.split(r"[=<>!~;@\[ ]", requirement.strip(), maxsplit=1)[0])
+
+
 def _normal(name):
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _satisfied(requirement, installed):
-    """Is a requirement met by what is installed? None: only pip itself can tell (an URL, a range …)."""
-    match = re.fullmatch(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*(?:==\s*([\w.!+-]+))?\s*", requirement)
-    if match is None:
+def _parts(requirement):
+    """(normal name, what is asked of its version), None for what is no plain requirement (an URL, a file)."""
+    match = re.fullmatch(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*((?:[<>=!~].*)?)", requirement)
+    return (_normal(match.group(1)), match.group(2).strip()) if match else None
+
+
+# pip brings the rules of versions with it
+FITS = """import json, sys
+from pip._vendor.packaging.specifiers import SpecifierSet
+print(json.dumps([SpecifierSet(x).contains(v, prereleases=True) for x, v in json.load(sys.stdin)]))"""
+
+
+def _satisfied(requirement, installed, command):
+    """Is a requirement met by what is installed? None: only pip itself can tell (an URL, a marker …)."""
+    parts = _parts(requirement)
+    if parts is None or ";" in requirement or "@" in requirement:
         return None
-    seen = installed.get(_normal(match.group(1)))
-    if seen is None:
-        return False
-    if match.group(2) and seen == UNKNOWN:
+    seen = installed.get(parts[0])
+    if seen is None or not parts[1]:
+        return seen is not None
+    if seen == UNKNOWN:
         return None
-    return match.group(2) is None or seen == match.group(2)
+    if re.fullmatch(r"==\s*[\w.!+-]+", parts[1]) and parts[1].lstrip("= ") == seen:
+        return True
+    python = command[0] if "-m" in command else os.path.join(os.path.dirname(command[0]), "python")
+    if not os.path.exists(python):
+        return None
+    code, out, _ = execute(
+        [python, "-c", FITS], env=plain_environment(), stdin=json.dumps([[parts[1], seen]])
+    )
+    return json.loads(out)[0] if code == 0 else None
 
 
 def _expected(requirement, state):
     """What check mode takes for granted of a simple requirement from now on: (normal name, version)."""
     name, _, version = requirement.partition("==")
-    return _normal(re.split(r"[=<>!~\[ ]", name.strip(), maxsplit=1)[0]), (
-        "" if state == "absent" else version.strip() or UNKNOWN
-    )
+    return _name(name), ("" if state == "absent" else version.strip() or UNKNOWN)
 
 
 def _foretold(requirement, state, before):
@@ -94,11 +115,11 @@ def do_pip(run, args):
         name: version for name, version in {**_installed_distributions(command), **planned}.items() if version
     }
     if state == "absent":
-        todo = [n for n in names if _normal(re.split(r"[=<>!~\[ ]", n, maxsplit=1)[0]) in before]
+        todo = [n for n in names if _name(n) in before]
         argv = ["uninstall", "-y", *todo]
     else:
         always = state in ("latest", "forcereinstall") or args.get("requirements") or args.get("editable")
-        todo = [n for n in names if always or not _satisfied(n, before)]
+        todo = [n for n in names if always or not _satisfied(n, before, command)]
         argv = ["install", *(["-U"] if state == "latest" else [])]
         argv += ["--force-reinstall"] if state == "forcereinstall" else []
         argv += ["--break-system-packages"] if args.get("break_system_packages") else []
@@ -108,7 +129,7 @@ def do_pip(run, args):
     result["cmd"] = [*command, *argv]
     if todo or args.get("requirements"):
         unsure = bool(args.get("requirements")) or state == "latest"
-        unsure = unsure or any(_satisfied(n, before) is None for n in todo)
+        unsure = unsure or any(_satisfied(n, before, command) is None for n in todo)
         if run.check:
             if unsure:
                 said = "might run: pip " + " ".join(argv)

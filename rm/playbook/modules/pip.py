@@ -26,8 +26,8 @@ ARGS = {
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
-    if not args["name"] and not args["requirements"] and not args["virtualenv"]:
-        raise BadArgument("give 'name', 'requirements' or 'virtualenv'")
+    if not args["name"] and not args["requirements"]:
+        raise BadArgument("give 'name' or 'requirements'")
     if args["name"] and args["requirements"]:
         raise BadArgument("give only one of 'name' and 'requirements'")
     if args["executable"] and args["virtualenv"]:
@@ -38,4 +38,10 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         extra = shlex.split(args["extra_args"] or "")
     except ValueError as problem:
         raise BadArgument(f"'extra_args' cannot be split into words: {problem}") from None
-    return {**args, "extra_args": extra}
+    names: list[str] = []
+    for part in args["name"] or ():
+        if names and part.lstrip()[:1] in tuple("<>=!~"):  # a comma inside of "x>=1,<2"
+            names[-1] += "," + part.strip()
+        else:
+            names.append(part.strip())
+    return {**args, "name": names, "extra_args": extra}
