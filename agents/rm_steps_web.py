@@ -8,6 +8,7 @@ import time
 from rm_steps_base import StepFailed, absolute, content_diff, digest_of_file
 from rm_steps_write import (
     backup_of,
+    default_mode,
     described,
     fix_attributes,
     keep_extended,
@@ -269,5 +270,7 @@ def _place(run, aside, dest, args, result):
             os.chown(aside, seen.st_uid, seen.st_gid)
         if args["backup"]:
             result["backup_file"] = backup_of(dest)
+    else:
+        os.chmod(aside, default_mode())
     os.rename(aside, dest)
     sync_directory(os.path.dirname(dest))

@@ -268,6 +268,9 @@ def test_get_url(web: Any, tmp_path: Path) -> None:
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("hello\n", 0o600)
     path.write_text("old\n")
     kept("get_url", url=f"{base}/file.txt", dest=str(path))
+    done("get_url", url=f"{base}/file.txt", dest=f"{tmp_path}/usual")
+    (tmp_path / "like").touch()
+    assert (tmp_path / "usual").stat().st_mode == (tmp_path / "like").stat().st_mode
     foretold = one("get_url", check=True, url=f"{base}/file.txt", dest=str(path), force=True)
     assert (foretold["changed"], path.read_text()) == (True, "old\n")
     done("get_url", url=f"{base}/file.txt", dest=str(path), force=True)
@@ -275,7 +278,7 @@ def test_get_url(web: Any, tmp_path: Path) -> None:
     assert "checksum" in wrong
     assert "Request failed" in refused("get_url", url=f"{base}/none", dest=f"{tmp_path}/g")
     assert "Request failed" in refused("get_url", check=True, url=f"{base}/none", dest=f"{tmp_path}/g")
-    assert os.listdir(tmp_path) == ["f"]
+    assert sorted(os.listdir(tmp_path)) == ["f", "like", "usual"]
     one("get_url", url=f"{base}/file.txt", dest=f"{tmp_path}/h", url_username="u", url_password="p",
         force_basic_auth=True, headers={"X-Own": "1"})  # fmt: skip
     assert (asked[-1][2]["Authorization"], asked[-1][2]["X-Own"]) == ("Basic dTpw", "1")

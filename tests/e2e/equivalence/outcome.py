@@ -9,7 +9,7 @@ from typing import Any
 # moments, and where the file system happened to put something
 VOLATILE = frozenset(
     {"start", "end", "delta", "elapsed", "atime", "mtime", "ctime", "inode", "dev", "version", "device_type",
-     "blocks", "cache_update_time"}
+     "blocks", "cache_update_time", "date", "last_modified"}
 )  # fmt: skip
 # whose texts are those of a package tool, which each calls in its own way
 WORDY = frozenset({"apt", "package", "pip"})
