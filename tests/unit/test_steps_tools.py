@@ -95,6 +95,7 @@ def test_pip(tools: Any, tmp_path: Path) -> None:
     kept("pip", name=["my-pkg"], **args)
     kept("pip", name=["my-pkg"], version="1.2", **args)
     assert one("pip", check=True, name=["my-pkg>=1"], **args)["might_run"]
+    assert step(1, "pip", name="a>=1,<2, b", **args)["args"]["name"] == ["a>=1,<2", "b"]
     done("pip", name="my_pkg", state="absent", **args)
 
 
