@@ -13,7 +13,8 @@ def same(recipe: Recipe, ansible: Played, rm: Played) -> None:
     for index, which in enumerate(BOTH):
         if len(ansible.runs) <= index or len(rm.runs) <= index + 1:  # the one in check mode comes first
             break
-        found += runs_differ(which, ansible.runs[index], rm.runs[index + 1], recipe.moments)
+        runs = (ansible.runs[index], rm.runs[index + 1])
+        found += runs_differ(which, *runs, recipe.moments, recipe.unordered)
         for host in recipe.names:
             sides = complete((ansible, index), (rm, index + 1), host)
             found += states_differ(which, host, *sides, recipe.random)

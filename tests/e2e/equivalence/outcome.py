@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 # moments, and where the file system happened to put something
@@ -51,8 +51,11 @@ class Difference:
     rm: Any
 
 
-def runs_differ(which: str, ansible: Run, rm: Run, moments: tuple[str, ...] = ()) -> Iterator[Difference]:
-    """`which` run it is: "first", "second". The output of the tasks `moments` is never the same twice."""
+def runs_differ(
+    which: str, ansible: Run, rm: Run, moments: tuple[str, ...] = (), unordered: tuple[str, ...] = ()
+) -> Iterator[Difference]:
+    """`which` run it is: "first", "second". The output of the tasks `moments` is never the same twice; the
+    items of the loops `unordered` are compared in order of their values."""
     if ansible.code != rm.code:
         yield Difference(f"{which}: exit code", ansible.code, rm.code)
     for host in sorted({*ansible.tasks, *rm.tasks}):
@@ -62,6 +65,8 @@ def runs_differ(which: str, ansible: Run, rm: Run, moments: tuple[str, ...] = ()
             yield Difference(f"{which}: {host}: tasks", places[1], places[0])
             continue
         for one, other in zip(theirs, mine, strict=True):
+            if one.name in unordered:
+                one, other = _ordered(one), _ordered(other)
             skipped = OUTPUT if one.name in moments else frozenset()
             yield from _outcomes_differ(f"{which}: {host}: {one.name}", one, other, skipped)
     for host in sorted({*ansible.recap, *rm.recap}):
@@ -100,6 +105,11 @@ def _results_differ(
             yield from _results_differ(f"{where}: {key}", skipped, one, other)
         elif one != other:
             yield Difference(f"{where}: {key}", one, other)
+
+
+def _ordered(outcome: Outcome) -> Outcome:
+    results = sorted(outcome.result["results"], key=lambda result: str(result["item"]))
+    return replace(outcome, items=tuple(sorted(outcome.items)), result={**outcome.result, "results": results})
 
 
 def _same_shape(one: Any, other: Any) -> bool:

@@ -33,7 +33,8 @@ class Recipe:
     `differs` are all differences that are meant, exactly. `check` maps a task's name to what rm's check mode
     says of it (null: nothing) where that is not what the first run does: what depends on a command's output.
     `random` are paths whose content no two hosts share, `moments` tasks whose output tells the time or a
-    process. `collection` is one that the playbook needs.
+    process, `unordered` loops whose items Ansible takes as the directory has them. `collection` is one that
+    the playbook needs.
     """
 
     path: Path
@@ -44,6 +45,7 @@ class Recipe:
     check: dict[str, str | None] = field(default_factory=dict)
     random: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
+    unordered: tuple[str, ...] = ()
     collection: str = ""
 
     @property
@@ -71,7 +73,7 @@ def read(path: Path) -> Recipe:
     lines = path.read_text(encoding="utf-8").splitlines()
     head = yaml.safe_load("\n".join(line[2:] for line in lines if line.startswith("#:"))) or {}
     head["differs"] = tuple(Differs(**part) for one in head.get("differs", ()) for part in _runs(one))
-    for word in ("dead", "arguments", "random", "moments"):
+    for word in ("dead", "arguments", "random", "moments", "unordered"):
         head[word] = tuple(str(one) for one in head.get(word, ()))
     return Recipe(path=path, **head)
 

@@ -26,7 +26,7 @@ from tests.e2e.equivalence.judge import same, told_beforehand
 from tests.e2e.equivalence.recipe import Recipe, corpus
 from tests.e2e.equivalence.stage import Stage
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 CORPUS = corpus()
 
 
