@@ -55,7 +55,7 @@ def run(settings: Settings) -> list[Figure]:
             ("ansible.cfg", "[defaults]\n"),
         ):  # fmt: skip
             (place / name).write_text(text)
-        return measured(made, made.lab, place, settings)
+        return [*measured(made, made.lab, place, settings), growth(made, made.lab, place)]
 
 
 def measured(made: Cluster, lab: Lab, place: Path, settings: Settings) -> list[Figure]:
@@ -152,9 +152,24 @@ def command(lab: Lab, argv: list[str], environment: dict[str, str], place: Path)
         raise RmError(f"`{' '.join(argv)}` failed: {(done.stderr or done.stdout).strip()[-1500:]}")
 
 
-def in_process(made: Cluster, lab: Lab, playbook: Path) -> Callable[[], None]:
-    """Without the interpreter's start; only where the hosts can be reached from here, as from root's labs."""
-    hosts = to_hosts(parse(lab.inventory.read_text(), str(lab.inventory)))
+def growth(made: Cluster, lab: Lab, place: Path) -> Figure:
+    """How much longer warm agents take on all hosts than on a quarter of them, in turns."""
+    few, many = (in_process(made, lab, place / "plain.yml", len(lab.hosts) // part) for part in (4, 1))
+    times = []
+    for _ in range(5):
+        ratio = 1.0
+        for work, sign in ((few, -1), (many, 1)):
+            way = Way("", work, "")
+            ratio *= twice(way, made, lab, place)[0] ** sign
+        times.append(ratio)
+    what = f"run_playbook, {len(lab.hosts)} hosts / {len(lab.hosts) // 4} hosts, first"
+    return Figure(what, statistics.median(times), "times", "warm agents, no facts; 4 is linear")
+
+
+def in_process(made: Cluster, lab: Lab, playbook: Path, count: int = 0) -> Callable[[], None]:
+    """Without the interpreter's start, on the first `count` hosts (0: all); only where the hosts can be
+    reached from here, as from root's labs."""
+    hosts = to_hosts(parse(lab.inventory.read_text(), str(lab.inventory)))[: count or None]
 
     def work() -> None:
         report = run_playbook(
