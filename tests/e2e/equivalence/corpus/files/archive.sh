@@ -15,8 +15,8 @@ make() { # name version, then lines of its control file
   rm -r "$top"
 }
 make lamp-glass 1.0
-make lamp 1.0 'Depends: lamp-glass' 'Provides: light'
-make lamp 2.0 'Depends: lamp-glass' 'Provides: light'
+make lamp 1.0 'Depends: lamp-glass' 'Provides: lamp-light'
+make lamp 2.0 'Depends: lamp-glass' 'Provides: lamp-light'
 make candle 0.5
 make candle 0.6
 for file in *.deb; do
