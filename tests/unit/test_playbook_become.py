@@ -60,8 +60,8 @@ def sudo(tmp_path, monkeypatch):
     program = tmp_path / "sudo"
     program.write_text(
         f"#!{sys.executable} -S\nimport os, sys\n"
-        "def line():\n    found = b''\n    while found[-1:] != b'\\n':\n        found += os.read(0, 1)\n"
-        "    return found\n"
+        "def line():\n    found = b''\n    while found[-1:] != b'\\n':\n"
+        "        found += os.read(0, 1) or sys.exit(1)\n    return found\n"
         "words = sys.argv[1:]\n"
         "if words[0] == '-n':\n    sys.exit('sudo: a password is required')\n"
         "while True:\n    os.write(2, words[2].encode())\n    if line() == b'word\\n':\n        break\n"
