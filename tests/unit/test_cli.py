@@ -35,6 +35,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.chdir(tmp_path)
     with serving(tmp_path / "rm.sock") as daemon:
         monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
+        monkeypatch.setenv("RM_DAEMON__STATE_DIR", str(tmp_path / "state"))  # for the history of playbooks
         yield daemon
 
 
