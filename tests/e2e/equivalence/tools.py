@@ -58,6 +58,7 @@ class Place:
         network = ".".join(self.lab.hosts[0].address.split(".")[:2])
         text = re.sub(rf"\b{re.escape(network)}\.", "LAB.", text)
         text = text.replace(str(self.lab.known_hosts), "KNOWN-HOSTS")
+        text = re.sub(r"ssh-ed25519 \S+ rm-lab-client", "KEY-OF-THE-LAB", text)
         return json.loads(text.replace(str(self.directory), "HERE"))
 
 
