@@ -42,11 +42,20 @@ def do_blob(run, args):
     return {"changed": False, "size": size}
 
 
-def with_parts(value):
+def with_parts(args):
     """A step's arguments with every "blob:NAME" replaced by the text that came before it in parts."""
-    if isinstance(value, dict):
-        return {key: with_parts(one) for key, one in value.items()}
-    return _taken(value[5:]) if isinstance(value, str) and value.startswith("blob:") else value
+    texts = {}  # two files may have the same content
+
+    def whole(value):
+        if isinstance(value, dict):
+            return {key: whole(one) for key, one in value.items()}
+        if not isinstance(value, str) or not value.startswith("blob:"):
+            return value
+        if value not in texts:
+            texts[value] = _taken(value[5:])
+        return texts[value]
+
+    return whole(args)
 
 
 def _taken(name):

@@ -71,11 +71,14 @@ def in_parts(
     """Send a request of the operation `steps` in lines of some `request_bytes` at most: contents longer than
     `part_bytes` first, in parts, then the steps in as many requests as it takes. The answer is as if it had
     been one. Raises what `send` raises."""
-    steps = [_with_blobs(step, send, part_bytes) for step in request["steps"]]
+    texts: dict[str, str] = {}
+    steps = [_with_blobs(step, texts, part_bytes) for step in request["steps"]]
     answer: dict[str, Any] = {"results": [], "planned": request["planned"]}
     failed: int | None = request.get("failed_task")
     while True:
         count = _fitting(steps, request_bytes)
+        for name in _blobs(steps[:count]) & texts.keys():
+            _store(name, texts[name], send, part_bytes)
         part = {**request, "steps": steps[:count], "planned": answer["planned"]}
         if failed is not None:
             part["failed_task"] = failed
@@ -92,36 +95,54 @@ def in_parts(
 
 
 def _fitting(steps: list[dict[str, Any]], request_bytes: int) -> int:
-    """How many of the steps go into one request; at least one."""
-    size = 0
+    """How many of the steps go into one request; at least one. None needs a part that another one of them
+    takes away."""
+    size, taken = 0, set[str]()
     for count, step in enumerate(steps):
         size += len(json.dumps(step, separators=(",", ":")))
-        if count and size > request_bytes:
+        names = _blobs([step])
+        if count and (size > request_bytes or taken & names):
             return count
+        taken |= names
     return len(steps)
 
 
-def _with_blobs(step: dict[str, Any], send: Send, part_bytes: int) -> dict[str, Any]:
-    """The step with contents longer than `part_bytes` replaced by "blob:SHA256", after sending them."""
+def _contents(args: Any) -> list[Any]:
+    """The texts among a step's arguments that may be long."""
+    if not isinstance(args, dict):
+        return []
+    return [args.get("content"), *(args.get("files") or {}).values()]
+
+
+def _blobs(steps: list[dict[str, Any]]) -> set[str]:
+    """The names of the parts that steps take."""
+    found = (text for step in steps if step.get("parts") for text in _contents(step["args"]))
+    return {text[5:] for text in found if isinstance(text, str) and text.startswith("blob:")}
+
+
+def _with_blobs(step: dict[str, Any], texts: dict[str, str], part_bytes: int) -> dict[str, Any]:
+    """The step with contents longer than `part_bytes` replaced by "blob:SHA256"; they go to `texts`."""
     args = step["args"]
-    contents = [args.get("content"), *(args.get("files") or {}).values()] if isinstance(args, dict) else []
-    if not any(isinstance(text, str) and len(text) > part_bytes for text in contents):
+    if not any(isinstance(text, str) and len(text) > part_bytes for text in _contents(args)):
         return step
 
-    def stored(text: Any) -> Any:
-        return _store(text, send, part_bytes) if isinstance(text, str) and len(text) > part_bytes else text
+    def named(text: Any) -> Any:
+        if not isinstance(text, str) or len(text) <= part_bytes:
+            return text
+        name = hashlib.sha256(text.encode()).hexdigest()
+        texts[name] = text
+        return f"blob:{name}"
 
     new = dict(args)
     if "content" in args:
-        new["content"] = stored(args["content"])
+        new["content"] = named(args["content"])
     if args.get("files"):
-        new["files"] = {name: stored(text) for name, text in args["files"].items()}
+        new["files"] = {name: named(text) for name, text in args["files"].items()}
     return {**step, "args": new, "parts": True}
 
 
-def _store(text: str, send: Send, part_bytes: int) -> str:
+def _store(name: str, text: str, send: Send, part_bytes: int) -> None:
     whole = text.encode()
-    name = hashlib.sha256(whole).hexdigest()
     have, data = -1, ""
     while have < len(whole):
         args = {"name": name, "offset": max(0, have), "data": data}
@@ -133,4 +154,3 @@ def _store(text: str, send: Send, part_bytes: int) -> str:
             raise Unreachable("A long file cannot be sent: the host does not take its parts.")
         have = result["size"]
         data = whole[have : have + part_bytes].decode(errors="ignore")  # without a character's first half
-    return f"blob:{name}"

@@ -74,6 +74,21 @@ def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path) -> None:
     assert not Path(f"/var/tmp/rm-parts-{os.getuid()}").exists()
 
 
+def test_a_long_content_that_is_wanted_twice_arrives_twice(tmp_path: Path) -> None:
+    content, source = base64.b64encode(os.urandom(3000)).decode(), tmp_path / "source"
+    source.mkdir()
+    for name in ("one", "two"):
+        (source / name).write_text(content)
+    steps = [step(i, "copy", task=1, dest=f"{tmp_path}/{i}", content=content) for i in range(2)]
+    steps.append(step(2, "copy", src=f"{source}/", dest=f"{tmp_path}/both/"))
+    request = {"steps": steps, "check": False, "diff": False, "planned": {}}
+    answer = in_parts(request, rm_steps.steps_operation, 100_000, 1000)
+    assert [one.get("msg") for one in answer["results"] if one["failed"]] == []
+    for path in ("0", "1", "both/one", "both/two"):
+        assert (tmp_path / path).read_text() == content
+    assert not Path(f"/var/tmp/rm-parts-{os.getuid()}").exists()
+
+
 def test_the_end_of_a_task_holds_across_parts(tmp_path: Path) -> None:
     steps = [step(1, "command", task=1, _raw="false"), step(2, "command", task=1, _raw="true")]
     steps.append(step(3, "copy", task=2, dest=f"{tmp_path}/never", content="x"))
