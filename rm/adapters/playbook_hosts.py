@@ -13,11 +13,13 @@ from rm.adapters.playbook_local import LocalSteps
 from rm.adapters.playbook_program import PART_BYTES, REQUEST_BYTES, in_parts
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
+from rm.errors import Unreachable, UsageError
 from rm.playbook.steps import Batch
 
 if TYPE_CHECKING:
     from rm.adapters.playbook_channel import StepsChannel
 
+PORT_MAX = 65_535
 LOCALHOST = ("localhost", "127.0.0.1", "::1")
 OVER_SSH = ("ssh", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
 Key = tuple[str, bool, str, bool]  # host, as root, login, local
@@ -56,13 +58,19 @@ class Ways:
         self.channels: dict[Key, StepsChannel | LocalSteps] = {}
         self._locks: dict[Key, threading.Lock] = {}
         self._guard = threading.Lock()
+        self._closed = False
 
     def host(self, name: str, login: str = "") -> Host:
         """The host to connect to; a name that the inventory does not know is an address."""
         known = self.hosts.get(name) or Host(name, "", name)
         given = self.variables(name)
         address, user = given.get("ansible_host", known.address), given.get("ansible_user", known.login)
-        return replace(known, address=str(address), login=login or str(user))
+        port = str(given.get("ansible_port", known.port))
+        if not (port.isdecimal() and 1 <= int(port) <= PORT_MAX):
+            raise UsageError(
+                f"ansible_port of host '{name}' is {port!r}.", f"It lies between 1 and {PORT_MAX}."
+            )
+        return replace(known, address=str(address), port=int(port), login=login or str(user))
 
     def is_local(self, name: str) -> bool:
         connection = self.variables(name).get("ansible_connection")
@@ -99,16 +107,26 @@ class Ways:
     def _ask(
         self, name: str, become: bool, login: str, local: bool, request: dict[str, Any]
     ) -> dict[str, Any]:
-        """One request over a kept-open connection of ours."""
+        """One request over a kept-open connection of ours; one that was lost is forgotten."""
         key = (name, become, login, local)
         with self._guard:
+            self._refuse_closed(name)
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:  # a channel carries one request at a time
-            channel = self.channels.get(key)
-            if channel is None:
-                channel = self._connect(name, become, login, local)
-                self.channels[key] = channel
-            return channel.steps(request)
+            channel = self.channels.get(key) or self._connect(name, become, login, local)
+            try:
+                with self._guard:
+                    self._refuse_closed(name)
+                    self.channels[key] = channel
+                return channel.steps(request)
+            except (Unreachable, Refused):
+                self.channels.pop(key, None)
+                channel.close()
+                raise
+
+    def _refuse_closed(self, name: str) -> None:
+        if self._closed:
+            raise Unreachable(f"The run was ended before host {name} was asked.")
 
     def _connect(self, name: str, become: bool, login: str, local: bool) -> StepsChannel | LocalSteps:
         given = self.variables(name)
@@ -126,6 +144,9 @@ class Ways:
             self.channels.pop(key).close()
 
     def close(self) -> None:
+        """Nothing is sent any more; a host finishes the step that it is at."""
+        with self._guard:
+            self._closed = True
         if self.agents is not None:
             self.agents.close()
         for channel in list(self.channels.values()):

@@ -99,8 +99,9 @@ class LocalSteps:
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(5)
         if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+            with suppress(PermissionError):  # sudo's: it ends with the step that it is at
+                self.process.kill()
+                self.process.wait()
 
 
 def _pass_on(stream: IO[bytes]) -> None:

@@ -16,7 +16,9 @@ from rm.playbook.steps import TaskResult
 from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
 from rm.playbook.variables import HostState
 
-CONNECTION = ("ansible_host", "ansible_user", "ansible_connection", "ansible_python_interpreter")
+CONNECTION = (
+    "ansible_host", "ansible_port", "ansible_user", "ansible_connection", "ansible_python_interpreter",
+)  # fmt: skip
 
 
 class Roster:
@@ -85,7 +87,10 @@ class Roster:
         return found
 
     def adopt(self, result: TaskResult) -> None:
-        """Hosts and groups that a task adds to the inventory of this run (`add_host`, `group_by`)."""
+        """Hosts and groups that a task adds to the inventory of this run. Only `add_host` and `group_by` do:
+        another module's result is a host's own word, which must not say where other hosts are."""
+        if result.module.rpartition(".")[2] not in ("add_host", "group_by"):
+            return
         for one in result.result.get("results", [result.result]):
             added = one.get("add_host") if isinstance(one, dict) else None
             if added:

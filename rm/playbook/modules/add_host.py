@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.playbook.module import Arg, CompileContext
+from rm.playbook.module import Arg, BadArgument, CompileContext
 
 ARGS = {
     "name": Arg(required=True, aliases=("host", "hostname")),
@@ -17,4 +17,7 @@ RUN_ONCE = True
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     variables = {k: v for k, v in args.items() if k not in ARGS}
+    port = str(variables.get("ansible_port", 22))
+    if not (port.isdecimal() and 1 <= int(port) <= 65_535):
+        raise BadArgument(f"'ansible_port' must lie between 1 and 65535, not {port!r}")
     return {"name": args["name"], "groups": args["groups"] or [], "variables": variables}

@@ -1,0 +1,76 @@
+"""The hosts of a run and the ways to them: who may say where a host is, and what a lost way leaves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.playbook_become import Passwords
+from rm.adapters.playbook_hosts import Ways
+from rm.adapters.playbook_roster import Roster
+from rm.adapters.ssh_settings import SshSettings
+from rm.core.host import Host
+from rm.errors import Unreachable, UsageError
+from rm.playbook.steps import Batch, TaskResult
+from tests.steps_request import step
+
+HOSTS = (Host("one", "z", "10.0.0.1"), Host("two", "z", "10.0.0.2"))
+MOVED = {"add_host": {"host_name": "two", "host_vars": {"ansible_host": "10.0.0.66"}, "groups": ["odd"]}}
+JOINED = {"add_group": "odd", "parent_groups": ["all"]}
+
+
+def adopted(module: str, result: dict[str, Any]) -> Roster:
+    roster = Roster(HOSTS, {}, {}, "")
+    roster.adopt(TaskResult("one", "play", "task", module, "changed", result=result))
+    return roster
+
+
+@pytest.mark.parametrize("module", ["add_host", "ansible.builtin.add_host"])
+def test_a_task_can_say_where_a_host_is(module: str) -> None:
+    roster = adopted(module, {"results": [MOVED]})
+    assert roster.connection_of("two")["ansible_host"] == "10.0.0.66"
+    assert roster.groups["odd"] == ("two",)
+    assert adopted("group_by", JOINED).groups["odd"] == ("one",)
+
+
+@pytest.mark.parametrize("result", [MOVED, {"results": [MOVED]}, JOINED], ids=["host", "loop", "group"])
+def test_a_hosts_answer_cannot(result: dict[str, Any]) -> None:
+    roster = adopted("command", result)
+    assert roster.connection_of("two")["ansible_host"] == "10.0.0.2"
+    assert "odd" not in roster.groups
+
+
+def ways(variables: dict[str, Any]) -> Ways:
+    hosts = {host.name: host for host in HOSTS}
+    return Ways(
+        hosts, SshSettings(Path("known_hosts")), None, lambda name: variables, lambda name: Passwords()
+    )
+
+
+def test_the_variables_say_where_to_connect() -> None:
+    given = {"ansible_host": "10.0.0.9", "ansible_port": "2222", "ansible_user": "ada"}
+    assert ways(given).host("one") == Host("one", "z", "10.0.0.9", 2222, "ada")
+    for port in ("abc", 0, 70_000):
+        with pytest.raises(UsageError, match="ansible_port of host 'one'"):
+            ways({"ansible_port": port}).host("one")
+
+
+def send(way: Ways, module: str, **args: Any) -> dict[str, Any]:
+    request = {"steps": [step(1, module, **args)], "check": False, "diff": False, "planned": {}}
+    result: dict[str, Any] = way.send("one", Batch((), False), request)["results"][0]
+    return result
+
+
+def test_a_lost_way_is_forgotten_and_an_ended_run_opens_none() -> None:
+    way = ways({"ansible_connection": "local"})
+    try:
+        assert send(way, "ping")["ping"] == "pong"
+        with pytest.raises(Unreachable):
+            send(way, "shell", _raw="kill -9 $PPID")
+        assert send(way, "ping")["ping"] == "pong"
+    finally:
+        way.close()
+    with pytest.raises(Unreachable, match="ended"):
+        send(way, "ping")
