@@ -69,6 +69,15 @@ class FakeService:
         ]
         return found[-limit:] if limit else found
 
+    def queue(self, *, user: str, limit: int) -> list[Job]:
+        """The other way around than by id, to be told from `jobs`."""
+        self.log.append(("queue", user, limit))
+        waiting = (
+            j for j in self.table.values() if j.state is JobState.PENDING and user in ("", j.spec.user)
+        )
+        found = sorted(waiting, key=lambda j: -j.id)
+        return found[:limit] if limit else found
+
     async def job(self, job_id: int) -> Job:
         if job_id not in self.table:
             raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists them.")

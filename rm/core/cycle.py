@@ -173,6 +173,14 @@ class Cycle:
         starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
 
+    def queue(self, now_us: int) -> list[Job]:
+        """The pending jobs in the order in which they would be tried now; last those that may not be yet."""
+        ready: list[Job] = []
+        later: list[Job] = []
+        for job in map(self.state.jobs.__getitem__, self.state.pending):
+            (ready if not_yet(job, now_us) is None else later).append(job)
+        return [*self.policies.queue.order(ready, self.state.snapshot(now_us)), *later]
+
     def _in_turn(self, chosen: list[int], reserved: int, now_us: int) -> list[int]:
         """Whom to try beside the chosen, since the last pass reserved for a job.
 

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -137,7 +138,7 @@ class Service(HostService):
         def ask(cycle: Cycle, now_us: int) -> list[Job]:
             state = cycle.state
             found = [
-                with_reason(cycle, job)
+                job
                 for job in state.jobs.values()
                 if (not job.state.final or (job.ended_us or 0) >= since_us)
                 and (not states or job.state in states)
@@ -145,7 +146,15 @@ class Service(HostService):
                 and (not name or job.spec.name == name)
             ]
             found.sort(key=lambda j: j.id)
-            return found[-limit:] if limit else found
+            return [with_reason(cycle, job) for job in (found[-limit:] if limit else found)]
+
+        answer: list[Job] = await self._ask(ask)
+        return answer
+
+    async def queue(self, *, user: str, limit: int) -> Sequence[Job]:
+        def ask(cycle: Cycle, now_us: int) -> list[Job]:
+            found = (job for job in cycle.queue(now_us) if not user or job.spec.user == user)
+            return [with_reason(cycle, job) for job in islice(found, limit or None)]
 
         answer: list[Job] = await self._ask(ask)
         return answer

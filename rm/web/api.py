@@ -46,6 +46,7 @@ def make_app(service: Service, config: Config) -> web.Application:
             web.get("/v1/status", api.status),
             web.post("/v1/jobs", api.submit),
             web.get("/v1/jobs", api.jobs),
+            web.get("/v1/queue", api.queue),
             web.post("/v1/plan", api.plan),
             web.get(r"/v1/jobs/{id:\d+}", api.job),
             web.delete(r"/v1/jobs/{id:\d+}", api.cancel),
@@ -248,6 +249,12 @@ class _Api:
         )
         told = self.service.progress
         return _answer({"jobs": [wire.job_json(job, progress=told(job.id)) for job in found]})
+
+    async def queue(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "user", "limit")
+        user, limit = request.query.get("user", ""), int(_number(request, "limit", 0))
+        found = await _settled(self.service.queue(user=user, limit=limit))
+        return _answer({"jobs": [wire.job_json(job) for job in found]})
 
     async def job(self, request: web.Request) -> web.Response:
         caller = self._caller(request)

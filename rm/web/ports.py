@@ -46,6 +46,11 @@ class Service(Protocol):
         """
         ...
 
+    def queue(self, *, user: str, limit: int) -> Answer[Sequence[Job]]:
+        """Waiting jobs in the order of their turns; "" = of everybody; limit 0 = no limit, else the first
+        so many."""
+        ...
+
     def job(self, job_id: int) -> Answer[Job]: ...
 
     def schedule(self, job_id: int) -> Schedule | None:

@@ -56,6 +56,16 @@ def test_a_begin_time_is_kept_to_the_microsecond() -> None:
     assert one.next_due_us() is None
 
 
+def test_the_queue_is_in_the_order_of_the_turns() -> None:
+    one = cycle()
+    one.policies = replace(one.policies, queue=load("queue", "priority"))
+    specs = [builders.spec(priority=p) for p in (1, 9, 5)]
+    specs += [builders.spec(priority=99, begin_us=500), builders.spec(priority=99, hold=True)]
+    one.step([ev.JobSubmitted(n, spec) for n, spec in enumerate(specs, 1)], 100)
+    assert [job.id for job in one.queue(499)] == [2, 3, 1, 4, 5]
+    assert [job.id for job in one.queue(500)] == [4, 2, 3, 1, 5]
+
+
 def test_a_held_job_with_a_begin_time_begins_when_both_allow() -> None:
     one = cycle("h1")
     one.step([ev.JobSubmitted(1, builders.spec(begin_us=500, hold=True))], 100)

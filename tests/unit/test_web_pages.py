@@ -632,8 +632,21 @@ def test_what_is_drawn_serves_all_who_ask_at_the_same_time(daemon: Daemon) -> No
 
 def test_jobs_of_one_user_only(daemon: Daemon) -> None:
     get(daemon.socket, "/part/jobs?user=b%26limit%3D9")
-    assert [entry[2] for entry in daemon.service.log[-3:]] == ["b&limit=9"] * 3
+    users = {entry[1] if entry[0] == "queue" else entry[2] for entry in daemon.service.log[-3:]}
+    assert users == {"b&limit=9"}
     assert "Only jobs of" in get(daemon.socket, "/?user=nobody")[1]
+
+
+def test_of_a_long_queue_those_are_listed_whose_turn_is_next(daemon: Daemon) -> None:
+    submit = daemon.service.submit([builders.spec(f"s{n}") for n in range(queue_view.MOST + 9)])
+    new = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)
+    ahead = [job.id for job in daemon.service.queue(user="", limit=queue_view.MOST)]
+    assert ahead[0] == new[-1]
+    html = get(daemon.socket, "/part/jobs")[1]
+    listed = [int(n) for n in re.findall(r'<tr id="job-(\d+)"', html)]
+    assert [n for n in listed if n in new] == ahead
+    assert "10 behind them" in html
+    assert f"Why job {new[-1]} " in get(daemon.socket, "/part/why")[1]
 
 
 def test_scripts_and_environments_stay_inside_even_where_the_page_may_read_them(daemon: Daemon) -> None:

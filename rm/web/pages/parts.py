@@ -23,7 +23,7 @@ from rm.web.pages import (
 from rm.web.pages.source import Source
 from rm.web.pages.text import Looks
 
-RUNNING, WAITING, ENDED = "R,CF,S,CG", "PD", "CD,F,CA,TO,NF,PR,OOM"
+RUNNING, ENDED = "R,CF,S,CG", "CD,F,CA,TO,NF,PR,OOM"
 SLOW_S = 5.0  # so old may be what changes slowly: hosts and measurements
 Fields = dict[str, Any]
 Query = Mapping[str, str]
@@ -88,11 +88,11 @@ class Parts:
     # -- jobs
 
     async def _groups(self, query: Query) -> list[list[Mapping[str, Any]]]:
+        """The newest that run, those whose turn is next, and the newest that have ended."""
         most, user = queue_view.MOST + 1, query.get("user", "")
-        only = f"&{urlencode({'user': user})}" if user else ""
-        answers = await asyncio.gather(
-            *(self._source.get(f"jobs?state={s}&limit={most}{only}") for s in (RUNNING, WAITING, ENDED))
-        )
+        only = f"limit={most}" + (f"&{urlencode({'user': user})}" if user else "")
+        asked = (f"jobs?state={RUNNING}&{only}", f"queue?{only}", f"jobs?state={ENDED}&{only}")
+        answers = await asyncio.gather(*map(self._source.get, asked))
         groups = [answer["jobs"] for answer in answers]
         self._look.see(job["id"] for job in groups[0])
         return groups

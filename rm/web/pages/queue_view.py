@@ -1,4 +1,4 @@
-"""The queue: running jobs, waiting ones in the API's order, and those that ended lately."""
+"""The queue: running jobs, waiting ones in the order of their turns, and those that ended lately."""
 
 from __future__ import annotations
 
@@ -62,11 +62,16 @@ def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int, look: Loo
     for state, count in counts.items():
         totals[group_of({"state": state})] += count
     titles = {"running": "Running", "pending": "Waiting", "ended": "Ended lately"}
+    drawn = {
+        "running": found["running"][-MOST:],
+        "pending": found["pending"][:MOST],
+        "ended": found["ended"][: -MOST - 1 : -1],
+    }
     return [
         Group(
             key,
             titles[key],
-            tuple(row(job, now_us, look) for job in group[-MOST:])[:: -1 if key == "ended" else 1],
+            tuple(row(job, now_us, look) for job in drawn[key]),
             max(len(group), totals[key]),
         )
         for key, group in found.items()
