@@ -117,7 +117,8 @@ class MemoryHistory:
         with t.lock:
             raw_us = min(now_us - keep.raw_us, t.hourly_us) // HOUR_US * HOUR_US
             hourly_us = min(now_us - keep.hourly_us, t.daily_us) // DAY_US * DAY_US
-            t.forgotten_us = max(t.forgotten_us, raw_us)
+            ahead = t.forgotten_us > now_us  # by a clock that has gone back since
+            t.forgotten_us = raw_us if ahead else max(t.forgotten_us, raw_us)
             before_us = {HOUR_US: hourly_us, DAY_US: now_us - keep.daily_us}
             before = len(t.samples) + len(t.summaries) + len(t.changes)
             t.samples = {k: s for k, s in t.samples.items() if s.at_us >= raw_us}

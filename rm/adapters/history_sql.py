@@ -193,7 +193,7 @@ class SqlHistory:
             known = _marks(c)
             raw_us = min(now_us - keep.raw_us, known.get(HOURLY, 0)) // HOUR_US * HOUR_US
             hourly_us = min(now_us - keep.hourly_us, known.get(DAILY, 0)) // DAY_US * DAY_US
-            if raw_us > known.get(RAW, 0):
+            if raw_us > known.get(RAW, 0) or known.get(RAW, 0) > now_us:  # by a clock that was ahead then
                 self._mark(c, RAW, raw_us)  # from now on nothing older is taken
         forgotten = self._delete(tries, (tries.c.at_us,), tries.c.at_us < raw_us)
         for span_us, before_us in ((HOUR_US, hourly_us), (DAY_US, now_us - keep.daily_us)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -48,9 +49,14 @@ class Draining:
         cells: Sequence[Cell],
         facts: Mapping[str, HostFacts],
         findings: Iterable[Finding],
+        now_us: int,
     ) -> None:
         """Count what was newly tested, and ask the leader to drain and return. Of `silent` hosts nothing is
-        known."""
+        known. What was tested by a clock that has gone back since waits for its next test."""
+        self._healths = {
+            h: replace(known, checked_us=min(known.checked_us, now_us)) for h, known in self._healths.items()
+        }
+        cells = [cell for cell in cells if cell.checked_us <= now_us]
         failing: dict[str, str] = {}
         unsure: set[str] = set(silent)
         newly = newly_bad(cells, self._healths)
@@ -65,7 +71,7 @@ class Draining:
                 unsure.add(host)
             else:
                 failing.setdefault(host, finding.message)
-        checked: dict[str, int] = {h: f.at_us for h, f in facts.items()}
+        checked: dict[str, int] = {h: f.at_us for h, f in facts.items() if f.at_us <= now_us}
         for cell in cells:
             for host in (cell.source, cell.destination):
                 checked[host] = max(checked.get(host, 0), cell.checked_us)

@@ -40,7 +40,8 @@ class Facts:
         self._asked_us = {n: t for n, t in self._asked_us.items() if n in here}
         for name, host in here.items():
             asked_us = self._asked_us.get(name)
-            if host.state is HostState.UP and (asked_us is None or now_us - asked_us >= self._every_us):
+            lately = asked_us is not None and 0 <= now_us - asked_us < self._every_us  # the clock may go back
+            if host.state is HostState.UP and not lately:
                 self._asked_us[name] = now_us
                 future = self._agents.call(name, "facts", timeout_s=TIMEOUT_S)
                 future.add_done_callback(partial(self._answered, name))

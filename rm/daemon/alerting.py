@@ -124,8 +124,11 @@ class Alerting:
         """What holds now; called every few seconds, never twice at once."""
         try:
             self._look()
-        except RmError as error:  # the leader stops, or the database is away: it says so itself
-            log.warning("alerts cannot look: %s", error)
+        except (
+            RmError,
+            TimeoutError,
+        ) as error:  # the leader stops, or the database is away: it says so itself
+            log.warning("alerts cannot look: %s", error or "the daemon was too busy")
         except Exception:
             log.exception("alerts met a defect of rm")
 
@@ -162,7 +165,7 @@ class Alerting:
             self._delivery.tell(channel, mine)
         if self._settings.drain:
             known = self._facts.known()
-            self._draining.look(seen.hosts, seen.silent_since.keys(), cells, known, findings)
+            self._draining.look(seen.hosts, seen.silent_since.keys(), cells, known, findings, now_us)
 
     def _findings(
         self, seen: Seen, cells: Sequence[Cell], told: set[tuple[str, str]], now_us: int

@@ -111,6 +111,18 @@ def test_a_clock_that_went_back_loses_nothing(store: Any) -> None:
     assert len(history.summaries("a", "b", HOUR_US)) == 3
 
 
+def test_a_clock_that_was_far_ahead_for_a_while_stops_nothing(store: Any) -> None:
+    history, keep = store.history, Retention()
+    history.record([sample(DAY_0 + 400 * DAY_US)])
+    history.roll_up(DAY_0 + 401 * DAY_US)
+    history.prune(DAY_0 + 401 * DAY_US, keep)
+    now_us = DAY_0 + 9 * DAY_US
+    history.prune(now_us, keep)
+    assert history.record([sample(now_us - HOUR_US), sample(now_us - 3 * DAY_US)]) == 1
+    history.roll_up(now_us + 3 * MINUTE_US)
+    assert now_us - HOUR_US in [s.start_us for s in history.summaries("a", "b", HOUR_US)]
+
+
 small = st.integers(0, 24).map(lambda n: DAY_0 + n * 110 * MINUTE_US)
 tried = st.builds(
     sample, small, st.integers(0, 9), st.sampled_from(["ab", "ba"]), failed=st.sampled_from(["", "", "no"])

@@ -285,6 +285,23 @@ def test_a_host_that_fails_is_drained_and_returned(world: World) -> None:
     assert life.host("b").drained_by == ""
 
 
+def test_a_clock_that_goes_back_puts_nothing_off(world: World) -> None:
+    life = world.life(drain=True, drain_after=3, return_after=0, drain_on=("loss",), facts_s=300)
+    life.bad = {"b"}
+    life.look()
+    for name in NAMES:
+        life.hosts.take("facts", name).answer(disk_free_bytes=9 << 30, gpus=[])
+    life.clock.us -= 500 * S
+    for _ in range(3):
+        life.alerting.look()  # nothing was tested meanwhile
+    assert life.host("b").drained_by == ""
+    life.look(after_s=1)
+    life.hosts.take("facts", "a")
+    assert life.host("b").drained_by == ""
+    life.look(after_s=1)
+    assert "failed 3 checks in a row" in life.host("b").drained_by
+
+
 def test_tries_that_are_good_again_are_no_failed_checks(world: World) -> None:
     life = world.life(drain=True, drain_after=3, return_after=0, drain_on=("loss",))
     life.bad = {"b"}
