@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import logging
 import random
+import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
+from functools import partial
 from itertools import pairwise
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.combining import OrTrigger
@@ -21,16 +26,20 @@ from tzlocal import get_localzone
 from rm.core.mesh import Cron, Every, Schedule
 from rm.errors import ConfigError
 
+log = logging.getLogger(__name__)
 logging.getLogger("apscheduler").setLevel(logging.WARNING)
 
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 LOOKED = 12  # runs ahead that a cron expression's interval is taken from
 FIRST_S = 10.0  # from the daemon's start to the first run of what follows an interval
 FOLLOWERS = 16  # runs at the same time, at most
+CLOCK_S = 1.0  # between two looks at the clock
+SET_BACK_S = 2.0  # from which on it was set back, and is not just made to go slower
 
 
 class Timers:
-    """Runs functions at their times in background threads; missed runs are made up for by one."""
+    """Runs functions at their times in background threads; missed runs are made up for by one. When the
+    clock is set back, every next run is planned anew: else all would wait until it is as late again."""
 
     def __init__(self, zone: tzinfo = UTC) -> None:
         self._zone = zone
@@ -39,12 +48,17 @@ class Timers:
             timezone=zone,
             executors={"default": ThreadPoolExecutor(8), "followers": ThreadPoolExecutor(FOLLOWERS)},
         )
+        self._triggers: dict[str, Callable[[], Any]] = {}  # makes a new one
+        self._stopped = threading.Event()
 
     def every(self, seconds: float, name: str, work: Callable[[], object], jitter_s: float = 0) -> None:
         """Call `work` every so many seconds, never twice at once."""
+        trigger = self._triggers[name] = partial(
+            IntervalTrigger, seconds=seconds, jitter=jitter_s or None, timezone="UTC"
+        )
         self._scheduler.add_job(
             work,
-            IntervalTrigger(seconds=seconds, jitter=jitter_s or None, timezone="UTC"),
+            trigger(),
             id=name,
             coalesce=True,
             max_instances=1,
@@ -77,9 +91,10 @@ class Timers:
             due = now if late else trigger_of(schedule, self._zone).get_next_fire_time(None, now)
         if due is not None and jitter_s:
             due += timedelta(seconds=random.uniform(0, jitter_s))  # not all at once after a start
+        trigger = self._triggers[name] = partial(trigger_of, schedule, self._zone, jitter_s)
         job = self._scheduler.add_job(
             work,
-            trigger_of(schedule, self._zone, jitter_s),
+            trigger(),
             id=name,
             executor="followers",
             coalesce=True,
@@ -104,10 +119,34 @@ class Timers:
 
     def start(self) -> None:
         self._scheduler.start()
+        threading.Thread(target=self._watch, name="timers' clock", daemon=True).start()
+
+    def _watch(self) -> None:
+        ahead_s = _clock_s()
+        while not self._stopped.wait(CLOCK_S):
+            before_s, ahead_s = ahead_s, _clock_s()
+            if ahead_s < before_s - SET_BACK_S:
+                log.warning("the clock was set back by %.0f s", before_s - ahead_s)
+                self._plan_anew()
+
+    def _plan_anew(self) -> None:
+        now = datetime.now(self._zone)
+        for job in self._scheduler.get_jobs():
+            changes: dict[str, Any] = {"trigger": self._triggers[job.id]()}
+            if job.next_run_time is not None:  # not paused
+                changes["next_run_time"] = changes["trigger"].get_next_fire_time(None, now)
+            with suppress(JobLookupError):  # it ended meanwhile
+                job.modify(**changes)
 
     def stop(self) -> None:
+        self._stopped.set()
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
+
+
+def _clock_s() -> float:
+    """By how much the clock is ahead of one that is never set."""
+    return datetime.now(UTC).timestamp() - time.monotonic()
 
 
 def first_due(schedule: Schedule, zone: tzinfo, now: datetime, last_us: int) -> datetime | None:

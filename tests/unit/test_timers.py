@@ -3,11 +3,14 @@
 import threading
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
+import apscheduler.schedulers.base
+import apscheduler.triggers.interval
 import pytest
 
+from rm.adapters import cron
 from rm.adapters.cron import Timers, first_due, interval_us, trigger_of, zone_of
 from rm.core.mesh import Cron, Every
 from rm.errors import ConfigError
@@ -113,5 +116,39 @@ def test_what_was_missed_is_made_up_for_once_unless_it_slipped_or_is_paused() ->
         timers.pause("late")
         assert timers.next_us("late") is None
         assert not ran["slipped"].is_set()
+    finally:
+        timers.stop()
+
+
+def test_a_clock_that_is_set_back_keeps_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    back = [timedelta()]
+
+    class Clock(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Clock":
+            return super().now(tz) - back[0]
+
+    for module in (cron, apscheduler.schedulers.base, apscheduler.triggers.interval):
+        monkeypatch.setattr(module, "datetime", Clock)
+    timers = Timers(UTC)
+    own, mesh = threading.Semaphore(0), threading.Semaphore(0)
+    timers.every(0.05, "own", own.release)
+    timers.follow("mesh", Every(100_000), mesh.release)
+    timers.follow("paused", Every(1_000_000), mesh.release, paused=True)
+    timers.start()
+    try:
+        assert own.acquire(timeout=20)
+        assert mesh.acquire(timeout=20)
+        back[0] = timedelta(hours=1)
+        for work in (own, mesh):
+            while work.acquire(blocking=False):
+                pass
+            for _ in range(5):  # some may have been due already
+                assert work.acquire(timeout=20)
+        assert timers.next_us("paused") is None
+        timers.resume("paused")
+        due_us = timers.next_us("paused")
+        assert due_us is not None
+        assert due_us < us(Clock.now(UTC)) + HOUR_US // 2
     finally:
         timers.stop()
