@@ -146,9 +146,11 @@ def run_step_as(run, step):
             result = run_step(run, step)
         except OSError as problem:
             result = failure("cannot become '%s': %s" % (step["user"], problem.strerror))
-        with os.fdopen(writing, "w") as file:
-            json.dump([result, run.planned], file)
-        os._exit(0)
+        try:
+            with os.fdopen(writing, "w") as file:
+                json.dump([result, run.planned], file)
+        finally:
+            os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as file:
         text = file.read()

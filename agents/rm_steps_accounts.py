@@ -245,13 +245,13 @@ def _ssh_key(run, args, result, changes):
         folder = os.path.dirname(path)
         if not os.path.isdir(folder):
             os.makedirs(folder, 0o700)
-            os.chown(folder, who.pw_uid, who.pw_gid)
+            os.chown(folder, who.pw_uid, who.pw_gid, follow_symlinks=False)
         comment = args["ssh_key_comment"] or "ansible-generated on " + os.uname().nodename
         argv = [tool("ssh-keygen"), "-q", "-t", args["ssh_key_type"], "-C", comment, "-f", path, "-N", ""]
         argv += ["-b", str(args["ssh_key_bits"])] if args["ssh_key_bits"] else []
         must(argv)
         for one in (path, path + ".pub"):
-            os.chown(one, who.pw_uid, who.pw_gid)
+            os.chown(one, who.pw_uid, who.pw_gid, follow_symlinks=False)
     result["ssh_key_file"] = path
     if os.path.exists(path + ".pub"):
         with open(path + ".pub", encoding="utf-8") as file:

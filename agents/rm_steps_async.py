@@ -10,6 +10,7 @@ import os
 import signal
 
 from rm_steps_base import StepFailed
+from rm_steps_private import private_folder
 
 KEEP_S = 86_400
 _NAME = "0123456789j."
@@ -39,14 +40,7 @@ def time_limit(seconds):
 
 
 def folder():
-    """A private directory of this user's."""
-    path = "/var/tmp/rm-async-%d" % os.getuid()
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    seen = os.lstat(path)
-    if seen.st_uid != os.getuid() or seen.st_mode & 0o7777077 != 0o40000:
-        raise StepFailed("%s exists and is not a private directory of ours." % path)
-    return path
+    return private_folder("async")
 
 
 def _sweep():

@@ -9,19 +9,13 @@ import os
 import time
 
 from rm_steps_base import StepFailed
+from rm_steps_private import private_folder
 
 KEEP_S = 86_400
 
 
 def folder():
-    """A directory of this user's own, in memory-independent temporary space."""
-    path = "/var/tmp/rm-parts-%d" % os.getuid()
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(path, 0o700)
-    seen = os.lstat(path)
-    if seen.st_uid != os.getuid() or seen.st_mode & 0o7777077 != 0o40000:
-        raise StepFailed("%s exists and is not a private directory of ours." % path)
-    return path
+    return private_folder("parts")
 
 
 def _place(name):

@@ -2,8 +2,9 @@
 
 import os
 
+from rm_steps_aside import aside_of, sync_directory
 from rm_steps_base import StepFailed, absolute, state_diff
-from rm_steps_write import aside_of, described, fix_attributes, sync_directory, wanted_ids, write_file
+from rm_steps_write import described, fix_attributes, wanted_ids, write_file
 
 
 def do_file(run, args):

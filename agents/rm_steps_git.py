@@ -79,6 +79,7 @@ class Checkout:
             raise StepFailed("%s exists, is not empty, and is no git repository." % self.dest)
         aside = os.path.join(above, ".%s.rm-new" % os.path.basename(self.dest)[:200])
         shutil.rmtree(aside, ignore_errors=True)
+        os.mkdir(aside)  # not one that somebody else put there
         words = ["clone", "--origin", args["remote"]]
         words += ["--bare"] if args["bare"] else []
         if args["depth"] and kind != "commit":

@@ -88,7 +88,7 @@ def do_authorized_key(run, args):
         if args["manage_dir"] and run.kind(folder) == "absent":
             if not run.check:
                 os.makedirs(folder, 0o700)
-                os.chown(folder, who.pw_uid, who.pw_gid)
+                os.chown(folder, who.pw_uid, who.pw_gid, follow_symlinks=False)
             run.plan(folder, "directory")
         owner = {"owner": str(who.pw_uid), "group": str(who.pw_gid), "mode": 0o600}
         put = put_content(run, path, new.encode("utf-8", "surrogateescape"), owner)

@@ -4,16 +4,9 @@ import contextlib
 import os
 import stat as stat_module
 
+from rm_steps_aside import aside_of, set_aside, sync_directory
 from rm_steps_base import StepFailed, absolute, must, state_diff, tool, unpacked
-from rm_steps_write import (
-    aside_of,
-    described,
-    fix_attributes,
-    mode_from,
-    set_aside,
-    sync_directory,
-    wanted_ids,
-)
+from rm_steps_write import described, fix_attributes, mode_from, wanted_ids
 
 BLOCK = 1 << 20
 # by their first bytes, Ansible's names for what reads them
@@ -42,6 +35,26 @@ def _relative(name):
     return clean
 
 
+def _refuse_ways_out(members):
+    """An archive's own links must not lead what follows them out of the destination."""
+    links = {m.name for m in members if m.kind == "link" and _leads_up(m.target)}
+    for member in members:
+        ways = _above(member.name) | _above(member.target if member.kind == "hard" else "")
+        ways |= {member.name} if member.kind == "directory" else set()
+        for link in sorted(links & ways):
+            raise StepFailed("The archive holds '%s', by way of its own link '%s'." % (member.name, link))
+
+
+def _leads_up(target):
+    return target.startswith("/") or ".." in target.split("/")
+
+
+def _above(name):
+    """The directories that a name passes through."""
+    parts = name.split("/")
+    return {"/".join(parts[:count]) for count in range(1, len(parts))}
+
+
 @contextlib.contextmanager
 def _tar(path):
     import tarfile
@@ -53,8 +66,9 @@ def _tar(path):
 
         fd, plain = tempfile.mkstemp(prefix="rm-unpack-")
         os.close(fd)
-        must([tool("zstd"), "-q", "-d", "-f", path, "-o", plain])
     try:
+        if plain != path:
+            must([tool("zstd"), "-q", "-d", "-f", path, "-o", plain])
         archive = tarfile.open(plain)  # noqa: SIM115
         yield _tar_members(archive)
     except tarfile.TarError as problem:
@@ -224,8 +238,8 @@ def _unpack(member, path, dest, args, ids):
                 os.fchown(file.fileno(), *ids)
             os.fchmod(file.fileno(), mode)
             file.flush()
+            os.utime(file.fileno(), (member.mtime, member.mtime))
             os.fsync(file.fileno())
-        os.utime(aside, (member.mtime, member.mtime))
         os.rename(aside, path)
 
 
@@ -267,6 +281,7 @@ def _into(run, args, dest, source):
     wanted_ids(run, args)
     with (_zip if is_zip else _tar)(source) as members:
         chosen = _chosen(members, args)
+        _refuse_ways_out(chosen)
         for member in chosen:
             names.append(member.name + "/" * (member.kind == "directory"))
             path = os.path.normpath(os.path.join(dest, member.name))

@@ -5,17 +5,9 @@ import os
 import re
 import time
 
+from rm_steps_aside import set_aside, sync_directory
 from rm_steps_base import StepFailed, absolute, content_diff, digest_of_file
-from rm_steps_write import (
-    backup_of,
-    default_mode,
-    described,
-    fix_attributes,
-    keep_extended,
-    set_aside,
-    sync_directory,
-    wanted_ids,
-)
+from rm_steps_write import backup_of, default_mode, described, fix_attributes, keep_extended, wanted_ids
 
 BLOCK = 1 << 18
 CONTENT_MAX_BYTES = 16 << 20
@@ -110,16 +102,20 @@ def content_of(url, args):
         return answer.read(CONTENT_MAX_BYTES)
 
 
-def download(url, args, path=None):
-    """A resource into a private temporary file (or the given path); its name."""
+def download(url, args):
+    """A resource into a private temporary file; its name."""
     import tempfile
 
-    fd, name = tempfile.mkstemp(prefix="rm-download-") if path is None else (None, path)
-    with ask(url, args) as answer, open(name if fd is None else fd, "wb") as file:
-        if (answer.getcode() or 200) >= 400:
-            raise StepFailed("Request failed: HTTP Error %d: %s" % (answer.getcode(), answer.reason))
-        for block in iter(lambda: answer.read(BLOCK), b""):
-            file.write(block)
+    fd, name = tempfile.mkstemp(prefix="rm-download-")
+    try:
+        with open(fd, "wb") as file, ask(url, args) as answer:
+            if (answer.getcode() or 200) >= 400:
+                raise StepFailed("Request failed: HTTP Error %d: %s" % (answer.getcode(), answer.reason))
+            for block in iter(lambda: answer.read(BLOCK), b""):
+                file.write(block)
+    except BaseException:
+        os.unlink(name)
+        raise
     return name
 
 
@@ -207,12 +203,11 @@ def do_get_url(run, args):
 
 def _keep(run, answer, dest, args, expected, result):
     """Stream an answer aside, verify it, and put it in place when it differs."""
-    with _beside(run, dest) as (fd, aside):
-        with os.fdopen(fd, "wb") as file:
-            for block in iter(lambda: answer.read(BLOCK), b""):
-                file.write(block)
-            file.flush()
-            os.fsync(file.fileno())
+    with _beside(run, dest) as (fd, aside), os.fdopen(fd, "wb") as file:
+        for block in iter(lambda: answer.read(BLOCK), b""):
+            file.write(block)
+        file.flush()
+        os.fsync(file.fileno())
         if expected and digest_of_file(aside, expected[0]) != expected[1]:
             got = digest_of_file(aside, expected[0])
             said = "The checksum for %s did not match %s; it was %s." % (args["url"], expected[1], got)
@@ -225,7 +220,7 @@ def _keep(run, answer, dest, args, expected, result):
             changes.append("content")
             result["diff"] = _text_diff(run, dest, aside) if old else _fetched(run, dest, args["url"])
             if not run.check:
-                _place(run, aside, dest, args, result)
+                _place(run, file.fileno(), aside, dest, args, result)
         if os.path.exists(dest):
             fix_attributes(run, dest, args, changes)
         result["changed"] = bool(changes)
@@ -259,18 +254,17 @@ def _text_diff(run, dest, aside):
         return content_diff(run, dest, old.read(1 << 20), new.read(1 << 20))
 
 
-def _place(run, aside, dest, args, result):
+def _place(run, fd, aside, dest, args, result):
     wanted_ids(run, args)
     if os.path.exists(dest):
         seen = os.stat(dest)
-        with open(aside, "rb") as file:
-            keep_extended(dest, file.fileno())
-        os.chmod(aside, seen.st_mode & 0o7777)
+        keep_extended(dest, fd)
         with contextlib.suppress(PermissionError):
-            os.chown(aside, seen.st_uid, seen.st_gid)
+            os.fchown(fd, seen.st_uid, seen.st_gid)
+        os.fchmod(fd, seen.st_mode & 0o7777)
         if args["backup"]:
             result["backup_file"] = backup_of(dest)
     else:
-        os.chmod(aside, default_mode())
+        os.fchmod(fd, default_mode())
     os.rename(aside, dest)
     sync_directory(os.path.dirname(dest))

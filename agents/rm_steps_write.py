@@ -1,21 +1,19 @@
 """Owner, mode and content of one path: put right only where they differ, and never half.
 
-A file is written aside under one fixed name, synced, read back and renamed: an interrupted run never
-leaves half a file, and the next run clears what it left aside.
+A file is written aside (rm_steps_aside.py), synced, read back and renamed: an interrupted run never leaves
+half a file.
 """
 
 import contextlib
-import errno
-import fcntl
 import os
 import re
 import stat as stat_module
 import time
 
+from rm_steps_aside import clear_aside, set_aside, sync_directory
 from rm_steps_base import StepFailed, content_diff, digest, execute, plain_environment, state_diff
 
 _CLAUSE = re.compile(r"^([ugoa]*)((?:[-+=](?:[rwxXst]*|[ugo]))+)$")
-ASIDE_S = 60.0  # how long a step waits for another run that writes the same file
 _SHIFT = {"u": 6, "g": 3, "o": 0}
 
 
@@ -118,9 +116,20 @@ def fix_attributes(run, path, args, changes):
     if old != mode:
         changes.append("mode: %04o -> %04o" % (old, mode))
         if not run.check:
-            os.chmod(path, mode)
+            set_mode(path, mode)
     if run.check:
         run.planned["attributes"][path] = [mode, new_uid, new_gid]
+
+
+def set_mode(path, mode):
+    """chmod(2) that never follows a link: in a user's directory one may have taken the file's place."""
+    fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if stat_module.S_ISLNK(os.fstat(fd).st_mode):
+            raise StepFailed("%s became a link just now; its mode is unchanged." % path)
+        os.chmod("/proc/self/fd/%d" % fd, mode)
+    finally:
+        os.close(fd)
 
 
 def _attributes(run, path):
@@ -142,92 +151,12 @@ def _attributes(run, path):
     return kind == "link", kind == "directory", known or found
 
 
-def aside_of(path):
-    directory, name = os.path.split(path)
-    return os.path.join(directory, ".%s.rm-new" % name[:200])
-
-
 def keep_extended(path, fd):
     """Give a new file the old one's extended attributes (access lists, labels), as far as one may."""
     with contextlib.suppress(OSError):
         for name in os.listxattr(path):
             with contextlib.suppress(OSError):
                 os.setxattr(fd, name, os.getxattr(path, name))
-
-
-@contextlib.contextmanager
-def set_aside(path):
-    """(descriptor, name) of an empty new file beside `path`; without a rename it is gone afterwards.
-
-    It is locked: a step that an interrupted run left at work on the same file is waited for, and what a
-    killed one left there is removed.
-    """
-    name, deadline = aside_of(path), time.monotonic() + ASIDE_S
-    while True:
-        try:
-            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            clear_aside(path, deadline)
-            continue
-        lock = _locked(name)
-        if lock not in (None, -1) and os.fstat(fd).st_nlink:
-            break
-        os.close(fd)  # somebody cleared it before it was locked
-        if lock not in (None, -1):
-            os.close(lock)
-    try:
-        yield fd, name
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-    finally:
-        os.close(lock)
-
-
-def clear_aside(path, deadline=0.0):
-    """Remove what a killed run left beside `path`. Somebody who still writes there is waited for until the
-    deadline (of the monotonic clock); without one he is left alone."""
-    name = aside_of(path)
-    try:
-        seen = os.lstat(name)
-    except OSError:
-        return
-    if stat_module.S_ISDIR(seen.st_mode):
-        if deadline:
-            raise StepFailed("%s is in the way." % name)
-        return
-    lock = _locked(name) if stat_module.S_ISREG(seen.st_mode) else -1
-    if lock is None:
-        if deadline and time.monotonic() > deadline:
-            raise StepFailed("Another run is writing %s." % path)
-        time.sleep(0.02 if deadline else 0)
-        return
-    try:
-        if lock == -1 or os.fstat(lock).st_nlink:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(name)
-    finally:
-        if lock != -1:
-            os.close(lock)
-
-
-def _locked(name):
-    """A descriptor that holds the lock of a file, None while another one does, -1 where it is not ours."""
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return None
-    except OSError:  # somebody else's: his directory says whether it may be removed
-        return -1
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(fd)
-        return None
-    except OSError:  # a file system without locks
-        pass
-    return fd
 
 
 def write_file(run, path, data, args):
@@ -259,10 +188,13 @@ def write_file(run, path, data, args):
             file.seek(0)
             if file.read() != data:
                 raise StepFailed("%s read back differently than written; %s is unchanged." % (aside, path))
+            ours = os.fstat(file.fileno()).st_ino
         if args.get("validate"):
             validate(args["validate"], aside, path)
         if args.get("backup") and os.path.lexists(path):
             result["backup_file"] = backup_of(path)
+        if os.lstat(aside).st_ino != ours:
+            raise StepFailed("Another run is writing %s." % path)
         os.rename(aside, path)
     sync_directory(os.path.dirname(path))
     return result
@@ -286,22 +218,17 @@ def backup_of(path):
     import shutil
 
     name = "%s.%d.%s~" % (path, os.getpid(), time.strftime("%Y-%m-%d@%H:%M:%S"))
-    shutil.copy2(path, name)
-    seen = os.stat(path)
-    with contextlib.suppress(PermissionError):
-        os.chown(name, seen.st_uid, seen.st_gid)
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file, open(path, "rb") as source:
+        shutil.copyfileobj(source, file)
+        file.flush()
+        seen = os.fstat(source.fileno())
+        keep_extended(path, file.fileno())
+        with contextlib.suppress(PermissionError):
+            os.fchown(file.fileno(), seen.st_uid, seen.st_gid)
+        os.fchmod(file.fileno(), stat_module.S_IMODE(seen.st_mode))
+        os.utime(file.fileno(), ns=(seen.st_atime_ns, seen.st_mtime_ns))
     return name
-
-
-def sync_directory(path):
-    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    except OSError as problem:
-        if problem.errno not in (errno.EINVAL, errno.EROFS):  # some file systems cannot
-            raise
-    finally:
-        os.close(fd)
 
 
 def put_content(run, path, data, args):

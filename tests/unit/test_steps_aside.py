@@ -1,5 +1,6 @@
 """Two runs that meet at one file: a killed one's leavings go, one at work is waited for, nothing is mixed."""
 
+import fcntl
 import importlib
 import os
 import threading
@@ -8,7 +9,10 @@ import pytest
 
 from tests.steps_request import one
 
-set_aside = importlib.import_module("rm_steps_write").set_aside
+StepFailed = importlib.import_module("rm_steps_base").StepFailed
+private_folder = importlib.import_module("rm_steps_private").private_folder
+set_mode = importlib.import_module("rm_steps_write").set_mode
+set_aside = importlib.import_module("rm_steps_aside").set_aside
 
 
 @pytest.mark.parametrize("old", ["new", "old", None])
@@ -71,6 +75,64 @@ def test_a_step_still_at_work_is_waited_for(tmp_path):
     assert done[0]["changed"]
     assert path.read_text() == "second"
     assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root has files of two users")
+def test_in_a_directory_of_all_a_strangers_lock_keeps_nobody_waiting(tmp_path):
+    path, aside = tmp_path / "file", tmp_path / ".file.rm-new"
+    tmp_path.chmod(0o1777)
+    aside.write_text("mine")
+    os.chown(aside, 12345, 12345)
+    with open(aside) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert one("copy", content="new", dest=str(path))["changed"]
+    assert path.read_text() == "new"
+
+
+def test_what_is_renamed_is_what_was_written(tmp_path):
+    path, aside, planted = tmp_path / "file", tmp_path / ".file.rm-new", tmp_path / "planted"
+    path.write_text("old")
+    planted.write_text("planted")
+    result = one("copy", content="new", dest=str(path), validate=f"mv -T {planted} %s")
+    assert "Another run is writing" in result["msg"]
+    assert path.read_text() == "old"
+    assert not aside.exists()
+
+
+def test_a_backup_is_not_written_through_a_planted_link(tmp_path, monkeypatch):
+    path, victim = tmp_path / "file", tmp_path / "victim"
+    path.write_text("old")
+    victim.write_text("mine")
+    monkeypatch.setattr("time.strftime", lambda form: "now")
+    backup = tmp_path / f"file.{os.getpid()}.now~"
+    backup.symlink_to(victim)
+    assert "exists" in one("copy", content="new", dest=str(path), backup=True)["msg"]
+    assert (path.read_text(), victim.read_text()) == ("old", "mine")
+    backup.unlink()
+    path.chmod(0o640)
+    assert one("copy", content="new", dest=str(path), backup=True)["backup_file"] == str(backup)
+    assert (backup.read_text(), backup.stat().st_mode & 0o7777) == ("old", 0o640)
+
+
+def test_a_mode_is_never_set_through_a_link(tmp_path):
+    victim, link = tmp_path / "victim", tmp_path / "link"
+    victim.write_text("mine")
+    victim.chmod(0o600)
+    link.symlink_to(victim)
+    with pytest.raises(StepFailed, match="became a link"):
+        set_mode(str(link), 0o666)
+    assert victim.stat().st_mode & 0o7777 == 0o600
+
+
+def test_what_is_kept_for_later_steps_is_private():
+    folder = private_folder(f"test-{os.getpid()}")
+    try:
+        assert os.stat(folder).st_mode & 0o7777 == 0o700
+        os.chmod(folder, 0o750)
+        with pytest.raises(StepFailed, match="not a private directory"):
+            private_folder(f"test-{os.getpid()}")
+    finally:
+        os.rmdir(folder)
 
 
 def test_many_writers_of_one_file_leave_one_of_theirs(tmp_path):

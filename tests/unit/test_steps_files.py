@@ -223,6 +223,24 @@ def test_an_archive_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     assert "cannot be read" in refused("unarchive", src=f"{tmp_path}/text", dest=f"{tmp_path}/out")
 
 
+@pytest.mark.parametrize("target", ["/etc", "../..", "q/../.."])
+@pytest.mark.parametrize("last", ["file", "directory", "hard"])
+def test_an_archives_own_links_lead_nowhere_else(tmp_path: Path, target: str, last: str) -> None:
+    kinds = {"file": tarfile.REGTYPE, "directory": tarfile.DIRTYPE, "hard": tarfile.LNKTYPE}
+    link, after = tarfile.TarInfo("p/ln"), tarfile.TarInfo("p/ln" if last == "directory" else "p/ln/evil")
+    link.type, link.linkname = tarfile.SYMTYPE, target
+    after.type = kinds[last]
+    if last == "hard":
+        after.name, after.linkname = "mine", "p/ln/passwd"
+    (tmp_path / "out").mkdir()
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        archive.addfile(link)
+        archive.addfile(after, io.BytesIO())
+    said = refused("unarchive", src=f"{tmp_path}/a.tar", dest=f"{tmp_path}/out")
+    assert "by way of its own link 'p/ln'" in said
+    assert os.listdir(tmp_path / "out") == []
+
+
 def test_slurp_and_tempfile(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"\x00\xff")
     assert kept("slurp", src=f"{tmp_path}/f")["content"] == "AP8="

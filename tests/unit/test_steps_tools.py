@@ -199,6 +199,15 @@ def commit(repository: Path, text: str) -> str:
     return git("rev-parse", "HEAD")
 
 
+def test_git_clones_into_no_directory_of_somebody_elses(tmp_path: Path) -> None:
+    commit(tmp_path / "source", "one")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / ".copy.rm-new").symlink_to(tmp_path / "theirs")
+    where = {"repo": f"{tmp_path}/source", "dest": f"{tmp_path}/copy"}
+    assert "exists" in refused("git", **where)
+    assert os.listdir(tmp_path / "theirs") == []
+
+
 def test_git(tmp_path: Path) -> None:
     one_, repository = commit(tmp_path / "repo", "1"), tmp_path / "repo"
     where: dict[str, Any] = {"repo": str(repository), "dest": f"{tmp_path}/co"}

@@ -1,0 +1,110 @@
+"""Where a new file is written before it takes the old one's place: one fixed name beside it, locked.
+
+So the next run clears what an interrupted one left, and waits for one that is still at work.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat as stat_module
+import time
+
+from rm_steps_base import StepFailed
+
+ASIDE_S = 60.0  # how long a step waits for another run that writes the same file
+
+
+def aside_of(path):
+    directory, name = os.path.split(path)
+    return os.path.join(directory, ".%s.rm-new" % name[:200])
+
+
+@contextlib.contextmanager
+def set_aside(path):
+    """(descriptor, name) of an empty new file beside `path`; without a rename it is gone afterwards.
+
+    It is locked: a step that an interrupted run left at work on the same file is waited for, and what a
+    killed one left there is removed.
+    """
+    name, deadline = aside_of(path), time.monotonic() + ASIDE_S
+    while True:
+        try:
+            fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            clear_aside(path, deadline)
+            continue
+        lock = _locked(name)
+        if lock not in (None, -1) and os.fstat(fd).st_nlink:
+            break
+        os.close(fd)  # somebody cleared it before it was locked
+        if lock not in (None, -1):
+            os.close(lock)
+    try:
+        yield fd, name
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+    finally:
+        os.close(lock)
+
+
+def clear_aside(path, deadline=0.0):
+    """Remove what a killed run left beside `path`. Somebody who still writes there is waited for until the
+    deadline (of the monotonic clock); without one he is left alone."""
+    name = aside_of(path)
+    try:
+        seen = os.lstat(name)
+    except OSError:
+        return
+    if stat_module.S_ISDIR(seen.st_mode):
+        if deadline:
+            raise StepFailed("%s is in the way." % name)
+        return
+    lock = _locked(name) if stat_module.S_ISREG(seen.st_mode) else -1
+    if lock is None:
+        if deadline and time.monotonic() > deadline:
+            raise StepFailed("Another run is writing %s." % path)
+        time.sleep(0.02 if deadline else 0)
+        return
+    try:
+        if lock == -1 or os.fstat(lock).st_nlink:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
+    finally:
+        if lock != -1:
+            os.close(lock)
+
+
+def _locked(name):
+    """A descriptor that holds the lock of a file, None while another one does, -1 where it is not ours."""
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError:  # somebody else's: his directory says whether it may be removed
+        return -1
+    shared = os.stat(os.path.dirname(name) or ".").st_mode & 0o1002 == 0o1002
+    if shared and os.fstat(fd).st_uid not in (0, os.geteuid()):
+        os.close(fd)  # in /tmp and its like anybody could keep us waiting
+        return -1
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    except OSError:  # a file system without locks
+        pass
+    return fd
+
+
+def sync_directory(path):
+    fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as problem:
+        if problem.errno not in (errno.EINVAL, errno.EROFS):  # some file systems cannot
+            raise
+    finally:
+        os.close(fd)
