@@ -281,7 +281,7 @@ class Monitor:
             for test in mesh.tests:
                 try:
                     done = self._test(test, mesh, a, b, found, seen)
-                except (RmError, TimeoutError, KeyError, TypeError, ValueError) as error:
+                except (RmError, TimeoutError, KeyError, TypeError, ValueError, ArithmeticError) as error:
                     failed.append(f"{test}: {error or 'no answer in time'}")
                     log.warning("cannot measure %s to %s: %s", a.name, b.name, failed[-1])
                     done = True

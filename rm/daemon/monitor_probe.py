@@ -39,11 +39,11 @@ class Prober:
         self._patience_s = patience_s
         self._listening: dict[tuple[str, int], Heard] = {}
         self._ports = itertools.count()
-        self._has_iperf: dict[tuple[str, int], bool] = {}
+        self._has_iperf: dict[str, tuple[int, bool]] = {}  # by host, in the life of its agent since then
 
     def heard(self, host: str, message: dict[str, Any]) -> None:
         """A host's reflector listens, or was reached; called in the fleet's thread."""
-        waiting = self._listening.get((host, message["port"]))
+        waiting = self._listening.get((host, message.get("port", 0)))
         if waiting is not None:
             (waiting.reached if message.get("reached") else waiting.listening).set()
 
@@ -119,14 +119,15 @@ class Prober:
 
     def _iperf(self, host: Host) -> bool:
         """Has the host iperf3? Asked once in each life of its agent."""
-        key = (host.name, host.since_us)
-        if key not in self._has_iperf:
+        since_us, has = self._has_iperf.get(host.name, (-1, False))
+        if since_us != host.since_us:
             try:
                 answer = self._agents.call(host.name, "probe", timeout_s=MARGIN_S, kind="tools")
-                self._has_iperf[key] = bool(answer.result(MARGIN_S).get("iperf3"))
+                has = bool(answer.result(MARGIN_S).get("iperf3"))
             except (RmError, TimeoutError):  # an agent that does not know the question
-                self._has_iperf[key] = False
-        return self._has_iperf[key]
+                has = False
+            self._has_iperf[host.name] = (host.since_us, has)
+        return has
 
     def _probe(self, a: Host, b: Host, took_us: int, request: dict[str, Any]) -> dict[str, Any]:
         """Let `b` answer for as long as `a` needs, and return what `a` measured."""
@@ -212,7 +213,7 @@ def oneway_values(answer: dict[str, Any], direction: str) -> dict[str, float]:
     if delays:
         if delays["median"] < -(error_us or 0):
             return values
-        values["delay_us"] = max(0, delays["median"])
+        values["delay_us"] = max(delays["median"], 0)  # in this order NaN stays NaN
         if error_us is not None:
             values["clock_error_us"] = error_us
     if (jitter_us := answer.get(f"jitter_{direction}_us")) is not None:

@@ -187,8 +187,9 @@ class MonitorService:
     async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]:
         """One direction, the last `span_us`: single tries, or where they are too many or forgotten,
         hourly or daily summaries."""
+        hosts = await self._hosts()
         for name in (source, destination):
-            if name not in await self._hosts():
+            if name not in hosts:
                 raise NotFound(f"There is no host '{name}'.", "`rmx hosts` lists them.")
 
         def look() -> dict[str, Any]:

@@ -6,6 +6,7 @@ the epoch, statuses 0 ok, 1 warn, 2 critical, 3 unknown, 4 not run, 5 maintenanc
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -79,34 +80,7 @@ class Maddash:
     async def grid(self, request: web.Request) -> web.Response:
         name = request.match_info["grid"]
         mesh, grid = await self._mesh(name), await self._monitoring().grid(name)
-        hosts = [host["name"] for host in grid["hosts"]]
-        cells = {(c["source"], c["destination"], c["check"]): c for c in grid["cells"]}
-
-        def one(source: str, destination: str, check: str) -> dict[str, Any] | None:
-            cell = cells.get((source, destination, check))
-            if cell is None:
-                return None
-            return {
-                "prevCheckTime": seconds(cell["checked_us"]),
-                "message": cell["message"],
-                "status": cell["status"],
-                "uri": _uri(name, source, destination, check),
-            }
-
-        checks, props = list(mesh["checks"]), {h["name"]: _props(h) for h in grid["hosts"]}
-        drawn = [[None if a == b else [one(a, b, check) for check in checks] for b in hosts] for a in hosts]
-        return _answer(
-            {
-                "name": name,
-                "statusLabels": [status.word for status in Status],
-                "lastUpdateTime": max((seconds(c["checked_us"]) for c in grid["cells"]), default=0),
-                "rows": [{**_named(h, name, h), "props": props[h]} for h in hosts],
-                "columnNames": hosts,
-                "columnProps": [props[h] for h in hosts],
-                "checkNames": checks,
-                "grid": drawn,
-            }
-        )
+        return await asyncio.to_thread(_grid, name, mesh["checks"], grid)  # it may be large
 
     async def row(self, request: web.Request) -> web.Response:
         grid, row = request.match_info["grid"], request.match_info["row"]
@@ -196,6 +170,42 @@ class Maddash:
                 changes = await self._monitoring().changes(name, "", "", "", EVENTS_US, EVENTS)
                 found += bad_times(name, asked, changes["changes"])
         return _answer({"events": found})
+
+
+def _grid(name: str, checks: Sequence[str], told: Mapping[str, Any]) -> web.Response:
+    hosts = [host["name"] for host in told["hosts"]]
+    props = {host["name"]: _props(host) for host in told["hosts"]}
+    place = {host: number for number, host in enumerate(hosts)}
+    check_at = {check: number for number, check in enumerate(checks)}
+    uris = {word: quote(word, safe="") for word in (*hosts, *checks)}
+    untried: list[Any] = [None] * len(check_at)
+    drawn: list[list[Any]] = [[None if a == b else untried for b in hosts] for a in hosts]
+    root = _uri(name)
+    for cell in told["cells"]:
+        source, destination, check = cell["source"], cell["destination"], cell["check"]
+        if source not in place or destination not in place or check not in check_at:
+            continue
+        row, column = drawn[place[source]], place[destination]
+        if row[column] is untried:
+            row[column] = [None] * len(check_at)
+        row[column][check_at[check]] = {
+            "prevCheckTime": seconds(cell["checked_us"]),
+            "message": cell["message"],
+            "status": cell["status"],
+            "uri": f"{root}/{uris[source]}/{uris[destination]}/{uris[check]}",
+        }
+    return _answer(
+        {
+            "name": name,
+            "statusLabels": [status.word for status in Status],
+            "lastUpdateTime": max((seconds(c["checked_us"]) for c in told["cells"]), default=0),
+            "rows": [{**_named(h, name, h), "props": props[h]} for h in hosts],
+            "columnNames": hosts,
+            "columnProps": [props[h] for h in hosts],
+            "checkNames": list(checks),
+            "grid": drawn,
+        }
+    )
 
 
 def _meant(event: Mapping[str, Any]) -> str:

@@ -416,7 +416,13 @@ def test_maintenance_marks_cells_and_ends(house: House) -> None:
 
 
 @pytest.mark.parametrize(
-    "absurd", [{"loss_forward_pct": -3}, {"loss_forward_pct": math.nan}, {"jitter_forward_us": 1e12}]
+    "absurd",
+    [
+        {"loss_forward_pct": -3},
+        {"loss_forward_pct": math.nan},
+        {"jitter_forward_us": 1e12},
+        {"forward_us": {"median": math.nan}},
+    ],
 )
 def test_what_cannot_be_is_left_out_and_told(house: House, absurd: dict[str, Any]) -> None:
     house.agents.oneway |= absurd
@@ -426,6 +432,12 @@ def test_what_cannot_be_is_left_out_and_told(house: House, absurd: dict[str, Any
     (sample,) = house.store.history.samples("a", "b")
     assert sample.values == {}
     assert "cannot be" in sample.failed or "no number" in sample.failed
+
+
+def test_a_probe_that_sent_nothing_has_failed_and_the_run_goes_on(house: House) -> None:
+    house.agents.oneway |= {"received": 0, "sent": 0}
+    assert house.monitor.run("latency").failed == 1
+    assert house.status(LATENCY, "loss") is Status.NOT_RUN  # until it has failed often enough
 
 
 def test_a_clock_that_is_set_during_a_probe_tells_no_delay(house: House) -> None:
