@@ -27,12 +27,12 @@ HARDWARE = {
 def gpu_errors(facts: Mapping[str, Any]) -> tuple[str, ...]:
     """One sentence per error. What an old agent or driver does not tell is no error, and no crash either."""
     gpus = [gpu for gpu in _list(facts.get("gpus")) if isinstance(gpu, Mapping)]
-    names = {gpu["bus"]: f"GPU {gpu.get('index')}" for gpu in gpus if gpu.get("bus")}
+    names = {str(gpu["bus"]): f"GPU {gpu.get('index')}" for gpu in gpus if gpu.get("bus")}
     found = [said for gpu in gpus for said in _counted(gpu)]
     for xid in _list(facts.get("gpu_xids")):
-        code = xid.get("code") if isinstance(xid, Mapping) else None
+        code = _count(xid.get("code")) if isinstance(xid, Mapping) else None
         if code in HARDWARE and (_count(xid.get("ago_s")) or 0) <= RECENT_S:
-            who = names.get(xid.get("bus"), f"the GPU at {xid.get('bus')}")
+            who = names.get(str(xid.get("bus")), f"the GPU at {xid.get('bus')}")
             often = f", {count} times" if (count := _count(xid.get("count")) or 1) > 1 else ""
             found.append(f"{who} reports Xid {code} ({HARDWARE[code]}){often}")
     return tuple(found)

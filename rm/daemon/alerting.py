@@ -226,14 +226,14 @@ class Alerting:
         """
         words = by + (f": {comment}" if comment else "")
         with self._lock:
-            changed: dict[str, Alert] = {}
+            named: dict[str, list[Alert]] = {}
+            for alert in self._alerts.values():
+                for name in {alert.episode, alert.key, alert.subject} if alert.firing else ():
+                    named.setdefault(name, []).append(alert)
             for name in names:
-                mine = [
-                    a for a in self._alerts.values() if a.firing and name in (a.episode, a.key, a.subject)
-                ]
-                if not mine:
+                if name not in named:
                     raise NotFound(f"No alert '{name:.100}' is firing.", "`rmx alerts --active` lists them.")
-                changed |= {a.key: replace(a, acked=words) for a in mine}
+            changed = {a.key: replace(a, acked=words) for name in names for a in named[name]}
             return list(changed), self._keep_changed(changed)
 
     def view(self) -> Mapping[str, Any]:

@@ -88,10 +88,10 @@ class AlertRoutes:
         body = wire.decode(await request.read())
         wire.fields(body, "conditions", "hosts", "for_s", "comment")
         for_s = body.get("for_s")
-        if isinstance(for_s, bool) or not isinstance(for_s, int | float) or not math.isfinite(for_s):
+        if isinstance(for_s, bool) or not isinstance(for_s, int | float) or not abs(for_s) < math.inf:
             raise UsageError("'for_s' must be a number of seconds.")
         conditions, hosts = texts(body, "conditions"), texts(body, "hosts")
-        for_us = round(min(for_s, 1e9) * 1e6)
+        for_us = round(max(-1.0, min(for_s, 1e9)) * 1e6)
         made, kept = self._alerts().silences.add(conditions, hosts, for_us, by, comment(body))
         await asyncio.wrap_future(kept)
         return self._answer({"silence": asdict(made)})

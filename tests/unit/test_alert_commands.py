@@ -10,6 +10,7 @@ from rm.cli.main import run
 from rm.web import identity
 from tests.fake_service import Daemon, serving
 from tests.unit.test_alerting import Life, World
+from tests.unit.test_web_api import call
 
 Rmx = Callable[..., tuple[int, str, str]]
 
@@ -115,6 +116,13 @@ def test_what_makes_no_sense_is_refused(
     assert (code, out) == (2, "")
     assert said in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("for_s", [True, "1h", None, 10**400, -(10**400), 1e300])
+def test_a_time_that_is_none_is_refused(world: World, daemon: Daemon, for_s: Any) -> None:
+    begin(world, daemon)
+    status, answer = call(daemon, "POST", "/v1/alerts/silences", {"hosts": ["a"], "for_s": for_s})
+    assert (status, answer["error"]["kind"]) == (400, "UsageError")
 
 
 def test_only_administrators_may(

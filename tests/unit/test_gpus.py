@@ -119,7 +119,15 @@ def test_errors_in_the_kernels_log_are_told_once_a_kind(driver: Driver, tmp_path
     assert rm_gpus.xids(str(tmp_path / "none")) == []
 
 
-@pytest.mark.parametrize("facts", [{}, {"gpus": None}, {"gpus": [3, {}], "gpu_xids": [None, {"code": "x"}]}])
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        {"gpus": None},
+        {"gpus": [3, {}], "gpu_xids": [None, {"code": "x"}]},
+        {"gpus": [{"bus": [1]}], "gpu_xids": [{"code": [], "bus": {}}]},
+    ],
+)
 def test_nonsense_is_no_error(facts: dict[str, object]) -> None:
     assert gpu_errors(facts) == ()
 

@@ -48,7 +48,6 @@ class Band:
     x: float
     width: float
     status: str
-    letter: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,6 @@ class MetricChart:
     failed: tuple[float, ...]
     limits: tuple[Limit, ...]
     bands: tuple[Band, ...]
-    top: str
     newest: str
     least: str
     mean: str
@@ -250,7 +248,6 @@ def _chart(
         failed=tuple(dict.fromkeys(at(us) for us in failures)),
         limits=tuple(Limit(up(value), _style(s)) for s, value in limits.items() if value <= top),
         bands=bands(changes, cell, begin_us, now_us, at),
-        top=words(top / 1.1) if points else "",
         newest=words(newest),
         least=words(least),
         mean=words(mean),
@@ -289,5 +286,5 @@ def bands(
     for (us, status), (until_us, _) in itertools.pairwise([*edges, (now_us, Status.NOT_RUN)]):
         x, end = at(us), at(until_us)
         if end > x and status is not Status.NOT_RUN:
-            found.append(Band(x, round(end - x, 1), _style(status), status.letter))
+            found.append(Band(x, round(end - x, 1), _style(status)))
     return tuple(found)
