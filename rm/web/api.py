@@ -48,13 +48,13 @@ def make_app(service: Service, config: Config) -> web.Application:
             web.get("/v1/jobs", api.jobs),
             web.get("/v1/queue", api.queue),
             web.post("/v1/plan", api.plan),
-            web.get(r"/v1/jobs/{id:\d+}", api.job),
-            web.delete(r"/v1/jobs/{id:\d+}", api.cancel),
-            web.post(r"/v1/jobs/{id:\d+}/{verb:hold|release|requeue}", api.change),
-            web.get(r"/v1/jobs/{id:\d+}/wait", api.wait),
-            web.get(r"/v1/jobs/{id:\d+}/logs", api.logs),
-            web.get(r"/v1/jobs/{id:\d+}/why", api.why),
-            web.get(r"/v1/jobs/{id:\d+}/iterations", api.iterations),
+            web.get(r"/v1/jobs/{id:\d{1,18}}", api.job),
+            web.delete(r"/v1/jobs/{id:\d{1,18}}", api.cancel),
+            web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:hold|release|requeue}", api.change),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/wait", api.wait),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/logs", api.logs),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/why", api.why),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/iterations", api.iterations),
             web.get("/v1/hosts", api.hosts),
             web.post("/v1/hosts", api.add_hosts),
             web.delete("/v1/hosts/{name}", api.remove_host),
@@ -154,6 +154,7 @@ async def _while_connected(request: web.Request, work: Coroutine[Any, Any, T]) -
 
 
 def _number(request: web.Request, name: str, default: float, least: float = 0) -> float:
+    """Of the query; one that is larger than any that makes sense is as good as the largest."""
     text = request.query.get(name)
     if text is None:
         return default
@@ -163,7 +164,7 @@ def _number(request: web.Request, name: str, default: float, least: float = 0) -
         number = float("nan")
     if not number >= least or number == float("inf"):
         raise UsageError(f"'{name}' is '{text}', and must be a number of at least {least:g}.")
-    return number
+    return min(number, wire.NUMBER_MAX)
 
 
 class _Api:

@@ -131,6 +131,15 @@ def test_errors_keep_their_class_and_defects_keep_their_details(
     assert "division" not in json.dumps(answer)
 
 
+def test_numbers_that_are_too_large_are_no_defect(daemon: Daemon) -> None:
+    assert call(daemon, "GET", f"/v1/jobs/{'9' * 5000}")[0] == 404
+    assert call(daemon, "GET", f"/v1/jobs/{'9' * 18}")[1]["error"]["kind"] == "NotFound"
+    for path in ("jobs", "queue"):  # a database and a slice have 64 bits for them
+        assert call(daemon, "GET", f"/v1/{path}?limit=1e300")[0] == 200
+        assert 1 << 53 in daemon.service.log[-1]
+    assert "must be a number" in call(daemon, "GET", "/v1/queue?limit=1e999")[1]["error"]["message"]
+
+
 def test_a_job_in_json(daemon: Daemon) -> None:
     call(daemon, "POST", "/v1/jobs", {"specs": [SPEC, {**SPEC, "env": [["TOKEN", "s3cret"]]}]})
     daemon.service.run(2)
