@@ -41,7 +41,7 @@ class Roster:
         if limit and not self.wanted:
             raise UsageError(f"--limit {limit} leaves no host.", "See the names with --list-hosts.")
         self.states = {
-            name: HostState(name, {**_inventory(h), **inventory.get(name, {})}, h.login)
+            name: HostState(name, {**_inventory(h), **inventory.get(name, {})}, login=h.login)
             for name, h in self.hosts.items()
         }
         for state in self.states.values():
@@ -58,7 +58,7 @@ class Roster:
         except TemplateProblem as problem:
             raise UsageError(f"{where}'hosts': {problem}.", "Set it with -e.") from None
         if pattern in LOCALHOST and pattern not in self.hosts:
-            self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}, "root"))
+            self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}))
             return (pattern,)
         names = select(pattern, list(self.hosts), self.groups, where, growing)
         found = [name for name in names if name in self.wanted]
@@ -73,12 +73,13 @@ class Roster:
             return {}
         found = {}
         for key in keys:
-            value = self.extra.get(key, state.inventory.get(key))
+            added = key in state.added and key not in self.extra
+            value = state.added[key] if added else self.extra.get(key, state.inventory.get(key))
             if value is None:
                 continue
-            if has_template(value):
-                facts = {"inventory_hostname": name}
-                layers = [Layer(self.extra, True), Layer(facts, False), Layer(state.inventory, True)]
+            if has_template(value) and not added:
+                plain = {**state.added, "inventory_hostname": name}
+                layers = [Layer(self.extra, True), Layer(plain, False), Layer(state.inventory, True)]
                 try:
                     value = evaluate(value, Scope(layers))
                 except TemplateProblem as problem:
@@ -109,8 +110,8 @@ class Roster:
         self.hosts.setdefault(
             name, Host(name, "default", address, port, str(given.get("ansible_user", "root")))
         )
-        state = self.states.setdefault(name, HostState(name, {}, self.hosts[name].login))
-        state.inventory = {**state.inventory, **given}
+        state = self.states.setdefault(name, HostState(name, {}, login=self.hosts[name].login))
+        state.added.update(given)
         for group in added.get("groups") or ():
             self._join(name, str(group))
         if name not in self.wanted:
@@ -121,8 +122,8 @@ class Roster:
         if name not in members:
             self.groups[group] = (*members, name)
             state = self.states[name]
-            names = sorted({*state.inventory.get("group_names", ()), group})
-            state.inventory = {**state.inventory, "group_names": names}
+            known = state.added.get("group_names", state.inventory.get("group_names", ()))
+            state.added["group_names"] = sorted({*known, group})
 
 
 def groups_of(hosts: Sequence[Host]) -> dict[str, tuple[str, ...]]:

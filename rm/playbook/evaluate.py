@@ -19,7 +19,7 @@ from rm.playbook.compile import Item, Skip, TaskProblem
 from rm.playbook.crew import Alone, Blocked, Crew, OnceResult, Options
 from rm.playbook.flow import Frame, Position, included, rescues, to_task
 from rm.playbook.keywords import DYNAMIC_INCLUDES
-from rm.playbook.learning import INCLUDED, bound_of, learn, told
+from rm.playbook.learning import GATHERS, INCLUDED, bound_of, learn, told
 from rm.playbook.making import Making
 from rm.playbook.module import Files, brings_facts, control, registry
 from rm.playbook.outcome import name_of, summarise
@@ -32,7 +32,6 @@ from rm.playbook.waiting import Waiting, in_pieces, piece_batch, split, take
 
 __all__ = ["HostPlay", "HostState", "Options", "selected"]
 BATCH_STEPS_MAX = 500
-_GATHERS = ("setup", "gather_facts")
 
 
 class HostPlay(Making):
@@ -157,7 +156,7 @@ class HostPlay(Making):
             self._sync = True
         elif made.steps():
             self._sync = False
-        if task.module in _GATHERS:
+        if task.module in GATHERS:
             self.scoping.gathering()
         if task.register:
             self.scoping.foreseen[task.register] = PENDING
@@ -231,6 +230,10 @@ class HostPlay(Making):
                 self._pass(frame, turn)
                 return
             ends = word if holds and word.startswith("end_") else ""
+            if holds and word == "clear_host_errors":  # for the plays that follow, as in Ansible
+                for state in map(self.crew.states.get, self.options.active.get("ansible_play_hosts", ())):
+                    if state is not None:
+                        state.failed = state.unreachable = False
             self.learnt_once = OnceResult(False, {}, {}, frozenset(), ends)
             self._frame = None if ends else frame.after()
             return

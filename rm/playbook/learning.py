@@ -13,6 +13,7 @@ from rm.playbook.template import PENDING, NeedResult, TemplateProblem, evaluate
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting
 
+GATHERS = ("setup", "gather_facts")
 INCLUDED = "\0included"  # a key that no variable has
 
 
@@ -35,7 +36,7 @@ def learn(
     learnt: dict[str, Any] = {}
     each = registered.get("results", [registered]) if task.loop else [registered]
     for item, answer in zip(made.items, each, strict=False):
-        raw = answer.pop("raw_facts", None)
+        raw = answer.pop("raw_facts", None) if task.module in GATHERS else None
         target = states.get(item.target, host) if made.flags.delegate_facts else host
         if raw is not None:
             target.add_facts(gather(raw))
@@ -49,7 +50,7 @@ def learn(
             facts = {short: more[name] for name, short in names.items()}
             target.add_facts(facts, (name for name, short in names.items() if name == short))
         brought = answer.pop("included_vars", None)
-        if brought:
+        if brought and task.module == "include_vars":  # they may hold templates: no host may send any
             host.included.update(brought)
             learnt[INCLUDED] = {**learnt.get(INCLUDED, {}), **brought}
     if task.register:

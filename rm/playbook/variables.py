@@ -20,7 +20,9 @@ CONNECTION = ("ansible_host", "ansible_port", "ansible_user", "ansible_connectio
 
 @dataclass(slots=True)
 class HostState:
-    """What is known about one host through all plays. `inventory` are its admin-written variables.
+    """What is known about one host through all plays. `inventory` are its admin-written variables; `added`
+    those that tasks gave it (`add_host`, `group_by`): stronger, and never templates, since they may come from
+    a host's output.
 
     `facts` are named without `ansible_`; those in `bare` are variables under that very name (`services`), all
     others under `ansible_…`. `gathered`: the host was asked for all it says of itself.
@@ -28,6 +30,7 @@ class HostState:
 
     name: str
     inventory: Mapping[str, Any]
+    added: dict[str, Any] = field(default_factory=dict)
     login: str = "root"
     facts: dict[str, Any] | None = None
     bare: set[str] = field(default_factory=set)
@@ -97,6 +100,7 @@ def layers_of(
         Layer(play.variables, True),
         Layer({"ansible_facts": facts} if host.facts is not None else {}, False),
         Layer(host.injected(), False),
+        Layer(host.added, False),
         Layer(host.inventory, True),
     ]
     if role is not None:
@@ -168,6 +172,7 @@ class OneHost(Mapping[str, Any]):
                 Layer(state.learnt, False),
                 Layer(state.included, True),
                 Layer({"ansible_facts": facts, **state.injected()}, False),
+                Layer(state.added, False),
                 Layer(state.inventory, True),
             ],
             seek=world.seek,

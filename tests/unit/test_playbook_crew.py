@@ -118,6 +118,32 @@ def test_meta_ends_a_host_or_the_play_for_all():
     assert not any(state.failed for state in world.states.values())
 
 
+def test_meta_clear_host_errors_lets_failed_hosts_into_later_plays():
+    text = """\
+- hosts: all
+  gather_facts: false
+  tasks:
+  - {name: breaks, command: x}
+  - meta: clear_host_errors
+  - {name: after, command: y}
+- hosts: all
+  gather_facts: false
+  tasks:
+  - {name: later, command: z}
+"""
+
+    def answer(host, step):
+        lost, failed = host == "b" and step.args["argv"] == ["x"], host == "c"
+        return None if lost else {"failed": failed and step.args["argv"] == ["x"]}
+
+    world = World(text, answer=answer).run()
+    assert [world.told(h) for h in "abc"] == [
+        ["breaks: changed", "after: changed", "later: changed"],
+        ["breaks: unreachable", "later: changed"],
+        ["breaks: failed", "later: changed"],
+    ]
+
+
 def test_forced_handlers_run_on_a_failed_host():
     head = "  force_handlers: true\n  handlers:\n  - {name: h, command: handle}\n"
     tasks = "  - {command: change, notify: h}\n  - {fail: {msg: x}}\n"

@@ -10,11 +10,13 @@ import pytest
 from rm.adapters.playbook_become import Passwords
 from rm.adapters.playbook_hosts import Ways
 from rm.adapters.playbook_roster import Roster
+from rm.adapters.playbook_run import run_playbook
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import Unreachable, UsageError
 from rm.playbook.steps import Batch, TaskResult
 from tests.steps_request import step
+from tests.unit.playbook_world import play
 
 HOSTS = (Host("one", "z", "10.0.0.1"), Host("two", "z", "10.0.0.2"))
 MOVED = {"add_host": {"host_name": "two", "host_vars": {"ansible_host": "10.0.0.66"}, "groups": ["odd"]}}
@@ -40,6 +42,40 @@ def test_a_hosts_answer_cannot(result: dict[str, Any]) -> None:
     roster = adopted("command", result)
     assert roster.connection_of("two")["ansible_host"] == "10.0.0.2"
     assert "odd" not in roster.groups
+
+
+EVIL = "{{ lookup('pipe', 'echo evil') }}"
+
+
+def test_what_a_task_says_of_a_host_is_no_template(tmp_path: Path) -> None:
+    moved = {"host_name": "new", "host_vars": {"ansible_host": EVIL, "said": EVIL}, "groups": [EVIL]}
+    roster = adopted("add_host", {"add_host": moved})
+    assert roster.connection_of("new")["ansible_host"] == EVIL
+    playbook = tmp_path / "site.yml"
+    playbook.write_text(f"""\
+- hosts: localhost
+  gather_facts: false
+  tasks:
+  - command: cat {tmp_path}/said
+    register: out
+  - add_host: {{name: new, groups: later, ansible_connection: local, said: "{{{{ out.stdout }}}}"}}
+- hosts: later
+  gather_facts: false
+  tasks:
+  - group_by: {{key: "{{{{ said }}}}"}}
+  - debug: {{msg: "{{{{ said }}}} {{{{ group_names | last }}}} {{{{ hostvars.new.said }}}}"}}
+""")
+    (tmp_path / "said").write_text(EVIL)
+    report = run_playbook(playbook, [], SshSettings(tmp_path / "known_hosts"))
+    assert report.ok
+    assert report.results["new"][-1].message == f"{EVIL} {EVIL.replace(' ', '-')} {EVIL}"
+
+
+@pytest.mark.parametrize("key", ["included_vars", "raw_facts"])
+def test_a_hosts_answer_brings_no_variables_in(key: str) -> None:
+    tasks = "  - command: x\n  - debug: {msg: \"{{ safe | default('unset') }}\"}\n"
+    world = play(tasks, hosts=("a",), answer=lambda host, step: {key: {"safe": EVIL}})
+    assert world.told()[-1] == "debug: unset"
 
 
 def ways(variables: dict[str, Any]) -> Ways:
