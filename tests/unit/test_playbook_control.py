@@ -75,6 +75,24 @@ def test_a_file_that_changes_while_it_is_fetched_is_not_kept(
     assert list((tmp_path / "d").iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["../../{0}", "/a/../../../{0}", "a/../../../../../{0}"])
+def test_no_name_leads_fetch_out_of_its_directory(tmp_path: Path, name: str) -> None:
+    below, victim = tmp_path / "a" / "got", tmp_path / "victim"
+    victim.write_text("mine")
+    source = tmp_path / "source"
+    source.write_text("theirs")
+
+    def send(host: str, request: dict[str, Any]) -> dict[str, Any]:
+        request["steps"][0]["args"]["path"] = str(source)  # the host gives what it likes by any name
+        return here(host, request)
+
+    for name_now in (name.format("victim"), name.format(f"a/got/../../{victim}")):
+        got = ask("fetch", send, src=name_now, dest=str(below))
+        assert got["changed"]
+        assert Path(got["dest"]).resolve().is_relative_to(below / "gpu01")
+    assert victim.read_text() == "mine"
+
+
 def test_hosts_and_groups_for_later_plays() -> None:
     new = ask("add_host", name="new", groups="a,b", port=1)
     assert new["changed"]

@@ -1,5 +1,7 @@
 """Several hosts of one play: who waits for whom, who does what for all, who falls with whom."""
 
+import pytest
+
 from tests.unit.playbook_world import World, play
 
 ONE = "inventory_hostname == 'b'"
@@ -142,6 +144,14 @@ def test_meta_clear_host_errors_lets_failed_hosts_into_later_plays():
         ["breaks: unreachable", "later: changed"],
         ["breaks: failed", "later: changed"],
     ]
+
+
+@pytest.mark.parametrize("key", ["included_vars", "raw_facts"])
+def test_a_hosts_answer_brings_no_variables_in(key):
+    tasks = "  - command: x\n  - debug: {msg: \"{{ safe | default('unset') }}\"}\n"
+    brought = {key: {"safe": "{{ lookup('pipe', 'echo evil') }}"}}
+    world = play(tasks, hosts=("a",), answer=lambda host, step: brought)
+    assert world.told()[-1] == "debug: unset"
 
 
 def test_forced_handlers_run_on_a_failed_host():

@@ -16,7 +16,6 @@ from rm.core.host import Host
 from rm.errors import Unreachable, UsageError
 from rm.playbook.steps import Batch, TaskResult
 from tests.steps_request import step
-from tests.unit.playbook_world import play
 
 HOSTS = (Host("one", "z", "10.0.0.1"), Host("two", "z", "10.0.0.2"))
 MOVED = {"add_host": {"host_name": "two", "host_vars": {"ansible_host": "10.0.0.66"}, "groups": ["odd"]}}
@@ -69,13 +68,6 @@ def test_what_a_task_says_of_a_host_is_no_template(tmp_path: Path) -> None:
     report = run_playbook(playbook, [], SshSettings(tmp_path / "known_hosts"))
     assert report.ok
     assert report.results["new"][-1].message == f"{EVIL} {EVIL.replace(' ', '-')} {EVIL}"
-
-
-@pytest.mark.parametrize("key", ["included_vars", "raw_facts"])
-def test_a_hosts_answer_brings_no_variables_in(key: str) -> None:
-    tasks = "  - command: x\n  - debug: {msg: \"{{ safe | default('unset') }}\"}\n"
-    world = play(tasks, hosts=("a",), answer=lambda host, step: {key: {"safe": EVIL}})
-    assert world.told()[-1] == "debug: unset"
 
 
 def ways(variables: dict[str, Any]) -> Ways:

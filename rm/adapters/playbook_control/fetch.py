@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+from secrets import token_hex
 from typing import Any
 
 from rm.adapters.playbook_control import ControlFailed, Hands
@@ -33,10 +34,10 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
         return {**result, "changed": False}
     if step.get("check"):
         return {**result, "changed": True}
-    aside = os.path.join(os.path.dirname(dest), f".{os.path.basename(dest)[:200]}.rm-new")
+    aside = os.path.join(os.path.dirname(dest), f".{os.path.basename(dest)[:200]}.{token_hex(4)}.rm-new")
     try:
         os.makedirs(os.path.dirname(dest), exist_ok=True)
-        with open(aside, "wb") as file:
+        with open(aside, "xb") as file:
             done, size = 0, answer["size"]
             while True:
                 data = base64.b64decode(answer["data"])
@@ -66,13 +67,15 @@ def _part(hands: Hands, step: dict[str, Any], source: str, offset: int) -> dict[
 
 
 def _destination(args: dict[str, Any], host: str) -> str:
-    dest: str = os.path.join(args["directory"], os.path.expanduser(args["dest"]))
-    source: str = args["src"]
+    """A name below `dest`, whatever the host made of the file's (`src` may be what it said)."""
+    dest: str = os.path.normpath(os.path.join(args["directory"], os.path.expanduser(args["dest"])))
+    source: str = os.path.normpath("/" + args["src"]).lstrip("/")
     if not args["flat"]:
-        return os.path.normpath(os.path.join(dest, host, source.lstrip("/")))
+        name = os.path.normpath("/" + host.replace("/", "_")).lstrip("/")
+        return os.path.join(dest, name, source)
     if args["dest"].endswith("/"):
         return os.path.join(dest, os.path.basename(source))
-    return os.path.normpath(dest)
+    return dest
 
 
 def _digest(path: str) -> str:
