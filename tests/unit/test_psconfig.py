@@ -112,6 +112,15 @@ def test_what_is_no_mesh_file_is_refused(document: Any) -> None:
         tables_of(document, HOSTS)
 
 
+@pytest.mark.parametrize("repeat", [1e999, 10**400, "PT" + "9" * 400 + "H"])
+def test_an_endless_schedule_is_told(repeat: Any) -> None:
+    schedules = {**DOCUMENT["schedules"], "endless": {"repeat": repeat}}
+    task = {**DOCUMENT["tasks"]["sides"], "schedule": "endless"}
+    tables, said = tables_of({**DOCUMENT, "schedules": schedules, "tasks": {"odd": task}}, HOSTS)
+    assert tables == []
+    assert any("'odd' is left out" in s for s in said)
+
+
 @pytest.mark.parametrize(
     "odd", [None, 7, "x", [], {"group": None, "test": 1}, {"group": "all", "test": "lat", "schedule": 3}]
 )

@@ -15,6 +15,7 @@ from aiohttp import web
 from click.testing import CliRunner
 
 from rm.adapters import sources as archives
+from rm.adapters.sources import asking
 from rm.cli import main
 from rm.core import events as ev
 from rm.core.cells import Status
@@ -179,6 +180,13 @@ def test_opensearch_is_read_page_by_page() -> None:
         found = read("opensearch", url)
     assert found.samples[-1].values == {"bandwidth_bps": 7.0}
     assert "left out" in found.message
+
+
+def test_what_an_archive_names_must_be_an_address() -> None:
+    archive = asking.Archive(source("esmond", "http://ma.example.org/esmond"))
+    assert archive.at("https://elsewhere.example.org/a?b=1") == "http://ma.example.org/a?b=1"
+    with pytest.raises(Unreachable, match="no address"):
+        archive.at("http://[")
 
 
 def test_maddash_has_the_history_of_checks() -> None:

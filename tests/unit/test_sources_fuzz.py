@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from rm.adapters.sources import READERS, Found, Span
+from rm.adapters.sources.opensearch import PAGE
 from rm.adapters.sources.psconfig import tables_of
 from rm.core.history import complaint
 from rm.core.source import Source
@@ -147,6 +148,17 @@ def esmond(values: list[Any]) -> list[Any]:
     return [*([record(kind)] for kind in kinds), *([points] * len(kinds))]
 
 
+def page_of_the_end() -> Any:
+    one = document({}, "rtt")
+    one["_source"]["pscheduler"] = {"start_time": "9999-12-31T23:59:59.999999+00:00"}
+    return {"hits": {"hits": [one] * PAGE}}
+
+
+def of_maddash(cell: Any) -> list[Any]:
+    grid = {"rows": [{"name": "a"}], "columnNames": ["b"], "checkNames": ["Loss"], "grid": [[[cell]]]}
+    return [{"grids": [{"name": "g", "uri": "/g"}]}, grid]
+
+
 def opensearch(values: list[Any]) -> list[Any]:
     return [
         {"hits": {"hits": [document(v, k) for v in values for k in ("latency", "rtt", "throughput", "mtu")]}}
@@ -173,6 +185,9 @@ SHAPES = {"esmond": esmond, "opensearch": opensearch, "maddash": maddash}
     values=[float("nan"), -1, 10**400, {"1": 10**400}, {"packets": {"lost": 1, "sent": 0}}],
     shaped=True,
 )
+@example(odd=[page_of_the_end()] * 2, values=[], shaped=False)
+@example(odd=of_maddash("x"), values=[], shaped=False)
+@example(odd=of_maddash({"uri": "/c", "prevCheckTime": float("inf")}), values=[], shaped=False)
 def test_no_answer_is_too_odd(kind: str, odd: list[Any], values: list[Any], shaped: bool) -> None:
     answers: Any = Answers(SHAPES[kind](values) + odd if shaped else odd)
     try:

@@ -97,8 +97,16 @@ class Archive:
         await self._session.close()
 
     def at(self, path: str) -> str:
-        """A path that the archive named, at the archive: whatever host it names is not asked."""
-        base, named = urlsplit(self.source.url), urlsplit(path)
+        """A path that the archive named, at the archive: whatever host it names is not asked.
+
+        Raises:
+            Unreachable: it is no address.
+        """
+        try:
+            base, named = urlsplit(self.source.url), urlsplit(path)
+        except ValueError:
+            said = f"Archive {self.source.name} named '{path:.80}', which is no address."
+            raise Unreachable(said) from None
         return urlunsplit((base.scheme, base.netloc, named.path, named.query, ""))
 
     async def get(self, url: str, **params: str) -> Any:

@@ -57,7 +57,7 @@ async def read(archive: Archive, span: Span) -> Found:
                 elif kind is not None:
                     ends = (destination, source) if "reverse" in name.lower() else (source, destination)
                     checks[archive.at(uri)] = (*ends, *kind)
-        except (KeyError, TypeError, IndexError, ValueError):
+        except (AttributeError, KeyError, TypeError, IndexError, ValueError, OverflowError):
             raise _unlike(archive, grid) from None
 
     async def read_check(url: str) -> None:

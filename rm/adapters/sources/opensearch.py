@@ -51,7 +51,7 @@ async def read(archive: Archive, span: Span) -> Found:
             break
         if not fresh:  # more documents of one instant than a page: go past them
             found.say(f"More than {PAGE} documents begin at {since}; some are left out.")
-            since = _text(_us(since) + 1_000)
+            since = _text(min(_us(since) + 1_000, span.until_us))
     tries.into(found)
     return found
 

@@ -52,7 +52,15 @@ def tables_of(document: Any, hosts: Iterable[Host]) -> tuple[list[dict[str, Any]
             if table["name"] in taken:
                 raise ConfigError(f"There are two meshes '{table['name']}'.")
             parse_mesh(table)
-        except (ConfigError, UsageError, ValueError, TypeError, KeyError, AttributeError) as error:
+        except (
+            ConfigError,
+            UsageError,
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             what = f"there is no {error}" if isinstance(error, KeyError) else str(error)
             said.append(f"Task '{name}' is left out: {what}")
             continue
