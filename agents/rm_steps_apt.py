@@ -244,12 +244,23 @@ class Debian:
 
     def files(self, run):
         """Package files of this host, or fetched first, and what they depend on."""
-        paths, done = [], []
-        for path in self.args["deb"].split(","):
-            if "://" in path:
-                from rm_steps_web import download
+        paths, fetched = [], []
+        try:
+            for path in self.args["deb"].split(","):
+                if "://" in path:
+                    from rm_steps_web import download
 
-                path = download(path, {})
+                    path = download(path, {})
+                    fetched.append(path)
+                paths.append(path)
+            return self.from_files(run, paths)
+        finally:
+            for path in fetched:
+                os.unlink(path)
+
+    def from_files(self, run, given):
+        paths, done = [], []
+        for path in given:
             path = os.path.abspath(os.path.expanduser(path))
             if run.check and not os.path.exists(path):
                 self.unsure.append(path)

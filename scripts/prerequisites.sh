@@ -49,6 +49,10 @@ if [ "$purpose" = test ]; then
     need crontab cron
     need git git
     need unzip unzip
+    # Ansible's apt, which ours is compared with, is written for the system's own Python and fetches this else
+    if command -v apt-get >/dev/null 2>&1 && ! /usr/bin/python3 -c 'import apt' 2>/dev/null; then
+        missing="$missing python3-apt"
+    fi
 fi
 missing=$(printf '%s\n' $missing | sort -u | tr '\n' ' ' | sed 's/^ *//; s/ *$//')
 [ -n "$missing" ] || exit 0

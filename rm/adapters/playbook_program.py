@@ -82,7 +82,7 @@ def in_parts(
         part = {**request, "steps": steps[:count], "planned": answer["planned"]}
         if failed is not None:
             part["failed_task"] = failed
-        got = send(part)
+        got = _checked(send(part))
         answer["results"] += got["results"]
         answer["planned"], failed = got["planned"], got.get("failed_task")
         if got.get("cut"):  # the reply would have become too long
@@ -92,6 +92,16 @@ def in_parts(
         steps = steps[count:]
         if not steps or (failed is not None and steps[0]["task"] != failed):
             return answer
+
+
+def _checked(answer: Any) -> dict[str, Any]:
+    """An answer that has the shape of one; a host may say anything. Raises Unreachable."""
+    found = answer if isinstance(answer, dict) else {}
+    results, planned = found.get("results"), found.get("planned")
+    fits = isinstance(results, list) and isinstance(planned, dict)
+    if fits and all(isinstance(one, dict) and isinstance(one.get("id"), int) for one in results or ()):
+        return found
+    raise Unreachable("The host answers something else than step results.")
 
 
 def _fitting(steps: list[dict[str, Any]], request_bytes: int) -> int:

@@ -144,9 +144,13 @@ def export(session: Session, /, form: str, output: str | None, as_json: bool) ->
 
 
 def _write_privately(path: str, text: str) -> None:
-    """The variables may hold secrets: for the owner only."""
+    """The variables may hold secrets: for the owner only. What is no file, such as a pipe, is written to."""
     aside = f"{path}.{os.getpid()}"
     try:
+        if os.path.exists(path) and not os.path.isfile(path):
+            with open(path, "w", encoding="utf-8") as there:
+                there.write(text)
+            return
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(aside, path)

@@ -299,6 +299,12 @@ def test_one_inventory_for_jobs_and_playbooks(daemon: Daemon, rmx: Rmx, tmp_path
         again = daemon.service.inventory
         assert [again[name] for name in ("g1", "g2")] == [before[name] for name in ("g1", "g2")]
         assert (again["h1"].zone, again["h1"].gpus) == (before["h1"].zone, before["h1"].gpus)
+    os.mkfifo(tmp_path / "pipe")
+    end = os.open(tmp_path / "pipe", os.O_RDWR)
+    assert rmx("host", "export", "-o", "pipe").code == 0
+    assert b"g1" in os.read(end, 1 << 16)
+    os.close(end)
+    assert (tmp_path / "pipe").is_fifo()
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars/web.yml").write_text("row: 1\ncolumn: 2\n")
     (tmp_path / "play.yml").write_text(

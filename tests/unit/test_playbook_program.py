@@ -116,6 +116,15 @@ def test_a_reply_that_grows_long_is_cut_and_the_rest_asked_for(monkeypatch: pyte
         in_parts({"steps": steps, "planned": {}}, lambda request: {"results": [], "planned": {}, "cut": True})
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [None, [], {}, {"results": []}, {"results": [1], "planned": {}}, {"results": [{}], "planned": {}}],
+)
+def test_an_answer_of_another_shape_is_none(answer: Any) -> None:
+    with pytest.raises(Unreachable, match="something else"):
+        in_parts({"steps": [step(1, "ping")], "planned": {}}, lambda request: answer)
+
+
 def test_the_step_under_way_is_finished_and_none_begun_when_nobody_listens(tmp_path: Path) -> None:
     steps = [
         step(

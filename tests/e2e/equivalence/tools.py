@@ -78,8 +78,11 @@ def arguments(recipe: Recipe, place: Place) -> list[str]:
 def run_ansible(recipe: Recipe, place: Place) -> Run:
     record = place.directory.with_suffix(".json")
     record.unlink(missing_ok=True)
+    config = place.directory.with_suffix(".cfg")  # neither the user's nor the system's
+    config.write_text("[defaults]\n")
     env = {
         **_environment(),
+        "ANSIBLE_CONFIG": str(config),
         "ANSIBLE_STDOUT_CALLBACK": "record",
         "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
         "ANSIBLE_ACTION_PLUGINS": str(HERE / "action"),
