@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_refused(
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("for_s", [True, "1h", None, 10**400, -(10**400), 1e300])
+@pytest.mark.parametrize("for_s", [True, "1h", None, 10**400, -(10**400), 1e300], ids=lambda x: f"{x!s:.5}")
 def test_a_time_that_is_none_is_refused(world: World, daemon: Daemon, for_s: Any) -> None:
     begin(world, daemon)
     status, answer = call(daemon, "POST", "/v1/alerts/silences", {"hosts": ["a"], "for_s": for_s})

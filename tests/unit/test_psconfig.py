@@ -112,7 +112,7 @@ def test_what_is_no_mesh_file_is_refused(document: Any) -> None:
         tables_of(document, HOSTS)
 
 
-@pytest.mark.parametrize("repeat", [1e999, 10**400, "PT" + "9" * 400 + "H"])
+@pytest.mark.parametrize("repeat", [1e999, 10**400, "PT" + "9" * 400 + "H"], ids=("inf", "huge", "text"))
 def test_an_endless_schedule_is_told(repeat: Any) -> None:
     schedules = {**DOCUMENT["schedules"], "endless": {"repeat": repeat}}
     task = {**DOCUMENT["tasks"]["sides"], "schedule": "endless"}

@@ -109,7 +109,7 @@ class Answers:
 
     def __init__(self, answers: list[Any]) -> None:
         self.source = Source("ma", "esmond", "http://ma.test")
-        self._answers = answers
+        self._answers = list(answers)
 
     def at(self, path: str) -> str:
         return path
