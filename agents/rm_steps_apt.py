@@ -250,7 +250,7 @@ class Debian:
                 if "://" in path:
                     from rm_steps_web import download
 
-                    path = download(path, {})
+                    path = download(path, {}, ".deb")  # other files apt-get refuses
                     fetched.append(path)
                 paths.append(path)
             return self.from_files(run, paths)

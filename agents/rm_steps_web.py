@@ -102,11 +102,11 @@ def content_of(url, args):
         return answer.read(CONTENT_MAX_BYTES)
 
 
-def download(url, args):
-    """A resource into a private temporary file; its name."""
+def download(url, args, ending=""):
+    """A resource into a private temporary file; its name, with this ending."""
     import tempfile
 
-    fd, name = tempfile.mkstemp(prefix="rm-download-")
+    fd, name = tempfile.mkstemp(ending, "rm-download-")
     try:
         with open(fd, "wb") as file, ask(url, args) as answer:
             if (answer.getcode() or 200) >= 400:

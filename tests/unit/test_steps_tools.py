@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -292,6 +293,21 @@ def test_get_url(web: Any, tmp_path: Path) -> None:
     one("get_url", url=f"{base}/file.txt", dest=f"{tmp_path}/h", url_username="u", url_password="p",
         force_basic_auth=True, headers={"X-Own": "1"})  # fmt: skip
     assert (asked[-1][2]["Authorization"], asked[-1][2]["X-Own"]) == ("Basic dTpw", "1")
+
+
+def test_apt_installs_a_package_from_the_web(web: Any, tools: Any) -> None:
+    tools.add("dpkg-deb", "printf 'Package: lamp\\nVersion: 1\\nArchitecture: all\\n'; cat $2 >&2")
+    tools.add("dpkg-query", "exit 1")
+    tools.add("apt-cache", "")
+    # as apt-get does: a file's name says what it is
+    tools.add(
+        "apt-get", 'for last; do :; done; case $last in *.deb) grep -q hello "$last";; *) exit 100;; esac'
+    )
+    result = one("apt", deb=f"{web[0]}/file.txt")
+    assert result["changed"], result
+    (path,) = re.findall(r"install (\S+)", tools.log.read_text())
+    assert not os.path.exists(path)
+    assert "Request failed" in refused("apt", deb=f"{web[0]}/none")
 
 
 def test_uri(web: Any, tmp_path: Path) -> None:
