@@ -70,12 +70,12 @@ class FakeService:
         return found[-limit:] if limit else found
 
     def queue(self, *, user: str, limit: int) -> list[Job]:
-        """The other way around than by id, to be told from `jobs`."""
+        """By priority."""
         self.log.append(("queue", user, limit))
         waiting = (
             j for j in self.table.values() if j.state is JobState.PENDING and user in ("", j.spec.user)
         )
-        found = sorted(waiting, key=lambda j: -j.id)
+        found = sorted(waiting, key=lambda j: (-j.spec.priority, j.id))
         return found[:limit] if limit else found
 
     async def job(self, job_id: int) -> Job:

@@ -156,7 +156,7 @@ def test_a_job_in_json(daemon: Daemon) -> None:
     listed = call(daemon, "GET", "/v1/jobs?state=f,PENDING&limit=5&all=1")[1]["jobs"]
     assert [(job["id"], "env" in job["spec"]) for job in listed] == [(1, False), (2, False)]
     assert daemon.service.log[-1] == ("jobs", frozenset({JobState.FAILED, JobState.PENDING}), "", "", 5, True)
-    call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+    call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "priority": 9}})
     waiting = [j["id"] for j in call(daemon, "GET", "/v1/queue?limit=1&user=root")[1]["jobs"]]
     assert waiting == [3]
     assert daemon.service.log[-1] == ("queue", "root", 1)

@@ -638,7 +638,8 @@ def test_jobs_of_one_user_only(daemon: Daemon) -> None:
 
 
 def test_of_a_long_queue_those_are_listed_whose_turn_is_next(daemon: Daemon) -> None:
-    submit = daemon.service.submit([builders.spec(f"s{n}") for n in range(queue_view.MOST + 9)])
+    specs = [builders.spec(f"s{n}", priority=500 + n) for n in range(queue_view.MOST + 9)]
+    submit = daemon.service.submit(specs)
     new = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)
     ahead = [job.id for job in daemon.service.queue(user="", limit=queue_view.MOST)]
     assert ahead[0] == new[-1]
@@ -655,13 +656,13 @@ def test_scripts_and_environments_stay_inside_even_where_the_page_may_read_them(
         "env": (("TOKEN", "hunter2"),),
         "script_args": ("hunter2",),
     }
-    specs = [builders.spec(f"s{n}", **secret) for n in range(queue_view.MOST + 9)]
+    specs = [builders.spec(f"s{n}", priority=500 + n, **secret) for n in range(queue_view.MOST + 9)]
     submit = daemon.service.submit(specs)
     first = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)[0]
     # the page's process is root or the daemon's user here, so that the API tells it of this job in full
     assert "hunter2" in ask_api(daemon.socket, f"jobs/{first}")
     html = get(daemon.socket, f"/?job={first}")[1]
     assert f"Why job {first}" in html
-    assert f'id="job-{first}"' not in html  # it is too old for the list: its own answer was read
+    assert f'id="job-{first}"' not in html  # it is too far behind for the list: its own answer was read
     assert "hunter2" not in html
     assert "hunter2" not in "".join(get(daemon.socket, f"/part/{p}?job={first}")[1] for p in PARTS)
