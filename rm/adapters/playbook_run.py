@@ -123,8 +123,10 @@ class _Run:
         states = self.roster.states
         growing = growing_of(self.playbook.plays)
         chosen = [(play, self.roster.chosen(play, grows)) for play, grows in growing]
-        for play, _ in chosen:
+        for play, names in chosen:
             check_sources(play, self.orders.files, self.directory)
+            if not play.prompts:  # else the answers may say it
+                self.rolling(play, names, {})
         if start_at := self.orders.start_at:
             known = [name for play, _ in chosen for name in names_of(play)]
             if not any(fnmatchcase(name, start_at) for name in known):
@@ -156,7 +158,7 @@ class _Run:
         return self.report
 
     def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
-        states, variables = self.roster.states, self.orders.variables
+        states = self.roster.states
         self.orders.tell(Progress("play", play.name, hosts=names))
         self.passwords.new_play()
         self.through.clear()
@@ -164,9 +166,8 @@ class _Run:
         alive = [name for name in names if not states[name].failed]
         for state in states.values():
             state.ended = False
-        scope = Scope([Layer(variables, True), Layer(prompted, False), Layer(play.variables, True)])
-        limit = max_fail(play, scope)
-        for names_now in batches(play, scope, alive):
+        limit, parts = self.rolling(play, alive, prompted)
+        for names_now in parts:
             options = self.options(play, names, names_now, prompted)
             part = Part(play, names_now, states, self.orders.files, options, limit)
             self.part = part
@@ -178,6 +179,14 @@ class _Run:
                 self.stopping.set()
             if self.stopping.is_set() or part.ended:
                 return
+
+    def rolling(
+        self, play: Play, names: Sequence[str], prompted: Mapping[str, Any]
+    ) -> tuple[float | None, list[list[str]]]:
+        """The failures that end the play, in percent, and its hosts part by part; raises UsageError."""
+        extra = self.orders.variables
+        scope = Scope([Layer(extra, True), Layer(prompted, False), Layer(play.variables, True)])
+        return max_fail(play, scope), batches(play, scope, names)
 
     def prompted(self, play: Play) -> dict[str, Any]:
         found: dict[str, Any] = {}

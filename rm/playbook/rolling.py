@@ -23,7 +23,7 @@ def max_fail(play: Play, scope: Scope) -> float | None:
 
 def batches(play: Play, scope: Scope, names: Sequence[str]) -> list[list[str]]:
     """The hosts part by part: numbers or percentages of them; the last size repeats. Raises UsageError."""
-    sizes = _sizes(play, scope)
+    sizes = _sizes(play, scope)  # also where nobody is left: what is wrong is told
     rest = list(names)
     if not sizes or not rest:
         return [rest]
@@ -41,7 +41,7 @@ def _sizes(play: Play, scope: Scope) -> list[str]:
     sizes: list[str] = []
     for one in play.serial:
         text = _evaluated(play, "serial", one, scope)
-        if not text.removesuffix("%").lstrip("-").isdigit():
+        if not text.removesuffix("%").lstrip("-").isdecimal():
             raise UsageError(f"{play.file}:{play.line}: 'serial' is '{text}', not a number or a percentage.")
         sizes.append(text)
     return sizes

@@ -70,6 +70,25 @@ def test_what_a_task_says_of_a_host_is_no_template(tmp_path: Path) -> None:
     assert report.results["new"][-1].message == f"{EVIL} {EVIL.replace(' ', '-')} {EVIL}"
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("serial: '{{ nosuch }}'", "'nosuch' is undefined"),
+        ("serial: two", "not a number or a percentage"),
+        ("max_fail_percentage: '{{ nosuch }}'", "'nosuch' is undefined"),
+    ],
+)
+def test_a_later_play_that_is_wrong_is_told_before_the_first_begins(
+    tmp_path: Path, word: str, said: str
+) -> None:
+    play = "- hosts: localhost\n  gather_facts: false\n"
+    first = f"  tasks:\n  - file: {{path: {tmp_path}/touched, state: touch}}\n"
+    (tmp_path / "site.yml").write_text(f"{play}{first}{play}  {word}\n  tasks:\n  - ping:\n")
+    with pytest.raises(UsageError, match=said):
+        run_playbook(tmp_path / "site.yml", [], SshSettings(tmp_path / "known_hosts"))
+    assert not (tmp_path / "touched").exists()
+
+
 def ways(variables: dict[str, Any]) -> Ways:
     hosts = {host.name: host for host in HOSTS}
     return Ways(
