@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -140,7 +140,7 @@ class Monitor:
         except (RmError, TimeoutError) as error:
             if not self._stopping:
                 log.warning("mesh %s: %s", name, error or "the daemon was too busy")
-        except RuntimeError:
+        except (CancelledError, RuntimeError):
             if not self._stopping:  # the pool is closed then
                 raise
 

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC
 from typing import Any
@@ -240,6 +240,17 @@ def test_of_a_path_that_is_lost_one_way_only_that_way_is_bad(
     network = house.network()
     assert (network["a", "b"].loss_pct, network["b", "a"].loss_pct) == (there, back)
     assert (network["a", "b"].delay_us, state.measured) == (None, 1)
+
+
+def test_a_run_that_is_under_way_ends_quietly_with_the_daemon() -> None:
+    house = House(LATENCY, hosts=12)  # six pairs at once, for four threads
+    house.agents.held = threading.Event()
+    with ThreadPoolExecutor(1) as timers:
+        run = timers.submit(house.monitor.scheduled, "latency")
+        assert house.agents.begun.wait(10)
+        house.monitor.close()
+        house.agents.held.set()
+        assert run.result(20) is None
 
 
 def test_throughput_goes_both_ways_at_the_rate_of_the_mesh_and_keeps_the_rest(house: House) -> None:
