@@ -23,8 +23,9 @@ demo: need-lab $(STAMP)
 ddp: need-lab $(STAMP) $(DDP)/.installed
 	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
 
+# two at a time: much of the end-to-end tests is waiting. A file's tests stay together, as they share hosts
 test: need-test $(STAMP) $(POSIX)
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 lint: $(STAMP)
 	.venv/bin/ruff check .
