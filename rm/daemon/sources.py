@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 LATE_US = 10 * MINUTE_US  # a result may reach its archive so much later than it was measured
 ANSWER_S = 20.0
+AT_ONCE = 1_000  # samples that the leader learns in one turn: jobs must not wait for an archive
 LATENCY = ("loss_pct", "delay_us", "jitter_us")
 
 
@@ -189,6 +190,14 @@ class Sources:
         told = self._told.setdefault(source.name, {})
         fresh = [s for s in samples if s.values or s.at_us > told.get((s.source, s.destination), 0)]
         digested = digest(fresh)
+        for first in range(0, len(digested), AT_ONCE):
+            self._teach(source, digested[first : first + AT_ONCE])
+        for sample in fresh:
+            key = (sample.source, sample.destination)
+            told[key] = max(sample.at_us, told.get(key, 0))
+
+    def _teach(self, source: Source, digested: Sequence[Sample]) -> None:
+        """Let the leader learn these in one turn, if any of them is news."""
 
         def learnt(state: ClusterState) -> list[ev.Event]:
             known: dict[tuple[str, str], LinkStats] = {}
@@ -203,11 +212,8 @@ class Sources:
         def is_news(cycle: Cycle, _: int) -> bool:
             return bool(learnt(cycle.state))
 
-        if digested and self._leader.ask(is_news).result(ANSWER_S):
+        if self._leader.ask(is_news).result(ANSWER_S):
             self._leader.request(learnt).result(ANSWER_S)
-        for sample in fresh:
-            key = (sample.source, sample.destination)
-            told[key] = max(sample.at_us, told.get(key, 0))
 
 
 def without_negative_delay(sample: Sample) -> Sample:

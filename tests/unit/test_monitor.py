@@ -53,6 +53,7 @@ class Lead:
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
         self.cycle = Cycle(ClusterState(), policies)
         self._lock = threading.RLock()
+        self.longest = 0  # events of one request
 
     def post(self, event: ev.Event) -> None:
         with self._lock:
@@ -67,7 +68,9 @@ class Lead:
     def request(self, make: Callable[[ClusterState], list[ev.Event]]) -> Future[Any]:
         future: Future[Any] = Future()
         with self._lock:
-            for event in make(self.cycle.state):
+            events = make(self.cycle.state)
+            self.longest = max(self.longest, len(events))
+            for event in events:
                 self.post(event)
         future.set_result(None)
         return future
@@ -445,7 +448,10 @@ def test_what_cannot_be_is_left_out_and_told(house: House, absurd: dict[str, Any
     assert "cannot be" in sample.failed or "no number" in sample.failed
 
 
-def test_a_probe_that_sent_nothing_has_failed_and_the_run_goes_on(house: House) -> None:
+def test_a_probe_that_sent_nothing_has_failed_and_the_run_goes_on(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor_probe, "REACHED_S", 0.01)
     house.agents.oneway |= {"received": 0, "sent": 0}
     assert house.monitor.run("latency").failed == 1
     assert house.status(LATENCY, "loss") is Status.NOT_RUN  # until it has failed often enough

@@ -23,7 +23,7 @@ from rm.core.history import Sample
 from rm.core.network import LinkStats
 from rm.core.source import Source, endpoints, parse_source
 from rm.daemon.monitor_meshes import sources_of
-from rm.daemon.sources import Sources, digest, news
+from rm.daemon.sources import AT_ONCE, Sources, digest, news
 from rm.errors import ConfigError, Conflict, NotFound, Unreachable
 from tests import builders
 from tests.archive_servers import Esmond, Maddash, OpenSearch, serving, tried
@@ -515,11 +515,15 @@ def test_loss_and_delay_of_different_instants_make_one_view() -> None:
     assert newer.values == {"loss_pct": 2.0, "delay_us": 3.0}
 
 
-def test_ten_thousand_pairs_are_read_in_one_go(house: House) -> None:
+def test_ten_thousand_pairs_are_read_in_one_go_and_learnt_in_several(house: House) -> None:
     reader = Reader()
     names = [f"h{n}" for n in range(101)]
+    for name in names:
+        house.lead.post(ev.HostAdded(builders.host(name)))
     at_us = NOW_US - 1_000_000
     reader.found.samples = [
         Sample(a, b, at_us, "esmond:ma", {"loss_pct": 0.0}) for a in names for b in names if a != b
     ]
     assert sources(house, reader).read("ma").recorded == 10_100
+    assert len(house.network()) == 10_100
+    assert 0 < house.lead.longest <= AT_ONCE
