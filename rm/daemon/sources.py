@@ -31,6 +31,7 @@ log = logging.getLogger(__name__)
 
 LATE_US = 10 * MINUTE_US  # a result may reach its archive so much later than it was measured
 ANSWER_S = 20.0
+TOO_BUSY = "The daemon was too busy."
 AT_ONCE = 1_000  # samples that the leader learns in one turn: jobs must not wait for an archive
 LATENCY = ("loss_pct", "delay_us", "jitter_us")
 
@@ -113,7 +114,7 @@ class Sources:
         except Conflict:
             log.info("source %s is being read already", name)
         except (RmError, TimeoutError) as error:
-            log.warning("source %s: %s", name, error or "the daemon was too busy")
+            log.warning("source %s: %s", name, error if isinstance(error, RmError) else TOO_BUSY)
 
     def read(self, name: str) -> Reading:
         """Read one source now.
@@ -121,7 +122,7 @@ class Sources:
         Raises:
             NotFound: there is no such source.
             Conflict: it is being read already.
-            RmError: it cannot be read; its row says so, too.
+            RmError, TimeoutError: it cannot be read, or the daemon is too busy; its row says so, too.
         """
         source = self.sources.get(name)
         if source is None:
@@ -132,9 +133,9 @@ class Sources:
         now_us = self._clock.now_us()
         try:
             reading = self._one(source, now_us)
-        except RmError as error:
-            old = self._readings[name]
-            self._readings[name] = Reading(name, now_us, old.read_us, message=error.what)
+        except (RmError, TimeoutError) as error:
+            old, why = self._readings[name], error.what if isinstance(error, RmError) else TOO_BUSY
+            self._readings[name] = Reading(name, now_us, old.read_us, message=why)
             raise
         finally:
             self._locks[name].release()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -493,6 +494,15 @@ def test_one_that_is_gone_says_so_and_the_others_go_on(house: House) -> None:
     assert house.network()[("a", "b")].loss_pct == 0.5
     with pytest.raises(NotFound, match="no source 'x'"):
         one.read("x")
+
+
+def test_a_daemon_that_is_too_busy_says_so(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = sources(house, Reader())
+    late: Future[Any] = Future()
+    late.set_exception(TimeoutError())
+    monkeypatch.setattr(house.lead, "ask", lambda question: late)
+    one.scheduled("ma")
+    assert [row["message"] for row in one.rows()["sources"]] == ["The daemon was too busy."]
 
 
 def test_never_twice_at_once(house: House) -> None:
