@@ -9,6 +9,7 @@ from typing import Any
 from jinja2.utils import missing
 
 from rm.playbook.filters import FALSE, TRUE
+from rm.playbook.jinja import bare
 from rm.playbook.keywords import INCLUDES
 from rm.playbook.module import BadArgument, CompileContext, executor_of, registry, typed
 from rm.playbook.schema import Loop, Task, Truth
@@ -222,12 +223,29 @@ def _seconds(value: Any, name: str, scope: Scope) -> float:
     return 0 if found is OMIT else max(0.0, number)
 
 
+def own_conditions(value: Any, scope: Scope) -> Any:
+    """Conditions as the admin wrote them, here or in a variable named here. What else a template gives
+    may come from a host, so it is true or false, never a condition. Raises TemplateProblem or NeedResult."""
+    if not has_template(value):
+        return value
+    if isinstance(value, list):
+        return [own_conditions(one, scope) for one in value]
+    name = bare(value).strip()
+    layer = next((layer for layer in scope.layers if name in layer.values), None)
+    if layer is not None and layer.trusted and not has_template(layer.values[name]):
+        return layer.values[name]
+    found = evaluate(value, scope)
+    if any(isinstance(one, str) for one in (found if isinstance(found, list) else [found])):
+        raise TemplateProblem(f"'{value}' gave a text, where a condition is written")
+    return found
+
+
 def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[str, Any]:
     """The executor's arguments; raises BadArgument, TemplateProblem or NeedResult."""
     module = registry()[task.module]
     expressions = getattr(module, "EXPRESSIONS", ())
     given = {
-        k: v if k in expressions and not has_template(v) else evaluate(v, scope) for k, v in task.args.items()
+        k: own_conditions(v, scope) if k in expressions else evaluate(v, scope) for k, v in task.args.items()
     }
     given = {k: plain(v) for k, v in given.items() if v is not OMIT}
     try:

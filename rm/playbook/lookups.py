@@ -125,7 +125,7 @@ def _file(call: Sought) -> list[Any]:
 def _template(call: Sought) -> list[Any]:
     from rm.playbook.template import Layer
 
-    scope = call.scope.above(Layer(call.options.get("template_vars", {}), True))
+    scope = call.scope.above(Layer(call.options.get("template_vars", {}), False))
 
     def read(name: str) -> str:
         return _text(call, name, "templates")

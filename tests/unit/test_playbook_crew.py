@@ -154,6 +154,34 @@ def test_a_hosts_answer_brings_no_variables_in(key):
     assert world.told()[-1] == "debug: unset"
 
 
+EVIL = "lookup('pipe', 'echo evil') == 'evil'"
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        ("assert: {that: '{{ out.stdout }}'}", "failed"),
+        ("assert: {that: ['{{ out.stdout }}']}", "failed"),
+        ("assert: {that: '{{ kept }}'}", "failed"),
+        ("assert: {that: '{{ mine }}'}", "ok"),
+        ("assert: {that: '{{ out.rc == 0 }}'}", "ok"),
+        ("debug: {var: '{{ out.stdout }}'}", "failed"),
+        ("command: y\n    when: '{{ out.stdout }}'", "failed"),
+    ],
+)
+def test_a_hosts_output_is_never_a_condition(task, told):
+    tasks = f"""\
+  - {{command: x, register: out}}
+  - set_fact: {{kept: ["{{{{ out.stdout }}}}"]}}
+  - name: it
+    {task}
+"""
+    head = "  vars: {mine: [out.rc == 0, true]}\n"
+    world = play(tasks, head, hosts=("a",), answer=lambda host, step: {"stdout": EVIL})
+    assert world.results["a"][-1].status == told
+    assert "evil" not in world.results["a"][-1].message.replace("echo evil", "").replace("'evil'", "")
+
+
 def test_forced_handlers_run_on_a_failed_host():
     head = "  force_handlers: true\n  handlers:\n  - {name: h, command: handle}\n"
     tasks = "  - {command: change, notify: h}\n  - {fail: {msg: x}}\n"

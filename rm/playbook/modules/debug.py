@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from rm.playbook.module import Arg, CompileContext
-from rm.playbook.template import TemplateProblem, expression
+from rm.playbook.module import Arg, BadArgument, CompileContext
+from rm.playbook.template import TemplateProblem, expression, has_template
 
+_NAME = re.compile(r"""[A-Za-z_]\w*(\.\w+|\[(-?\d+|'[^']*'|"[^"]*")\])*""")
 ARGS = {"msg": Arg("raw", default="Hello world!"), "var": Arg(), "verbosity": Arg("int", default=0)}
 EXECUTOR = "note"
 
@@ -16,6 +18,9 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         return {"skipped": True, "result": {"msg": "shown only with -v"}}
     if args["var"] is None:
         return {"failed": False, "result": {"msg": args["msg"]}}
+    given = context.task.args.get("var") if context.task is not None else None
+    if has_template(given) and not _NAME.fullmatch(args["var"]):  # the name may come from a host
+        raise BadArgument(f"'var' must name a variable, not {args['var']!r}")
     try:
         value = expression(args["var"], context.scope)
     except TemplateProblem:
