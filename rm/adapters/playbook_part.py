@@ -20,6 +20,8 @@ from rm.playbook.conduct import Part
 from rm.playbook.report import Progress, Report
 from rm.playbook.steps import Batch
 
+WAKE_S = 1.0  # a Ctrl-C that comes right before a wait is seen only after it
+
 
 class Conductor:
     """Results go to `report`; `stopping` ends waits of the control machine's own steps.
@@ -60,7 +62,7 @@ class Conductor:
                     raise RuntimeError(f"the hosts of the play '{part.play.name}' wait for each other")
                 break
             try:
-                wait_s = max(0.0, later[0][0] - time.monotonic()) if later else None
+                wait_s = max(0.0, min(WAKE_S, later[0][0] - time.monotonic())) if later else WAKE_S
                 name, batch, future = self._over.get(timeout=wait_s)
             except queue.Empty:
                 while later and later[0][0] <= time.monotonic():
