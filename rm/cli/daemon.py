@@ -14,7 +14,7 @@ from rm.cli.session import Session
 @click.pass_obj
 def daemon(session: Session, /, database: str | None, state_dir: str | None, log_level: str | None) -> None:
     """Run the daemon until SIGTERM or Ctrl-C."""
-    from rm.bootstrap import run_daemon
+    from rm.bootstrap.daemon import run_daemon
     from rm.config import load_config
 
     flags = {

@@ -106,7 +106,7 @@ def _chosen(named: Mapping[str, str], file: Path | None) -> tuple[dict[str, Chos
     """The policies that are asked for: by their names alone, or with the options of an rm.toml."""
     if file is None:
         return dict(named), None
-    from rm.bootstrap import named_policies, tuning_of
+    from rm.bootstrap.choices import named_policies, tuning_of
     from rm.config import load
 
     config = load(str(file)).config

@@ -1,4 +1,4 @@
-"""The composition root: the only place that chooses adapters and wires the daemon together."""
+"""The daemon: made of its parts, run until it is told to stop, and taken apart again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,28 +20,31 @@ from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.fleet import Fleet
 from rm.adapters.inventory_files import hosts_for_daemon
-from rm.adapters.notify_command import CommandChannel
-from rm.adapters.notify_mail import MailChannel
-from rm.adapters.notify_webhook import WebhookChannel
 from rm.adapters.ssh import accept_key, pinned_key, present_key
 from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.store_sql import open_store
-from rm.config import Config, options_for, policy_options
-from rm.core.alert_channel import Channel
-from rm.core.alerts import Rule
+from rm.bootstrap.choices import (
+    alert_rules,
+    channel_of,
+    named_policies,
+    policies_of,
+    retention_of,
+    ssh_settings,
+    tuning_of,
+)
+from rm.bootstrap.logs import start_logging
+from rm.config import Config, options_for
 from rm.core.cycle import Cycle
-from rm.core.engine import Policies, Tuning
+from rm.core.engine import Policies
 from rm.core.fabric import fabric_of
-from rm.core.history import Retention
 from rm.core.host import Host
-from rm.core.journal import Chosen, Recorder
+from rm.core.journal import Recorder
 from rm.core.lifecycle import Rules
 from rm.core.mesh import Mesh
-from rm.core.registry import KINDS, load, options_in_force
 from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
-from rm.daemon.alert_setup import ChannelTable, channels_of, check_conditions, rules_of
+from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.deliver import deliveries
 from rm.daemon.executor import Executor
@@ -60,7 +62,6 @@ from rm.daemon.sources import Sources
 from rm.daemon.steps_service import Steps
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
-from rm.units import DAY_US
 from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
@@ -68,40 +69,6 @@ from rm.web.pages.listen import serve_page
 log = logging.getLogger("rm")
 
 US = 1_000_000
-
-
-def ssh_settings(config: Config) -> SshSettings:
-    """How this installation reaches its hosts; also used by the playbook runner."""
-    return SshSettings(
-        known_hosts=Path(config.ssh.known_hosts),
-        identity_files=tuple(Path(f) for f in config.ssh.identity_files),
-        connect_timeout_s=config.ssh.connect_timeout_s,
-        dead_after_s=config.ssh.dead_after_s,
-        python=config.hosts.python,
-    )
-
-
-def policies_of(config: Config) -> Policies:
-    """The policies that rm.toml names, with their options."""
-    chosen = config.policies
-
-    def one(kind: str, name: str) -> Any:
-        return load(kind, name, policy_options(config, kind, name))
-
-    return Policies(one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm))
-
-
-def named_policies(config: Config) -> dict[str, Chosen]:
-    """The policies of `policies_of` for the journal: their names and all their options."""
-    names = {kind: getattr(config.policies, kind) for kind in KINDS}
-    return {
-        kind: Chosen(name, options_in_force(kind, name, policy_options(config, kind, name)))
-        for kind, name in names.items()
-    }
-
-
-def tuning_of(config: Config) -> Tuning:
-    return Tuning(config.policies.candidates, config.policies.min_score or float("-inf"))
 
 
 class HostKeys:
@@ -434,61 +401,3 @@ class Daemon:
             self.store.release_lease()
         except RmError as error:
             log.warning("the lease was not given back: %s", error)
-
-
-def alert_rules(config: Config) -> tuple[Rule, ...]:
-    """Raises ConfigError, also for what is wrong with channels."""
-    check_conditions("alerts.drain_on", config.alerts.drain_on)
-    return rules_of(config.alerts.rule, [c.name for c in channels_of(config.alerts.channel)])
-
-
-def channel_of(table: ChannelTable) -> Channel:
-    if table.command:
-        return CommandChannel(table.command, table.timeout_s)
-    if table.mail_to:
-        return MailChannel(
-            table.mail_to,
-            table.mail_from,
-            table.server,
-            table.smtp_tls,
-            table.smtp_user,
-            table.smtp_password_file,
-            table.timeout_s,
-            table.ca_file,
-        )
-    return WebhookChannel(
-        table.webhook, table.webhook_file, table.secret_file, table.timeout_s, table.ca_file
-    )
-
-
-def retention_of(config: Config) -> Retention:
-    """How long the history of the network is kept."""
-    days = (config.monitor.raw_days, config.monitor.hourly_days, config.monitor.daily_days)
-    return Retention(*(int(d * DAY_US) for d in days))
-
-
-def start_logging(config: Config) -> None:
-    """Messages to standard error; as JSON lines when rm.toml says so."""
-    handler = logging.StreamHandler()
-    if config.daemon.log_json:
-        handler.setFormatter(JsonLines())
-    else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
-    logging.basicConfig(level=config.daemon.log_level.upper(), handlers=[handler], force=True)
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # it lists its own plugins
-
-
-class JsonLines(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        import json
-
-        line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            "pid": os.getpid(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)

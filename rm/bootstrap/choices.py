@@ -1,0 +1,85 @@
+"""What rm.toml chooses, made: policies, their options, how hosts are reached, alerts and their channels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rm.adapters.notify_command import CommandChannel
+from rm.adapters.notify_mail import MailChannel
+from rm.adapters.notify_webhook import WebhookChannel
+from rm.adapters.ssh_settings import SshSettings
+from rm.config import Config, policy_options
+from rm.core.alert_channel import Channel
+from rm.core.alerts import Rule
+from rm.core.engine import Policies, Tuning
+from rm.core.history import Retention
+from rm.core.journal import Chosen
+from rm.core.registry import KINDS, load, options_in_force
+from rm.daemon.alert_setup import ChannelTable, channels_of, check_conditions, rules_of
+from rm.units import DAY_US
+
+
+def ssh_settings(config: Config) -> SshSettings:
+    """How this installation reaches its hosts."""
+    return SshSettings(
+        known_hosts=Path(config.ssh.known_hosts),
+        identity_files=tuple(Path(f) for f in config.ssh.identity_files),
+        connect_timeout_s=config.ssh.connect_timeout_s,
+        dead_after_s=config.ssh.dead_after_s,
+        python=config.hosts.python,
+    )
+
+
+def policies_of(config: Config) -> Policies:
+    """The policies that rm.toml names, with their options."""
+    chosen = config.policies
+
+    def one(kind: str, name: str) -> Any:
+        return load(kind, name, policy_options(config, kind, name))
+
+    return Policies(one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm))
+
+
+def named_policies(config: Config) -> dict[str, Chosen]:
+    """The policies of `policies_of` for the journal: their names and all their options."""
+    names = {kind: getattr(config.policies, kind) for kind in KINDS}
+    return {
+        kind: Chosen(name, options_in_force(kind, name, policy_options(config, kind, name)))
+        for kind, name in names.items()
+    }
+
+
+def tuning_of(config: Config) -> Tuning:
+    return Tuning(config.policies.candidates, config.policies.min_score or float("-inf"))
+
+
+def alert_rules(config: Config) -> tuple[Rule, ...]:
+    """Raises ConfigError, also for what is wrong with channels."""
+    check_conditions("alerts.drain_on", config.alerts.drain_on)
+    return rules_of(config.alerts.rule, [c.name for c in channels_of(config.alerts.channel)])
+
+
+def channel_of(table: ChannelTable) -> Channel:
+    if table.command:
+        return CommandChannel(table.command, table.timeout_s)
+    if table.mail_to:
+        return MailChannel(
+            table.mail_to,
+            table.mail_from,
+            table.server,
+            table.smtp_tls,
+            table.smtp_user,
+            table.smtp_password_file,
+            table.timeout_s,
+            table.ca_file,
+        )
+    return WebhookChannel(
+        table.webhook, table.webhook_file, table.secret_file, table.timeout_s, table.ca_file
+    )
+
+
+def retention_of(config: Config) -> Retention:
+    """How long the history of the network is kept."""
+    days = (config.monitor.raw_days, config.monitor.hourly_days, config.monitor.daily_days)
+    return Retention(*(int(d * DAY_US) for d in days))
