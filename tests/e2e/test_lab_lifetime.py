@@ -228,7 +228,7 @@ def test_a_lab_without_root(unprivileged: tuple[list[str], dict[str, str]], ids:
         assert made["mode"] == {"many": "users", "one": "user"}[ids]
         for host in ("z1h1", "z2h1"):
             assert rmx("ssh", host, "hostname; whoami").stdout.split() == [host, "root"]
-        writes = "mkdir -p /opt/rm /var/lib/rm/x && touch /usr/local/bin/x /etc/x /root/x"
+        writes = "mkdir /opt/rm-x /var/lib/rm-x && touch /usr/local/bin/x /etc/x /root/x"
         assert rmx("ssh", "z1h1", writes).returncode == 0
         if ids == "many":
             assert rmx("ssh", "z1h1", "useradd -m rmjob && su rmjob -c 'id -un'").stdout == "rmjob\n"

@@ -87,7 +87,8 @@ def test_what_steps_start_is_no_part_of_the_agent_and_can_be_interrupted(agent: 
     mine = Path("/proc/self/cgroup").read_text().splitlines()
     assert [line for line in answer["stdout_lines"] if line in mine] == mine
     masks = [int(line.split()[1], 16) for line in answer["stdout_lines"] if line.startswith("Sig")]
-    assert masks == [0, 0]
+    named = (1 << 31) - 1  # glibc keeps signals 32 and 33 to itself: those stay as the tests found them
+    assert [mask & named for mask in masks] == [0, 0]
 
 
 def test_an_agent_whose_files_were_replaced_takes_no_steps(start: Start, tmp_path: Path) -> None:
