@@ -29,9 +29,17 @@ class Played:
 
 class Stage:
     """`labs` are two of the same shape, with as many hosts as all chains together want. The playbooks of a
-    chain are run on the same hosts, one after the other."""
+    chain are run on the same hosts, one after the other. `config` is an rm.toml for rm's runs."""
 
-    def __init__(self, chains: Sequence[Sequence[Recipe]], ansible: Lab, rm: Lab, directory: Path) -> None:
+    def __init__(
+        self,
+        chains: Sequence[Sequence[Recipe]],
+        ansible: Lab,
+        rm: Lab,
+        directory: Path,
+        config: Path | None = None,
+    ) -> None:
+        self._config = config
         self._pool = ThreadPoolExecutor(AT_A_TIME)
         self._played: dict[tuple[str, str], Future[Played]] = {}
         self._since_s = time.time()
@@ -57,7 +65,9 @@ class Stage:
         self, tool: str, chain: Sequence[Recipe], lab: Lab, hosts: Sequence[str], directory: Path
     ) -> None:
         for recipe in chain:
-            place = Place(lab, dict(zip(recipe.names, hosts, strict=False)), directory / recipe.name)
+            place = Place(
+                lab, dict(zip(recipe.names, hosts, strict=False)), directory / recipe.name, self._config
+            )
             try:
                 self._played[tool, recipe.name].set_result(self._play(tool, recipe, place))
             except BaseException as problem:

@@ -3,7 +3,7 @@
 What is compared is what `test_corpus.py` says. rm's own modules (`rm_drain`, `rm_resume`, `rm_burn_in`,
 `rm_burn_in_network`) exist for rm only: under Ansible an action of the test stands in for each, which does
 nothing, and what these tasks came to is not compared; all other tasks are, and the hosts' end state. `drain`
-is not here: without a daemon it ends at its first task. `tests/e2e/test_draining.py` runs it.
+needs a daemon: `test_drain.py`.
 """
 
 from __future__ import annotations
