@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.equivalence.outcome import Difference, Run, runs_differ, states_differ
 from tests.e2e.equivalence.recipe import BOTH, Recipe
-from tests.e2e.equivalence.stage import Played, complete
+from tests.e2e.equivalence.stage import Played, Stage, complete
+
+
+def compare(stage: Stage, recipe: Recipe) -> None:
+    """Waits for a playbook, and asserts that both tools did the same and that check mode foretold it."""
+    if not recipe.possible:
+        pytest.skip(f"the collection {recipe.collection} is not installed; `make test` does that")
+    rm = stage.played("rm", recipe)
+    same(recipe, stage.played("ansible", recipe), rm)
+    told_beforehand(recipe, rm)
 
 
 def same(recipe: Recipe, ansible: Played, rm: Played) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rm.adapters.shipped import shipped_directory
 from rm.core.host import Host
 from rm.core.snapshot import Free
-from tests.e2e.equivalence.judge import same, told_beforehand
+from tests.e2e.equivalence.judge import compare
 from tests.e2e.equivalence.recipe import Differs, Recipe
 from tests.e2e.equivalence.stage import Stage
 from tests.fake_service import serving
@@ -49,10 +49,8 @@ def test_both_act_alike_on_a_drained_host(make_module_lab: Any, tmp_path: Path) 
         config.write_text(f'[daemon]\nstate_dir = "{tmp_path}/state"\nsocket = "{daemon.socket}"\n')
         stage = Stage([[RECIPE]], *labs, tmp_path, config)
         try:
-            rm = stage.played("rm", RECIPE)
-            same(RECIPE, stage.played("ansible", RECIPE), rm)
+            compare(stage, RECIPE)
         finally:
             stage.close()
-    told_beforehand(RECIPE, rm)
     assert "root: maintenance" in drained
     assert service.inventory["one"].drained_by == ""
