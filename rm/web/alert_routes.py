@@ -6,13 +6,14 @@ import asyncio
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
 from typing import Any, ClassVar, Protocol
 
 from aiohttp import web
 
+from rm.api import alerts
 from rm.errors import Conflict, UsageError
 from rm.web import wire
+from rm.web.answers import respond, respond_as, typed
 
 COMMENT_MAX = 500  # characters
 NAMES_MAX = 1_000
@@ -43,16 +44,14 @@ class Alerts(Protocol):
 
 
 class AlertRoutes:
-    """`answer` makes a response, `admin` names the caller or refuses."""
+    """`admin` names the caller or refuses."""
 
     def __init__(
         self,
         find: Callable[[], Alerts | None],
-        answer: Callable[[Mapping[str, Any]], web.Response],
         admin: Callable[[web.Request, str], str],
     ) -> None:
         self._find = find
-        self._answer = answer
         self._admin = admin
 
     def routes(self) -> list[web.RouteDef]:
@@ -70,7 +69,7 @@ class AlertRoutes:
         return found
 
     async def alerts(self, request: web.Request) -> web.Response:
-        return self._answer(self._alerts().view())
+        return respond_as(alerts.Alerts, self._alerts().view())
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         by = self._admin(request, "acknowledge alerts")
@@ -81,7 +80,7 @@ class AlertRoutes:
             raise UsageError("'alerts' must be a list of at least one id, key or subject.")
         keys, kept = self._alerts().acknowledge(names, by, comment(body))
         await asyncio.wrap_future(kept)
-        return self._answer({"acknowledged": keys})
+        return respond(alerts.Acknowledged(acknowledged=keys))
 
     async def silence(self, request: web.Request) -> web.Response:
         by = self._admin(request, "silence alerts")
@@ -94,13 +93,13 @@ class AlertRoutes:
         for_us = round(max(-1.0, min(for_s, 1e9)) * 1e6)
         made, kept = self._alerts().silences.add(conditions, hosts, for_us, by, comment(body))
         await asyncio.wrap_future(kept)
-        return self._answer({"silence": asdict(made)})
+        return respond(alerts.OneSilence(silence=typed(made, alerts.Silence)))
 
     async def end_silence(self, request: web.Request) -> web.Response:
         self._admin(request, "end silences")
         gone, kept = self._alerts().silences.end(int(request.match_info["id"]))
         await asyncio.wrap_future(kept)
-        return self._answer({"silence": asdict(gone)})
+        return respond(alerts.OneSilence(silence=typed(gone, alerts.Silence)))
 
 
 def texts(body: Mapping[str, Any], key: str) -> list[str]:

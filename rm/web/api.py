@@ -10,16 +10,21 @@ import contextlib
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
 from aiohttp import web
 
+from rm import __version__
+from rm.api import hosts, jobs, network, reasons
+from rm.api import status as daemon
+from rm.api.openapi import document
 from rm.config import Config
 from rm.errors import Forbidden, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.alert_routes import AlertRoutes
+from rm.web.answers import explanation, full_job_of, host_of, job_of, listed_host, refuse, respond, respond_as
 from rm.web.identity import Caller, caller_of
 from rm.web.listener import bind
 from rm.web.maddash import Maddash
@@ -28,7 +33,6 @@ from rm.web.monitor_routes import MonitorRoutes
 from rm.web.ports import Answer, Service
 from rm.web.steps_routes import StepsRoutes
 
-VERSION = 1
 BODY_MAX = 256 << 20
 WAIT_MAX_S = 300.0
 _STILL_THERE_S = 2.0
@@ -44,6 +48,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     app.add_routes(
         [
             web.get("/v1/status", api.status),
+            web.get("/v1/openapi.json", openapi),
             web.post("/v1/jobs", api.submit),
             web.get("/v1/jobs", api.jobs),
             web.get("/v1/queue", api.queue),
@@ -69,9 +74,9 @@ def make_app(service: Service, config: Config) -> web.Application:
     )
     app.add_routes(metrics_routes(service))
     app.add_routes(Maddash(lambda: service.monitoring).routes())
-    app.add_routes(AlertRoutes(lambda: service.alerting, _answer, api._admin).routes())
-    app.add_routes(MonitorRoutes(lambda: service.monitoring, _answer, api._admin, _number).routes())
-    app.add_routes(StepsRoutes(lambda: service.steps, _answer, api._admin, _while_connected).routes())
+    app.add_routes(AlertRoutes(lambda: service.alerting, api._admin).routes())
+    app.add_routes(MonitorRoutes(lambda: service.monitoring, api._admin, _number).routes())
+    app.add_routes(StepsRoutes(lambda: service.steps, api._admin, _while_connected).routes())
     return app
 
 
@@ -102,7 +107,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except RmError as error:
-        return _failure(error.http_status, type(error).__name__, error.what, error.hint)
+        return refuse(error.http_status, type(error).__name__, error.what, error.hint)
     except web.HTTPException as error:
         if error.status < 400:
             raise
@@ -110,7 +115,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
             404: f"There is no {request.path} in this API.",
             413: f"The request is larger than {BODY_MAX} bytes.",
         }
-        return _failure(
+        return refuse(
             error.status, "UsageError", what.get(error.status, f"{error.reason}: {request.method}."), ""
         )
     except ConnectionError:
@@ -118,7 +123,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.Response(status=499)
     except Exception:
         log.exception("%s %s failed", request.method, request.path)
-        return _failure(
+        return refuse(
             500,
             "RmError",
             "The daemon met a defect of its own; its log has the details.",
@@ -126,13 +131,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         )
 
 
-def _failure(status: int, kind: str, message: str, hint: str) -> web.Response:
-    return _answer({"error": {"kind": kind, "message": message, "hint": hint}}, status)
-
-
-def _answer(fields: Mapping[str, Any], status: int = 200) -> web.Response:
-    body = wire.encode({"version": VERSION, **fields})
-    return web.Response(body=body, status=status, content_type="application/json")
+async def openapi(request: web.Request) -> web.Response:
+    return web.Response(body=document(__version__), content_type="application/json")
 
 
 async def _settled(answer: Answer[T]) -> T:
@@ -211,7 +211,8 @@ class _Api:
             wire.spec_from(value, self._user_for(value, caller, user), self.defaults) for value in values
         ]
         ids = await _settled(self.service.submit(specs))
-        return _answer({"jobs": list(ids)} if "specs" in body else {"job": ids[0]}, 201)
+        told = jobs.Submitted(jobs=list(ids)) if "specs" in body else jobs.Submitted(job=ids[0])
+        return respond(told, 201)
 
     def _user_for(self, value: Any, caller: Caller, user: str) -> str:
         """The caller; an administrator may submit for another user."""
@@ -232,7 +233,7 @@ class _Api:
         wire.fields(body, "spec")
         value = body.get("spec")
         spec = wire.spec_from(value, self._user_for(value, caller, caller.user), self.defaults)
-        return _answer(wire.explanation_json(await _settled(self.service.plan(spec))))
+        return respond(explanation(await _settled(self.service.plan(spec)), reasons.Plan))
 
     async def jobs(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "state", "user", "mine", "name", "limit", "all")
@@ -249,13 +250,13 @@ class _Api:
             )
         )
         told = self.service.progress
-        return _answer({"jobs": [wire.job_json(job, progress=told(job.id)) for job in found]})
+        return respond(jobs.Jobs(jobs=[job_of(job, told(job.id)) for job in found]))
 
     async def queue(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "limit")
         user, limit = request.query.get("user", ""), int(_number(request, "limit", 0))
         found = await _settled(self.service.queue(user=user, limit=limit))
-        return _answer({"jobs": [wire.job_json(job) for job in found]})
+        return respond(jobs.Jobs(jobs=[job_of(job) for job in found]))
 
     async def job(self, request: web.Request) -> web.Response:
         caller = self._caller(request)
@@ -263,28 +264,27 @@ class _Api:
         job = await _settled(self.service.job(job_id))
         private = caller.admin or caller.user == job.spec.user
         schedule, progress = self.service.schedule(job_id), self.service.progress(job_id)
-        return _answer({"job": wire.job_json(job, schedule, progress, private)})
+        return respond(jobs.WholeJob(job=full_job_of(job, schedule, progress, private)))
 
     async def cancel(self, request: web.Request) -> web.Response:
         job_id, caller = await self._owned(request)
         signal = int(_number(request, "signal", 0)) or None
         if signal is not None and signal > 64:
             raise UsageError(f"There is no signal {signal}.")
-        return _answer(
-            {"job": wire.job_json(await _settled(self.service.cancel(job_id, caller.user, signal)))}
-        )
+        job = await _settled(self.service.cancel(job_id, caller.user, signal))
+        return respond(jobs.OneJob(job=job_of(job)))
 
     async def change(self, request: web.Request) -> web.Response:
         job_id, caller = await self._owned(request)
         verbs = {"hold": self.service.hold, "release": self.service.release, "requeue": self.service.requeue}
         job = await _settled(verbs[request.match_info["verb"]](job_id, caller.user))
-        return _answer({"job": wire.job_json(job)})
+        return respond(jobs.OneJob(job=job_of(job)))
 
     async def wait(self, request: web.Request) -> web.Response:
         timeout_s = min(_number(request, "timeout_s", 60.0), WAIT_MAX_S)
         job_id = int(request.match_info["id"])
         job = await _while_connected(request, _settled(self.service.wait(job_id, timeout_s)))
-        return _answer({"job": wire.job_json(job), "final": job.state.final})
+        return respond(jobs.Waited(job=job_of(job), final=job.state.final))
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         job_id, _ = await self._owned(request)
@@ -311,12 +311,12 @@ class _Api:
 
     async def why(self, request: web.Request) -> web.Response:
         answer = await _settled(self.service.why(int(request.match_info["id"])))
-        return _answer(wire.explanation_json(answer))
+        return respond(explanation(answer, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:
         last = int(_number(request, "last", 0))
         answer = await _settled(self.service.iterations(int(request.match_info["id"])))
-        return _answer({**answer, "items": answer["items"][-last:]})
+        return respond_as(jobs.Iterations, {**answer, "items": answer["items"][-last:]})
 
     # -- hosts and network
 
@@ -325,7 +325,7 @@ class _Api:
         if private:
             self._admin(request, "see the variables of hosts")
         rows = await _settled(self.service.hosts())
-        return _answer({"hosts": [wire.host_json(host, free, jobs, private) for host, free, jobs in rows]})
+        return respond(hosts.Hosts(hosts=[listed_host(*row, private) for row in rows]))
 
     async def add_hosts(self, request: web.Request) -> web.Response:
         by = self._admin(request, "add hosts")
@@ -335,12 +335,12 @@ class _Api:
         if not isinstance(values, list) or not values:
             raise UsageError("'hosts' must be a list of at least one host.")
         added = await _settled(self.service.add_hosts([wire.host_from(value) for value in values], by))
-        return _answer({"hosts": [wire.host_json(host) for host in added]}, 201)
+        return respond(hosts.Hosts(hosts=[host_of(host) for host in added]), 201)
 
     async def remove_host(self, request: web.Request) -> web.Response:
         by = self._admin(request, "remove hosts")
         host = await _settled(self.service.remove_host(request.match_info["name"], by))
-        return _answer({"host": wire.host_json(host)})
+        return respond(hosts.OneHost(host=host_of(host)))
 
     async def drain(self, request: web.Request) -> web.Response:
         by = self._admin(request, "drain hosts")
@@ -350,16 +350,16 @@ class _Api:
         if not isinstance(reason, str):
             raise UsageError("'reason' must be text.")
         host = await _settled(self.service.drain(request.match_info["name"], reason, by))
-        return _answer({"host": wire.host_json(host)})
+        return respond(hosts.OneHost(host=host_of(host)))
 
     async def resume(self, request: web.Request) -> web.Response:
         by = self._admin(request, "resume hosts")
-        return _answer(
-            {"host": wire.host_json(await _settled(self.service.resume(request.match_info["name"], by)))}
-        )
+        host = await _settled(self.service.resume(request.match_info["name"], by))
+        return respond(hosts.OneHost(host=host_of(host)))
 
     async def present_key(self, request: web.Request) -> web.Response:
-        return _answer(await _settled(self.service.present_key(request.match_info["name"])))
+        keys = await _settled(self.service.present_key(request.match_info["name"]))
+        return respond_as(hosts.HostKeys, keys)
 
     async def accept_key(self, request: web.Request) -> web.Response:
         by = self._admin(request, "accept host keys")
@@ -368,13 +368,14 @@ class _Api:
         fingerprint = body.get("fingerprint")
         if not isinstance(fingerprint, str) or not fingerprint:
             raise UsageError("'fingerprint' must be the fingerprint of the key to accept.")
-        return _answer(await _settled(self.service.accept_key(request.match_info["name"], fingerprint, by)))
+        keys = await _settled(self.service.accept_key(request.match_info["name"], fingerprint, by))
+        return respond_as(hosts.HostKeys, keys)
 
     async def links(self, request: web.Request) -> web.Response:
-        return _answer({"links": list(await _settled(self.service.links()))})
+        return respond_as(network.Links, {"links": await _settled(self.service.links())})
 
     async def network(self, request: web.Request) -> web.Response:
-        return _answer({"pairs": list(await _settled(self.service.network()))})
+        return respond_as(network.Pairs, {"pairs": await _settled(self.service.network())})
 
     async def measure(self, request: web.Request) -> web.Response:
         self._admin(request, "measure the network")
@@ -383,7 +384,7 @@ class _Api:
         zone = body.get("zone")
         if zone is not None and not isinstance(zone, str):
             raise UsageError("'zone' must be the name of a zone, or null for all.")
-        return _answer({"measured": await _settled(self.service.measure(zone))})
+        return respond(network.Measured(measured=await _settled(self.service.measure(zone))))
 
     async def status(self, request: web.Request) -> web.Response:
-        return _answer(await _settled(self.service.status()))
+        return respond_as(daemon.Status, await _settled(self.service.status()))

@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from rm.api import monitoring, network
 from rm.errors import Conflict, UsageError
 from rm.web import wire
+from rm.web.answers import respond_as
 
 DAY_S = 86_400.0
 CHANGES_S = 7 * DAY_S
@@ -31,23 +33,20 @@ class Monitoring(Protocol):
     async def read_source(self, name: str) -> Mapping[str, Any]: ...
 
 
-Answer = Callable[[Mapping[str, Any]], web.Response]
 Admin = Callable[[web.Request, str], str]
 Number = Callable[[web.Request, str, float], float]
 
 
 class MonitorRoutes:
-    """`answer` makes a response, `admin` names the caller or refuses, `number` reads the query."""
+    """`admin` names the caller or refuses, `number` reads the query."""
 
     def __init__(
         self,
         find: Callable[[], Monitoring | None],
-        answer: Answer,
         admin: Admin,
         number: Number,
     ) -> None:
         self._find = find
-        self._answer = answer
         self._admin = admin
         self._number = number
 
@@ -71,10 +70,10 @@ class MonitorRoutes:
         return found
 
     async def meshes(self, request: web.Request) -> web.Response:
-        return self._answer(await self._monitoring().meshes())
+        return respond_as(monitoring.Meshes, await self._monitoring().meshes())
 
     async def grid(self, request: web.Request) -> web.Response:
-        return self._answer(await self._monitoring().grid(request.match_info["mesh"]))
+        return respond_as(monitoring.Grid, await self._monitoring().grid(request.match_info["mesh"]))
 
     async def changes(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "check", "source", "destination", "since_s", "limit")
@@ -84,7 +83,7 @@ class MonitorRoutes:
         name = request.match_info["mesh"]
         most = max(1, min(limit, CHANGES_MOST))
         told = await self._monitoring().changes(name, check, source, destination, span_us, most)
-        return self._answer(told)
+        return respond_as(monitoring.Changes, told)
 
     async def history(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "source", "destination", "since_s")
@@ -92,7 +91,7 @@ class MonitorRoutes:
         if not source or not destination:
             raise UsageError("Name the 'source' and the 'destination' of the history.")
         span_us = int(self._number(request, "since_s", DAY_S) * 1e6)
-        return self._answer(await self._monitoring().history(source, destination, span_us))
+        return respond_as(network.History, await self._monitoring().history(source, destination, span_us))
 
     async def run(self, request: web.Request) -> web.Response:
         self._admin(request, "run meshes")
@@ -112,12 +111,12 @@ class MonitorRoutes:
         return await self._state(self._monitoring().resume(request.match_info["mesh"]))
 
     async def sources(self, request: web.Request) -> web.Response:
-        return self._answer(await self._monitoring().sources())
+        return respond_as(monitoring.Sources, await self._monitoring().sources())
 
     async def read_source(self, request: web.Request) -> web.Response:
         self._admin(request, "read archives")
         name = request.match_info["name"]
-        return self._answer({"source": await self._monitoring().read_source(name)})
+        return respond_as(monitoring.OneSource, {"source": await self._monitoring().read_source(name)})
 
     async def _state(self, state: Awaitable[Mapping[str, Any]]) -> web.Response:
-        return self._answer({"mesh": await state})
+        return respond_as(monitoring.OneMesh, {"mesh": await state})

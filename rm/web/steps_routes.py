@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from rm.api import channels
 from rm.errors import Conflict, UsageError
 from rm.web import wire
+from rm.web.answers import respond_as
 
 LINE_BYTES = (8 << 20) - 4096  # an agent takes lines of up to 8 MiB
 DOOR = {"host": str, "address": str, "port": int, "login": str}
@@ -22,20 +24,18 @@ class Steps(Protocol):
     async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]: ...
 
 
-Answer = Callable[[Mapping[str, Any]], web.Response]
 Admin = Callable[[web.Request, str], str]
 WhileConnected = Callable[[web.Request, Coroutine[Any, Any, Any]], Awaitable[Any]]
 
 
 class StepsRoutes:
-    """Administrators only: a step does anything as the agent's user. `answer` makes a response, `admin`
-    refuses others, `while_connected` gives the work up when the client has gone."""
+    """Administrators only: a step does anything as the agent's user. `admin` refuses
+    others, `while_connected` gives the work up when the client has gone."""
 
     def __init__(
-        self, find: Callable[[], Steps | None], answer: Answer, admin: Admin, while_connected: WhileConnected
+        self, find: Callable[[], Steps | None], admin: Admin, while_connected: WhileConnected
     ) -> None:
         self._find = find
-        self._answer = answer
         self._admin = admin
         self._while_connected = while_connected
 
@@ -50,7 +50,7 @@ class StepsRoutes:
 
     async def channels(self, request: web.Request) -> web.Response:
         self._admin(request, "use the agents' channels")
-        return self._answer({"channels": self._steps().channels()})
+        return respond_as(channels.Channels, {"channels": self._steps().channels()})
 
     async def run(self, request: web.Request) -> web.Response:
         self._admin(request, "run steps on hosts")
@@ -65,4 +65,6 @@ class StepsRoutes:
                 raise UsageError(f"'{key}' of the steps must be {kind.__name__}.")
         door = {key: body[key] for key in DOOR}
         asked = {key: body[key] for key in REQUEST if body.get(key) is not None}
-        return self._answer(await self._while_connected(request, self._steps().run(door, asked)))
+        return respond_as(
+            channels.StepsAnswer, await self._while_connected(request, self._steps().run(door, asked))
+        )

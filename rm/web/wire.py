@@ -1,4 +1,4 @@
-"""JSON on the wire to core values and back."""
+"""JSON on the wire to core values, and MaDDash's answers to JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rm.core.alignment import Schedule
 from rm.core.host import Host
-from rm.core.job import Job, JobSpec, JobState
-from rm.core.progress import Progress
-from rm.core.reasons import HostVerdict, Reason
-from rm.core.snapshot import Free
+from rm.core.job import JobSpec, JobState
 from rm.errors import UsageError
 
 SCRIPT_MAX = 4 << 20  # characters; the agent's lines end at 8 MiB
@@ -25,8 +21,6 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder(enc_hook=lambda value: _unwrap(value))
 _decoder = msgspec.json.Decoder()
 _ENV_NAME = re.compile(r"[^=\0]+\Z")
-# what only the owner and administrators see: environments carry secrets
-_PRIVATE = ("script", "script_args", "env")
 
 
 def encode(answer: Mapping[str, Any]) -> bytes:
@@ -173,61 +167,6 @@ def host_from(value: Any) -> Host:
     if isinstance(given.get("variables"), dict):
         given["variables"] = [[key, str(text)] for key, text in given["variables"].items()]
     return _typed(given, Host, "host", known)
-
-
-def reason_json(reason: Reason | None) -> dict[str, Any] | None:
-    if reason is None:
-        return None
-    return {"code": reason.code, "message": reason.message, "numbers": dict(reason.numbers)}
-
-
-def explanation_json(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers of why and plan, whose reasons and verdicts may be core values."""
-    verdicts = [
-        {"host": verdict.host, "refused": reason_json(verdict.refused), "scores": verdict.scores}
-        if isinstance(verdict, HostVerdict)
-        else verdict
-        for verdict in answer["verdicts"]
-    ]
-    reasons = [reason_json(r) if isinstance(r, Reason) else r for r in answer["reasons"]]
-    return {**answer, "reasons": reasons, "verdicts": verdicts}
-
-
-def job_json(
-    job: Job, schedule: Schedule | None = None, progress: Progress | None = None, private: bool = False
-) -> dict[str, Any]:
-    """docs/http-api.md's job; without `private` no script, arguments and environment."""
-    answer: dict[str, Any] = msgspec.to_builtins(job)
-    spec = answer["spec"]
-    if private:
-        spec["env"] = dict(job.spec.env)
-    else:
-        for name in _PRIVATE:
-            del spec[name]
-    answer["short_state"] = job.state.short
-    answer["exit"] = None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}"
-    answer["hosts"] = list(dict.fromkeys(task.host for task in job.tasks))
-    answer["reason"] = reason_json(job.reason)
-    if schedule is not None:
-        answer["schedule"] = schedule
-    if progress is not None and progress.remaining_us is not None:
-        answer["progress"] = {"served_us": progress.served_us, "remaining_us": progress.remaining_us}
-    return answer
-
-
-def host_json(
-    host: Host, free: Free | None = None, jobs: Sequence[int] | None = None, variables: bool = False
-) -> dict[str, Any]:
-    """docs/http-api.md's host; inventory variables are for administrators: they may hold passwords."""
-    answer: dict[str, Any] = msgspec.to_builtins(host)
-    del answer["variables"]
-    if variables:
-        answer["variables"] = dict(host.variables)
-    answer["schedulable"] = host.schedulable
-    if jobs is not None:
-        answer["free"] = None if free is None else msgspec.to_builtins(free)
-        answer["jobs"] = list(jobs)
-    return answer
 
 
 _BY_CODE = {state.short: state for state in JobState}

@@ -1,0 +1,33 @@
+"""What every answer has, and the answer to a request that is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+NUMBER_MAX = 1 << 53  # of any integer in a request: JSON's readers keep no larger one exactly
+Count = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
+Time = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]  # microseconds since the epoch
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A JSON object with the version of the API."""
+
+    version: Literal[1] = 1
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A JSON object; an unknown field is an error that names the nearest known one."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What was wrong, and what to do; `kind` is the error's class."""
+
+    kind: str
+    message: str
+    hint: str
+
+
+class Refused(Answer, frozen=True, kw_only=True):
+    error: Problem

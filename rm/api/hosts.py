@@ -1,0 +1,106 @@
+"""Hosts and their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rm.api.answer import Answer, Count, Request
+
+State = Literal["UNKNOWN", "UP", "DOWN", "DRAINING", "DRAINED"]
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    uuid: str = ""
+    model: str = ""
+    mem_bytes: int = 0
+
+
+class HostRequest(Request, frozen=True, kw_only=True):
+    """A host to add or to change. What is 0 or empty is found out by its agent; without `address` it is
+    the name."""
+
+    name: str
+    zone: str = "default"
+    address: str = ""
+    port: Annotated[int, Meta(ge=0, le=65535)] = 22
+    login: str = "root"
+    cpus: Count = 0
+    mem_bytes: Count = 0
+    gpus: Sequence[Gpu] = ()
+    nic_bps: Count = 0
+    interface: str = ""
+    partitions: Sequence[str] = ()
+    variables: Mapping[str, Any] | Sequence[tuple[str, str]] = ()
+
+
+class AddHosts(Request, frozen=True, kw_only=True):
+    hosts: Annotated[Sequence[HostRequest], Meta(min_length=1)]
+
+
+class Free(msgspec.Struct, frozen=True, kw_only=True):
+    """`gpus`: the idle ones; `gpu_mem`: [index, bytes] of each GPU that no job has for itself."""
+
+    cpus: int
+    mem_bytes: int
+    gpus: Sequence[int]
+    gpu_mem: Sequence[tuple[int, int]]
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """`free` and `jobs` are there in lists; `variables`, text or JSON by name, for administrators who
+    ask for them."""
+
+    name: str
+    zone: str
+    address: str
+    port: int
+    login: str
+    cpus: int
+    mem_bytes: int
+    gpus: Sequence[Gpu]
+    nic_bps: int
+    interface: str
+    partitions: Sequence[str]
+    state: State
+    drained_by: str
+    reason: str
+    boot_id: str
+    agent_version: str
+    since_us: int
+    schedulable: bool
+    free: Free | UnsetType | None = UNSET
+    jobs: Sequence[int] | UnsetType = UNSET
+    variables: Mapping[str, str] | UnsetType = UNSET
+
+
+class OneHost(Answer, frozen=True, kw_only=True):
+    host: Host
+
+
+class Hosts(Answer, frozen=True, kw_only=True):
+    hosts: Sequence[Host]
+
+
+class Drain(Request, frozen=True, kw_only=True):
+    reason: str = ""
+
+
+class AcceptKey(Request, frozen=True, kw_only=True):
+    """The fingerprint of the key to pin, exactly as it is presented."""
+
+    fingerprint: Annotated[str, Meta(min_length=1)]
+
+
+class Key(msgspec.Struct, frozen=True, kw_only=True):
+    type: str
+    fingerprint: str
+
+
+class HostKeys(Answer, frozen=True, kw_only=True):
+    presented: Key
+    pinned: Key | None

@@ -1,0 +1,258 @@
+"""Jobs: what is submitted, and what is answered of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from rm.api.answer import NUMBER_MAX, Answer, Count, Request, Time
+from rm.api.reasons import Reason, Schedule
+
+State = Literal[
+    "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "FAILED", "CANCELLED",
+    "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY",
+]  # fmt: skip
+Id = Annotated[int, Meta(ge=1)]
+Positive = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
+# patterns are Unicode's and of the whole value, as ECMA-262 has them
+NO_NUL = r"^[^\u0000]*$"
+Word = Annotated[str, Meta(pattern=r"^[^\u0000\n\r/]+$")]
+
+
+class PhaseRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One communication phase; `offset_us` counts from the beginning of the iteration."""
+
+    offset_us: Count
+    duration_us: Positive
+    rate_bps: Positive
+
+
+class TrafficRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What one iteration puts on the job's links; the phases lie within the period."""
+
+    period_us: Positive
+    phases: Sequence[PhaseRequest]
+
+
+class JobRequest(Request, frozen=True, kw_only=True):
+    """A job to submit. Resources are per task; `hosts_min` and `hosts_max` 0 are as many as needed.
+
+    What is left out has the defaults below, except `output`, `time_limit_us` and `deliver`, which rm.toml
+    has. The user is the caller; an administrator may name another.
+    """
+
+    name: Word
+    script: Annotated[str, Meta(min_length=1, pattern=r"^[^\u0000]*[^\s\u0000][^\u0000]*$")]
+    user: str = ""
+    script_args: Sequence[Annotated[str, Meta(pattern=NO_NUL)]] = ()
+    hosts_min: Count = 0
+    hosts_max: Count = 0
+    ntasks: Positive = 1
+    tasks_per_host: Count = 0
+    cpus_per_task: Positive = 1
+    mem_bytes_per_task: Count = 0
+    gpus_per_task: Count = 0
+    gpu_type: str = ""
+    gpu_mem_bytes: Count = 0
+    time_limit_us: Positive | None = None
+    expected_us: Positive | None = None
+    iterations: Count = 0
+    partition: str = ""
+    priority: Time = 0
+    begin_us: Time | None = None
+    hold: bool = False
+    requeue: bool = True
+    env: Sequence[tuple[str, str]] = ()
+    chdir: Annotated[str, Meta(pattern=r"^(/[^\u0000]*)?$")] = ""
+    chdir_required: bool = False
+    output: str = ""
+    error: str = ""
+    deliver: str = ""
+    zone: str = ""
+    hosts_only: Sequence[str] = ()
+    hosts_excluded: Sequence[str] = ()
+    exclusive: bool = False
+    low_comm: bool = False
+    traffic: TrafficRequest | None = None
+    submit_host: str = ""
+    comment: str = ""
+
+
+class Submit(Request, frozen=True, kw_only=True):
+    """Either `spec`, one job, or `specs`, several, of which all are taken or none."""
+
+    spec: JobRequest | UnsetType = UNSET
+    specs: Annotated[Sequence[JobRequest], Meta(min_length=1)] | UnsetType = UNSET
+
+
+class PlanRequest(Request, frozen=True, kw_only=True):
+    spec: JobRequest
+
+
+class Submitted(Answer, frozen=True, kw_only=True):
+    """`job` of `spec`, `jobs` of `specs`."""
+
+    job: int | UnsetType = UNSET
+    jobs: Sequence[int] | UnsetType = UNSET
+
+
+class Phase(msgspec.Struct, frozen=True, kw_only=True):
+    """One communication phase; `offset_us` counts from the beginning of the iteration."""
+
+    offset_us: int
+    duration_us: int
+    rate_bps: int
+
+
+class Traffic(msgspec.Struct, frozen=True, kw_only=True):
+    """Declared, or measured while the job runs."""
+
+    period_us: int
+    phases: Sequence[Phase]
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user asked for; `user` is the owner."""
+
+    name: str
+    user: str
+    hosts_min: int
+    hosts_max: int
+    ntasks: int
+    tasks_per_host: int
+    cpus_per_task: int
+    mem_bytes_per_task: int
+    gpus_per_task: int
+    gpu_type: str
+    gpu_mem_bytes: int
+    time_limit_us: int | None
+    expected_us: int | None
+    iterations: int
+    partition: str
+    priority: int
+    begin_us: int | None
+    hold: bool
+    requeue: bool
+    chdir: str
+    chdir_required: bool
+    output: str
+    error: str
+    deliver: str
+    zone: str
+    hosts_only: Sequence[str]
+    hosts_excluded: Sequence[str]
+    exclusive: bool
+    low_comm: bool
+    traffic: Traffic | None
+    submit_host: str
+    comment: str
+
+
+class FullSpec(Spec, frozen=True, kw_only=True):
+    """With what only the owner and administrators see: others do not get these fields."""
+
+    script: str | UnsetType = UNSET
+    script_args: Sequence[str] | UnsetType = UNSET
+    env: Mapping[str, str] | UnsetType = UNSET
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank; exit code and signal are both null while it runs."""
+
+    rank: int
+    host: str
+    gpus: Sequence[int]
+    prepared: bool
+    started_us: int | None
+    ended_us: int | None
+    exit_code: int | None
+    exit_signal: int | None
+    note: str
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Time of the attempt so far, and what it needs yet if nothing disturbs it."""
+
+    served_us: int
+    remaining_us: int
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
+    `progress`: there when its iterations tell."""
+
+    id: int
+    spec: Spec
+    submitted_us: int
+    state: State
+    held: bool
+    attempt: int
+    tasks: Sequence[Task]
+    go: bool
+    started_us: int | None
+    ended_us: int | None
+    exit_code: int | None
+    exit_signal: int | None
+    reason: Reason | None
+    traffic: Traffic | None
+    cooperative: bool
+    ending: State | None
+    launch_failures: int
+    served_us: int
+    avoid: Sequence[str]
+    history: Sequence[tuple[int, str]]
+    short_state: str
+    exit: str | None
+    hosts: Sequence[str]
+    progress: Progress | UnsetType = UNSET
+
+
+class FullJob(Job, frozen=True, kw_only=True):
+    """`schedule`: there when the job is aligned."""
+
+    spec: FullSpec
+    schedule: Schedule | UnsetType = UNSET
+
+
+class OneJob(Answer, frozen=True, kw_only=True):
+    job: Job
+
+
+class WholeJob(Answer, frozen=True, kw_only=True):
+    job: FullJob
+
+
+class Jobs(Answer, frozen=True, kw_only=True):
+    jobs: Sequence[Job]
+
+
+class Waited(Answer, frozen=True, kw_only=True):
+    """The job as it is; `final`: whether it has ended."""
+
+    job: Job
+    final: bool
+
+
+class Slot(msgspec.Struct, frozen=True, kw_only=True):
+    """An iteration of the job begins at epoch + shift + n·period."""
+
+    epoch_us: int
+    shift_us: int
+    period_us: int
+
+
+class Iterations(Answer, frozen=True, kw_only=True):
+    """An item is [start, duration, time paused, time of communication or null], in microseconds; the last
+    1,000 are kept."""
+
+    baseline_us: float | None
+    mean_us: float | None
+    p90_us: float | None
+    p99_us: float | None
+    count: int
+    pauses: int
+    items: Sequence[tuple[int, int, int, int | None]]
+    slot: Slot | None = None

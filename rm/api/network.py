@@ -1,0 +1,118 @@
+"""Links, what is measured between hosts, and the history of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from rm.api.answer import Answer, Request
+from rm.api.jobs import Phase
+from rm.api.reasons import Rotation
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job sends on the link during one iteration."""
+
+    job: int
+    period_us: int
+    phases: Sequence[Phase]
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """`score`, `perimeter_us` and `gap_us` are null, `rotations` and `demands` empty while jobs do not
+    contend for it."""
+
+    name: str
+    capacity_bps: int
+    jobs: Sequence[int]
+    score: float | None
+    perimeter_us: int | None
+    rotations: Sequence[Rotation]
+    gap_us: int | None
+    demands: Sequence[Demand] = ()
+
+
+class Links(Answer, frozen=True, kw_only=True):
+    links: Sequence[Link]
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """One direction as it was measured last."""
+
+    source: str
+    destination: str
+    loss_pct: float | None
+    delay_us: float | None
+    jitter_us: float | None = None
+    bandwidth_bps: float | None
+    age_us: int | None
+    failures: int = 0
+    confidence: float | None = None
+
+
+class Pairs(Answer, frozen=True, kw_only=True):
+    pairs: Sequence[Pair]
+
+
+class Measure(Request, frozen=True, kw_only=True):
+    """null: all zones."""
+
+    zone: str | None = None
+
+
+class Measured(Answer, frozen=True, kw_only=True):
+    """How many pairs were measured."""
+
+    measured: int
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One try: its values by metric (`loss_pct`, `delay_us`, `jitter_us`, `rtt_us`, `bandwidth_bps`,
+    `mtu_bytes`, `clock_error_us`), or why it failed."""
+
+    at_us: int
+    mesh: str
+    values: Mapping[str, float]
+    failed: str
+    checks: Sequence[str] = ()
+
+
+class Stat(msgspec.Struct, frozen=True, kw_only=True):
+    min: float
+    mean: float
+    max: float
+    count: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of the tries of an hour or a day, by metric."""
+
+    start_us: int
+    span_us: int
+    stats: Mapping[str, Stat]
+    tries: int
+    failures: int
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What placement knows of the direction now."""
+
+    loss_pct: float | None = None
+    delay_us: float | None = None
+    jitter_us: float | None = None
+    bandwidth_bps: float | None = None
+    age_us: int | None = None
+    failures: int = 0
+    confidence: float | None = None
+    bandwidth_confidence: float | None = None
+
+
+class History(Answer, frozen=True, kw_only=True):
+    """One direction; summaries instead of samples where these are too many or forgotten."""
+
+    source: str
+    destination: str
+    samples: Sequence[Sample]
+    summaries: Sequence[Summary]
+    now: Known | None

@@ -1,0 +1,199 @@
+"""The routes of the HTTP API: one table, from which OpenAPI and the documentation are made.
+
+A test compares it with what the web registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from rm.api import alerts, channels, hosts, jobs, monitoring, network, reasons, status
+from rm.api.answer import Count, Request
+
+
+class Role(StrEnum):
+    """Who may call a route."""
+
+    ANYBODY = "anybody"  # whom the door lets in
+    OWNER = "owner"  # of the job, and administrators
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """Of the query: `kind` is a type whose JSON Schema its value has; `usual` is what it is when left out."""
+
+    name: str
+    kind: Any
+    meaning: str
+    usual: Any = None
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`answer` is a type, or the media type of what is no JSON object of ours. `errors` are the statuses
+    of refusals besides those that any request can meet: 400, 403, 413 and
+    500, and 404 where the path names something."""
+
+    method: str
+    path: str
+    name: str
+    meaning: str
+    answer: type[Any] | str
+    body: type[Request] | None = None
+    query: tuple[Parameter, ...] = ()
+    role: Role = Role.ANYBODY
+    status: int = 200
+    errors: tuple[int, ...] = ()
+
+
+Flag = Annotated[str, Meta(pattern="^[01]?$")]
+Seconds = Annotated[float, Meta(ge=0)]
+JSON_ERRORS = {
+    400: "UsageError: the request is malformed.",
+    403: "Forbidden: the caller may not do this.",
+    404: "NotFound: there is no such job, host or other thing.",
+    409: "Conflict: it is in a state that does not allow the request.",
+    413: "UsageError: the body is too large.",
+    422: "ImpossibleRequest: no state of this cluster could ever satisfy it.",
+    500: "RmError: a defect of the daemon, or of its database.",
+    502: "Unreachable: a host did not answer.",
+}
+ANY_REQUEST = (400, 403, 413, 500)
+
+CONFLICT = (409,)  # or: this daemon does not do such a thing
+UNKNOWN = (404, 409)  # what the query or the body names
+PATHS: dict[str, Any] = {
+    "id": Annotated[int, Meta(ge=0, lt=10**18)],
+    "name": Annotated[str, Meta(min_length=1)],
+    "host": Annotated[str, Meta(min_length=1)],
+    "mesh": Annotated[str, Meta(min_length=1)],
+}
+
+ROUTES: Sequence[Route] = (
+    Route("GET", "/v1/status", "status", "The daemon, its policies, how many jobs and hosts in which state.",
+          status.Status),
+    # -- jobs
+    Route("POST", "/v1/jobs", "submit", "Submit one job, or several; answered only after the commit.",
+          jobs.Submitted, jobs.Submit, status=201, errors=(422,)),
+    Route("POST", "/v1/plan", "plan", "Dry run: where the job would start now, or why it would not.",
+          reasons.Plan, jobs.PlanRequest),
+    Route("GET", "/v1/jobs", "jobs", "Jobs, the newest last: unfinished ones and those that ended within "
+          "`jobs.recent_s`.", jobs.Jobs, query=(
+              Parameter("state", str, "names or short codes, with commas", ""),
+              Parameter("user", str, "of one user", ""),
+              Parameter("mine", Flag, "the caller's own", ""),
+              Parameter("name", str, "of one name", ""),
+              Parameter("limit", Count, "the newest so many; 0 = all", 0),
+              Parameter("all", Flag, "those that ended before, too", ""),
+          )),
+    Route("GET", "/v1/queue", "queue", "Waiting jobs in the queue policy's order as of now; last those that "
+          "are held or may not begin yet.", jobs.Jobs, query=(
+              Parameter("user", str, "of one user", ""),
+              Parameter("limit", Count, "the first so many; 0 = all", 0),
+          )),
+    Route("GET", "/v1/jobs/{id}", "job", "One job; script, arguments and environment for its owner and "
+          "administrators.", jobs.WholeJob),
+    Route("DELETE", "/v1/jobs/{id}", "cancel", "Cancel the job, or only send its tasks a signal.",
+          jobs.OneJob, query=(
+              Parameter("signal", Annotated[int, Meta(ge=0, le=64)], "the signal's number; 0 = cancel", 0),
+          ), role=Role.OWNER, errors=(409, 502)),
+    *(
+        Route("POST", f"/v1/jobs/{{id}}/{verb}", verb, meaning, jobs.OneJob, role=Role.OWNER, errors=CONFLICT)
+        for verb, meaning in (
+            ("hold", "Keep the waiting job from starting."),
+            ("release", "Let the held job start."),
+            ("requeue", "Stop the job and let it wait for another start."),
+        )
+    ),
+    Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or in time.",
+          jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60),)),
+    Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come.", "text/plain",
+          query=(
+              Parameter("task", Count, "the rank", 0),
+              Parameter("stream", Annotated[str, Meta(pattern="^(out|err)$")], "`out` or `err`", "out"),
+              Parameter("offset", Count, "from this byte", 0),
+              Parameter("follow", Flag, "until the task ends", ""),
+          ), role=Role.OWNER, errors=(409, 502)),
+    Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why),
+    Route("GET", "/v1/jobs/{id}/iterations", "iterations", "Iteration times against their baseline.",
+          jobs.Iterations, query=(Parameter("last", Count, "the newest so many; 0 = all", 0),)),
+    # -- hosts
+    Route("GET", "/v1/hosts", "hosts", "Hosts with what is free on them and their jobs.", hosts.Hosts,
+          query=(Parameter("variables", str, "with their variables, for administrators"),)),
+    Route("POST", "/v1/hosts", "add_hosts", "Add hosts, or change what is known of them.", hosts.Hosts,
+          hosts.AddHosts, role=Role.ADMIN, status=201),
+    Route("DELETE", "/v1/hosts/{name}", "remove_host", "Remove the host.", hosts.OneHost, role=Role.ADMIN,
+          errors=CONFLICT),
+    Route("POST", "/v1/hosts/{name}/drain", "drain", "Let the host finish its jobs and take no new ones.",
+          hosts.OneHost, hosts.Drain, role=Role.ADMIN),
+    Route("POST", "/v1/hosts/{name}/resume", "resume", "Let the host take jobs again.", hosts.OneHost,
+          role=Role.ADMIN),
+    Route("GET", "/v1/hosts/{name}/key", "present_key", "The SSH key that the host presents, and the pinned "
+          "one.", hosts.HostKeys, errors=(502,)),
+    Route("POST", "/v1/hosts/{name}/key", "accept_key", "Pin the presented key if it has exactly this "
+          "fingerprint.", hosts.HostKeys, hosts.AcceptKey, role=Role.ADMIN, errors=(409, 502)),
+    # -- the network
+    Route("GET", "/v1/links", "links", "The links with the jobs that share them.", network.Links),
+    Route("GET", "/v1/network", "network", "What was measured last of each pair.", network.Pairs),
+    Route("POST", "/v1/network/measure", "measure", "Measure now.", network.Measured, network.Measure,
+          role=Role.ADMIN, errors=UNKNOWN),
+    Route("GET", "/v1/network/history", "history", "What was measured of one direction.", network.History,
+          query=(
+              Parameter("source", str, "a host", required=True),
+              Parameter("destination", str, "a host", required=True),
+              Parameter("since_s", Seconds, "so far back", 86_400),
+          ), errors=UNKNOWN),
+    Route("GET", "/v1/monitor", "meshes", "The meshes and the archives' grids, and maintenance windows.",
+          monitoring.Meshes, errors=CONFLICT),
+    Route("GET", "/v1/monitor/{mesh}", "grid", "The cells of a mesh.", monitoring.Grid, errors=CONFLICT),
+    Route("GET", "/v1/monitor/{mesh}/changes", "changes", "How statuses changed.", monitoring.Changes,
+          query=(
+              Parameter("check", str, "of one check", ""),
+              Parameter("source", str, "of one source", ""),
+              Parameter("destination", str, "of one destination", ""),
+              Parameter("since_s", Seconds, "so far back", 604_800),
+              Parameter("limit", Count, "the newest so many, at most 10,000", 10_000),
+          ), errors=CONFLICT),
+    Route("POST", "/v1/monitor/{mesh}/run", "run_mesh", "Run the mesh now; answered when it is over.",
+          monitoring.OneMesh, monitoring.RunMesh, role=Role.ADMIN, errors=(409, 502)),
+    Route("POST", "/v1/monitor/{mesh}/pause", "pause_mesh", "Pause the mesh.", monitoring.OneMesh,
+          role=Role.ADMIN, errors=CONFLICT),
+    Route("POST", "/v1/monitor/{mesh}/resume", "resume_mesh", "Let the paused mesh go on.",
+          monitoring.OneMesh, role=Role.ADMIN, errors=CONFLICT),
+    Route("GET", "/v1/sources", "sources", "The archives that are read.", monitoring.Sources,
+          errors=CONFLICT),
+    Route("POST", "/v1/sources/{name}/read", "read_source", "Read the archive now.", monitoring.OneSource,
+          role=Role.ADMIN, errors=(409, 502)),
+    # -- alerts
+    Route("GET", "/v1/alerts", "alerts", "Alerts, silences, rules and channels ([more](alerts.md)).",
+          alerts.Alerts, errors=CONFLICT),
+    Route("POST", "/v1/alerts/acknowledge", "acknowledge", "Say who looks after alerts.",
+          alerts.Acknowledged, alerts.Acknowledge, role=Role.ADMIN, errors=UNKNOWN),
+    Route("POST", "/v1/alerts/silences", "silence", "Keep alerts from firing for a while.",
+          alerts.OneSilence, alerts.SilenceRequest, role=Role.ADMIN, errors=CONFLICT),
+    Route("DELETE", "/v1/alerts/silences/{id}", "end_silence", "End the silence.", alerts.OneSilence,
+          role=Role.ADMIN, errors=CONFLICT),
+    # -- playbook steps
+    Route("GET", "/v1/channels", "channels", "The connected agents that take playbook steps.",
+          channels.Channels, role=Role.ADMIN, errors=CONFLICT),
+    Route("POST", "/v1/channels/{host}/steps", "run_steps", "Run steps on the host; answered when they are "
+          "over, and given up when the connection ends. 502: the outcome is unknown.", channels.StepsAnswer,
+          channels.StepsRequest, role=Role.ADMIN, errors=(409, 502)),
+    # -- for programs
+    Route("GET", "/v1/openapi.json", "openapi", "This table as OpenAPI 3.1.", "application/json"),
+    Route("GET", "/metrics", "metrics", "[Prometheus](monitoring.md#prometheus-and-grafana).", "text/plain"),
+    *(
+        Route("GET", f"/maddash/{path}", f"maddash_{path.count('/')}_{path.split('/')[0]}",
+              "[MaDDash's REST API](monitoring.md#maddashs-rest-api), in its own shapes.",
+              "application/json", errors=CONFLICT)
+        for path in ("dashboards", "events", "grids", "grids/{mesh}", "grids/{mesh}/{source}",
+                     "grids/{mesh}/{source}/{destination}", "grids/{mesh}/{source}/{destination}/{check}")
+    ),
+)  # fmt: skip

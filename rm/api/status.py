@@ -1,0 +1,25 @@
+"""`/v1/status`: the daemon itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from rm.api.answer import Answer
+
+
+class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    version: str
+    pid: int
+    started_us: int
+    epoch: int
+
+
+class Status(Answer, frozen=True, kw_only=True):
+    """How many jobs and hosts are in each state, and the policies by kind."""
+
+    daemon: Daemon
+    jobs: Mapping[str, int]
+    hosts: Mapping[str, int]
+    policies: Mapping[str, str]

@@ -1,0 +1,168 @@
+"""The core's values as answers of the HTTP API (`rm.api`), and those as responses.
+
+What the daemon hands over as mappings is made an answer by `respond`: a field that the type lacks is not
+sent, and a value that does not fit its type is a defect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET, UnsetType
+
+from rm.api.answer import Answer, Problem, Refused
+from rm.api.hosts import Free, Gpu, Host
+from rm.api.jobs import FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
+from rm.api.reasons import Alignment, Plan, Reason, Schedule, Verdict, Why
+from rm.core import alignment as core_alignment
+from rm.core import host as core_host
+from rm.core import job as core_job
+from rm.core import progress as core_progress
+from rm.core import reasons as core_reasons
+from rm.core import snapshot as core_snapshot
+
+T = TypeVar("T")
+Explained = TypeVar("Explained", Plan, Why)
+_encoder = msgspec.json.Encoder()
+
+
+def respond(answer: Answer, status: int = 200) -> web.Response:
+    return web.Response(body=_encoder.encode(answer), status=status, content_type="application/json")
+
+
+def respond_as(kind: type[Answer], fields: Mapping[str, Any], status: int = 200) -> web.Response:
+    """With an answer of this kind out of mappings, dataclasses and plain values."""
+    return respond(typed(fields, kind), status)
+
+
+def refuse(status: int, kind: str, message: str, hint: str) -> web.Response:
+    return respond(Refused(error=Problem(kind=kind, message=message, hint=hint)), status)
+
+
+def typed(value: Any, kind: type[T]) -> T:
+    """`kind` is a class: of those msgspec remembers how to make them."""
+    return msgspec.convert(value, kind, from_attributes=True)
+
+
+# -- reasons
+
+
+def reason_of(reason: core_reasons.Reason | None) -> Reason | None:
+    if reason is None:
+        return None
+    return Reason(code=reason.code, message=reason.message, numbers=dict(reason.numbers))
+
+
+def verdict_of(verdict: core_reasons.HostVerdict) -> Verdict:
+    return Verdict(host=verdict.host, refused=reason_of(verdict.refused), scores=verdict.scores)
+
+
+def alignment_of(alignment: core_alignment.Alignment | None) -> Alignment | None:
+    if alignment is None:
+        return None
+    told = typed(replace(alignment, rejected=None), Alignment)
+    return msgspec.structs.replace(told, rejected=reason_of(alignment.rejected))
+
+
+def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
+    """The answers of why and plan, of core values."""
+    fields = {
+        **answer,
+        "reasons": [reason_of(reason) for reason in answer["reasons"]],
+        "verdicts": [verdict_of(verdict) for verdict in answer["verdicts"]],
+        "alignment": alignment_of(answer["alignment"]),
+    }
+    return typed(fields, kind)
+
+
+# -- jobs
+
+
+def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) -> Job:
+    return Job(
+        id=job.id,
+        spec=typed(job.spec, Spec),
+        submitted_us=job.submitted_us,
+        state=job.state.value,
+        held=job.held,
+        attempt=job.attempt,
+        tasks=[typed(task, Task) for task in job.tasks],
+        go=job.go,
+        started_us=job.started_us,
+        ended_us=job.ended_us,
+        exit_code=job.exit_code,
+        exit_signal=job.exit_signal,
+        reason=reason_of(job.reason),
+        traffic=None if job.traffic is None else typed(job.traffic, Traffic),
+        cooperative=job.cooperative,
+        ending=None if job.ending is None else job.ending.value,
+        launch_failures=job.launch_failures,
+        served_us=job.served_us,
+        avoid=job.avoid,
+        history=job.history,
+        short_state=job.state.short,
+        exit=None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}",
+        hosts=list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else (),
+        progress=UNSET if progress is None else _progress(progress),
+    )
+
+
+def full_job_of(
+    job: core_job.Job,
+    schedule: core_alignment.Schedule | None,
+    progress: core_progress.Progress | None,
+    private: bool,
+) -> FullJob:
+    """One job; `private`, for its owner and administrators: environments carry secrets."""
+    told = msgspec.structs.asdict(job_of(job, progress))
+    spec = msgspec.structs.asdict(told["spec"])
+    if private:
+        own = job.spec
+        spec |= {"script": own.script, "script_args": own.script_args, "env": dict(own.env)}
+    aligned = UNSET if schedule is None else typed(schedule, Schedule)
+    return FullJob(**told | {"spec": FullSpec(**spec), "schedule": aligned})
+
+
+def _progress(progress: core_progress.Progress) -> Progress | UnsetType:
+    if progress.remaining_us is None:
+        return UNSET
+    return Progress(served_us=progress.served_us, remaining_us=progress.remaining_us)
+
+
+# -- hosts
+
+
+def host_of(host: core_host.Host, variables: bool = False) -> Host:
+    """Inventory variables are for administrators: they may hold passwords."""
+    return Host(
+        name=host.name,
+        zone=host.zone,
+        address=host.address,
+        port=host.port,
+        login=host.login,
+        cpus=host.cpus,
+        mem_bytes=host.mem_bytes,
+        gpus=[typed(gpu, Gpu) for gpu in host.gpus],
+        nic_bps=host.nic_bps,
+        interface=host.interface,
+        partitions=host.partitions,
+        state=host.state.value,
+        drained_by=host.drained_by,
+        reason=host.reason,
+        boot_id=host.boot_id,
+        agent_version=host.agent_version,
+        since_us=host.since_us,
+        schedulable=host.schedulable,
+        variables=dict(host.variables) if variables else UNSET,
+    )
+
+
+def listed_host(
+    host: core_host.Host, free: core_snapshot.Free | None, jobs: Sequence[int], variables: bool
+) -> Host:
+    room = None if free is None else typed(free, Free)
+    return msgspec.structs.replace(host_of(host, variables), free=room, jobs=tuple(jobs))

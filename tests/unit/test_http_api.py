@@ -1,0 +1,77 @@
+"""The HTTP API is what its table says: routes, types, documentation."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any, get_args
+
+import msgspec
+
+from rm import __version__
+from rm.api import hosts, jobs, reasons
+from rm.api.openapi import document
+from rm.api.routes import ROUTES
+from rm.config import Config
+from rm.core.alignment import Schedule
+from rm.core.host import Gpu, Host, HostState
+from rm.core.job import Job, JobSpec, JobState, Task
+from rm.web.alert_routes import COMMENT_MAX, NAMES_MAX
+from rm.web.api import make_app
+from scripts.http_api_tables import FILE, renewed
+from tests.fake_service import FakeService
+
+
+def test_the_table_has_all_routes_and_no_other() -> None:
+    app = make_app(FakeService(), Config())
+    registered = {
+        (route.method, route.resource.canonical)
+        for route in app.router.routes()
+        if route.method != "HEAD" and route.resource is not None
+    }
+    changes = ("POST", "/v1/jobs/{id}/{verb}")  # one handler of three routes
+    assert changes in registered
+    registered |= {("POST", f"/v1/jobs/{{id}}/{verb}") for verb in ("hold", "release", "requeue")}
+    named = {(route.method, re.sub(r"\{\w+\}", "{}", route.path)) for route in ROUTES}
+    assert named == {(m, re.sub(r"\{\w+\}", "{}", p)) for m, p in registered - {changes}}
+    assert len({route.name for route in ROUTES}) == len(ROUTES)
+
+
+def test_the_documentation_has_the_tables_as_they_are() -> None:
+    text = FILE.read_text()
+    assert renewed(text) == text, "python -m scripts.http_api_tables renews them"
+
+
+def shape(kind: Any, *without: str) -> dict[str, Any]:
+    """Names and defaults of a dataclass or Struct."""
+    if dataclasses.is_dataclass(kind):
+        found = {f.name: f.default for f in dataclasses.fields(kind)}
+        missing: Any = dataclasses.MISSING
+    else:
+        found = {f.name: f.default for f in msgspec.structs.fields(kind)}
+        missing = msgspec.NODEFAULT
+    return {
+        name: "required" if value is missing else value
+        for name, value in found.items()
+        if name not in without
+    }
+
+
+def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
+    """A field that the core gains is either shown, or left out on purpose, here."""
+    asked = shape(jobs.JobRequest)
+    assert asked == shape(JobSpec) | {"user": ""}
+    assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
+    assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()
+    made = {"short_state", "exit", "hosts", "progress"}
+    assert shape(jobs.Job).keys() - made == shape(Job).keys()
+    assert shape(jobs.Task).keys() == shape(Task).keys()
+    assert shape(hosts.Host).keys() - {"free", "jobs", "schedulable"} == shape(Host).keys()
+    assert shape(hosts.Gpu) == shape(Gpu)
+    assert shape(reasons.Schedule) == shape(Schedule)
+    observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us")
+    assert shape(hosts.HostRequest) == shape(Host, *observed) | {"zone": "default", "address": ""}
+    assert set(get_args(jobs.State)) == set(JobState)
+    assert set(get_args(hosts.State)) == set(HostState)
+    told = msgspec.json.decode(document(__version__))["components"]["schemas"]["Acknowledge"]["properties"]
+    assert (told["comment"]["maxLength"], told["alerts"]["maxItems"]) == (COMMENT_MAX, NAMES_MAX)
