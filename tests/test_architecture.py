@@ -15,7 +15,7 @@ FLOORS = [
     ["adapters"],
     ["config"],
     ["policies", "playbook"],
-    ["core", "api"],
+    ["core", "api", "submission"],
     ["units", "paths"],
     ["errors"],
 ]

@@ -10,11 +10,10 @@ from typing import Any
 
 import click
 
-from rm.cli import directives, options, specification
 from rm.cli.session import Session, emit_json, json_option, note
 from rm.errors import UsageError
-
-SCRIPT_MAX_BYTES = 4 << 20
+from rm.submission import directives, options, specification
+from rm.submission.script import SCRIPT_MAX_BYTES, script_text
 
 
 def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -113,34 +112,6 @@ def _source(wrap: str | None, file: str | None) -> tuple[str, str, list[str], di
     text = script_text(data, shown)
     parsed = directives.parse(text, shown)
     return text, name, parsed.warnings, parsed.values
-
-
-def script_text(data: bytes, shown: str) -> str:
-    """The bytes of a batch script as text; UsageError when no host could run it."""
-    if not data.strip():
-        raise UsageError(f"The script {shown} is empty.")
-    if len(data) > SCRIPT_MAX_BYTES:
-        raise UsageError(
-            f"The script {shown} is larger than {SCRIPT_MAX_BYTES >> 20} MiB.", "Read data from files."
-        )
-    try:
-        text = data.decode()
-        binary = "\0" in text
-    except UnicodeDecodeError:
-        text, binary = "", True
-    if binary:
-        raise UsageError(
-            f"{shown} is not a text script.", "To run a program, use: rmx submit --wrap './program'."
-        )
-    if "\r\n" in text:
-        raise UsageError(
-            f"The script {shown} has Windows line ends (CRLF).", f"Convert it with: sed -i 's/\\r$//' {shown}"
-        )
-    if not text.startswith("#!"):
-        raise UsageError(
-            f"The script {shown} does not say what runs it.", "Its first line must be such as #!/bin/sh."
-        )
-    return text
 
 
 def _cwd() -> str:

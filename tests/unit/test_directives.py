@@ -2,9 +2,9 @@
 
 import pytest
 
-from rm.cli import directives
-from rm.cli.options import ALL, SUPPORTED
 from rm.errors import UsageError
+from rm.submission import directives
+from rm.submission.options import ALL, SUPPORTED
 
 SCRIPT = """\
 #!/bin/bash

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rm.cli import specification, traffic_file
 from rm.core.job import JobSpec
 from rm.errors import UsageError
+from rm.submission import specification, traffic_file
 from rm.web.wire import spec_from
 
 NOW = datetime(2030, 1, 31, 15, 30)

@@ -10,8 +10,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rm.cli.options import ALL, FLAG, IGNORED, REFUSED, VALUE, Option
 from rm.errors import UsageError
+from rm.submission.options import ALL, FLAG, IGNORED, REFUSED, VALUE, Option
 
 PREFIXES = ("#SBATCH", "#RM")  # the weaker first
 _BY_LONG = {name: option for option in ALL for name in option.long}

@@ -1,4 +1,4 @@
-"""Options of a submission (rm.cli.options) to a job specification (JobSpec's fields as JSON).
+"""Options of a submission (rm.submission.options) to a job specification (JobSpec's fields as JSON).
 
 Resources are per task in a JobSpec and often per host in Slurm's options: here one becomes the
 other, or the request is refused with what is missing. Cheap to import: no core types.
@@ -326,7 +326,7 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any] | None:
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} exclude each other.", "Keep one description of the traffic.")
     if "traffic" in values:
-        from rm.cli.traffic_file import read
+        from rm.submission.traffic_file import read
 
         return read(values["traffic"])
     if not profile:
