@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from rm.api import alerts, channels, hosts, jobs, monitoring, network, reasons, status
+from rm.api import alerts, channels, hosts, jobs, monitoring, network, people, reasons, status
 from rm.api.answer import Count, Request
 
 
@@ -79,6 +79,7 @@ PATHS: dict[str, Any] = {
 ROUTES: Sequence[Route] = (
     Route("GET", "/v1/status", "status", "The daemon, its policies, how many jobs and hosts in which state.",
           status.Status),
+    Route("GET", "/v1/me", "me", "Who the caller is, and in which role.", people.Me),
     # -- jobs
     Route("POST", "/v1/jobs", "submit", "Submit one job, or several; answered only after the commit.",
           jobs.Submitted, jobs.Submit, status=201, errors=(422,)),

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from rm import __version__
-from rm.api import hosts, jobs, network, reasons
+from rm.api import hosts, jobs, network, people, reasons
 from rm.api import status as daemon
 from rm.api.openapi import document
 from rm.config import Config
@@ -49,6 +49,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         [
             web.get("/v1/status", api.status),
             web.get("/v1/openapi.json", openapi),
+            web.get("/v1/me", api.me),
             web.post("/v1/jobs", api.submit),
             web.get("/v1/jobs", api.jobs),
             web.get("/v1/queue", api.queue),
@@ -195,10 +196,15 @@ class _Api:
             caller.must_own(job.spec.user, f"Job {job_id}")
         return job_id, caller
 
+    async def me(self, request: web.Request) -> web.Response:
+        caller = self._caller(request)
+        return respond(people.Me(user=caller.user, role=caller.role))
+
     # -- jobs
 
     async def submit(self, request: web.Request) -> web.Response:
         caller = self._caller(request)
+        caller.must_be_somebody()
         body = wire.decode(await request.read())
         wire.fields(body, "spec", "specs")
         if ("spec" in body) == ("specs" in body):
@@ -229,6 +235,7 @@ class _Api:
 
     async def plan(self, request: web.Request) -> web.Response:
         caller = self._caller(request)
+        caller.must_be_somebody()
         body = wire.decode(await request.read())
         wire.fields(body, "spec")
         value = body.get("spec")

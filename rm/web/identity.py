@@ -9,9 +9,11 @@ import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from aiohttp import web
 
+from rm.api.people import ACTING_FOR
 from rm.errors import Forbidden
 from rm.paths import OVERFLOW_UID
 
@@ -25,13 +27,23 @@ class Caller:
     user: str
     admin: bool
 
+    @property
+    def role(self) -> Literal["nobody", "user", "admin"]:
+        return "admin" if self.admin else "user" if self.user else "nobody"
+
     def must_own(self, user: str, what: str) -> None:
+        self.must_be_somebody()
         if not self.admin and self.user != user:
             raise Forbidden(
                 f"{what} belongs to {user}, and you are {self.user}.", "Ask its owner or an administrator."
             )
 
+    def must_be_somebody(self) -> None:
+        if not self.user:
+            raise Forbidden("Nobody in particular may only look.", "Log in, or ask as a user.")
+
     def must_administer(self, what: str) -> None:
+        self.must_be_somebody()
         if not self.admin:
             raise Forbidden(
                 f"Only an administrator may {what}, and {self.user} is none.",
@@ -39,8 +51,14 @@ class Caller:
             )
 
 
+NOBODY = Caller(-1, "", False)
+
+
 def caller_of(request: web.Request, admins: Collection[str]) -> Caller:
-    """The peer of the request's Unix socket.
+    """The peer of the request's Unix socket, or whom it acts for.
+
+    Anybody may act for nobody in particular, who may only look. For others only root and the daemon's own
+    user may act, as the page does: of their rights nothing passes to these.
 
     Raises:
         Forbidden: the connection is no Unix socket, the caller is unknown in the daemon's user namespace,
@@ -56,7 +74,18 @@ def caller_of(request: web.Request, admins: Collection[str]) -> Caller:
             "Such a daemon serves the user who started it; for others let root run it.",
         )
     user = _name_of(uid)
-    return Caller(uid, user, uid in (0, os.geteuid()) or user in admins)
+    trusted = uid in (0, os.geteuid())
+    named = request.headers.get(ACTING_FOR)
+    if named is None:
+        return Caller(uid, user, trusted or user in admins)
+    if not named:
+        return NOBODY
+    if not trusted:
+        raise Forbidden(
+            f"Only root and the daemon's own user may act for others, and {user} is neither.",
+            "Ask as yourself.",
+        )
+    return Caller(_uid_of(named), named, named in admins)
 
 
 def _knows_everyone() -> bool:
@@ -74,3 +103,12 @@ def _name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:  # an exception is not cached: the user may be created later
         raise Forbidden(f"The user id {uid} has no name on this machine.", "Create the user first.") from None
+
+
+def _uid_of(name: str) -> int:
+    try:
+        return pwd.getpwnam(name).pw_uid
+    except KeyError:
+        raise Forbidden(
+            f"There is no account '{name:.100}' on this machine.", "Create the user first."
+        ) from None

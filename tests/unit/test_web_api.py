@@ -3,16 +3,18 @@
 import http.client
 import json
 import os
+import pwd
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rm.api.people import ACTING_FOR
 from rm.config import Config, DaemonConfig, JobsConfig
 from rm.core.job import JobState
 from rm.errors import ConfigError, Conflict, Forbidden
@@ -34,12 +36,14 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 
 
 def call(
-    daemon: Daemon, method: str, path: str, body: Any = None, raw: bytes | None = None
-) -> tuple[int, Any]:
+    daemon: Daemon, method: str, path: str, body: Any = None, raw: bytes | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> tuple[int, Any]:  # fmt: skip
     connection = http.client.HTTPConnection("rm")
     connection.sock = socket.socket(socket.AF_UNIX)
     connection.sock.connect(daemon.socket)
-    connection.request(method, path, raw if raw is not None else None if body is None else json.dumps(body))
+    payload = raw if raw is not None else None if body is None else json.dumps(body)
+    connection.request(method, path, payload, headers or {})
     response = connection.getresponse()
     data = response.read()
     connection.close()
@@ -56,8 +60,6 @@ def as_user(monkeypatch: pytest.MonkeyPatch, user: str) -> None:
 
 
 def test_submit_knows_the_user_by_the_socket_and_fills_defaults(daemon: Daemon) -> None:
-    import pwd
-
     assert call(daemon, "POST", "/v1/jobs", {"spec": SPEC}) == (201, {"version": 1, "job": 1})
     spec = daemon.service.table[1].spec
     assert (spec.user, spec.output, spec.time_limit_us) == (
@@ -288,7 +290,7 @@ def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_tru
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = SimpleNamespace(family=socket.AF_UNIX, getsockopt=lambda *_: struct.pack("3i", 1, 65534, 65534))
-    request: Any = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: peer))
+    request: Any = SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: peer), headers={})
     uid_map = tmp_path / "uid_map"
     monkeypatch.setattr(identity, "UID_MAP", str(uid_map))
     uid_map.write_text("         0          0 4294967295\n")
@@ -296,3 +298,41 @@ def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_tru
     uid_map.write_text("         0       1002          1\n         1     165536      65535\n")
     with pytest.raises(Forbidden, match="does not know the caller"):
         identity.caller_of(request, ())
+
+
+def peer_of(uid: int, **headers: str) -> Any:
+    """A request whose peer has this user id."""
+    peer = SimpleNamespace(family=socket.AF_UNIX, getsockopt=lambda *_: struct.pack("3i", 1, uid, uid))
+    return SimpleNamespace(transport=SimpleNamespace(get_extra_info=lambda _: peer), headers=headers)
+
+
+def test_only_the_daemons_own_user_acts_for_others_and_passes_no_right_on() -> None:
+    own, somebody = os.geteuid(), {ACTING_FOR: "daemon"}
+    acting = identity.caller_of(peer_of(own, **somebody), ("boss",))
+    assert (acting.user, acting.admin, acting.role) == ("daemon", False, "user")
+    assert identity.caller_of(peer_of(own, **somebody), ("daemon",)).role == "admin"
+    assert identity.caller_of(peer_of(own, **{ACTING_FOR: "root"}), ()).admin is False
+    stranger = next(p.pw_uid for p in pwd.getpwall() if p.pw_uid not in (0, own))
+    with pytest.raises(Forbidden, match="may act for others"):
+        identity.caller_of(peer_of(stranger, **somebody), ())
+    with pytest.raises(Forbidden, match="no account 'no such'"):
+        identity.caller_of(peer_of(own, **{ACTING_FOR: "no such"}), ())
+
+
+def test_nobody_in_particular_only_looks(daemon: Daemon) -> None:
+    call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "env": [["TOKEN", "s3cret"]]}})
+    nobody = {ACTING_FOR: ""}
+    assert call(daemon, "GET", "/v1/me", headers=nobody)[1] == {"version": 1, "user": "", "role": "nobody"}
+    assert call(daemon, "GET", "/v1/me")[1]["role"] == "admin"
+    assert call(daemon, "GET", "/v1/jobs", headers=nobody)[0] == 200
+    status, answer = call(daemon, "GET", "/v1/jobs/1", headers=nobody)
+    assert status == 200
+    assert "s3cret" not in json.dumps(answer)
+    for method, path, body in (
+        ("POST", "/v1/jobs", {"spec": SPEC}), ("POST", "/v1/plan", {"spec": SPEC}),
+        ("DELETE", "/v1/jobs/1", None), ("GET", "/v1/jobs/1/logs", None), ("POST", "/v1/jobs/1/hold", None),
+        ("POST", "/v1/hosts/h1/drain", {}), ("GET", "/v1/hosts?variables=1", None),
+        ("GET", "/v1/channels", None),
+    ):  # fmt: skip
+        status, answer = call(daemon, method, path, body, headers=nobody)
+        assert (status, answer["error"]["message"]) == (403, "Nobody in particular may only look."), path

@@ -1,0 +1,18 @@
+"""`/v1/me`: who asks, as the daemon sees it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rm.api.answer import Answer
+
+# of a client that asks for somebody else: an account, or "" for nobody in particular, who may only look
+ACTING_FOR = "Rm-Acting-For"
+VIA = "Rm-Via"  # through which program the request comes: `page`
+
+
+class Me(Answer, frozen=True, kw_only=True):
+    """`user` "" is nobody in particular."""
+
+    user: str
+    role: Literal["nobody", "user", "operator", "admin"]
