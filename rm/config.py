@@ -56,6 +56,7 @@ class JobsConfig:
     recent_s: NotNegative = 300.0
     keep_finished: Count = 10_000
     max_log_bytes: Count = 64 * 1024 * 1024
+    max_losses: Count = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,9 @@ class Daemon:
             clock.now_us(),
         )
         state.fabric = fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * 1_000_000)
-        rules = Rules(int(config.jobs.grace_s * US), int(config.hosts.down_after_s * US))
+        rules = Rules(
+            int(config.jobs.grace_s * US), int(config.hosts.down_after_s * US), config.jobs.max_losses
+        )
         cycle = Cycle(
             state,
             self.policies,

@@ -27,10 +27,12 @@ class Changes:
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Times of the lifecycle, microseconds: the grace between SIGTERM and SIGKILL, and how
-    long a host may be silent before its jobs are lost."""
+    long a host may be silent before its jobs are lost. A job is held after `max_losses` losses of
+    its hosts in a row (0 = never)."""
 
     grace_us: int = 30_000_000
     down_after_us: int = 20_000_000
+    max_losses: int = 2
 
 
 @dataclass(slots=True)

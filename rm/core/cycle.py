@@ -167,7 +167,7 @@ class Cycle:
         state.reasons |= result.reasons
         for job_id, reason in result.reasons.items():
             if reason.code is ReasonCode.BEGIN_TIME:
-                self._begins_us[job_id] = state.jobs[job_id].spec.begin_us or 0
+                self._begins_us[job_id] = state.jobs[job_id].begin_us
         for decision in result.decisions:
             self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
         starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None

@@ -141,10 +141,17 @@ def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning) -> Ahead[D
 
 def not_yet(job: Job, now_us: int) -> Reason | None:
     """Why a job may not be tried now, whatever is free."""
+    if job.held and job.losses > 1:
+        lost = f"its hosts were lost {job.losses} times in a row"
+        return Reason(
+            ReasonCode.HOST_LOST,
+            f"held: {lost}; when that was not its doing, rmx release {job.id}",
+            (("losses", job.losses),),
+        )
     if job.held:
         return Reason(ReasonCode.HELD_USER, f"held; release it with rmx release {job.id}")
-    if job.spec.begin_us is not None and now_us < job.spec.begin_us:
-        wait_s = (job.spec.begin_us - now_us) / 1e6
+    if now_us < job.begin_us:
+        wait_s = (job.begin_us - now_us) / 1e6
         return Reason(
             ReasonCode.BEGIN_TIME, f"may not begin for another {wait_s:.0f} s", (("wait_s", round(wait_s)),)
         )

@@ -178,6 +178,8 @@ class Job:
     # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
     ending: JobState | None = None
     launch_failures: int = 0
+    losses: int = 0  # attempts in a row that ended because a host was lost, each soon after its start
+    not_before_us: int = 0  # after such a loss: when it may be tried again
     served_us: int = 0  # time that its earlier attempts ran
     avoid: tuple[str, ...] = ()  # hosts that failed to launch it
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
@@ -187,6 +189,11 @@ class Job:
         if not self.tasks:
             return None
         return Placement(tuple(TaskPlacement(t.rank, t.host, t.gpus) for t in self.tasks))
+
+    @property
+    def begin_us(self) -> int:
+        """The earliest time at which it may be placed; 0 = any."""
+        return max(self.spec.begin_us or 0, self.not_before_us)
 
     @property
     def occupies(self) -> bool:

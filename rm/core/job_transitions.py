@@ -20,6 +20,10 @@ JOB_FAULTS = frozenset({"no-such-user", "root-refused", "bad-request"})
 # Refusals that every other job would meet on that host too: it is drained until somebody looks.
 HOST_FAULTS = frozenset({"no-space", "spool"})
 MAX_LAUNCH_FAILURES = 3
+# A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
+# one host after the other. An attempt that ran for this long ends such a row.
+INNOCENT_US = 3_600_000_000
+LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
 # The agent's words for ends that the daemon or the user asked for; anything else is a sentence.
 WORDS = frozenset({"", "cancel", "timeout", "abort", "discard"})
 
@@ -154,7 +158,21 @@ def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: s
         # a gang that was never told to start has done nothing yet: it may always be tried again
         ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
         job = replace(job, ending=ending, reason=Reason(ReasonCode.HOST_LOST, why))
+        if ending is S.PENDING:
+            job = _after_loss(ctx, job)
     _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+
+
+def _after_loss(ctx: Context, job: Job) -> Job:
+    """When a job that lost a host may be tried again: at once, then later from loss to loss, and at last
+    only when it is released."""
+    innocent = job.started_us is not None and ctx.now_us - job.started_us >= INNOCENT_US
+    losses = 1 if innocent else job.losses + 1
+    wait_us = min(LOSS_BACKOFF_US << (2 * min(losses - 2, 10)), LONGEST_BACKOFF_US) if losses > 1 else 0
+    job = replace(job, losses=losses, not_before_us=ctx.now_us + wait_us)
+    if not ctx.rules.max_losses or losses < ctx.rules.max_losses:
+        return job
+    return touch(job, ctx.now_us, f"held: its hosts were lost {losses} times in a row", held=True)
 
 
 def _cancel_pending(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
@@ -190,7 +208,7 @@ def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
 
 
 def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
-    job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, avoid=(), reason=None)
+    job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, avoid=(), losses=0, reason=None)
     _back_to_queue(ctx, job)
 
 
@@ -200,7 +218,7 @@ def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
 
 
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
-    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False))
+    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, not_before_us=0))
     ctx.state.enqueue(job.id)
 
 

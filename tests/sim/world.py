@@ -29,7 +29,7 @@ from tests import builders
 
 S = 1_000_000
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
-RULES = Rules(grace_us=2 * S, down_after_us=20 * S)
+RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts fail all the time
 
 
 @dataclass

@@ -1,14 +1,21 @@
 """What each event does to a job in each state, and to hosts; anything else raises with the story."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Launch, Start, Stop
+from rm.core.engine import not_yet
 from rm.core.host import HostState
 from rm.core.job import Job, JobState, Placement, TaskPlacement
-from rm.core.job_transitions import MAX_LAUNCH_FAILURES
+from rm.core.job_transitions import (
+    INNOCENT_US,
+    LONGEST_BACKOFF_US,
+    LOSS_BACKOFF_US,
+    MAX_LAUNCH_FAILURES,
+)
 from rm.core.lifecycle import TRANSITIONS, Changes, Rules, apply
 from rm.core.reasons import ReasonCode
 from rm.core.state import ClusterState, all_of
@@ -24,8 +31,9 @@ ALONE = Placement((TaskPlacement(0, "h1"),))
 class World:
     """A cluster of two hosts with one job, driven by events."""
 
-    def __init__(self, placement: Placement = GANG, **spec: Any) -> None:
+    def __init__(self, placement: Placement = GANG, rules: Rules = RULES, **spec: Any) -> None:
         self.state = ClusterState()
+        self.rules = rules
         self.now_us = 100
         self.placement = placement
         self.do(*(ev.HostAdded(builders.host(n, cpus=4)) for n in ("h1", "h2")))
@@ -35,7 +43,7 @@ class World:
         """The actions that follow from the events."""
         self.changes = Changes()
         for event in events:
-            apply(self.state, event, self.now_us, RULES, self.changes)
+            apply(self.state, event, self.now_us, self.rules, self.changes)
         return self.changes.actions
 
     @property
@@ -232,6 +240,50 @@ def test_a_lost_host_loses_its_jobs_and_the_others_are_stopped(requeue: bool, st
     assert Collect(1, 1, "h2", (2,)) in world.exit(1, signal=15, why="abort")
     assert world.job.state is state
     assert world.is_at_rest()
+
+
+def lose_its_host(world: World, after_us: int = 1) -> None:
+    """The job runs again, and then its host is gone."""
+    world.now_us = max(world.now_us, world.job.not_before_us)
+    world.run()
+    assert world.job.started_us is not None
+    world.now_us = world.job.started_us + after_us
+    world.do(ev.HostUp("h1", "boot", "1"), ev.HostDown("h1", "silent"))
+
+
+def test_a_job_that_loses_one_host_after_the_other_is_held() -> None:
+    world = World(ALONE)
+    lose_its_host(world)
+    assert not_yet(world.job, world.now_us) is None  # one loss is nobody's fault
+    lose_its_host(world)
+    assert world.job.state is S.PENDING
+    reason = not_yet(world.job, world.now_us + (1 << 60))
+    assert reason is not None
+    assert reason.code is ReasonCode.HOST_LOST
+    assert "lost 2 times" in reason.message
+    world.do(ev.ReleaseRequested(1, "alice"))
+    assert not_yet(world.job, world.now_us) is None
+    lose_its_host(world)
+    assert not world.job.held
+
+
+def test_losses_after_long_runs_are_not_held_against_a_job() -> None:
+    world = World(ALONE)
+    for _ in range(4):
+        lose_its_host(world, after_us=INNOCENT_US)
+        assert (world.job.held, world.job.losses) == (False, 1)
+
+
+def test_without_a_limit_a_job_waits_longer_from_loss_to_loss() -> None:
+    world = World(ALONE, rules=replace(RULES, max_losses=0))
+    waits = []
+    for _ in range(9):
+        lose_its_host(world)
+        waits.append(max(0, world.job.not_before_us - world.now_us))
+    assert waits[:3] == [0, LOSS_BACKOFF_US, 4 * LOSS_BACKOFF_US]
+    assert waits == sorted(waits)
+    assert waits[-1] == LONGEST_BACKOFF_US
+    assert not world.job.held
 
 
 def test_a_gang_that_never_began_is_tried_again_whatever_it_asked() -> None:
