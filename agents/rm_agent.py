@@ -13,6 +13,7 @@ import gc
 import importlib
 import json
 import os
+import re
 import selectors
 import signal
 import sys
@@ -30,6 +31,7 @@ from rm_task import now_us
 VERSION = "0.1.0"
 PROTOCOL = 1
 LINE_BYTES = 8 << 20
+ID = re.compile(rb'\s*\{\s*"id"\s*:\s*([0-9]{1,18})\s*[,}]')
 OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
 SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
 OUTSIDE = {"steps"}  # what they leave running is no part of us, and must not end with us
@@ -42,12 +44,13 @@ class Channel:
     def __init__(self, selector):
         self.selector = selector
         self.inbox, self.outbox = b"", bytearray()
+        self.too_long = False  # the rest of such a line is still to come
         self.waiting = False
         for fd in (0, 1):
             os.set_blocking(fd, False)
 
     def read(self):
-        """Complete lines that have arrived; None at end of file."""
+        """Complete lines that have arrived; None at end of file. A line that is too long is answered here."""
         try:
             data = os.read(0, 1 << 18)
         except BlockingIOError:
@@ -57,9 +60,19 @@ class Channel:
         if not data:
             return None
         *lines, self.inbox = (self.inbox + data).split(b"\n")
+        if self.too_long and lines:
+            self.too_long = False
+            del lines[0]
         if len(self.inbox) > LINE_BYTES:
-            return None  # nobody who speaks the protocol does this
+            if not self.too_long:
+                self._refuse(self.inbox)
+            self.too_long, self.inbox = True, b""
         return [line for line in lines if line.strip()]
+
+    def _refuse(self, line):
+        found = ID.match(line)
+        error = SpoolError("bad-request", "The request is longer than %d MiB." % (LINE_BYTES >> 20))
+        self.send(refusal(int(found.group(1)) if found else None, error))
 
     def send(self, message):
         self.send_line(json.dumps(message, separators=(",", ":")).encode())
@@ -179,7 +192,13 @@ class Agent:
             if not isinstance(epoch, int):
                 raise SpoolError("bad-request", "The operation %s needs the leader's epoch." % op)
             self.attempts.spool.check_epoch(epoch)
-        if op in CHANGES or op in ("tasks", "logs"):
+        if op == "logs":
+            found = self.attempts.logs(request)
+            if callable(found):
+                self._fork(number, found, request, Group(""))
+                return None
+            return found
+        if op in CHANGES or op == "tasks":
             return getattr(self.attempts, op)(request, self._later(number))
         if op == "cancel":
             return self._cancel(request)
@@ -294,7 +313,7 @@ def refusal(number, error):
     code, sentence = getattr(error, "code", None), str(error)
     if isinstance(error, OSError):
         code, sentence = sentence_of(error)
-    elif isinstance(error, ValueError) and code is None:
+    elif isinstance(error, (ValueError, RecursionError)) and code is None:
         code, sentence = "bad-request", "The request cannot be understood: %s." % error
     elif not isinstance(code, str):
         code = "defect"

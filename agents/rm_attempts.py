@@ -7,17 +7,20 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
+import traceback
 
+import rm_reports
 from rm_become import MARK
 from rm_cgroup import marked, send
+from rm_reports import size_of
 from rm_spool import SpoolError, read_json
 
 POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed says nothing
 REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's iterations are known
 QUIET_REPORTS_S = 0.5  # for jobs that have not reported yet, or no longer do
 QUIET_AFTER_S = 10
-BACKLOG_BYTES = 64 << 10
 LIVE = ("launching", "prepared", "running")
 NOT_LIVE = ("exited", "lost")
 
@@ -32,7 +35,9 @@ class Attempt:
         self.waiting = []  # replies owed once it is launched
         self.discarding = []  # replies owed once it has ended
         self.offsets = {}  # rank -> bytes of its reports already read
+        self.reported = set()  # ranks that have written some
         self.reported_at = 0.0
+        self.troubled = False  # a step of ours failed for it, and that was said
 
     def live(self):
         return any(rank["state"] in LIVE for rank in self.ranks.values())
@@ -69,12 +74,24 @@ class Attempts:
         """Read the spool: which attempts live, which have ended, which were lost."""
         self.spool.prune()
         for folder in self.spool.scan():
-            if folder.alive():
-                self._adopt(folder)
-            elif read_json(folder.at("meta.json")) is None:
-                folder.remove()  # an interrupted launch: nothing of it ever ran
-            else:
-                self._adopt(folder)
+            try:
+                if not folder.alive() and read_json(folder.at("meta.json")) is None:
+                    folder.remove()  # an interrupted launch: nothing of it ever ran
+                else:
+                    self._adopt(folder)
+            except Exception:
+                # a folder that cannot be made sense of stays as it is; the others are found
+                self.known.pop((folder.job, folder.attempt), None)
+                _complain("%s is set aside" % folder.path)
+
+    def _guarded(self, attempt, step):
+        """One step of the loop for one attempt: whatever its files hold, it takes nothing from the others."""
+        try:
+            step(attempt)
+        except Exception:
+            if not attempt.troubled:
+                attempt.troubled = True
+                _complain("job %d, attempt %d" % (attempt.folder.job, attempt.folder.attempt))
 
     def _adopt(self, folder):
         attempt = Attempt(folder)
@@ -84,8 +101,7 @@ class Attempts:
                 attempt.ranks[int(name)] = untold(folder, int(name))
         self._refresh(attempt)
         for rank in attempt.ranks:
-            size = size_of(folder.reports(rank))
-            attempt.offsets[rank] = max(0, size - BACKLOG_BYTES)
+            attempt.offsets[rank] = max(0, size_of(folder.reports(rank)) - rm_reports.WINDOW_BYTES)
         attempt.reported_at = time.monotonic()
         if attempt.live():
             self.live.add(attempt)
@@ -149,16 +165,19 @@ class Attempts:
         if now >= self._reports_due():
             self.reports_at = now
             for attempt in self.live:
-                self._read_reports(attempt)
+                self._guarded(attempt, self._read_reports)
         if now >= self.polled_at + POLL_S:
             self.polled_at = now
             self._reap()
             for attempt in list(self.live):
-                if not attempt.folder.alive():
-                    self._look_again(attempt)
+                self._guarded(attempt, self._look_after)
 
     def _reap(self):
         self.supervisors = {pid for pid in self.supervisors if os.waitpid(pid, os.WNOHANG)[0] == 0}
+
+    def _look_after(self, attempt):
+        if not attempt.folder.alive():
+            self._look_again(attempt)
 
     def _look_again(self, attempt):
         """The supervisor is gone: tell the ends that it could not tell."""
@@ -169,7 +188,7 @@ class Attempts:
         self._settle(attempt)
 
     def _tell_exit(self, attempt, rank):
-        self._read_reports(attempt)
+        self._guarded(attempt, self._read_reports)
         line = attempt.ranks[rank]
         keys = ("job", "attempt", "rank", "code", "signal", "started_us", "ended_us", "oom", "why")
         self.notify(dict({key: line[key] for key in keys}, event="exit"))
@@ -185,7 +204,7 @@ class Attempts:
             event = json.loads(text)
             attempt = self.known.get((event["job"], event["attempt"]))
             if attempt is not None:
-                self._take(attempt, event)
+                self._guarded(attempt, lambda attempt, event=event: self._take(attempt, event))
 
     def _take(self, attempt, event):
         kind = event["event"]
@@ -237,37 +256,22 @@ class Attempts:
 
     def _read_reports(self, attempt):
         items = []
+        most = rm_reports.WINDOW_BYTES // len(attempt.ranks)
         for rank in attempt.ranks:
-            path = attempt.folder.reports(rank)
-            offset = attempt.offsets.get(rank, 0)
-            size = size_of(path)
-            if size <= offset:
+            path, offset = attempt.folder.reports(rank), attempt.offsets.get(rank, 0)
+            if size_of(path) == offset:
                 continue
-            with open(path, "rb") as file:
-                file.seek(offset)
-                text = file.read(1 << 20)
-            end = text.rfind(b"\n") + 1
-            attempt.offsets[rank] = offset + end
-            items += filter(None, map(_report, text[:end].splitlines()))
+            attempt.reported.add(rank)
+            found, attempt.offsets[rank] = rm_reports.read(path, offset, max(most, rm_reports.LINE_BYTES))
+            items += [item for item in found if item[0] in attempt.ranks]
         if items:
             attempt.reported_at = time.monotonic()
             self.notify({"event": "iterations", "job": attempt.folder.job, "attempt": attempt.folder.attempt,
                          "items": items})  # fmt: skip
 
 
-def _report(text):
-    """One report, None when the user's program wrote something else there."""
-    try:
-        item = json.loads(text)
-    except ValueError:
-        return None
-    good = isinstance(item, list) and len(item) == 6 and all(_possible(x) for x in item[:5])
-    return item if good and (item[5] is None or _possible(item[5])) else None
-
-
-def _possible(value):
-    """Is it an integer that a time or a count can have?"""
-    return isinstance(value, int) and abs(value) < 1 << 53
+def _complain(about):
+    sys.stderr.write("%s: %s" % (about, traceback.format_exc()))
 
 
 def _last_words(folder):
@@ -283,10 +287,3 @@ def untold(folder, rank):
     return {"job": folder.job, "attempt": folder.attempt, "rank": rank, "state": "launching", "pid": 0,
             "started_us": None, "ended_us": None, "code": None, "signal": None, "oom": False,
             "why": ""}  # fmt: skip
-
-
-def size_of(path):
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0

@@ -5,9 +5,12 @@ pipe that exec closes: end of file without a failure means that the task runs.
 """
 
 import ctypes
+import errno
 import json
 import os
+import re
 import signal
+import stat
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -22,7 +25,8 @@ def become_task(folder, group, request, user, task, said):
         os.setsid()
         group.enter()
         environ = task_environment(folder, request, user, task)
-        spooled = {key: os.open(path, APPEND, 0o600) for key, path in spool_files(folder, task)}
+        # the spool's own file is opened before the process becomes the user's, the user's files after
+        spooled = None if task["output"] else folder.open_log(task["rank"], APPEND)
         if os.getuid() == 0:
             os.initgroups(user.name, user.gid)
             os.setgid(user.gid)
@@ -30,7 +34,7 @@ def become_task(folder, group, request, user, task, said):
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it
         os.umask(0o022)
         _enter_directory(request, user, said)
-        _open_streams(task, spooled)
+        _open_streams(task, spooled, os.path.dirname(folder.path))
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD,
                        signal.SIGXFSZ):  # fmt: skip
@@ -92,40 +96,40 @@ def _enter_directory(request, user, said):
         return
 
 
-def spool_files(folder, task):
-    """(stream, path) of the streams that go to the spool: opened before the process becomes the user's."""
-    own = folder.at(str(task["rank"]))
-    return [(key, task[key]) for key in ("out", "err") if task[key] == os.path.join(own, key)]
-
-
-def _open_streams(task, spooled):
-    """Open the task's output as the user; without a path of the user's it is the spool, open already."""
+def _open_streams(task, spooled, spool):
+    """Output and errors: to the spool's file, open already, or to the files that the user named."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    for number, key in ((1, "out"), (2, "err")):
-        path = task[key]
-        if number == 2 and path == task["out"]:
-            os.dup2(1, 2)
-        elif key in spooled:
-            os.dup2(spooled[key], number)
-        else:
-            try:
-                fd = os.open(path, APPEND | (os.O_TRUNC if task["truncate"] else 0), 0o666)
-            except OSError as error:
-                raise _Refused("The output file %s cannot be written on %s: %s; give another one by --output."
-                               % (os.path.abspath(path), os.uname().nodename,
-                                  os.strerror(error.errno))) from None  # fmt: skip
-            os.dup2(fd, number)
+    os.dup2(_open_output(task["output"], task["truncate"], spool) if spooled is None else spooled, 1)
+    merged = not task["error"] or task["error"] == task["output"]
+    os.dup2(1 if merged else _open_output(task["error"], task["truncate"], spool), 2)
+
+
+def _open_output(path, truncate, spool):
+    """Open a file of the user's as the user. Nothing below the spool is one, whatever leads there."""
+    try:
+        fd = os.open(path, APPEND | os.O_NONBLOCK, 0o666)  # a pipe that nobody reads must not keep us
+        if (os.path.realpath("/proc/self/fd/%d" % fd) + "/").startswith(os.path.realpath(spool) + "/"):
+            raise OSError(errno.EPERM, "it lies in the spool of rm")
+        if truncate and stat.S_ISREG(os.fstat(fd).st_mode):
+            os.ftruncate(fd, 0)
+        os.set_blocking(fd, True)
+        return fd
+    except OSError as error:
+        why = error.strerror
+        if error.errno == errno.ENXIO:
+            why = "it is a pipe that nobody reads, or a device that is not there"
+        raise _Refused("The output file %s cannot be written on %s: %s; give another one by --output."
+                       % (os.path.abspath(path), os.uname().nodename, why)) from None  # fmt: skip
 
 
 def _exec_sentence(script, error):
-    first = script.split("\n", 1)[0]
-    host = os.uname().nodename
-    if isinstance(error, FileNotFoundError):
-        return "The interpreter that the script names in its first line (%s) is not on %s." % (
-            first[:200],
-            host,
-        )
+    """Why the script cannot be run. Everybody may read this: of the script it tells a plain path at most."""
+    first, host = script.split("\n", 1)[0], os.uname().nodename
     if first[:2] != "#!":
         return "The script has no interpreter line; begin it with one such as #!/bin/sh."
-    return "The script cannot be run on %s (%s): %s." % (host, first[:200], os.strerror(error.errno))
+    named = re.fullmatch(r"#!\s*(/[\w.+/-]{1,200})(?:\s.*)?", first)
+    which = " (%s)" % named.group(1) if named else ""
+    if isinstance(error, FileNotFoundError):
+        return "The interpreter that the script names in its first line%s is not on %s." % (which, host)
+    return "The script cannot be run on %s%s: %s." % (host, which, os.strerror(error.errno))

@@ -10,8 +10,10 @@ import os
 import signal
 import time
 
-from rm_attempts import NOT_LIVE, Attempt, Attempts, size_of, untold
-from rm_request import checked_launch, name_of, read_as, user_of
+import rm_logs
+from rm_attempts import NOT_LIVE, Attempt, Attempts, untold
+from rm_reports import size_of
+from rm_request import checked_launch, name_of, number, user_of
 from rm_spool import SpoolError, read_json, write_bytes
 from rm_task import spawn
 
@@ -20,14 +22,14 @@ REPLY_BYTES = 2 << 20
 
 class Operations(Attempts):
     def launch(self, request, reply):
-        job, number = name_of(request)
-        attempt = self.known.get((job, number))
-        if attempt is None and self.spool.gone(job, number):
-            raise SpoolError("discarded", "Attempt %d of job %d was discarded on this host." % (number, job))
+        job, count = name_of(request)
+        attempt = self.known.get((job, count))
+        if attempt is None and self.spool.gone(job, count):
+            raise SpoolError("discarded", "Attempt %d of job %d was discarded on this host." % (count, job))
         if attempt is None:
             request = checked_launch(request)
             user = user_of(request)
-            folder = self.spool.folder(job, number)
+            folder = self.spool.folder(job, count)
             try:
                 lock = folder.lock()
             except OSError:
@@ -40,17 +42,13 @@ class Operations(Attempts):
                 if lock is not None:
                     os.close(lock)
                 self._adopt(folder)  # another agent launched it
-                attempt = self.known[job, number]
+                attempt = self.known[job, count]
         if attempt.settled():
             return self._outcome(attempt)
         attempt.waiting.append(reply)
         return None
 
     def _launch(self, folder, request, user, lock):
-        for task in request["tasks"]:
-            own = folder.at(str(task["rank"]), "out")
-            task["out"] = task["output"] or own
-            task["err"] = task["error"] or task["out"]
         try:
             folder.fill([task["rank"] for task in request["tasks"]], request["script"], user.uid, user.gid)
             group = self.hierarchy.group(folder.job, folder.attempt)
@@ -60,7 +58,7 @@ class Operations(Attempts):
             self.known[folder.job, folder.attempt] = attempt
             self.live.add(attempt)
             self.supervisors.add(spawn(folder, group, request, user, lock, self.events_path))
-        except OSError:
+        except Exception:
             self.live.discard(self.known.pop((folder.job, folder.attempt), None))
             folder.remove()
             os.close(lock)
@@ -82,21 +80,22 @@ class Operations(Attempts):
     def stop(self, request, reply):
         attempt = self._get(request)
         why, grace_us = request.get("why", "cancel"), request.get("grace_us", 0)
-        if not isinstance(why, str) or not isinstance(grace_us, int) or grace_us < 0:
-            raise ValueError("why is a string and grace_us a duration")
+        if not isinstance(why, str):
+            raise ValueError("why is a string")
+        grace_us = number(grace_us, "grace_us")
         if attempt.live() and not attempt.folder.tell({"op": "stop", "why": why[:200], "grace_us": grace_us}):
             self._look_again(attempt)
         return {}
 
     def signal(self, request, reply):
         attempt = self._get(request)
-        number = request.get("signal")
-        if isinstance(number, str):
-            name = number if number.startswith("SIG") else "SIG" + number
-            number = getattr(signal, name, None)
-        if not isinstance(number, int) or not 0 < number < signal.NSIG:
+        which = request.get("signal")
+        if isinstance(which, str):
+            name = which if which.startswith("SIG") else "SIG" + which
+            which = getattr(signal, name, None)
+        if not isinstance(which, int) or not 0 < which < signal.NSIG:
             raise ValueError("signal %r is none" % request.get("signal"))
-        if attempt.live() and not attempt.folder.tell({"op": "signal", "signal": int(number)}):
+        if attempt.live() and not attempt.folder.tell({"op": "signal", "signal": int(which)}):
             self._look_again(attempt)
         return {}
 
@@ -104,15 +103,15 @@ class Operations(Attempts):
         lines = []
         for attempt in self.known.values():
             for rank, line in sorted(attempt.ranks.items()):
-                report = attempt.folder.reports(rank)
-                lines.append(dict(line, cooperative=size_of(report) > 0))
+                spoke = rank in attempt.reported or size_of(attempt.folder.reports(rank)) > 0
+                lines.append(dict(line, cooperative=spoke))
         return {"tasks": lines}
 
     def discard(self, request, reply):
-        job, number = name_of(request)
-        attempt = self.known.get((job, number))
+        job, count = name_of(request)
+        attempt = self.known.get((job, count))
         if attempt is None:
-            self.spool.mark_gone(job, number)
+            self.spool.mark_gone(job, count)
             return {}
         if any(line["state"] in ("running", "launching") for line in attempt.ranks.values()):
             raise SpoolError(
@@ -127,33 +126,41 @@ class Operations(Attempts):
         return {}
 
     def _forget(self, attempt):
-        job, number = attempt.folder.job, attempt.folder.attempt
-        self.spool.mark_gone(job, number)
-        self.hierarchy.group(job, number).remove()
+        job, count = attempt.folder.job, attempt.folder.attempt
+        self.spool.mark_gone(job, count)
+        self.hierarchy.group(job, count).remove()
         attempt.folder.remove()
-        self.known.pop((job, number), None)
+        self.known.pop((job, count), None)
 
-    def logs(self, request, reply):
+    def logs(self, request):
+        """The answer, or a function that finds it, for a process of its own: a file of the user's can lie
+        on a file system that keeps its reader waiting."""
         attempt = self._get(request)
         rank, stream = request.get("rank", 0), request.get("stream", "out")
-        offset, limit = request.get("offset", 0), request.get("limit", 1 << 18)
+        offset = number(request.get("offset", 0), "offset")
+        limit = min(number(request.get("limit", 1 << 18), "limit"), REPLY_BYTES)
         if rank not in attempt.ranks:
             raise SpoolError(
                 "no-such-task", "Job %d has no rank %s on this host." % (attempt.folder.job, rank)
             )
-        if stream not in ("out", "err") or min(offset, limit) < 0:
-            raise ValueError("stream is out or err, offset and limit are sizes")
+        if stream not in ("out", "err"):
+            raise ValueError("stream is out or err")
         ended = attempt.ranks[rank]["state"] in NOT_LIVE
         task = attempt.meta.get("tasks", {}).get(str(rank), {})
-        path = task.get(stream, "")
-        if stream == "err" and path == task.get("out"):
-            path = ""  # merged into the output
-        data, size = b"", 0
-        if path:
-            data, size = read_as(attempt.meta, attempt.folder, path, offset, min(limit, REPLY_BYTES))
-        offset += len(data)
-        return {"data": base64.b64encode(data).decode(), "offset": offset, "size": size,
-                "done": ended and offset >= size}  # fmt: skip
+
+        def answer(data, size):
+            end = offset + len(data)
+            return {"data": base64.b64encode(data).decode(), "offset": end, "size": size,
+                    "done": ended and end >= size}  # fmt: skip
+
+        path = task.get(stream)
+        # an agent older than this one named the spool's file by its path
+        spooled = task.get("spooled", task.get("out") == attempt.folder.at(str(rank), "out"))
+        if stream == "out" and spooled:
+            return answer(*rm_logs.read_spooled(attempt.folder, rank, offset, limit))
+        if not path or (stream == "err" and path == task.get("out")):  # merged, or never opened
+            return answer(b"", 0)
+        return lambda _: answer(*rm_logs.read_as(attempt.meta, path, offset, limit))
 
     def schedule(self, request, reply):
         attempt = self._get(request)
@@ -165,9 +172,9 @@ class Operations(Attempts):
         return {}
 
     def _get(self, request):
-        job, number = name_of(request)
-        attempt = self.known.get((job, number))
+        job, count = name_of(request)
+        attempt = self.known.get((job, count))
         if attempt is None:
             raise SpoolError("no-such-attempt", "Attempt %d of job %d is not on %s."
-                             % (number, job, os.uname().nodename))  # fmt: skip
+                             % (count, job, os.uname().nodename))  # fmt: skip
         return attempt

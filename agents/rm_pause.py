@@ -8,7 +8,6 @@ this program is killed with SIGKILL or the freeze outlasts its time.
 
 import contextlib
 import glob
-import json
 import os
 import select
 import signal
@@ -19,6 +18,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rm_iteration
 import rm_kernel
 import rm_profile
+import rm_reports
 import rm_shape
 from rm_kernel import KernelRefused, now_us, require
 
@@ -220,10 +220,7 @@ def profile(request):
 def _reported_starts(job, attempt):
     """Origins of the latest iterations that a rank of the job on this host reported."""
     for path in sorted(_report_files(job, attempt)):
-        starts = []
-        for line in rm_kernel.read_text(path).splitlines()[-500:]:
-            with contextlib.suppress(ValueError, TypeError, IndexError):
-                starts.append(int(json.loads(line)[2]))
+        starts = [item[2] for item in rm_reports.latest(path)]
         if starts:
             return sorted(starts)
     return []
@@ -232,7 +229,7 @@ def _reported_starts(job, attempt):
 def _report_files(job, attempt):
     """What the job's ranks on this host have reported by themselves, if they have."""
     found = glob.glob("%s/*/reports.jsonl" % glob.escape(rm_kernel.job_state(job, attempt)))
-    return [path for path in found if rm_kernel.read_text(path)]
+    return [path for path in found if rm_reports.size_of(path) > 0]
 
 
 class Phases:

@@ -1,11 +1,11 @@
-"""What the daemon asks for, checked: launch requests, users, log files read with the user's own rights."""
+"""What the daemon asks for, checked: launch requests and users."""
 
-import grp
 import os
 import pwd
-import stat
 
 from rm_spool import SpoolError
+
+LARGEST = 1 << 53  # of any number: a time in microseconds, a size in bytes
 
 
 class User:
@@ -16,9 +16,14 @@ class User:
 
 def name_of(request):
     job, attempt = request.get("job"), request.get("attempt")
-    if not isinstance(job, int) or not isinstance(attempt, int) or min(job, attempt) < 0:
-        raise ValueError("job and attempt are numbers")
-    return job, attempt
+    return number(job, "job"), number(attempt, "attempt")
+
+
+def number(value, name):
+    """A time, a size or a count; ValueError says which one is none."""
+    if type(value) is not int or not 0 <= value < LARGEST:
+        raise ValueError("%s is not a number from 0 to 2^53" % name)
+    return value
 
 
 def checked_launch(request):
@@ -34,13 +39,15 @@ def checked_launch(request):
         value = default if value is None else value
         if not isinstance(value, kind):
             raise ValueError("%s is missing or is not a %s" % (key, kind.__name__))
-        result[key] = value
+        result[key] = number(value, key) if kind is int else value
     if not result["tasks"]:
         raise ValueError("there is no task")
     tasks, ranks = [], set()
     for task in result["tasks"]:
-        if not isinstance(task, dict) or not isinstance(task.get("rank"), int) or task["rank"] in ranks:
+        if not isinstance(task, dict) or number(task.get("rank"), "rank") in ranks:
             raise ValueError("every task has a rank of its own")
+        if not isinstance(task.get("env") or {}, dict) or not isinstance(task.get("gpus") or [], list):
+            raise ValueError("a task's env is an object and its gpus are a list")
         ranks.add(task["rank"])
         tasks.append({
             "rank": task["rank"], "env": task.get("env") or {},
@@ -72,35 +79,3 @@ def user_of(request):
             "root-refused", "Jobs of root are not run; submit as another user, or allow it in rm.toml."
         )
     return user
-
-
-def read_as(meta, folder, path, offset, limit):
-    """(bytes, size of the file). A file of the user's is opened as the user, whatever it is by now."""
-    own = path.startswith(folder.path + "/")
-    switch = not own and os.getuid() == 0 and meta.get("uid", 0) != 0
-    try:
-        if switch:
-            groups = [g.gr_gid for g in grp.getgrall() if meta["user"] in g.gr_mem]
-            os.setgroups([meta["gid"], *groups])
-            os.setegid(meta["gid"])
-            os.seteuid(meta["uid"])
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-        finally:
-            if switch:
-                os.seteuid(0)
-                os.setegid(0)
-                os.setgroups([])
-    except FileNotFoundError:
-        return b"", 0
-    except OSError as error:
-        raise SpoolError(
-            "no-log", "The log %s cannot be read: %s." % (path, os.strerror(error.errno))
-        ) from None
-    try:
-        about = os.fstat(fd)
-        if not stat.S_ISREG(about.st_mode):
-            return b"", 0  # a fifo or a device: what went there is gone
-        return os.pread(fd, limit, offset), about.st_size
-    finally:
-        os.close(fd)

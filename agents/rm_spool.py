@@ -4,7 +4,7 @@
                          meta.json         who, where and with which process ids
                          control           fifo: the agent's words to the supervisor
                          script, schedule.json
-                         <rank>/out, err, exit.json, reports.jsonl
+                         <rank>/out, exit.json, reports.jsonl
     discarded                              one line per discarded attempt: a late launch of it is refused
 
 locked = alive; free with exit.json = exited; free without = lost. Folders belong to the agent, so that no
@@ -67,7 +67,7 @@ def read_json(path):
     try:
         with open(path, "rb") as file:
             return json.loads(file.read())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
 
 
@@ -87,6 +87,15 @@ class Folder:
 
     def reports(self, rank):
         return self.at(str(rank), "reports.jsonl")
+
+    def open_log(self, rank, flags):
+        """The spool's own file for what a rank writes; never through a link."""
+        careful = os.O_NOFOLLOW | os.O_CLOEXEC
+        home = os.open(self.at(str(rank)), os.O_RDONLY | os.O_DIRECTORY | careful)
+        try:
+            return os.open("out", flags | careful, 0o600, dir_fd=home)
+        finally:
+            os.close(home)
 
     def lock(self):
         """Make the folder if need be and take its lock: a file descriptor, or None when it is taken."""

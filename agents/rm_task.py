@@ -21,6 +21,8 @@ from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
 from rm_cgroup import descendants, send
 from rm_spool import boot_id, sentence_of, write_json
 
+LONGEST_POLL_MS = 86_400_000
+
 
 def now_us():
     return time.time_ns() // 1000
@@ -79,6 +81,13 @@ class Rank:
         self.started_us = None
         self.end = None  # (code, signal, ended_us)
         self.recorded = False
+
+    def named(self, stream):
+        """The file that the user named for a stream and the task opened; "" when it opened none."""
+        path = self.task[stream]
+        if self.failure or not path or (stream == "error" and path == self.task["output"]):
+            return ""
+        return os.path.join(self.chdir, path)
 
 
 class Supervisor:
@@ -173,8 +182,7 @@ class Supervisor:
             return
         self.meta["tasks"] = {
             str(r.rank): {"pid": r.pid, "started_us": r.started_us,
-                          "out": os.path.join(r.chdir, r.task["out"]),
-                          "err": os.path.join(r.chdir, r.task["err"])}
+                          "spooled": not r.task["output"], "out": r.named("output"), "err": r.named("error")}
             for r in self.ranks
         }  # fmt: skip
         try:
@@ -241,7 +249,8 @@ class Supervisor:
             deadlines.append(time.monotonic() + 1)
         if not deadlines:
             return None
-        return max(0, min(deadlines) - time.monotonic()) * 1000 + 0.5
+        # poll takes less than 25 days; whoever is woken before the time looks at the clock again
+        return min(max(0, min(deadlines) - time.monotonic()) * 1000 + 0.5, LONGEST_POLL_MS)
 
     # ending
 

@@ -1,0 +1,70 @@
+"""Reading a task's output: the spool's own file by the agent, any other only as the user who named it.
+
+Whether a stream went to the spool is what the supervisor wrote down when it opened it, never what a path
+looks like.
+"""
+
+import ctypes
+import os
+import signal
+import stat
+
+from rm_spool import SpoolError
+
+READ_S = 20  # a network file system that answers nothing must not keep a child for ever
+PROC_MAGIC = 0x9FA0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def read_spooled(folder, rank, offset, limit):
+    """(bytes, size) of what the task wrote to the spool."""
+    try:
+        fd = folder.open_log(rank, os.O_RDONLY)
+    except FileNotFoundError:
+        return b"", 0
+    return _piece(fd, offset, limit)
+
+
+def read_as(meta, path, offset, limit):
+    """(bytes, size) of a file that the user named, whatever it is by now; in a process of its own.
+
+    The process keeps the real user id of the agent, so that the user can neither signal nor trace it, and
+    opens with the rights of the user alone. Files of /proc are none of the user's: the process that opens
+    them there is ours.
+    """
+    signal.alarm(READ_S)
+    if os.getuid() == 0:
+        os.setgroups(os.getgrouplist(meta["user"], meta["gid"]))
+        os.setegid(meta["gid"])
+        os.seteuid(meta["uid"])
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except FileNotFoundError:
+        return b"", 0
+    except OSError as error:
+        raise _unreadable(path, os.strerror(error.errno)) from None
+    if _is_of_proc(fd):
+        os.close(fd)
+        raise _unreadable(path, "it leads into /proc")
+    return _piece(fd, offset, limit)
+
+
+def _unreadable(path, why):
+    return SpoolError("no-log", "The log %s cannot be read: %s." % (path, why))
+
+
+def _piece(fd, offset, limit):
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode):
+            return b"", 0  # a fifo or a device: what went there is gone
+        return os.pread(fd, limit, offset), about.st_size
+    finally:
+        os.close(fd)
+
+
+def _is_of_proc(fd):
+    found = ctypes.create_string_buffer(512)  # struct statfs begins with the kind, a long
+    if _libc.fstatfs(fd, found) != 0:
+        return True
+    return ctypes.c_long.from_buffer(found).value == PROC_MAGIC
