@@ -43,6 +43,7 @@ class DaemonConfig:
     log_level: str = "info"
     log_json: bool = False
     admins: tuple[str, ...] = ()
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +393,10 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
     if jobs.run_root_as == "root":
         raise ConfigError(
             "jobs.run_root_as must name another user.", "To run root's jobs as root set jobs.allow_root."
+        )
+    if "/" in jobs.deliver or jobs.deliver.startswith("."):
+        raise ConfigError(
+            f"jobs.deliver is '{jobs.deliver}'.", "It is a file's name, without / and without a dot in front."
         )
     try:
         parse_time_limit_us(jobs.time_limit)

@@ -40,8 +40,8 @@ class TrafficRequest(msgspec.Struct, frozen=True, kw_only=True):
 class JobRequest(Request, frozen=True, kw_only=True):
     """A job to submit. Resources are per task; `hosts_min` and `hosts_max` 0 are as many as needed.
 
-    What is left out has the defaults below, except `output`, `time_limit_us` and `deliver`, which rm.toml
-    has. The user is the caller; an administrator may name another.
+    What is left out has the defaults below, except `output` and `time_limit_us`, which rm.toml has. The
+    user is the caller; an administrator may name another.
     """
 
     name: Word
@@ -70,7 +70,6 @@ class JobRequest(Request, frozen=True, kw_only=True):
     chdir_required: bool = False
     output: str = ""
     error: str = ""
-    deliver: str = ""
     zone: str = ""
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()

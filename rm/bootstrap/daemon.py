@@ -46,7 +46,7 @@ from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
-from rm.daemon.deliver import deliveries
+from rm.daemon.deliver import Deliverer, deliveries
 from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader
@@ -104,7 +104,7 @@ def run_daemon(config: Config) -> None:
     alert_rules(config)
     declared = hosts_for_daemon(config.hosts.inventory)[0] if config.hosts.inventory else []
     make_state_dir(Path(config.daemon.state_dir))
-    with claimed(config.daemon.socket):
+    with claimed(config.daemon.socket, config.daemon.shared):
         store = open_store(config.daemon.database)
         try:
             asyncio.run(Daemon(config, store, policies, declared).run())
@@ -203,7 +203,8 @@ class Daemon:
             config.jobs.max_log_bytes,
             regulator.iterations,
             fail,
-            deliveries(state, os.uname().nodename),
+            deliveries(state, os.uname().nodename, config.jobs.deliver),
+            Deliverer(config.jobs.deliver),
         )
         leader.executor = executor
 

@@ -1,57 +1,39 @@
 """Delivery: a job that names no output finds its log in the directory it was submitted from.
 
-The copy is made by a short-lived process that becomes the submitting user first, so it can write exactly
-where the user can. The spool keeps the log: a failed delivery costs nothing but the copy.
+Only output of a job that its own user submitted on this machine is delivered, and never root's. The daemon
+keeps the log: a failed delivery costs nothing but the copy. Who writes it, and why so, is in
+docs/decisions/2026-11-22-delivery.md.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 import pwd
 import re
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rm.core.actions import Collect
 from rm.core.state import ClusterState
+from rm.daemon import deliver_as_user
 from rm.daemon.environment import expand
 
-PATIENCE_S = 60.0  # for a slow network file system
+log = logging.getLogger(__name__)
 
-# WHO DIRECTORY FD:NAME…. It starts as the daemon's user, since others may not be able to reach this
-# interpreter, and becomes the job's before it touches anything. Written aside and renamed, so that neither
-# a link of that name is followed nor half a log seen. Root writes only where nobody else could lay a trap.
-_COPY = """
-import os, sys
-try:
-    if sys.argv[1]:
-        uid, *groups = map(int, sys.argv[1].split(","))
-        os.setgroups(groups)
-        os.setgid(groups[0])
-        os.setuid(uid)
-    at = os.open(sys.argv[2], os.O_RDONLY | os.O_DIRECTORY)
-    about = os.fstat(at)
-    if os.getuid() == 0 and (about.st_uid != 0 or about.st_mode & 0o022):
-        sys.exit("root delivers only into directories that nobody else may write to")
-    for pair in sys.argv[3:]:
-        fd, name = pair.split(":", 1)
-        aside = ".%s.%d" % (name, os.getpid())
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        out = os.open(aside, flags, 0o644, dir_fd=at)
-        try:
-            with open(int(fd), "rb") as source, open(out, "wb") as copy:
-                while data := source.read(1 << 20):
-                    copy.write(data)
-            os.rename(aside, name, src_dir_fd=at, dst_dir_fd=at)
-        except BaseException:
-            os.unlink(aside, dir_fd=at)
-            raise
-except OSError as error:
-    sys.exit(error.strerror or str(error))
-"""
+PATIENCE_S = 60.0  # for a slow network file system
+AVOIDED_S = 300.0  # a directory that did not answer is not tried again for so long
+PROGRAM = str(Path(__file__).with_name("deliver_as_user.py"))
+HELPER = "/run/rm-deliver.sock"  # packaging/rm-deliver.socket
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,65 +44,23 @@ class Delivery:
     directory: str
     files: tuple[tuple[int, str], ...]
 
-    def carry_out(self, log_of: Callable[[int], Path]) -> str:
-        """Copy the logs that exist (an empty one does not); "" or a sentence that says why not."""
-        found = [(log_of(rank), name) for rank, name in self.files if log_of(rank).exists()]
-        if not found:
-            return ""
-        try:
-            self._copy(found)
-        except KeyError:
-            why = f"there is no user {self.user} on this machine"
-        except (OSError, subprocess.SubprocessError) as error:
-            why = str(error)
-        else:
-            return ""
-        return f"the output was not delivered to {self.directory}: {why}; `rmx logs` has it"
 
-    def _copy(self, found: list[tuple[Path, str]]) -> None:
-        account = pwd.getpwnam(self.user)
-        who = ""
-        if os.geteuid() == 0:
-            groups = [g for g in os.getgrouplist(self.user, account.pw_gid) if g != account.pw_gid]
-            who = ",".join(map(str, (account.pw_uid, account.pw_gid, *groups)))
-        elif os.geteuid() != account.pw_uid:
-            raise PermissionError("the daemon does not run as root and cannot write as another user")
-        opened: list[int] = []
-        try:
-            opened += (os.open(log, os.O_RDONLY | os.O_CLOEXEC) for log, _ in found)
-            pairs = [f"{fd}:{name}" for fd, (_, name) in zip(opened, found, strict=True)]
-            done = subprocess.run(
-                [sys.executable, "-I", "-S", "-c", _COPY, who, self.directory, *pairs],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                pass_fds=opened,
-                cwd="/",
-                env={},
-                umask=0o022,
-                timeout=PATIENCE_S,
-                check=False,
-            )
-        finally:
-            for fd in opened:
-                os.close(fd)
-        if done.returncode:
-            raise OSError(done.stderr.decode(errors="replace").strip()[-200:] or "the copy failed")
-
-
-def deliveries(state: ClusterState, here: str) -> Callable[[Collect], Delivery | None]:
-    """What a collection delivers, by the leader's state; `here` is this machine's host name."""
+def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collect], Delivery | None]:
+    """What a collection delivers, by the leader's state; `here` is this machine's host name, `pattern`
+    jobs.deliver of rm.toml."""
 
     def delivery_of(action: Collect) -> Delivery | None:
         job = state.jobs.get(action.job)
         if job is None or not job.state.final or job.attempt != action.attempt:
             return None  # it will run again
         spec, host = job.spec, state.hosts.get(action.host)
-        if not spec.deliver or spec.output or spec.submit_host != here or not spec.chdir or host is None:
+        if not (pattern and spec.deliver) or spec.output or spec.submit_host != here or host is None:
             return None
-        pattern = for_each_task(spec.deliver) if spec.ntasks > 1 else spec.deliver
+        if not spec.chdir:
+            return None
+        each = for_each_task(pattern) if spec.ntasks > 1 else pattern
         tasks = job.placement.on(action.host) if job.placement is not None else ()
-        named = ((t.rank, expand(pattern, job, t, host)) for t in tasks if t.rank in action.ranks)
+        named = ((t.rank, expand(each, job, t, host)) for t in tasks if t.rank in action.ranks)
         # a file of that directory, whatever the pattern holds
         files = tuple((rank, name.replace("/", "_")) for rank, name in named)
         return Delivery(spec.user, spec.chdir, files)
@@ -134,3 +74,141 @@ def for_each_task(pattern: str) -> str:
         return pattern
     stem, suffix = os.path.splitext(pattern)
     return f"{stem}.%t{suffix}"
+
+
+LogOf = Callable[[int], Path]
+Done = Callable[[str], None]
+
+
+class Deliverer:
+    """Carries deliveries out, one after the other for each user, by a process that can be given up.
+
+    A directory that hangs (a file system that a user serves, a dead file server) costs its owner's deliveries
+    time and nobody else's: each user has a thread of his own while there is something to deliver.
+
+    Args:
+        pattern: jobs.deliver of rm.toml, which all names must fit.
+        helper: the socket of the helper that writes as other users where the daemon is not root.
+    """
+
+    def __init__(self, pattern: str, helper: str = HELPER, patience_s: float = PATIENCE_S) -> None:
+        self._pattern, self._helper, self._patience_s = pattern, helper, patience_s
+        self._waiting: dict[str, deque[tuple[Delivery, LogOf, Done]]] = {}
+        self._avoided: dict[tuple[str, str], float] = {}  # (user, directory) -> monotonic seconds
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def submit(self, delivery: Delivery, log_of: LogOf, done: Done) -> None:
+        """Deliver the logs that exist (an empty one does not) soon; `done` then gets "" or a sentence that
+        says why not, in another thread."""
+        with self._lock:
+            if self._closed:
+                return
+            waiting = self._waiting.get(delivery.user)
+            if waiting is not None:
+                waiting.append((delivery, log_of, done))
+                return
+            self._waiting[delivery.user] = deque([(delivery, log_of, done)])
+        threading.Thread(
+            target=self._work, args=(delivery.user,), name=f"deliver-{delivery.user}", daemon=True
+        ).start()
+
+    def close(self) -> None:
+        """Begin no more; what was not delivered is not done."""
+        with self._lock:
+            self._closed = True
+
+    def _work(self, user: str) -> None:
+        while True:
+            with self._lock:
+                waiting = self._waiting[user]
+                if not waiting or self._closed:
+                    del self._waiting[user]
+                    return
+                delivery, log_of, done = waiting.popleft()
+            try:
+                why = self._carry_out(delivery, log_of)
+            except OSError as error:
+                why = error.strerror or str(error)
+            except Exception:  # the next one must not suffer for it
+                log.exception("a delivery to %s failed", delivery.directory)
+                why = "a defect of rm; the daemon's log has the details"
+            if why:
+                why = f"the output was not delivered to {delivery.directory}: {why}; `rmx logs` has it"
+            done(why)
+
+    def _carry_out(self, delivery: Delivery, log_of: LogOf) -> str:
+        found = [(log_of(rank), name) for rank, name in delivery.files if log_of(rank).exists()]
+        most = deliver_as_user.FILES_MAX
+        for start in range(0, len(found), most):
+            if why := self._ask(delivery, found[start : start + most]):
+                return why
+        return ""
+
+    def _ask(self, delivery: Delivery, found: Sequence[tuple[Path, str]]) -> str:
+        place = (delivery.user, delivery.directory)
+        if time.monotonic() < self._avoided.get(place, 0.0):
+            return "the directory did not answer a short while ago"
+        request = {"user": delivery.user, "directory": delivery.directory, "names": [n for _, n in found]}
+        files: list[int] = []
+        door, child = self._door(delivery.user)
+        try:
+            door.settimeout(self._patience_s)
+            files += (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path, _ in found)
+            socket.send_fds(door, [json.dumps(request).encode()], files)
+            answer = door.recv(4096)
+        except TimeoutError:
+            self._avoided[place] = time.monotonic() + AVOIDED_S
+            return f"the directory did not answer for {self._patience_s:g} s"
+        finally:
+            door.close()
+            for fd in files:
+                os.close(fd)
+            if child is not None:
+                _part_with(child)
+        if not answer:
+            return "the process that writes it ended without a word"
+        return answer.rstrip(b"\0").decode(errors="replace")
+
+    def _door(self, user: str) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
+        """A connection to a process that can write as the user; the process, if it is a child of ours."""
+        if os.geteuid() != 0 and not _is_me(user):
+            door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            try:
+                door.connect(self._helper)
+            except OSError as error:
+                door.close()
+                raise OSError(
+                    error.errno,
+                    "the daemon is not root, and its helper rm-deliver.socket cannot be used "
+                    f"({os.strerror(error.errno or 0)})",
+                ) from None
+            return door, None
+        door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            child = subprocess.Popen(
+                [sys.executable, "-I", "-S", PROGRAM, self._pattern],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+            )
+        return door, child
+
+
+def _is_me(user: str) -> bool:
+    try:
+        return pwd.getpwnam(user).pw_uid == os.geteuid()
+    except KeyError:
+        return False
+
+
+def _part_with(child: subprocess.Popen[bytes]) -> None:
+    """It has answered, or hangs: what cannot even be killed is not waited for."""
+    try:
+        child.wait(1.0)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(1.0)

@@ -20,7 +20,7 @@ from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.reconcile import ReportedTask
 from rm.daemon.agent_news import exited, reported, up_event
 from rm.daemon.agents import Hosts
-from rm.daemon.deliver import Delivery
+from rm.daemon.deliver import Deliverer, Delivery
 from rm.daemon.log_home import LogHome
 from rm.errors import RmError, Unreachable
 
@@ -68,6 +68,7 @@ class Executor:
         max_log_bytes: how much of each log comes home; the newest part of a longer one.
         on_iterations: receives iteration reports `(host, message)`.
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
+        deliverer: writes these copies; without one there are none.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class Executor:
         on_iterations: Callable[[str, dict[str, Any]], None],
         on_deposed: Callable[[str], None],
         delivery_of: Callable[[Collect], Delivery | None] = lambda action: None,
+        deliverer: Deliverer | None = None,
     ) -> None:
         self._hosts = hosts
         self._post = post
@@ -90,6 +92,7 @@ class Executor:
         self._on_iterations = on_iterations
         self._on_deposed = on_deposed
         self._delivery_of = delivery_of
+        self._deliverer = deliverer
         self._open: dict[str, dict[int, Open]] = {}
         self._connections: dict[str, int] = {}
         self._connected = 0  # connections so far
@@ -103,6 +106,8 @@ class Executor:
 
     def close(self) -> None:
         self._closed = True
+        if self._deliverer is not None:
+            self._deliverer.close()
         for pool in (self._pool, self._greeters):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -369,18 +374,21 @@ class Executor:
             )
             self._again(entry, LATER_S)
             return
-        try:
-            self._deliver(action, entry.arguments["delivery"])
-        except Exception:  # the logs are home: only the copy is missing
-            log.exception("the output of job %d was not delivered", action.job)
-        self._settle(entry.intent)
+        self._deliver(entry, action)
 
-    def _deliver(self, action: Collect, delivery: Delivery | None) -> None:
-        if delivery is None:
+    def _deliver(self, entry: Open, action: Collect) -> None:
+        """The logs are home. What the user gets a copy of stays open until that is written, or is refused."""
+        delivery = entry.arguments["delivery"]
+        if delivery is None or self._deliverer is None:
+            self._settle(entry.intent)
             return
-        note = delivery.carry_out(lambda r: self._home.path(action, r, "out"))
-        if note:
-            self._post(ev.Noted(action.job, note))
+
+        def done(why_not: str) -> None:
+            if why_not:
+                self._post(ev.Noted(action.job, why_not))
+            self._settle(entry.intent)
+
+        self._deliverer.submit(delivery, lambda rank: self._home.path(action, rank, "out"), done)
 
     def _wait_for_exit(self, entry: Open) -> None:
         """Processes of the attempt are still being stopped there: their exit brings us back."""

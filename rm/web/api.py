@@ -20,6 +20,7 @@ from rm.api import hosts, jobs, network, people, reasons
 from rm.api import status as daemon
 from rm.api.openapi import document
 from rm.config import Config
+from rm.core.job import JobSpec
 from rm.errors import Forbidden, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
@@ -87,7 +88,7 @@ async def serve(service: Service, socket_path: str, config: Config) -> web.AppRu
     Raises:
         Conflict: another daemon already listens there.
     """
-    listener = bind(socket_path)
+    listener = bind(socket_path, config.daemon.shared)
     mine = os.stat(socket_path).st_ino
     app = make_app(service, config)
 
@@ -173,9 +174,9 @@ class _Api:
         self.service = service
         self.admins = frozenset(config.daemon.admins)
         self.root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
+        self.deliver = "" if config.jobs.output else config.jobs.deliver
         self.defaults = {
             "output": config.jobs.output,
-            "deliver": "" if config.jobs.output else config.jobs.deliver,
             "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
         }
 
@@ -212,16 +213,20 @@ class _Api:
         values = body["specs"] if "specs" in body else [body["spec"]]
         if not isinstance(values, list) or not values:
             raise UsageError("'specs' must be a list of at least one job specification.")
-        user = caller.user
-        specs = [
-            wire.spec_from(value, self._user_for(value, caller, user), self.defaults) for value in values
-        ]
+        specs = [self._spec(value, caller) for value in values]
         ids = await _settled(self.service.submit(specs))
         told = jobs.Submitted(jobs=list(ids)) if "specs" in body else jobs.Submitted(job=ids[0])
         return respond(told, 201)
 
-    def _user_for(self, value: Any, caller: Caller, user: str) -> str:
+    def _spec(self, value: Any, caller: Caller) -> JobSpec:
+        user = self._user_for(value, caller)
+        # files on this machine are written for no other than the kernel's word names, and never for root
+        deliver = self.deliver if user == caller.user and caller.uid != 0 else ""
+        return wire.spec_from(value, user, self.defaults, deliver)
+
+    def _user_for(self, value: Any, caller: Caller) -> str:
         """The caller; an administrator may submit for another user."""
+        user = caller.user
         named = value.get("user") if isinstance(value, dict) else None
         if named and named != user:
             caller.must_administer(f"submit a job for {named}")
@@ -238,8 +243,7 @@ class _Api:
         caller.must_be_somebody()
         body = wire.decode(await request.read())
         wire.fields(body, "spec")
-        value = body.get("spec")
-        spec = wire.spec_from(value, self._user_for(value, caller, caller.user), self.defaults)
+        spec = self._spec(body.get("spec"), caller)
         return respond(explanation(await _settled(self.service.plan(spec)), reasons.Plan))
 
     async def jobs(self, request: web.Request) -> web.Response:

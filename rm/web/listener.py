@@ -14,7 +14,7 @@ from rm.paths import effective_user
 
 
 @contextmanager
-def claimed(path: str) -> Iterator[None]:
+def claimed(path: str, shared: bool = False) -> Iterator[None]:
     """Of the daemons started for one socket only the first goes on, before it touches anything.
 
     Without it a second one, started by mistake, would take the lease and depose the first.
@@ -25,7 +25,7 @@ def claimed(path: str) -> Iterator[None]:
     """
     lock = path + ".lock"
     try:
-        _make_directory(path)
+        _make_directory(path, shared)
         while True:
             fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
@@ -46,9 +46,15 @@ def claimed(path: str) -> Iterator[None]:
         os.close(fd)
 
 
-def _make_directory(path: str) -> None:
-    mode = 0o755 if effective_user() == 0 else 0o700
+def _make_directory(path: str, shared: bool) -> None:
+    mode = 0o755 if _for_everyone(shared) else 0o700
     os.makedirs(os.path.dirname(path) or ".", mode=mode, exist_ok=True)
+
+
+def _for_everyone(shared: bool) -> bool:
+    """May all users connect? Each is known by SO_PEERCRED. Without a word an ordinary user's daemon serves
+    that user only."""
+    return shared or effective_user() == 0
 
 
 def _unusable(path: str, error: OSError) -> ConfigError:
@@ -58,15 +64,15 @@ def _unusable(path: str, error: OSError) -> ConfigError:
     )
 
 
-def bind(path: str) -> socket.socket:
-    """A bound socket at `path`, not yet listening.
+def bind(path: str, shared: bool = False) -> socket.socket:
+    """A bound socket at `path`, not yet listening; `shared` is daemon.shared of rm.toml.
 
     Raises:
         Conflict: a daemon already listens there.
         ConfigError: the path cannot be used.
     """
     try:
-        _make_directory(path)
+        _make_directory(path, shared)
         if os.path.lexists(path):
             _clear(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -75,8 +81,7 @@ def bind(path: str) -> socket.socket:
             listener.bind(path)
         finally:
             os.umask(before)
-        # whoever may connect is known by SO_PEERCRED; an ordinary user's daemon serves that user only
-        os.chmod(path, 0o666 if effective_user() == 0 else 0o600)
+        os.chmod(path, 0o666 if _for_everyone(shared) else 0o600)
     except OSError as error:
         raise _unusable(path, error) from None
     return listener

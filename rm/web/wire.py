@@ -75,21 +75,21 @@ def _typed(value: Any, kind: type[T], what: str, known: Sequence[str]) -> T:
 
 # Columns have 64 bits, and policies multiply and divide: far above any true number, far below both.
 NUMBER_MAX = 1 << 53
-_SPEC_FIELDS = tuple(f.name for f in dataclasses.fields(JobSpec))
+# `deliver` is rm.toml's alone: the daemon makes files of that name
+_SPEC_FIELDS = tuple(f.name for f in dataclasses.fields(JobSpec) if f.name != "deliver")
 _HOST_FIELDS = tuple(f.name for f in dataclasses.fields(Host))
 # set by the daemon from what it observes, never by a client
 _OBSERVED = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us")
 
 
-def spec_from(value: Any, user: str, defaults: Mapping[str, Any]) -> JobSpec:
-    """A JobSpec of `user` from its JSON over the defaults; UsageError names the field."""
+def spec_from(value: Any, user: str, defaults: Mapping[str, Any], deliver: str = "") -> JobSpec:
+    """A JobSpec of `user` from its JSON over the defaults; UsageError names the field. `deliver` is for one
+    that does not say itself where its output goes."""
     if not isinstance(value, dict):
         raise UsageError("A job specification must be a JSON object.")
-    if "output" in value:  # it says itself where its output goes
-        defaults = {**defaults, "deliver": ""}
     spec = _typed({**defaults, **value, "user": user}, JobSpec, "job specification", _SPEC_FIELDS)
     _check(spec)
-    return spec
+    return spec if "output" in value else dataclasses.replace(spec, deliver=deliver)
 
 
 def _numbers(value: Any) -> Iterator[int]:

@@ -318,14 +318,19 @@ def test_delivery_never_follows_a_link_nor_borrows_roots_rights(cluster: Cluster
     assert cluster.log(refused) == "x\n"
     assert cluster.job(refused)["state"] == "COMPLETED"
 
-    home.chmod(0o777)  # root's own job: others could lay a trap there
-    job_id = cluster.post_job("echo x", chdir=str(home), submit_host=os.uname().nodename)
-    cluster.wait(job_id)
-    told = until(
-        lambda: [what for _, what in cluster.job(job_id)["history"] if "not delivered" in what], "it is told"
-    )
-    assert "nobody else may write to" in told[0]
-    home.chmod(0o755)
-    job_id = cluster.post_job("echo y", chdir=str(home), submit_host=os.uname().nodename)
-    until((home / f"rm-{job_id}.out").exists, "root's job is delivered into root's directory")
-    assert (home / f"rm-{job_id}.out").read_text() == "y\n"
+
+def test_no_administrator_writes_files_of_others(cluster: Cluster, home: Path) -> None:
+    """Neither for root nor for a user, whatever the directory."""
+    here = os.uname().nodename
+    for user, place in (("root", "/etc/cron.d"), (OWNER, str(home)), ("root", str(home))):
+        spec = {"name": "evil", "script": "#!/bin/sh\necho '* * * * * root id'\n", "user": user}
+        with pytest.raises(UsageError, match="Unknown field 'deliver'"):
+            cluster.client.post("jobs", body={"spec": {**spec, "deliver": "evil-cron"}})
+        job_id = int(
+            cluster.client.post("jobs", body={"spec": {**spec, "chdir": place, "submit_host": here}})["job"]
+        )
+        settled(cluster, job_id)
+    last = delivered(cluster, home, "echo last")
+    until((home / f"rm-{last}.out").exists, "the owner's own job is delivered")
+    assert [path.name for path in home.iterdir()] == [f"rm-{last}.out"]
+    assert not [path for path in Path("/etc/cron.d").iterdir() if path.name.startswith(("rm-", "evil"))]

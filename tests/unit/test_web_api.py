@@ -166,6 +166,32 @@ def test_a_job_in_json(daemon: Daemon) -> None:
     assert "not a job state" in call(daemon, "GET", "/v1/jobs?state=RUNING")[1]["error"]["message"]
 
 
+def test_files_on_this_machine_are_made_only_for_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An administrator writes neither as root nor as another user, and nobody chooses the file's name."""
+    config = Config(daemon=DaemonConfig(admins=("boss",)), jobs=JobsConfig(run_root_as="rmjob"))
+    with serving(tmp_path / "rm.sock", config) as daemon:
+
+        def delivered_as(**fields: Any) -> str:
+            status, answer = call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, **fields}})
+            assert status == 201, answer
+            return daemon.service.table[answer["job"]].spec.deliver
+
+        as_user(monkeypatch, "boss")
+        assert delivered_as(chdir="/home/boss") == "rm-%j.out"
+        assert delivered_as(user="boss") == "rm-%j.out"
+        assert delivered_as(user="root", chdir="/etc/cron.d") == ""
+        assert delivered_as(user="ann", chdir="/home/ann/.ssh") == ""
+        assert delivered_as(output="") == ""
+        for name in ("authorized_keys", "", "rm-%j.out"):
+            status, answer = call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "deliver": name}})
+            assert status == 400
+            assert "Unknown field 'deliver'" in answer["error"]["message"]
+        monkeypatch.setattr("rm.web.api.caller_of", lambda *_: identity.Caller(0, "root", True))
+        assert delivered_as() == ""
+
+
 def test_only_the_owner_and_administrators_change_a_job(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

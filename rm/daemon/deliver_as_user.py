@@ -1,0 +1,114 @@
+"""Writes logs into a user's directory, as that user: the only code here that needs a user's rights.
+
+    python -I -m rm.daemon.deliver_as_user [PATTERN]
+
+Standard input is a socket (SOCK_SEQPACKET) with one request, {"user", "directory", "names"}, and one open
+file for each name; the answer is a sentence, or one zero byte when all is written. Started as root (by root's
+daemon, or by packaging/rm-deliver.socket for a daemon that is not root) it becomes the user before it opens
+anything, and it never writes as root. The names must be such as PATTERN makes, which is jobs.deliver of
+/etc/rm/rm.toml unless it is given: whoever sends requests can lay logs into directories, and no other files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import socket
+import sys
+import tomllib
+from collections.abc import Sequence
+
+FILES_MAX = 100  # of one request; the kernel passes 253
+REQUEST_MAX = 1 << 16
+DEFAULT_PATTERN = "rm-%j.out"
+_CONFIG = "/etc/rm/rm.toml"
+
+
+class Refused(Exception):
+    """A sentence for the user."""
+
+
+def named_by(pattern: str, name: str) -> bool:
+    """Can `name` have come from the pattern, also with the task's number before its suffix?"""
+    stem, suffix = os.path.splitext(pattern)
+    made = [re.sub(r"%(%|\d*[A-Za-z])", _placeholder, re.escape(p)) for p in (pattern, f"{stem}.%t{suffix}")]
+    return name[:1] not in ("", ".") and any(re.fullmatch(one, name) for one in made)
+
+
+def _placeholder(found: re.Match[str]) -> str:
+    return "%" if found[1] == "%" else r"[^/\0]*"
+
+
+def configured_pattern(config: str = _CONFIG) -> str:
+    try:
+        with open(config, "rb") as file:
+            return str(tomllib.load(file).get("jobs", {}).get("deliver", DEFAULT_PATTERN))
+    except FileNotFoundError:
+        return DEFAULT_PATTERN
+
+
+def become(user: str) -> None:
+    """This process is the user's from here on, with the user's groups."""
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        raise Refused(f"there is no user {user} on this machine") from None
+    if account.pw_uid == 0:
+        raise Refused("root's output is never delivered")
+    if os.getuid() == 0:
+        os.initgroups(user, account.pw_gid)
+        os.setresgid(account.pw_gid, account.pw_gid, account.pw_gid)
+        os.setresuid(account.pw_uid, account.pw_uid, account.pw_uid)
+    elif os.getuid() != account.pw_uid:
+        raise Refused("the daemon does not run as root and cannot write as another user")
+
+
+def copy(directory: str, names: Sequence[str], files: Sequence[int]) -> None:
+    """Written aside and renamed: neither is a link of that name followed nor half a log seen."""
+    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for fd, name in zip(files, names, strict=True):
+        aside = f".{name}.{os.getpid()}"
+        out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at)
+        try:
+            with open(fd, "rb", closefd=False) as source, open(out, "wb") as target:
+                while data := source.read(1 << 20):
+                    target.write(data)
+            os.rename(aside, name, src_dir_fd=at, dst_dir_fd=at)
+        except BaseException:
+            os.unlink(aside, dir_fd=at)
+            raise
+
+
+def serve(door: socket.socket, pattern: str) -> str:
+    """Carry out the one request; why it could not be done, or ""."""
+    text, files, _, _ = socket.recv_fds(door, REQUEST_MAX, FILES_MAX)
+    try:
+        request = json.loads(text)
+        user, directory, names = request["user"], request["directory"], request["names"]
+        if wrong := [name for name in names if not named_by(pattern, name)]:
+            raise Refused(f"'{wrong[0]}' is no name that jobs.deliver of rm.toml ('{pattern}') makes")
+        become(user)
+        copy(directory, names, files)
+    except Refused as refused:
+        return str(refused)
+    except OSError as error:
+        return error.strerror or str(error)
+    except (ValueError, KeyError, TypeError) as error:
+        return f"the request cannot be understood: {error!r}"
+    return ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    os.umask(0o022)
+    os.chdir("/")
+    with socket.socket(fileno=0) as door:
+        door.sendall(
+            serve(door, arguments[0] if arguments else configured_pattern()).encode()[:4096] or b"\0"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

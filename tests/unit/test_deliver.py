@@ -1,0 +1,192 @@
+"""Delivery of logs into users' directories: as the user only, under rm.toml's names only, never held up."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import queue
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.daemon.deliver import PROGRAM, Deliverer, Delivery
+from rm.daemon.deliver_as_user import configured_pattern, named_by
+
+OWNER, OTHER = "nobody", "daemon"
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes other users")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        ("rm-%j.out", ["rm-7.out", "rm-7.0.out", "rm-.out"], ["authorized_keys", "rm-7.outs", "xrm-7.out"]),
+        ("%x.log", ["train.log", "a b.3.log"], [".bashrc", ".log", "train", "a/b.log"]),
+        ("%x", ["anything"], [".profile", "../up", "a/b"]),
+        ("100%%-%4t", ["100%-0003"], ["100-3", "100x-3"]),
+        ("a.b+c", ["a.b+c"], ["aXb+c", "a.bbc"]),
+        ("", [], ["", ".", "..", "x"]),
+    ],
+)
+def test_only_names_that_the_pattern_makes(pattern: str, good: list[str], bad: list[str]) -> None:
+    assert [name for name in good if not named_by(pattern, name)] == []
+    assert [name for name in bad if named_by(pattern, name)] == []
+
+
+def test_the_helper_reads_the_pattern_from_rm_toml(tmp_path: Path) -> None:
+    file = tmp_path / "rm.toml"
+    assert configured_pattern(str(file)) == "rm-%j.out"
+    file.write_text('[jobs]\ndeliver = "%x.log"\n')
+    assert configured_pattern(str(file)) == "%x.log"
+    file.write_text('[daemon]\nlog_level = "info"\n')
+    assert configured_pattern(str(file)) == "rm-%j.out"
+
+
+@pytest.fixture
+def homes() -> Iterator[Callable[[str], Path]]:
+    """Makes directories that nobody but the user may write to."""
+    with tempfile.TemporaryDirectory(prefix="rm-homes-") as top:
+        os.chmod(top, 0o755)
+
+        def home(user: str) -> Path:
+            place = Path(tempfile.mkdtemp(dir=top))
+            account = pwd.getpwnam(user)
+            os.chown(place, account.pw_uid, account.pw_gid)
+            return place
+
+        yield home
+
+
+class Outcomes:
+    """Delivers one log for a user, and waits for what comes of it."""
+
+    def __init__(self, log: Path, **options: Any) -> None:
+        self.log, self.deliverer = log, Deliverer("rm-%j.out", **options)
+        self.said: queue.Queue[tuple[str, str]] = queue.Queue()
+
+    def begin(self, user: str, place: Path, name: str = "rm-1.out") -> None:
+        delivery = Delivery(user, str(place), ((0, name),))
+        self.deliverer.submit(delivery, lambda _: self.log, lambda why: self.said.put((user, why)))
+
+    def of(self, user: str, place: Path, name: str = "rm-1.out") -> str:
+        self.begin(user, place, name)
+        return self.said.get(timeout=60)[1]
+
+
+@pytest.fixture
+def outcomes(tmp_path: Path) -> Outcomes:
+    log = tmp_path / "0.out"
+    log.write_text("said\n")
+    return Outcomes(log)
+
+
+@as_root
+def test_a_log_is_written_as_its_user(outcomes: Outcomes, homes: Callable[[str], Path]) -> None:
+    home = homes(OWNER)
+    precious = home.parent / "precious"
+    precious.write_text("precious")
+    (home / "rm-1.out").symlink_to(precious)
+    assert outcomes.of(OWNER, home) == ""
+    assert (home / "rm-1.out").read_text() == "said\n"
+    assert not (home / "rm-1.out").is_symlink()
+    assert (home / "rm-1.out").stat().st_uid == pwd.getpwnam(OWNER).pw_uid
+    assert precious.read_text() == "precious"
+    refused = outcomes.of(OTHER, home)
+    assert refused.startswith(f"the output was not delivered to {home}: Permission denied")
+    assert [p.name for p in home.iterdir()] == ["rm-1.out"]
+    assert "no user nosuchuser" in outcomes.of("nosuchuser", home)
+
+
+@as_root
+def test_nothing_is_ever_written_as_root(outcomes: Outcomes, homes: Callable[[str], Path]) -> None:
+    home = homes("root")
+    assert "root's output is never delivered" in outcomes.of("root", home)
+    assert not list(home.iterdir())
+
+
+@as_root
+def test_a_request_cannot_choose_another_kind_of_file(
+    outcomes: Outcomes, homes: Callable[[str], Path]
+) -> None:
+    home = homes(OWNER)
+    for name in ("authorized_keys", ".bashrc", "../rm-1.out", "rm-1.out/../x"):
+        assert "is no name that jobs.deliver" in outcomes.of(OWNER, home, name)
+    assert not list(home.iterdir())
+
+
+@as_root
+def test_the_helper_answers_whatever_is_sent() -> None:
+    nameless = b'{"user": "nobody", "directory": "/", "names": ["rm-1.out"]}'  # without its file
+    for text in (b"", b"[", b"[]", b'{"user": 1, "directory": [], "names": ["rm-1.out"]}', b"\xff", nameless):
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            program = [sys.executable, "-I", "-S", PROGRAM, "rm-%j.out"]
+            child = subprocess.Popen(program, stdin=theirs, stderr=subprocess.PIPE)
+            theirs.close()
+            ours.sendall(text) if text else ours.shutdown(socket.SHUT_WR)
+            answer = ours.recv(4096).decode()
+            assert child.communicate(timeout=60)[1] == b""
+            assert "cannot be understood" in answer
+
+
+@as_root
+def test_a_daemon_without_root_says_that_its_helper_is_missing(
+    outcomes: Outcomes, homes: Callable[[str], Path]
+) -> None:
+    mine, home = homes(OWNER), homes(OTHER)
+    outcomes.deliverer = Deliverer("rm-%j.out", helper=str(mine / "none.sock"))
+    outcomes.log = mine / "said"
+    outcomes.log.touch()
+    os.seteuid(pwd.getpwnam(OWNER).pw_uid)
+    try:
+        why = outcomes.of(OTHER, home)
+    finally:
+        os.seteuid(0)
+    assert "its helper rm-deliver.socket cannot be used (No such file or directory)" in why
+
+
+@pytest.fixture
+def hung(homes: Callable[[str], Path]) -> Iterator[Path]:
+    """A directory of a file system whose server never answers: whoever enters it waits."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    place = homes(OWNER)
+    try:
+        fd = os.open("/dev/fuse", os.O_RDWR)
+    except OSError as error:
+        pytest.skip(f"needs FUSE: {error}")
+    options = f"fd={fd},rootmode=40000,user_id=0,group_id=0,allow_other".encode()
+    if libc.mount(b"fuse", bytes(place), b"fuse", 0, options):
+        os.close(fd)
+        pytest.skip(f"needs FUSE: {os.strerror(ctypes.get_errno())}")
+    try:
+        yield place
+    finally:
+        libc.umount2(bytes(place), 2)
+        os.close(fd)
+
+
+@as_root
+def test_a_directory_that_hangs_costs_only_its_user_time(
+    outcomes: Outcomes, homes: Callable[[str], Path], hung: Path
+) -> None:
+    outcomes.deliverer = Deliverer("rm-%j.out", patience_s=60)
+    for _ in range(20):
+        outcomes.begin(OWNER, hung)
+    home = homes(OTHER)
+    outcomes.begin(OTHER, home)
+    # the first that is heard of is the other user's, while all twenty wait
+    assert outcomes.said.get(timeout=50) == (OTHER, "")
+    assert (home / "rm-1.out").read_text() == "said\n"
+    outcomes.deliverer.close()
+
+    patient = Deliverer("rm-%j.out", patience_s=0.1)
+    outcomes.deliverer = patient
+    assert "the directory did not answer for 0.1 s" in outcomes.of(OWNER, hung)
+    assert "did not answer a short while ago" in outcomes.of(OWNER, hung)
+    assert outcomes.of(OWNER, homes(OWNER)) == ""
