@@ -189,4 +189,3 @@ def test_a_directory_that_hangs_costs_only_its_user_time(
     outcomes.deliverer = patient
     assert "the directory did not answer for 0.1 s" in outcomes.of(OWNER, hung)
     assert "did not answer a short while ago" in outcomes.of(OWNER, hung)
-    assert outcomes.of(OWNER, homes(OWNER)) == ""
