@@ -153,6 +153,14 @@ class WebConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """What one user may ask of the daemon."""
+
+    specs_per_request: AtLeastOne = 10_000
+    max_priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     jobs: JobsConfig = field(default_factory=JobsConfig)
@@ -165,6 +173,7 @@ class Config:
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
     alerts: AlertsConfig = field(default_factory=AlertsConfig)
     web: WebConfig = field(default_factory=WebConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
 
 
 # tables whose keys belong to another's options class, which checks them when it is made

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.core import events as ev
+from rm.core.acceptance import accept
 from rm.core.actions import Action, Launch, Start, Stop
 from rm.core.cycle import Cycle, Outcome
 from rm.core.engine import Policies, Tuning
@@ -206,6 +207,7 @@ class World:
     def _arrive(self, story: Story, _: object) -> None:
         story.job = len(self._by_id) + 1
         self._by_id[story.job] = story
+        accept(story.sim.spec, runs=False)
         self._inbox.append(ev.JobSubmitted(story.job, story.sim.spec))
 
     def _progress(self, attempt: Attempt) -> Progress:

@@ -20,6 +20,7 @@ from rm.api import hosts, jobs, network, people, reasons
 from rm.api import status as daemon
 from rm.api.openapi import document
 from rm.config import Config
+from rm.core.acceptance import NUMBER_MAX
 from rm.core.job import JobSpec
 from rm.errors import Forbidden, RmError, UsageError
 from rm.units import parse_time_limit_us
@@ -166,13 +167,15 @@ def _number(request: web.Request, name: str, default: float, least: float = 0) -
         number = float("nan")
     if not number >= least or number == float("inf"):
         raise UsageError(f"'{name}' is '{text}', and must be a number of at least {least:g}.")
-    return min(number, wire.NUMBER_MAX)
+    return min(number, NUMBER_MAX)
 
 
 class _Api:
     def __init__(self, service: Service, config: Config) -> None:
         self.service = service
         self.admins = frozenset(config.daemon.admins)
+        self.priority_max = config.limits.max_priority
+        self.specs_max = config.limits.specs_per_request
         self.root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
         self.deliver = "" if config.jobs.output else config.jobs.deliver
         self.defaults = {
@@ -204,25 +207,39 @@ class _Api:
     # -- jobs
 
     async def submit(self, request: web.Request) -> web.Response:
-        caller = self._caller(request)
-        caller.must_be_somebody()
-        body = wire.decode(await request.read())
-        wire.fields(body, "spec", "specs")
-        if ("spec" in body) == ("specs" in body):
-            raise UsageError("Send either 'spec', one job, or 'specs', a list of jobs.")
-        values = body["specs"] if "specs" in body else [body["spec"]]
-        if not isinstance(values, list) or not values:
-            raise UsageError("'specs' must be a list of at least one job specification.")
-        specs = [self._spec(value, caller) for value in values]
+        specs, several = await self._specs(request)
         ids = await _settled(self.service.submit(specs))
-        told = jobs.Submitted(jobs=list(ids)) if "specs" in body else jobs.Submitted(job=ids[0])
+        told = jobs.Submitted(jobs=list(ids)) if several else jobs.Submitted(job=ids[0])
         return respond(told, 201)
 
     def _spec(self, value: Any, caller: Caller) -> JobSpec:
         user = self._user_for(value, caller)
         # files on this machine are written for no other than the kernel's word names, and never for root
         deliver = self.deliver if user == caller.user and caller.uid != 0 else ""
-        return wire.spec_from(value, user, self.defaults, deliver)
+        spec = wire.spec_from(value, user, self.defaults, deliver)
+        self._may_rank(spec, caller)
+        return spec
+
+    async def _specs(self, request: web.Request) -> tuple[list[JobSpec], bool]:
+        """The jobs of the request's body, as the caller may ask for them; and whether it names a list."""
+        caller = self._caller(request)
+        caller.must_be_somebody()
+        body = await request.read()
+
+        def read() -> tuple[list[JobSpec], bool]:
+            values, several = wire.submission(body, self.specs_max)
+            return [self._spec(value, caller) for value in values], several
+
+        return await asyncio.to_thread(read) if len(body) > wire.SMALL_BYTES else read()
+
+    def _may_rank(self, spec: JobSpec, caller: Caller) -> None:
+        """Whoever stands before others in the queue needs somebody's leave."""
+        if spec.priority > self.priority_max and not caller.admin:
+            raise Forbidden(
+                f"The job '{spec.name}' asks for priority {spec.priority}, and {caller.user} may ask for at "
+                f"most {self.priority_max}.",
+                "Leave --priority out; administrators may give more, or set limits.max_priority in rm.toml.",
+            )
 
     def _user_for(self, value: Any, caller: Caller) -> str:
         """The caller; an administrator may submit for another user."""
@@ -239,12 +256,10 @@ class _Api:
         return user
 
     async def plan(self, request: web.Request) -> web.Response:
-        caller = self._caller(request)
-        caller.must_be_somebody()
-        body = wire.decode(await request.read())
-        wire.fields(body, "spec")
-        spec = self._spec(body.get("spec"), caller)
-        return respond(explanation(await _settled(self.service.plan(spec)), reasons.Plan))
+        specs, several = await self._specs(request)
+        if several:
+            raise UsageError("A plan is made for one job: send 'spec'.")
+        return respond(explanation(await _settled(self.service.plan(specs[0])), reasons.Plan))
 
     async def jobs(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "state", "user", "mine", "name", "limit", "all")

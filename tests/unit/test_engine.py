@@ -16,6 +16,7 @@ from rm.core.ports import Candidate, Proposal
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.registry import load
 from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.traffic import TrafficProfile
 from tests import builders
 
 TRAFFIC = builders.profile(100, (0, 40, 500))
@@ -167,10 +168,12 @@ def test_a_ring_leaves_a_leaf_once_for_every_time_that_it_comes_back() -> None:
     assert fabric.crossings(("a", "elsewhere", "nowhere")) == {"L1": 1}
 
 
-@pytest.mark.parametrize("fields", [{"low_comm": True}, {"traffic": None}])
-def test_a_job_that_loads_no_link_is_aligned_with_nobody(fields: dict[str, object]) -> None:
+@pytest.mark.parametrize(("low_comm", "traffic"), [(True, TRAFFIC), (False, None)])
+def test_a_job_that_loads_no_link_is_aligned_with_nobody(
+    low_comm: bool, traffic: TrafficProfile | None
+) -> None:
     comm = ByHost(a=0)
-    quiet = builders.job(1, ntasks=2, **{"traffic": TRAFFIC, **fields})
+    quiet = replace(builders.job(1, ntasks=2, low_comm=low_comm), traffic=traffic)
     result = decide([quiet], cluster("a", "b"), policies(Fixed(PAIRS[0]), comm), Tuning(), Blocked())
     assert (result.decisions[0].alignment.score, comm.calls) == (100.0, 0)
 

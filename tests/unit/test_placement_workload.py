@@ -34,7 +34,6 @@ def running(id: int, *gpus: tuple[str, int], left_s: float = 0, mem: int = SHARE
         expected_us=round(left_s * SECOND_US) or None,
         tasks=tasks,
         state=JobState.RUNNING,
-        cpus_per_task=0,
     )
     return replace(one, started_us=0)
 
@@ -60,7 +59,7 @@ def chosen(policy: str, one: Job, snap: Snapshot, **options: object) -> list[tup
 
 
 def asking(gpus: int, **fields: object) -> Job:
-    return job(99, ntasks=gpus, gpus_per_task=1, **{"gpu_mem_bytes": SHARED, "cpus_per_task": 0} | fields)
+    return job(99, ntasks=gpus, gpus_per_task=1, **{"gpu_mem_bytes": SHARED} | fields)
 
 
 # Workloads of 5 and 9 seconds on the GPUs of host a, of 6 and 6 on those of host b.
