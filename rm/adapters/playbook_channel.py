@@ -13,6 +13,8 @@ from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
 
+LINE_BYTES_MAX = 128 << 20
+
 
 class StepsChannel:
     """Connects, starts the program, and answers `steps` requests one at a time.
@@ -66,23 +68,26 @@ class StepsChannel:
         """The result of one `steps` request."""
         self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
         try:
-            line = self.lines.readline()
+            line = self.lines.readline(LINE_BYTES_MAX)
         except (OSError, EOFError):
             line = b""
         if not line:
             raise self._ended()
+        if len(line) >= LINE_BYTES_MAX:
+            said = f"Host {self.host.name} answers more than {LINE_BYTES_MAX >> 20} MiB at once."
+            raise Unreachable(said, "Take large files with `fetch`, and let commands write into files.")
         try:
             reply = json.loads(line)
-        except ValueError:
+            if reply["ok"] is not True:
+                raise RmError(f"Host {self.host.name} refused the steps: {str(reply['error'])[:2000]}")
+            result: dict[str, Any] = reply["result"]  # its shape is checked where it arrives
+            return result
+        except (ValueError, LookupError, TypeError, RecursionError):
             said = bytes(line)[:200].decode(errors="replace").strip()
             raise Unreachable(
                 f"Host {self.host.name} answers something else than step results: '{said}'.",
                 f"A login script may write to standard output for {self.host.login}.",
             ) from None
-        if not reply["ok"]:
-            raise RmError(f"Host {self.host.name} refused the steps: {reply['error']}")
-        result: dict[str, Any] = reply["result"]
-        return result
 
     def _ended(self) -> RmError:
         """Why the program on the host is gone."""

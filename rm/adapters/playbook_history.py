@@ -51,7 +51,7 @@ def keep(directory: Path, entry: Mapping[str, Any]) -> None:
     """Append a run; raises OSError."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(directory / FILE, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
+    with os.fdopen(descriptor, "r+", encoding="utf-8", errors="backslashreplace") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(json.dumps(entry, ensure_ascii=False) + "\n")
         file.flush()

@@ -17,6 +17,7 @@ from typing import Any
 
 from rm.adapters.shipped import shipped_directory
 from rm.errors import Unreachable
+from rm.playbook.answers import Unfit, asked, plain_json
 
 _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20
@@ -99,9 +100,13 @@ def _checked(answer: Any) -> dict[str, Any]:
     found = answer if isinstance(answer, dict) else {}
     results, planned = found.get("results"), found.get("planned")
     fits = isinstance(results, list) and isinstance(planned, dict)
-    if fits and all(isinstance(one, dict) and isinstance(one.get("id"), int) for one in results or ()):
-        return found
-    raise Unreachable("The host answers something else than step results.")
+    if not fits or not all(isinstance(one, dict) and type(one.get("id")) is int for one in results or ()):
+        raise Unreachable("The host answers something else than step results.")
+    try:
+        plain_json(planned)
+    except Unfit as problem:
+        raise Unreachable(f"The host {problem}.") from None
+    return found
 
 
 def _fitting(steps: list[dict[str, Any]], request_bytes: int) -> int:
@@ -157,7 +162,8 @@ def _store(name: str, text: str, send: Send, part_bytes: int) -> None:
     while have < len(whole):
         args = {"name": name, "offset": max(0, have), "data": data}
         step = {"id": 0, "task": 0, "op": "blob", "args": args, "check": False}
-        result = send({"steps": [step], "check": False, "diff": False, "planned": {}})["results"][0]
+        answer = _checked(send({"steps": [step], "check": False, "diff": False, "planned": {}}))
+        result = asked("blob", args, answer["results"])
         if result.get("failed"):
             raise Unreachable(f"A long file cannot be sent: {result['msg']}")
         if data and result["size"] <= have:

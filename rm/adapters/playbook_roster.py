@@ -9,16 +9,13 @@ from typing import Any
 from rm.adapters.playbook_hosts import LOCALHOST
 from rm.core.host import Host
 from rm.errors import UsageError
+from rm.playbook.connection import REACH
 from rm.playbook.inventory_hosts import decode
 from rm.playbook.pattern import select
 from rm.playbook.schema import Play
 from rm.playbook.steps import TaskResult
 from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
 from rm.playbook.variables import HostState
-
-CONNECTION = (
-    "ansible_host", "ansible_port", "ansible_user", "ansible_connection", "ansible_python_interpreter",
-)  # fmt: skip
 
 
 class Roster:
@@ -66,7 +63,7 @@ class Roster:
             found.sort()
         return tuple(reversed(found) if play.order.startswith("reverse") else found)
 
-    def connection_of(self, name: str, keys: Sequence[str] = CONNECTION) -> dict[str, Any]:
+    def connection_of(self, name: str, keys: Sequence[str] = REACH) -> dict[str, Any]:
         """The variables that say how to reach a host; templates in them see the host's own variables."""
         state = self.states.get(name)
         if state is None:

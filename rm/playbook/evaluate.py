@@ -15,11 +15,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from rm.playbook.answers import GATHERS
 from rm.playbook.compile import Item, Skip, TaskProblem
 from rm.playbook.crew import Alone, Blocked, Crew, OnceResult, Options
 from rm.playbook.flow import Frame, Position, included, rescues, to_task
 from rm.playbook.keywords import DYNAMIC_INCLUDES
-from rm.playbook.learning import GATHERS, INCLUDED, bound_of, learn, told
+from rm.playbook.learning import INCLUDED, accepted, bound_of, learn, told
 from rm.playbook.making import Making
 from rm.playbook.module import Files, brings_facts, control, registry
 from rm.playbook.outcome import name_of, summarise
@@ -256,7 +257,10 @@ class HostPlay(Making):
 
     def record(self, answers: Iterable[Mapping[str, Any]]) -> list[TaskResult]:
         """Take the executor's answers (by step id) and return the results of the tasks they settle."""
-        by_id = {int(answer["id"]): dict(answer) for answer in answers}
+        raw = {int(answer["id"]): dict(answer) for answer in answers}
+        by_id: dict[int, dict[str, Any]] = {}
+        for made in self._waiting:
+            by_id |= accepted(made, raw, self.play, self.host, self.crew.states)
         if self._waiting and self._waiting[-1].pieces:
             made = self._waiting[-1]
             take(made, by_id)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rm.playbook.answers import GATHERS, received, refused, replaced
 from rm.playbook.compile import Item
-from rm.playbook.facts import gather
 from rm.playbook.flow import Bound
-from rm.playbook.schema import Task
+from rm.playbook.schema import Play, Task
 from rm.playbook.template import PENDING, NeedResult, TemplateProblem, evaluate
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting
 
-GATHERS = ("setup", "gather_facts")
 INCLUDED = "\0included"  # a key that no variable has
 
 
@@ -28,6 +27,28 @@ def told(made: Waiting) -> frozenset[str]:
     return frozenset(found)
 
 
+def accepted(
+    made: Waiting, answers: Mapping[int, dict[str, Any]], play: Play, host: HostState,
+    states: Mapping[str, HostState],
+) -> dict[int, dict[str, Any]]:  # fmt: skip
+    """The answers to a task's steps as the rest may rely on them; others are left out."""
+    task, found = made.task, {}
+    for item in made.items:
+        if item.step is None or item.step.id not in answers:
+            continue
+        answer = received(item.step, task.module, answers[item.step.id])
+        target = states.get(item.target, host) if made.flags.delegate_facts else host
+        written = [target.inventory, target.added, *(role.defaults for role in play.roles)]
+        written += [task.role.defaults] if task.role else []
+        if clash := replaced(answer.get("ansible_facts") or (), written):
+            answer = refused(
+                f"The host answers the fact '{clash}', and the inventory or a role's defaults have a variable of "
+                f"that name. A host replaces no variable: give it another name."
+            )
+        found[item.step.id] = answer
+    return found
+
+
 def learn(
     made: Waiting, registered: dict[str, Any], host: HostState, states: Mapping[str, HostState]
 ) -> dict[str, Any]:
@@ -36,11 +57,7 @@ def learn(
     learnt: dict[str, Any] = {}
     each = registered.get("results", [registered]) if task.loop else [registered]
     for item, answer in zip(made.items, each, strict=False):
-        raw = answer.pop("raw_facts", None) if task.module in GATHERS else None
         target = states.get(item.target, host) if made.flags.delegate_facts else host
-        if raw is not None:
-            target.add_facts(gather(raw))
-            target.gathered = True
         more = answer.get("ansible_facts")
         if more and not answer["failed"] and task.module == "set_fact":
             target.learnt.update(more)
@@ -49,6 +66,9 @@ def learn(
             names = {name: name.removeprefix("ansible_") for name in more}
             facts = {short: more[name] for name, short in names.items()}
             target.add_facts(facts, (name for name, short in names.items() if name == short))
+            target.gathered = target.gathered or task.module in GATHERS
+        if task.module in GATHERS and not task.register:
+            answer.pop("ansible_facts", None)  # long, and nobody asked for it
         brought = answer.pop("included_vars", None)
         if brought and task.module == "include_vars":  # they may hold templates: no host may send any
             host.included.update(brought)

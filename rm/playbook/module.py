@@ -13,7 +13,8 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `CONTROL = True`: the step is carried out by the control machine, which may ask the host for
   parts of it (`rm/adapters/playbook_control/`: `fetch`, `reboot`, `rm_drain`, …);
 - optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);
-- optionally `FACTS = True`: its result brings `ansible_facts`, so later tasks are compiled after it has run;
+- optionally `FACTS`: the names of the facts that its result brings, so later tasks are compiled after it has
+  run; `{database}` in a name stands for that argument of the step. Facts of other names are refused;
 - optionally `COLLECTION`: where Ansible keeps it, when that is not `ansible.builtin` (`ansible.posix`).
 
 The executor's half is in `agents/rm_steps*.py`, one function per operation.
@@ -122,7 +123,12 @@ def control(name: str) -> bool:
 
 def brings_facts(name: str) -> bool:
     """Does the module of this name answer with facts, other than `setup` does?"""
-    return bool(getattr(registry().get(name), "FACTS", False))  # includes are no modules
+    return bool(getattr(registry().get(name), "FACTS", ()))  # includes are no modules
+
+
+def facts_of(name: str, args: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the facts that a step of the module of this name may bring."""
+    return frozenset(fact.format_map(args) for fact in getattr(registry()[name], "FACTS", ()))
 
 
 def executor_of(module: ModuleType) -> str:

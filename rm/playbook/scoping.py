@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from rm.playbook.connection import is_reserved
 from rm.playbook.crew import Crew, Options
 from rm.playbook.flow import Frame, Position
 from rm.playbook.lookups import seeker
@@ -12,11 +13,6 @@ from rm.playbook.module import CompileContext, Files
 from rm.playbook.schema import Play, Task
 from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem, evaluate
 from rm.playbook.variables import Active, Given, HostState, HostVars, layers_of
-
-# what no host says of itself: these very names, and what begins so
-_NOT_FACTS = ("ansible_check_mode", "ansible_connection", "ansible_host", "ansible_port", "ansible_user")
-_NEVER_FACTS = ("ansible_become", "ansible_ssh_", "ansible_play_", "ansible_loop")
-_YET_FACTS = "ansible_ssh_host_key_"
 
 
 class Scoping:
@@ -112,6 +108,4 @@ class Scoping:
 
 
 def _may_be_fact(name: str) -> bool:
-    if name in _NOT_FACTS or not name.startswith("ansible_"):
-        return False
-    return name.startswith(_YET_FACTS) or not name.startswith(_NEVER_FACTS)
+    return name.startswith("ansible_") and not is_reserved(name)

@@ -8,14 +8,13 @@ from typing import Any
 
 from jinja2.utils import missing
 
+from rm.playbook.connection import REACH, is_reserved
 from rm.playbook.flow import Bound
 from rm.playbook.located import Map
 from rm.playbook.schema import Play, Task
 from rm.playbook.template import PENDING, Layer, NeedResult, Scope, Seek
 
 ANSIBLE_VERSION = {"full": "2.19.0", "major": 2, "minor": 19, "revision": 0, "string": "2.19.0"}
-# what tells how to reach a host: never the outcome of a task
-CONNECTION = ("ansible_host", "ansible_port", "ansible_user", "ansible_connection", "ansible_ssh_host")
 
 
 @dataclass(slots=True)
@@ -51,9 +50,10 @@ class HostState:
         self.facts, self.bare, self.gathered = None, set(), False
 
     def injected(self) -> dict[str, Any]:
-        """The facts as the variables that they are besides `ansible_facts`."""
-        facts = self.facts or {}
-        return {n if n in self.bare else f"ansible_{n}": value for n, value in facts.items()}
+        """The facts as the variables that they are besides `ansible_facts`: never one that says how to reach
+        a host, or that the runner sets."""
+        named = {n if n in self.bare else f"ansible_{n}": value for n, value in (self.facts or {}).items()}
+        return {name: value for name, value in named.items() if not is_reserved(name)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ class OneHost(Mapping[str, Any]):
         )  # fmt: skip
 
     def __getitem__(self, name: str) -> Any:
-        if name not in CONNECTION and self.world.behind(self.state.name):
+        if name not in REACH and self.world.behind(self.state.name):
             raise NeedResult(name)
         value = self.scope.lookup(name)
         if value is missing:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.core.host import Host
+from rm.playbook import answers
 
 # (method, path, body) -> the daemon's answer; raises RmError as rm's client does
 Daemon = Callable[[str, tuple[str, ...], Mapping[str, Any]], dict[str, Any]]
@@ -46,12 +47,12 @@ class Hands:
         return {group for group, members in self.groups.items() if name in members}
 
     def ask(self, op: str, args: dict[str, Any], host: str = "", user: str = "") -> dict[str, Any]:
-        """One operation of the executor on this (or another) host; its answer."""
+        """One operation of the executor on this (or another) host; its answer, `failed` where it does not
+        fit."""
         step = {"id": 0, "task": 0, "op": op, "args": args, "check": False}
         step |= {"user": user} if user else {}
         request = {"steps": [step], "check": False, "diff": False, "planned": {}}
-        answer: dict[str, Any] = self.send(host or self.host.name, request)["results"][0]
-        return answer
+        return answers.asked(op, args, self.send(host or self.host.name, request)["results"])
 
 
 def carry_out(hands: Hands) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import shutil
 from secrets import token_hex
 from typing import Any
 
@@ -18,7 +19,8 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     source = args["src"]
     dest = _destination(args, hands.host.name)
     answer = _part(hands, step, source, 0)
-    if step.get("check") and hands.request["planned"].get("paths", {}).get(source) == "file":
+    planned = hands.request["planned"].get("paths")
+    if step.get("check") and isinstance(planned, dict) and planned.get(source) == "file":
         return {"changed": True, "dest": dest, "file": source, "msg": "what would be there by now"}
     if answer.get("failed"):
         missing = answer.get("absent")
@@ -34,13 +36,14 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
         return {**result, "changed": False}
     if step.get("check"):
         return {**result, "changed": True}
+    _refuse_too_large(answer["size"], os.path.dirname(dest))
     aside = os.path.join(os.path.dirname(dest), f".{os.path.basename(dest)[:200]}.{token_hex(4)}.rm-new")
     try:
         os.makedirs(os.path.dirname(dest), exist_ok=True)
         with open(aside, "xb") as file:
             done, size = 0, answer["size"]
             while True:
-                data = base64.b64decode(answer["data"])
+                data = _bytes(answer)[: size - done]
                 file.write(data)
                 done += len(data)
                 if done >= size or not data:
@@ -64,6 +67,23 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
 def _part(hands: Hands, step: dict[str, Any], source: str, offset: int) -> dict[str, Any]:
     asked = {"path": source, "offset": offset, "length": PART_BYTES}
     return hands.ask("read_part", asked, user=step.get("user", ""))
+
+
+def _bytes(answer: dict[str, Any]) -> bytes:
+    try:
+        return base64.b64decode(answer["data"], validate=True)
+    except ValueError:
+        raise ControlFailed("The host answers a part of the file that is not base64.") from None
+
+
+def _refuse_too_large(size_bytes: int, directory: str) -> None:
+    """The host alone says how long the file is, and it must not fill this machine's disk."""
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    free_bytes = shutil.disk_usage(directory).free
+    if size_bytes > free_bytes:
+        said = f"The file has {size_bytes} bytes, and {directory} has {free_bytes} bytes left."
+        raise ControlFailed(f"{said} Make room, or fetch into another directory.")
 
 
 def _destination(args: dict[str, Any], host: str) -> str:

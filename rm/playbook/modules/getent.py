@@ -13,7 +13,7 @@ ARGS = {
     "split": Arg(),
     "fail_key": Arg("bool", default=True),
 }
-FACTS = True
+FACTS = ("getent_{database}",)
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

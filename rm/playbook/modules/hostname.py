@@ -8,7 +8,7 @@ from typing import Any
 from rm.playbook.module import Arg, BadArgument, CompileContext
 
 ARGS = {"name": Arg(required=True), "use": Arg()}
-FACTS = True
+FACTS = ("ansible_hostname", "ansible_nodename", "ansible_fqdn", "ansible_domain")
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -10,7 +10,7 @@ ARGS = {
     "manager": Arg("list", choices=("auto", "apt", "rpm", "dnf", "dnf5", "yum"), default=["auto"]),
     "strategy": Arg(choices=("first", "all"), default="first"),
 }
-FACTS = True
+FACTS = ("packages",)
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 from rm.playbook.module import Arg, CompileContext
 
 ARGS: dict[str, Arg] = {}
-FACTS = True
+FACTS = ("services",)
 
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
