@@ -35,7 +35,12 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DaemonConfig:
+    """`url`, `ca_file` and `token_file` are for clients (`rm.cli.address`); a daemon makes no use of them."""
+
     socket: str = ""
+    url: str = ""
+    ca_file: str = ""
+    token_file: str = ""
     state_dir: str = ""
     database: str = ""
     lease_s: Positive = 10.0

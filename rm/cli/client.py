@@ -1,60 +1,31 @@
-"""The HTTP client over the daemon's Unix socket: standard library only, cheap to import."""
+"""The HTTP client of the daemon, by whichever door: standard library only, cheap to import."""
 
 from __future__ import annotations
 
 import http.client
 import json
-import os
 import select
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from rm import errors, paths
-from rm.errors import ConfigError, Forbidden, RmError, Unreachable
+from rm import errors
+from rm.cli.address import Address
+from rm.errors import Forbidden, RmError, Unreachable
 
 TIMEOUT_S = 60.0
 CHUNK_BYTES = 65_536
 
 
-def find_socket(socket_flag: str | None, config_flag: str | None) -> str:
-    """--socket, RM_DAEMON__SOCKET, [daemon].socket of rm.toml, the user's daemon, the system's.
+class UnixConnection(http.client.HTTPConnection):
+    """Connected when it is made."""
 
-    Reads only this one key: the daemon checks the whole file, a client need not.
-    """
-    named = socket_flag or os.environ.get("RM_DAEMON__SOCKET")
-    if named:
-        return named
-    euid = paths.effective_user()
-    for file in [config_flag] if config_flag else paths.config_files(os.environ, euid):
-        if (config_flag or os.environ.get("RM_CONFIG") or os.path.exists(file)) and (
-            found := _configured(file)
-        ):
-            return found
-    own = paths.socket_path(os.environ, euid)
-    return own if euid == 0 or os.path.exists(own) else paths.SYSTEM_SOCKET
-
-
-def _configured(file: str) -> str:
-    import tomllib
-
-    try:
-        with open(file, "rb") as handle:
-            section = tomllib.load(handle).get("daemon", {})
-    except OSError as error:
-        raise ConfigError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The configuration file {file} is not valid TOML: {error}.") from None
-    found = section.get("socket", "") if isinstance(section, dict) else ""
-    return os.path.expanduser(found) if isinstance(found, str) else ""
-
-
-class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str, timeout_s: float | None) -> None:
         super().__init__("rm", timeout=timeout_s)
         self.path = path
+        self.connect()
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,12 +33,70 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+class Door(Protocol):
+    """One way to the daemon."""
+
+    headers: Mapping[str, str]
+
+    def connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        """A connected one; Unreachable or Forbidden with a sentence."""
+        ...
+
+    def explain(self) -> RmError | None:
+        """Why the newest connection was closed without an answer, where the door knows."""
+        ...
+
+
+class UnixDoor:
+    """A daemon of this machine, by its socket."""
+
+    headers: Mapping[str, str] = {}
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
+        try:
+            return UnixConnection(self._path, timeout_s)
+        except PermissionError:
+            raise Forbidden(
+                f"You may not connect to {self._path}.", "It belongs to another user's daemon."
+            ) from None
+        except OSError as error:
+            why = (
+                ""
+                if isinstance(error, FileNotFoundError | ConnectionRefusedError)
+                else f" ({error.strerror or error})"
+            )
+            raise Unreachable(
+                f"No daemon listens on {self._path}{why}.",
+                "Start one with `rmx daemon`, or name its socket with --socket or RM_DAEMON__SOCKET.",
+            ) from None
+
+    def explain(self) -> RmError | None:
+        return None
+
+
+def door_to(address: Address) -> Door:
+    if address.scheme == "ssh":
+        from rm.cli.ssh_door import SshDoor
+
+        return SshDoor(address)
+    if address.scheme == "https":
+        from rm.cli.https_door import HttpsDoor
+
+        return HttpsDoor(address)
+    return UnixDoor(address.path)
+
+
 class Client:
     """One kept-alive connection. Every failure is an RmError: the daemon's own, or Unreachable."""
 
-    def __init__(self, socket_path: str) -> None:
-        self.socket_path = socket_path
-        self._connection: _UnixConnection | None = None
+    def __init__(self, daemon: str | Address) -> None:
+        """`daemon` is the path of its socket, or its address."""
+        self.address = Address("unix", daemon) if isinstance(daemon, str) else daemon
+        self._door = door_to(self.address)
+        self._connection: http.client.HTTPConnection | None = None
 
     def get(self, *path: str | int, _timeout_s: float = TIMEOUT_S, **query: Any) -> dict[str, Any]:
         return self._call("GET", path, query, None, _timeout_s)
@@ -135,7 +164,7 @@ class Client:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise Unreachable(f"What listens on {self.socket_path} does not speak rm's protocol.")
+            raise Unreachable(f"What listens on {self.address} does not speak rm's protocol.")
         return answer
 
     def _request(
@@ -157,7 +186,9 @@ class Client:
         payload = None if body is None else json.dumps(body).encode()
         connection = self._open(timeout_s)
         try:
-            connection.request(method, target, payload, {"Content-Type": "application/json"})
+            connection.request(
+                method, target, payload, {"Content-Type": "application/json", **self._door.headers}
+            )
             return connection.getresponse()
         except TimeoutError:
             self.close()
@@ -166,36 +197,19 @@ class Client:
             ) from None
         except (OSError, http.client.HTTPException):
             self.close()
-            raise Unreachable(
+            raise self._door.explain() or Unreachable(
                 "The daemon closed the connection before it answered.",
                 "Look whether it happened before repeating it.",
             ) from None
 
-    def _open(self, timeout_s: float | None) -> _UnixConnection:
+    def _open(self, timeout_s: float | None) -> http.client.HTTPConnection:
         if self._connection is not None and self._connection.sock is not None:
             if not _ended(self._connection.sock):
                 self._connection.sock.settimeout(timeout_s)
                 return self._connection
             self.close()
-        connection = _UnixConnection(self.socket_path, timeout_s)
-        try:
-            connection.connect()
-        except PermissionError:
-            raise Forbidden(
-                f"You may not connect to {self.socket_path}.", "It belongs to another user's daemon."
-            ) from None
-        except OSError as error:
-            why = (
-                ""
-                if isinstance(error, FileNotFoundError | ConnectionRefusedError)
-                else f" ({error.strerror or error})"
-            )
-            raise Unreachable(
-                f"No daemon listens on {self.socket_path}{why}.",
-                "Start one with `rmx daemon`, or name its socket with --socket or RM_DAEMON__SOCKET.",
-            ) from None
-        self._connection = connection
-        return connection
+        self._connection = self._door.connection(timeout_s)
+        return self._connection
 
 
 def _ended(sock: socket.socket) -> bool:

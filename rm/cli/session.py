@@ -13,6 +13,7 @@ import click
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
+    from rm.cli.address import Address
     from rm.cli.client import Client
 
 VERSION = 1
@@ -35,9 +36,16 @@ class Session:
 
     def new_client(self) -> Client:
         """A connection of its own, for one thread."""
-        from rm.cli.client import Client, find_socket
+        from rm.cli.client import Client
 
-        return Client(find_socket(self.socket_flag, self.config_flag))
+        return Client(self.address)
+
+    @property
+    def address(self) -> Address:
+        """Where the daemon is."""
+        from rm.cli.address import find_daemon
+
+        return find_daemon(self.socket_flag, self.config_flag)
 
 
 def json_option(command: F) -> F:

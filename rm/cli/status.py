@@ -19,7 +19,7 @@ def status(session: Session, /, as_json: bool) -> None:
         return
     daemon = answer["daemon"]
     click.echo(f"daemon    {daemon['version']}, pid {daemon['pid']}, since {moment(daemon['started_us'])}")
-    click.echo(f"socket    {session.client.socket_path}")
+    click.echo(f"socket    {session.client.address}")
     for title in ("jobs", "hosts", "policies"):
         pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

@@ -82,6 +82,8 @@ def submit(
         emit_json({"job": job})
     else:
         click.echo(str(job) if values.get("parsable") else f"Submitted batch job {job}")
+    if session.client.address.scheme != "unix" and not spec.get("output"):
+        note(f"The daemon is on another machine, so it puts no log here: `rmx logs {job}` shows it.")
     if values.get("wait"):
         from rm.cli.wait import wait_for
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rm.cli.session import Session, note
+from rm.errors import UsageError
 
 
 @click.command()
@@ -23,11 +24,10 @@ def web(session: Session, /, listen: str, names: tuple[str, ...]) -> None:
     """Serve the page about jobs, links and the network until Ctrl-C. It reads only."""
     import asyncio
 
-    from rm.cli.client import find_socket
     from rm.web.pages.listen import address_of, is_local, serve_page
 
     host, _ = address_of(listen)
-    socket = find_socket(session.socket_flag, session.config_flag)
+    socket = _socket_of(session)
 
     async def serve() -> None:
         runner, url = await serve_page(socket, listen, names)
@@ -40,3 +40,20 @@ def web(session: Session, /, listen: str, names: tuple[str, ...]) -> None:
             await runner.cleanup()
 
     asyncio.run(serve())
+
+
+def _socket_of(session: Session) -> str:
+    """A socket of this machine that leads to the daemon, for as long as the connection over SSH lives."""
+    address = session.address
+    if address.scheme == "https":
+        raise UsageError(
+            f"The page cannot be served for {address}: it needs the daemon's socket.",
+            "Use an ssh:// address, or the page of that daemon itself.",
+        )
+    if address.scheme == "unix":
+        return address.path
+    from rm.cli.ssh_door import SshDoor
+
+    door = SshDoor(address)
+    door.open()
+    return door.local

@@ -7,7 +7,6 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -19,6 +18,7 @@ from schemathesis.specs.openapi import checks
 from rm import __version__
 from rm.api.openapi import document
 from rm.cli.client import Client
+from rm.errors import Unreachable
 from tests.cluster import RMX, until
 
 SCHEMA = schemathesis.openapi.from_dict(msgspec.json.decode(document(__version__)))
@@ -88,12 +88,15 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
             def answers() -> Any:
                 assert daemon.poll() is None, (folder / "log").read_text()[-2000:]
-                return Path(client.socket_path).exists() and client.get("status")
+                try:
+                    return client.get("status")
+                except Unreachable:  # it binds its socket before it listens
+                    return None
 
             until(answers, "the daemon answers")
             for _ in range(3):
                 client.post("jobs", body={"spec": SPEC})
-            server, url = asyncio.run_coroutine_threadsafe(relay(client.socket_path), loop).result(30)
+            server, url = asyncio.run_coroutine_threadsafe(relay(client.address.path), loop).result(30)
             yield url
             loop.call_soon_threadsafe(server.close)
         finally:

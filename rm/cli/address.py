@@ -1,0 +1,138 @@
+"""Where the daemon is, as the user says it: a Unix socket of this machine, or a door on another one.
+
+RM_DAEMON and `daemon.url` in rm.toml: `ssh://[user@]host[:port][/path/of/the/socket]`,
+`https://host:port`, `unix:///path` or a plain path.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from rm import paths
+from rm.errors import ConfigError, UsageError
+
+_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\Z")  # no option of ssh, no word of a shell
+_HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*\Z")
+FORMS = "Write ssh://[user@]host[:port][/path/of/the/socket], https://host:port or unix:///path."
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`scheme` is unix, ssh or https; `path` is the socket, for ssh on the other machine; port 0 = ssh's."""
+
+    scheme: str
+    path: str = ""
+    host: str = ""
+    user: str = ""
+    port: int = 0
+    ca_file: str = ""  # https: whom to trust besides the system's authorities
+    token_file: str = ""
+
+    def __str__(self) -> str:
+        if self.scheme == "unix":
+            return self.path
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        path = self.path if self.path != paths.SYSTEM_SOCKET else ""
+        user, port = f"{self.user}@" if self.user else "", f":{self.port}" if self.port else ""
+        return f"{self.scheme}://{user}{host}{port}{path}"
+
+
+def find_daemon(socket_flag: str | None, config_flag: str | None) -> Address:
+    """--socket, RM_DAEMON__SOCKET, RM_DAEMON, [daemon] url or socket of rm.toml, the user's daemon, the
+    system's.
+
+    Reads only these keys: the daemon checks the whole file, a client need not.
+    """
+    named = socket_flag or os.environ.get("RM_DAEMON__SOCKET")
+    if named:
+        return Address("unix", named)
+    euid = paths.effective_user()
+    files = [config_flag] if config_flag else paths.config_files(os.environ, euid)
+    must_exist = bool(config_flag or os.environ.get("RM_CONFIG"))
+    tables = {file: _daemon_table(file) for file in files if must_exist or os.path.exists(file)}
+    url = os.environ.get("RM_DAEMON")
+    if url:
+        return _with_files(parse(url, "RM_DAEMON"), list(tables.values()))
+    for file, table in tables.items():
+        if url := _text(table, "url"):
+            return _with_files(parse(url, f"daemon.url in {file}"), [table])
+        if path := _text(table, "socket"):
+            return Address("unix", os.path.expanduser(path))
+    own = paths.socket_path(os.environ, euid)
+    return Address("unix", own if euid == 0 or os.path.exists(own) else paths.SYSTEM_SOCKET)
+
+
+def parse(text: str, where: str) -> Address:
+    """An address from its text; `where` names where it was written.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if text.startswith("/"):
+        return Address("unix", text)
+    try:
+        parts = urlsplit(text)
+        port = parts.port or 0
+        host = parts.hostname or ""
+    except ValueError as error:
+        raise UsageError(f"{where} is '{text}', which is no address: {error}.", FORMS) from None
+    user, path = unquote(parts.username or ""), unquote(parts.path)
+    if parts.scheme == "unix" and not host and path.startswith("/"):
+        return Address("unix", path)
+    problem = ""
+    if parts.scheme not in ("ssh", "https"):
+        problem = "its beginning is none of ssh://, https:// and unix://"
+    elif not _HOST.match(host):
+        problem = "it names no host" if not host else "its host is no name or address"
+    elif parts.password is not None:
+        problem = "it holds a password, which every process list would show"
+    elif parts.query or parts.fragment:
+        problem = "nothing may follow its path"
+    elif parts.scheme == "https" and (user or path.strip("/")):
+        problem = "an https address is only a host and a port"
+    elif user and not _WORD.match(user):
+        problem = f"'{user}' is no user name"
+    elif parts.scheme == "ssh" and (":" in path or any(ord(char) < 32 for char in path)):
+        problem = "ssh forwards to no path with a colon or a control character"
+    if problem:
+        raise UsageError(f"{where} is '{text}', which is no address of a daemon: {problem}.", FORMS)
+    if parts.scheme == "https":
+        return Address("https", host=host, port=port or 443)
+    return Address("ssh", path.rstrip("/") or paths.SYSTEM_SOCKET, host, user, port)
+
+
+def _with_files(address: Address, tables: list[dict[str, object]]) -> Address:
+    import dataclasses
+
+    def first(variable: str, key: str) -> str:
+        found = os.environ.get(variable) or next(filter(None, (_text(t, key) for t in tables)), "")
+        return os.path.expanduser(found)
+
+    if address.scheme != "https":
+        return address
+    return dataclasses.replace(
+        address,
+        ca_file=first("RM_CA_FILE", "ca_file"),
+        token_file=first("RM_TOKEN_FILE", "token_file"),
+    )
+
+
+def _text(table: dict[str, object], key: str) -> str:
+    found = table.get(key, "")
+    return found if isinstance(found, str) else ""
+
+
+def _daemon_table(file: str) -> dict[str, object]:
+    import tomllib
+
+    try:
+        with open(file, "rb") as handle:
+            section = tomllib.load(handle).get("daemon", {})
+    except OSError as error:
+        raise ConfigError(f"The configuration file {file} cannot be read: {error.strerror}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The configuration file {file} is not valid TOML: {error}.") from None
+    return section if isinstance(section, dict) else {}
