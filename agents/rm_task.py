@@ -296,12 +296,20 @@ class Supervisor:
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
                   "ended_us": ended_us, "oom": oom, "why": why}  # fmt: skip
         if self.finished and all(r.recorded for r in self.ranks):
-            self.group.remove()
+            self._remove_group()
         try:
             self.folder.write_exit(rank.rank, record)
         except OSError:
             self.unrecorded.append(record)
         self._say(dict(record, event="exit"))
+
+    def _remove_group(self):
+        """Whoever came in over SSH as a part of the job (rm_ssh_gate.py) leaves with it."""
+        for _ in range(100):
+            if self.group.remove():
+                return
+            self.group.kill()
+            time.sleep(0.01)
 
     def _record_again(self):
         """A record that the disk refused: kept and tried each second, the lock held meanwhile."""

@@ -1,0 +1,192 @@
+"""The door of a host's sshd: users come in only while a job of theirs runs here, and belong to it.
+
+    rm_ssh_gate.py pam [--exempt=GROUP,GROUP]          for pam_exec, in sshd's account and session parts
+    rm_ssh_gate.py keys USER [--exempt=GROUP,GROUP]    for AuthorizedKeysCommand, where sshd does without PAM
+
+Root, and whoever is in one of the groups, passes. Others need a running job on this host; their connection is
+moved into the control groups of the newest one: it counts against that job's limits, can open the same
+devices and ends with it. playbooks/ssh_gate.yml sets both up; docs/ssh-gate.md says what it promises.
+"""
+
+import contextlib
+import grp
+import os
+import pwd
+import stat
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from rm_cgroup import DEFAULT_STATE
+from rm_spool import Folder, read_json
+
+KEYS_BYTES = 1 << 20
+
+
+class Refused(Exception):
+    """A sentence for the user."""
+
+
+def exempt(user, groups):
+    """Does the user pass without a job?"""
+    if user.pw_uid == 0:
+        return True
+    names = set()
+    for gid in os.getgrouplist(user.pw_name, user.pw_gid):
+        with contextlib.suppress(KeyError):
+            names.add(grp.getgrgid(gid).gr_name)
+    return bool(names & set(groups))
+
+
+def running_jobs(uid, state=DEFAULT_STATE):
+    """The control groups of the user's jobs that run here, the newest first."""
+    found = []
+    jobs = os.path.join(state, "jobs")
+    for name in os.listdir(jobs) if os.path.isdir(jobs) else ():
+        job, _, attempt = name.partition(".")
+        if not (job.isdigit() and attempt.isdigit()):
+            continue
+        folder = Folder(os.path.join(jobs, name), int(job), int(attempt))
+        meta = read_json(folder.at("meta.json")) or {}
+        if meta.get("uid") == uid and meta.get("state") == "running" and folder.alive():
+            started = [task.get("started_us") or 0 for task in meta.get("tasks", {}).values()]
+            found.append((max(started, default=0), folder.job, meta.get("cgroup", "")))
+    return [path for _, _, path in sorted(found, reverse=True)]
+
+
+def hierarchies():
+    """[(controllers, mount point)] of the control groups; no controllers: version 2."""
+    found = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            before, _, after = line.partition(" - ")
+            kind, _, options = after.split()[:3]
+            where = before.split()[4]
+            if kind == "cgroup2":
+                found.append((set(), where))
+            elif kind == "cgroup":
+                found.append((set(options.split(",")), where))
+    return found
+
+
+def groups_beside(path):
+    """The folders, of all hierarchies, of the groups that the job's processes in the group `path` are in."""
+    mounted = hierarchies()
+    with open(os.path.join(path, "cgroup.procs")) as file:
+        pids = file.read().split()
+    for pid in pids:
+        try:
+            with open("/proc/%s/cgroup" % pid) as file:
+                lines = file.read().splitlines()
+        except OSError:
+            continue  # it has just ended
+        found = []
+        for line in lines:
+            _, controllers, inside = line.split(":", 2)
+            wanted = set(filter(None, controllers.split(",")))
+            if os.path.basename(inside) != os.path.basename(path):
+                continue  # a hierarchy in which the job has no group of its own
+            places = [at for has, at in mounted if (wanted and wanted <= has) or (not wanted and not has)]
+            found += [folder for folder in (at + inside for at in places[:1]) if os.path.isdir(folder)]
+        if found:
+            return found
+    raise FileNotFoundError(path)
+
+
+def adopt(pid, path):
+    """Move the process into the control groups of the job whose group of version 2 is `path`."""
+    for folder in groups_beside(path):
+        with open(os.path.join(folder, "cgroup.procs"), "w") as file:
+            file.write("%d" % pid)
+
+
+def pass_through(user, pid, state=DEFAULT_STATE):
+    """Move the process `pid` into the newest running job of the user; 0 moves nothing."""
+    host = os.uname().nodename
+    jobs = running_jobs(user.pw_uid, state)
+    if not jobs:
+        raise Refused("rm: %s has no job that runs on %s. Submit one (rmx submit), and come while it runs."
+                      % (user.pw_name, host))  # fmt: skip
+    for path in jobs if pid else ():
+        with contextlib.suppress(OSError):  # it ended meanwhile, or there are no control groups
+            adopt(pid, path)
+            return
+    if pid:
+        raise Refused("rm: the connection cannot be made part of a job of %s on %s." % (user.pw_name, host))
+
+
+def own_keys(user):
+    """The user's authorized_keys, read with the user's rights; nothing where others could have written it."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.initgroups(user.pw_name, user.pw_gid)
+            os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+            os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+            places = [user.pw_dir, os.path.join(user.pw_dir, ".ssh")]
+            file = os.path.join(places[1], "authorized_keys")
+            for place in [*places, file]:
+                about = os.stat(place)
+                if about.st_uid not in (0, user.pw_uid) or about.st_mode & 0o022:
+                    os._exit(1)
+            if stat.S_ISREG(os.stat(file).st_mode):
+                with open(file, "rb") as keys, os.fdopen(write_end, "wb") as out:
+                    out.write(keys.read(KEYS_BYTES))
+        finally:
+            os._exit(0)
+    os.close(write_end)
+    with os.fdopen(read_end, "rb") as file:
+        text = file.read()
+    os.waitpid(pid, 0)
+    return text
+
+
+def account_of(name):
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        raise Refused("rm: there is no account %s here." % name) from None
+
+
+def pam(groups):
+    user = account_of(os.environ.get("PAM_USER", ""))
+    kind = os.environ.get("PAM_TYPE", "")
+    if kind == "close_session" or exempt(user, groups):
+        return
+    if kind not in ("account", "open_session"):
+        raise Refused("rm: this program is for the account and session parts of PAM.")
+    # pam_exec is a child of the sshd of this one connection, whose processes all follow
+    pass_through(user, os.getppid() if kind == "open_session" else 0)
+
+
+def keys(name, groups):
+    user = account_of(name)
+    text = own_keys(user)
+    if not exempt(user, groups):
+        pass_through(user, os.getppid())
+    sys.stdout.buffer.write(text)
+
+
+def main(arguments):
+    groups = []
+    for word in [word for word in arguments if word.startswith("--exempt=")]:
+        groups += filter(None, word[len("--exempt=") :].split(","))
+        arguments.remove(word)
+    try:
+        if arguments == ["pam"]:
+            pam(groups)
+        elif len(arguments) == 2 and arguments[0] == "keys":
+            keys(arguments[1], groups)
+        else:
+            sys.stderr.write(__doc__)
+            return 2
+    except Refused as refused:
+        # pam_exec passes standard output on to the user; sshd would take it for a key
+        (sys.stdout if arguments == ["pam"] else sys.stderr).write("%s\n" % refused)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

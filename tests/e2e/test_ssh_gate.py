@@ -1,0 +1,146 @@
+"""SSH to a host only with a job there, as a part of that job: a real sshd, with PAM and without."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.playbook_run import Report, run_playbook
+from rm.adapters.shipped import shipped_directory
+from rm.adapters.ssh_settings import SshSettings
+from rm.playbook.inventory import parse
+from rm.playbook.inventory_hosts import to_hosts
+from tests.cluster import Cluster, until
+from tests.e2e.conftest import MakeCluster
+
+pytestmark = pytest.mark.lab
+USER, OTHER, OPERATOR = "news", "games", "uucp"  # accounts of this machine and of its lab hosts
+GROUP = "gatekeepers"
+SETTINGS = "/etc/ssh/sshd_config"
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster) -> Cluster:
+    cluster = make_cluster(zones=1, hosts=1)
+    name = cluster.lab.hosts[0].name
+    public = subprocess.run(
+        ["ssh-keygen", "-y", "-f", str(cluster.lab.key)], check=True, capture_output=True
+    ).stdout
+    for user in (USER, OTHER, OPERATOR):
+        script = (
+            f"set -e; usermod -s /bin/sh -d /home/{user} {user}; install -d -o {user} -m 755 /home/{user};"
+            f"install -d -o {user} -m 700 /home/{user}/.ssh; cat >/home/{user}/.ssh/authorized_keys;"
+            f"chown {user} /home/{user}/.ssh/authorized_keys; chmod 600 /home/{user}/.ssh/authorized_keys"
+        )
+        done = cluster.lab.exec(name, ["sh", "-c", script], input=public)
+        assert done.returncode == 0, done.stderr
+    cluster.lab.exec(name, ["sh", "-c", f"groupadd {GROUP}; usermod -aG {GROUP} {OPERATOR}"])
+    return cluster
+
+
+def play(cluster: Cluster, check: bool = False, **variables: str) -> Report:
+    hosts = to_hosts(parse(cluster.lab.inventory.read_text(), "hosts.yml"))
+    settings = SshSettings(known_hosts=cluster.lab.known_hosts, connect_timeout_s=10, dead_after_s=10)
+    given = {"rm_ssh_gate_exempt": GROUP, **variables}
+    path = shipped_directory("playbooks") / "ssh_gate.yml"
+
+    def tried() -> Report | None:
+        report = run_playbook(path, hosts, settings, variables=given, check=check)
+        # sshd may just be reading its settings
+        return None if any(recap.unreachable for recap in report.recap().values()) else report
+
+    report: Report = until(tried, "sshd answers")
+    assert report.ok, report.failures()
+    return report
+
+
+@pytest.fixture(scope="module", params=["keys", "PAM"])
+def gated(cluster: Cluster, request: Any) -> Iterator[Cluster]:
+    """The host with its gate, which the playbook sets up and takes off again."""
+    name = cluster.lab.hosts[0].name
+    if request.param == "PAM":
+        if cluster.lab.exec(name, ["test", "-e", "/etc/pam.d/sshd"]).returncode:
+            pytest.skip("this machine's sshd has no PAM")
+        script = f"sed -i 's/^UsePAM no/UsePAM yes/' {SETTINGS}; kill -HUP $(cat /run/sshd.pid)"
+        cluster.lab.exec(name, ["sh", "-c", script])
+    before = {file: cluster.read(name, file) for file in (SETTINGS, "/etc/pam.d/sshd")}
+    assert play(cluster, check=True).recap()[name].changed
+    assert {file: cluster.read(name, file) for file in before} == before
+    foretold = play(cluster, check=True).recap()[name].changed
+    reload = request.param == "keys"  # of sshd: a command that check mode cannot foretell
+    assert play(cluster).recap()[name].changed == foretold + reload
+    assert play(cluster).recap()[name].changed == 0
+    yield cluster
+    assert play(cluster, rm_ssh_gate_state="absent").recap()[name].changed
+    assert {file: cluster.read(name, file) for file in before} == before
+    assert log_in(cluster, USER).returncode == 0
+
+
+@pytest.fixture(autouse=True)
+def tidy(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.tidy()
+
+
+def words(cluster: Cluster, user: str, command: str) -> list[str]:
+    options = ["IdentitiesOnly=yes", "BatchMode=yes", f"UserKnownHostsFile={cluster.lab.known_hosts}"]
+    door = ["ssh", "-F", "/dev/null", "-T", "-i", str(cluster.lab.key), *(f"-o{o}" for o in options)]
+    return [*door, f"{user}@{cluster.lab.hosts[0].address}", command]
+
+
+def log_in(cluster: Cluster, user: str, command: str = "cat /proc/self/cgroup") -> Any:
+    def tried() -> Any:
+        done = subprocess.run(words(cluster, user, command), capture_output=True, text=True, check=False)
+        # sshd may just be reading its settings
+        return done if "Connection refused" not in done.stderr else None
+
+    return until(tried, "sshd answers")
+
+
+def start(cluster: Cluster, user: str = USER) -> int:
+    job = cluster.post_job("sleep 600", user=user)
+    cluster.all_started(job)
+    return job
+
+
+def test_without_a_job_nobody_but_admins_comes_in(gated: Cluster) -> None:
+    start(gated, OTHER)  # somebody else's does not help
+    refused = log_in(gated, USER)
+    assert refused.returncode == 255
+    assert refused.stdout == ""
+    assert "has no job that runs on" in refused.stderr or "only while a job of theirs" in refused.stderr
+    assert log_in(gated, OPERATOR).returncode == 0
+    assert log_in(gated, "root").returncode == 0
+
+
+def test_a_session_belongs_to_the_newest_job_and_ends_with_it(gated: Cluster, tmp_path: Path) -> None:
+    older, newer = start(gated), start(gated)
+    inside = log_in(gated, USER)
+    assert f"/rm/job_{newer}_1\n" in inside.stdout
+    with subprocess.Popen(words(gated, USER, "echo in; exec sleep 600"), stdout=subprocess.PIPE) as session:
+        assert session.stdout is not None
+        assert session.stdout.readline() == b"in\n"
+        gated.client.delete("jobs", newer)
+        assert session.wait(60) != 0
+    until(lambda: not gated.alive(gated.lab.hosts[0].name, "^sleep 600$")[1:], "only the older job's is left")
+    assert f"/rm/job_{older}_1\n" in log_in(gated, USER).stdout
+    gated.client.delete("jobs", older)
+    gated.wait(older)
+    until(lambda: log_in(gated, USER).returncode == 255, "without a job the door is shut")
+
+
+def test_what_a_session_leaves_behind_ends_with_the_job(gated: Cluster) -> None:
+    name = gated.lab.hosts[0].name
+    job = start(gated)
+    assert log_in(gated, USER, "setsid sleep 4321 >/dev/null 2>&1 &").returncode == 0
+    assert gated.alive(name, "^sleep 4321$")
+    gated.client.delete("jobs", job)
+    gated.wait(job)
+    until(lambda: not gated.alive(name, "^sleep 4321$"), "it is gone, too")
+    until(lambda: not gated.lab.exec(name, ["ls", "/var/lib/rm/jobs"]).stdout, "the host has forgotten it")
+    script = f"ls -d /sys/fs/cgroup/rm/job_{job}_1 /sys/fs/cgroup/*/rm/job_{job}_1 2>/dev/null"
+    assert gated.lab.exec(name, ["sh", "-c", script]).stdout == b""
