@@ -166,8 +166,9 @@ PART = {"size": 4, "checksum": "x", "data": "AAAA"}
 
 @pytest.mark.parametrize(
     "answer",
-    [[], None, [5], [{}], [{"data": 5}], [{**PART, "size": -1}], [{**PART, "size": "many"}], 
-     [{**PART, "size": 1.5}], [{**PART, "checksum": None}], [{**PART, "data": "?"}], [{**PART, "size": 1 << 62}], [{"failed": True}]],
+    [[], None, [5], [{}], [{"data": 5}], [{**PART, "size": -1}], [{**PART, "size": "many"}],
+     [{**PART, "size": 1.5}], [{**PART, "checksum": None}], [{**PART, "data": "?"}],
+     [{**PART, "size": 1 << 62}], [{"failed": True}]],
 )  # fmt: skip
 def test_a_fetch_that_is_answered_wrongly_fails(tmp_path: Path, answer: Any) -> None:
     for check in (False, True):
