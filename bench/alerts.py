@@ -27,6 +27,7 @@ from rm.core.state import rebuild
 from rm.daemon.alert_setup import rules_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.leader import Leader
+from rm.protocol.request import Answer, Request
 
 HOSTS = 1_000
 ZONES = 10
@@ -39,7 +40,7 @@ class NoHosts:
 
     def submit(self, intents: object) -> None: ...
 
-    def call(self, host: str, op: str, timeout_s: float = 0.0, **args: Any) -> Future[dict[str, Any]]:
+    def call(self, host: str, request: Request[Answer], timeout_s: float = 0.0) -> Future[Answer]:
         return Future()
 
 

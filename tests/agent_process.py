@@ -129,10 +129,10 @@ class Agent:
 
 
 def launch_request(script: str, job: int = 1, ranks: int = 1, **args: Any) -> dict[str, Any]:
-    tasks = [{"rank": r, "local_id": r, "host_index": 0, "gpus": [], "env": {}} for r in range(ranks)]
+    tasks = [{"rank": r, "gpus": [], "env": {}} for r in range(ranks)]
     request: dict[str, Any] = {
         "job": job, "attempt": 1, "user": USER, "script": script, "args": [], "chdir": "/", "output": "",
-        "chdir_required": False, "error": "", "env": {}, "tasks": tasks, "cpus_per_task": 1,
+        "chdir_required": False, "error": "", "env": {}, "tasks": tasks,
         "mem_bytes_per_task": 0, "time_limit_us": None, "grace_us": 300_000, "hold": False,
         "allow_root": ME == "root" and USER == "root",
     }  # fmt: skip

@@ -8,18 +8,27 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from rm.core.host import Host
-from rm.errors import RmError
+from rm.protocol.codes import AgentError, Code
+from rm.protocol.line import read_answer, read_notification, request_line
+from rm.protocol.notifications import Hello, Unasked
+from rm.protocol.request import Request
 
 PATIENCE_S = 20.0  # generous: only a failing test waits so long
 
 
-class Refused(RmError):
-    """What an agent says no with."""
+def said(event: str, **fields: Any) -> Unasked:
+    """A notification, read as the channel reads it."""
+    return read_notification(event, msgspec.json.encode({"event": event, **fields}))
 
-    def __init__(self, code: str, what: str = "no") -> None:
-        super().__init__(what)
-        self.code = code
+
+def asked(request: Request[Any]) -> tuple[str, dict[str, Any]]:
+    """The operation and its arguments, as an agent gets them."""
+    message = msgspec.json.decode(request_line(1, request))
+    del message["id"]
+    return message.pop("op"), message
 
 
 @dataclass
@@ -27,15 +36,25 @@ class Call:
     """One request to a host's agent; the test answers it."""
 
     host: str
-    op: str
-    args: dict[str, Any]
-    future: Future[dict[str, Any]] = field(default_factory=Future)
+    request: Request[Any]
+    future: Future[Any] = field(default_factory=Future)
+
+    @property
+    def op(self) -> str:
+        return asked(self.request)[0]
+
+    @property
+    def args(self) -> dict[str, Any]:
+        return asked(self.request)[1]
 
     def answer(self, **result: Any) -> None:
-        self.future.set_result(result)
+        self.future.set_result(read_answer(type(self.request), msgspec.json.encode(result)))
 
     def refuse(self, error: Exception | str) -> None:
-        self.future.set_exception(Refused(error) if isinstance(error, str) else error)
+        if isinstance(error, str):
+            assert error in {*Code}, "no agent says no with that"
+            error = AgentError(Code(error), "no")
+        self.future.set_exception(error)
 
 
 class FakeHosts:
@@ -48,8 +67,8 @@ class FakeHosts:
         self._waiting: list[Call] = []
         self._changed = threading.Condition()
 
-    def call(self, name: str, op: str, timeout_s: float = 10, **args: Any) -> Future[dict[str, Any]]:
-        call = Call(name, op, args)
+    def call(self, name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
+        call = Call(name, request)
         with self._changed:
             self.made.append(call)
             self._waiting.append(call)
@@ -81,8 +100,8 @@ class FakeHosts:
     def clock_offset_us(self, name: str) -> int | None:
         return self.offsets_us.get(name, 0)
 
-    def hello(self, name: str) -> dict[str, Any] | None:
-        return {"version": "0.1.0"}
+    def hello(self, name: str) -> Hello | None:
+        return Hello(version="0.1.0", protocol=1)
 
 
 @dataclass

@@ -16,18 +16,19 @@ FLOORS = [
     ["config"],
     ["policies", "playbook"],
     ["core", "api", "submission"],
+    ["protocol"],
     ["units", "paths"],
     ["errors"],
 ]
 LEVEL = {room: len(FLOORS) - i for i, floor in enumerate(FLOORS) for room in floor}
-PURE = {"core", "api", "policies", "playbook", "units", "errors"}
+PURE = {"core", "api", "policies", "playbook", "protocol", "units", "errors"}
 IMPURE_STDLIB = {
     "socket", "subprocess", "random", "secrets", "time", "threading", "selectors", "asyncio",
     "multiprocessing", "sqlite3", "ssl", "http", "urllib", "tempfile", "shutil", "signal",
 }  # fmt: skip
 PURE_THIRD_PARTY = {"numpy"}
-# api's types are msgspec's; playbook compiles templates and reads YAML: pure functions of their input
-EXTRA = {"api": {"msgspec"}, "playbook": {"jinja2", "jmespath", "yaml"}}
+# the types of api and protocol are msgspec's; playbook compiles templates and reads YAML: pure functions
+EXTRA = {"api": {"msgspec"}, "playbook": {"jinja2", "jmespath", "yaml"}, "protocol": {"msgspec"}}
 ONLY_IN = {
     "sqlalchemy": {"rm/adapters/store_sql.py", "rm/adapters/history_sql.py", "rm/adapters/schema.py"},
     "fabric": {"rm/adapters/ssh.py"},

@@ -9,39 +9,45 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from rm.adapters import ssh
+from rm.adapters.agent_stderr import StandardError
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
-from rm.errors import RmError, Unreachable
+from rm.errors import Unreachable
+from rm.protocol.attempts import Cancel
+from rm.protocol.codes import AgentError, NotConnected
+from rm.protocol.line import (
+    LINE_BYTES,
+    PROTOCOL,
+    Line,
+    Misfit,
+    read_answer,
+    read_line,
+    read_notification,
+    read_refusal,
+    request_line,
+    shown,
+)
+from rm.protocol.notifications import Hello, Unasked
+from rm.protocol.request import Answer, Request, name_of
 
 log = logging.getLogger("rm.agent")
 
-PROTOCOL = 1
 SMALL_BYTES = 16384  # a line up to this fits a socket that says it is writable
 HELLO_S = 20.0
+LOGIN_LINES = 200  # that a login script may print before the agent says hello
 EXIT_S = 2.0
 CANCEL_S = 10.0
 
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
+class Call(NamedTuple):
+    """A request under way. `until`: monotonic seconds."""
 
-class AgentError(RmError):
-    """The agent refused an operation; `code` as in docs/agent-protocol.md, the message its sentence."""
-
-    def __init__(self, code: str, what: str) -> None:
-        super().__init__(what)
-        self.code = code
-
-
-class NotConnected(Unreachable):
-    """Nothing was sent: the operation has certainly not been carried out."""
-
-    code = "not-connected"
+    until: float
+    request: type[Request[Any]]
+    future: Future[Any]
 
 
 class AgentChannel:
@@ -49,24 +55,25 @@ class AgentChannel:
 
     def __init__(self, host: Host, settings: SshSettings) -> None:
         self.host = host
-        self.hello: dict[str, Any] = {}
+        self.hello = Hello(version="", protocol=0)
         self._settings = settings
         self._connection: Any = None
         self._channel: Any = None
         self._lock = threading.Lock()
-        self._pending: dict[int, tuple[float, str, Future[dict[str, Any]]]] = {}
+        self._pending: dict[int, Call] = {}
         self._number = 0
         self._queue: deque[bytes] = deque()
         self._pumping = False
         self._lost = ""
-        self._text = b""
-        self._errors = b""
+        self._text = bytearray()  # of a line whose end has not come
+        self._errors = StandardError(host.name)
 
     def open(self) -> None:
         """Connect, start the agent and read its hello.
 
         Raises:
-            Unreachable: not reached, no agent there, or one of another protocol.
+            Unreachable: not reached, no agent there, or one of another protocol; a Misfit when what it
+                says is no hello.
         """
         connection = ssh.connect(self.host, self._settings)
         with self._lock:
@@ -76,39 +83,67 @@ class AgentChannel:
             raise Unreachable(given_up)
         self._channel = ssh.open_channel(self._connection, ssh.agent_command(self.host, self._settings))
         self._channel.settimeout(HELLO_S)
-        for message in self._messages():
-            if message.get("event") == "hello":
-                self.hello = message
-                break
-        else:
+        hello = self._greeting()
+        if hello is None:
             raise self._no_agent()
+        self.hello = hello
         self._channel.settimeout(None)
-        if self.hello.get("protocol") != PROTOCOL:
+        if hello.protocol != PROTOCOL:
             raise Unreachable(
-                f"The agent on {self.host.name} (version {self.hello.get('version')}) speaks protocol "
-                f"{self.hello.get('protocol')}, this daemon {PROTOCOL}.",
+                f"The agent on {self.host.name} (version {shown(hello.version)}) speaks protocol "
+                f"{hello.protocol}, this daemon {PROTOCOL}.",
                 "Run the agents playbook on it.",
             )
 
-    def notifications(self) -> Iterator[dict[str, Any]]:
-        """Listen: replies go to their futures, notifications are yielded; ends by raising Unreachable."""
-        for message in self._messages():
-            if "event" in message:
-                yield message
+    def _greeting(self) -> Hello | None:
+        """The first message; None when none comes."""
+        until = time.monotonic() + HELLO_S
+        for others, text in enumerate(self._lines(), start=1):
+            line = read_line(text)
+            if line is not None and line.event == "hello":
+                hello = read_notification(line.event, text)
+                assert isinstance(hello, Hello)
+                return hello
+            # a login script that prints something: not ours, but worth knowing
+            log.warning("%s said before its hello: %s", self.host.name, shown(text.decode(errors="replace")))
+            if others >= LOGIN_LINES or time.monotonic() > until:
+                raise Unreachable(
+                    f"{self.host.name} says much, but no hello of an agent.",
+                    f"A login script may write to standard output for {self.host.login}.",
+                )
+        return None
+
+    def notifications(self) -> Iterator[Unasked]:
+        """Listen: replies go to their futures, notifications are yielded.
+
+        Raises:
+            Unreachable: the end; a Misfit when the host said what does not fit the protocol.
+        """
+        for text in self._lines():
+            line = read_line(text)
+            if line is None:
+                raise Misfit(f"its line is no JSON object: {shown(text.decode(errors='replace'))}")
+            if line.event is not None:
+                yield read_notification(line.event, text)
             else:
-                self._reply(message)
+                self._reply(line, text)
         raise Unreachable(self._end_sentence())
 
-    def call(self, op: str, timeout_s: float, args: dict[str, Any]) -> Future[dict[str, Any]]:
-        future: Future[dict[str, Any]] = Future()
+    def call(self, request: Request[Answer], timeout_s: float) -> Future[Answer]:
+        future: Future[Answer] = Future()
+        with self._lock:
+            self._number += 1
+            number = self._number
+        try:
+            line = request_line(number, request)
+        except AgentError as error:
+            future.set_exception(error)
+            return future
         with self._lock:
             if self._lost:
                 future.set_exception(NotConnected(self._lost))
                 return future
-            self._number += 1
-            number = self._number
-            self._pending[number] = (time.monotonic() + timeout_s, op, future)
-            line = _encode({"id": number, "op": op, **args}) + b"\n"
+            self._pending[number] = Call(time.monotonic() + timeout_s, type(request), future)
             direct = not self._queue and not self._pumping and len(line) <= SMALL_BYTES
             if not (direct and ssh.writable_now(self._connection, self._channel)):
                 self._queue.append(line)
@@ -120,21 +155,22 @@ class AgentChannel:
             self._write(line)
         return future
 
-    def cancel(self, future: Future[dict[str, Any]]) -> None:
+    def cancel(self, future: Future[Any]) -> None:
         """Ask the agent to end a slow operation whose result nobody waits for any more."""
         with self._lock:
-            found = [number for number, (_, _, one) in self._pending.items() if one is future]
+            found = [number for number, call in self._pending.items() if call.future is future]
         for number in found:
-            self.call("cancel", CANCEL_S, {"request": number})
+            self.call(Cancel(request=number), CANCEL_S)
 
     def expire(self, now: float) -> None:
         """Fail the calls whose time is over (monotonic seconds)."""
         with self._lock:
-            late = [number for number, (until, _, _) in self._pending.items() if until <= now]
+            late = [number for number, call in self._pending.items() if call.until <= now]
             calls = [self._pending.pop(number) for number in late]
-        for _, op, future in calls:
+        for call in calls:
+            op = name_of(call.request)
             _fail(
-                future,
+                call.future,
                 Unreachable(f"{self.host.name} did not answer {op} in time; whether it was done is unknown."),
             )
 
@@ -147,11 +183,12 @@ class AgentChannel:
         if self._connection is not None:
             with suppress(Exception):  # paramiko raises all sorts of things on a dead transport
                 self._connection.close()
-        for _, op, future in pending.values():
+        for call in pending.values():
             _fail(
-                future,
+                call.future,
                 Unreachable(
-                    f"The channel to {self.host.name} was lost during {op}; whether it was done is unknown."
+                    f"The channel to {self.host.name} was lost during {name_of(call.request)}; "
+                    "whether it was done is unknown."
                 ),
             )
 
@@ -172,8 +209,8 @@ class AgentChannel:
                 self._queue.clear()
             self._write(data)
 
-    def _messages(self) -> Iterator[dict[str, Any]]:
-        """Decoded lines until the end of the channel."""
+    def _lines(self) -> Iterator[bytes]:
+        """What the agent says, line by line, until the end of the channel; a line has an end soon."""
         channel = self._channel
         while True:
             try:
@@ -183,45 +220,45 @@ class AgentChannel:
             except OSError:
                 return
             if channel.recv_stderr_ready():
-                self._take_errors()
+                self._errors.take(channel.recv_stderr(65536))
             if not data:
                 return
-            *lines, self._text = (self._text + data).split(b"\n")
+            *lines, rest = data.split(b"\n")
+            if lines:
+                lines[0] = bytes(self._text) + lines[0]
+                self._text = bytearray(rest)
+            else:
+                self._text += rest
+            if len(self._text) > LINE_BYTES:
+                raise Misfit(f"its line is longer than {LINE_BYTES} bytes")
             for line in lines:
-                if not line.strip():
-                    continue
-                try:
-                    message = _decode(line)
-                except msgspec.DecodeError:
-                    message = None
-                if isinstance(message, dict):
-                    yield message
-                else:
-                    # a login script that prints something: not ours, but worth knowing
-                    log.warning("%s said what is no JSON object: %r", self.host.name, line[:200])
+                if line.strip():
+                    yield line
 
-    def _reply(self, message: dict[str, Any]) -> None:
+    def _reply(self, line: Line, text: bytes) -> None:
         with self._lock:
-            call = self._pending.pop(message.get("id", 0), None)
+            call = self._pending.pop(line.id, None) if line.id is not None else None
         if call is None:
             return  # expired
-        future = call[2]
-        if message.get("ok"):
-            with suppress(InvalidStateError):
-                future.set_result(message.get("result", {}))
-        else:
-            _fail(future, AgentError(str(message.get("code", "")), str(message.get("error", ""))))
-
-    def _take_errors(self) -> None:
-        text = self._channel.recv_stderr(65536)
-        self._errors = (self._errors + text)[-4096:]
-        log.info("%s: %s", self.host.name, text.decode(errors="replace").rstrip())
+        try:
+            if not line.ok:
+                _fail(call.future, read_refusal(text))
+                return
+            answer = read_answer(call.request, line.result)
+        except Misfit as error:
+            _fail(call.future, error)
+            raise
+        with suppress(InvalidStateError):
+            call.future.set_result(answer)
 
     def _last_words(self) -> str:
         while self._channel.recv_stderr_ready():
-            self._take_errors()
-        lines = self._errors.decode(errors="replace").strip().splitlines()
-        return lines[-1].strip() if lines else ""
+            data = self._channel.recv_stderr(65536)
+            if not data:
+                break
+            self._errors.take(data)
+        self._errors.end()
+        return self._errors.last
 
     def _no_agent(self) -> Unreachable:
         self._channel.status_event.wait(EXIT_S)  # the exit status may come after the end of the output
@@ -243,6 +280,6 @@ class AgentChannel:
         return f"The connection to {self.host.name} was lost: it is down, frozen or cut off."
 
 
-def _fail(future: Future[dict[str, Any]], error: Exception) -> None:
+def _fail(future: Future[Any], error: Exception) -> None:
     with suppress(InvalidStateError):
         future.set_exception(error)

@@ -8,14 +8,18 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
-from rm.adapters.agent_channel import AgentChannel, AgentError, NotConnected
+from rm.adapters.agent_channel import AgentChannel
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
+from rm.protocol.codes import NotConnected
+from rm.protocol.hosts import Ping, Pong
+from rm.protocol.line import Misfit
+from rm.protocol.notifications import Hello, Unasked
+from rm.protocol.request import Answer, Request
 
-__all__ = ["AgentError", "Fleet", "NotConnected"]
 log = logging.getLogger("rm.fleet")
 
 FIRST_RETRY_S = 0.5
@@ -25,8 +29,9 @@ CLOSE_S = 5.0
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
 
-OnEvent = Callable[[str, dict[str, Any]], None]
+OnEvent = Callable[[str, Unasked], None]
 OnState = Callable[[str, bool, str], None]
+OnMisfit = Callable[[str, str], None]
 
 
 class Fleet:
@@ -35,13 +40,19 @@ class Fleet:
     `on_event(host, notification)` and `on_state(host, up, sentence)` are called from the
     host's own thread, in the order in which things happened: `on_state(h, True, "")` comes
     before the first event of a connection, `on_state(h, False, why)` after its last. They
-    must be quick and may use `call`, but must not wait for its result.
+    must be quick and may use `call`, but must not wait for its result. `on_misfit(host, sentence)`
+    comes when the host said what does not fit the protocol: its channel is closed then.
     """
 
-    def __init__(self, settings: SshSettings, on_event: OnEvent, on_state: OnState) -> None:
+    def __init__(
+        self,
+        settings: SshSettings,
+        on_event: OnEvent,
+        on_state: OnState,
+        on_misfit: OnMisfit = lambda host, what: None,
+    ) -> None:
         self._settings = settings
-        self._on_event = on_event
-        self._on_state = on_state
+        self._listener = Listener(on_event, on_state, on_misfit)
         self._hosts: dict[str, _Member] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -54,7 +65,7 @@ class Fleet:
             known = self._hosts.get(host.name)
             if known is not None and known.same_door(host):
                 return
-            member = _Member(host, self._settings, self._on_event, self._on_state)
+            member = _Member(host, self._settings, self._listener)
             self._hosts[host.name] = member
         if known is not None:
             known.close()
@@ -72,10 +83,11 @@ class Fleet:
         if member is not None:
             member.wake.set()
 
-    def call(self, name: str, op: str, timeout_s: float = 10, **args: Any) -> Future[dict[str, Any]]:
-        """Send one request; the future holds the agent's `result`.
+    def call(self, name: str, request: Request[Answer], timeout_s: float = 10) -> Future[Answer]:
+        """Send one request; the future holds the agent's answer.
 
-        It fails with AgentError when the agent refuses, with NotConnected when nothing was
+        It fails with AgentError when the agent refuses, or would (a request that does not fit the
+        protocol is not sent), with NotConnected when nothing was
         sent, and with any other Unreachable when the outcome is unknown: the channel was lost
         or no reply came within `timeout_s`.
         """
@@ -83,19 +95,19 @@ class Fleet:
         channel = member.channel if member is not None else None
         if channel is None:
             why = member.why if member is not None else f"Host {name} is not known to the daemon."
-            future: Future[dict[str, Any]] = Future()
+            future: Future[Answer] = Future()
             future.set_exception(NotConnected(why or f"Host {name} is not connected yet."))
             return future
-        return channel.call(op, timeout_s, args)
+        return channel.call(request, timeout_s)
 
-    def cancel(self, name: str, future: Future[dict[str, Any]]) -> None:
+    def cancel(self, name: str, future: Future[Any]) -> None:
         """End a slow operation on the host whose result nobody waits for any more."""
         member = self._hosts.get(name)
         channel = member.channel if member is not None else None
         if channel is not None:
             channel.cancel(future)
 
-    def doors(self) -> list[tuple[Host, dict[str, Any]]]:
+    def doors(self) -> list[tuple[Host, Hello]]:
         """The hosts whose agents are connected, as they were connected to, and each agent's hello."""
         found = [(member.host, member.channel) for member in list(self._hosts.values())]
         return [(host, channel.hello) for host, channel in found if channel is not None]
@@ -104,7 +116,7 @@ class Fleet:
         member = self._hosts.get(name)
         return member is not None and member.channel is not None
 
-    def hello(self, name: str) -> dict[str, Any] | None:
+    def hello(self, name: str) -> Hello | None:
         """What the agent said of itself when it was connected: version, boot_id, features."""
         member = self._hosts.get(name)
         channel = member.channel if member is not None else None
@@ -131,11 +143,17 @@ class Fleet:
         while not self._closed.wait(0.1):
             now = time.monotonic()
             for member in list(self._hosts.values()):
-                channel = member.channel
-                if channel is not None:
-                    channel.expire(now)
-                    if now >= member.clock.due_at:
-                        member.clock.measure(channel)
+                try:
+                    self._look_after(member, now)
+                except Exception:  # one host's defect must not stop the clock for the others
+                    log.exception("the calls of %s are not looked after", member.host.name)
+
+    def _look_after(self, member: _Member, now: float) -> None:
+        channel = member.channel
+        if channel is not None:
+            channel.expire(now)
+            if now >= member.clock.due_at:
+                member.clock.measure(channel)
 
 
 class _Clock:
@@ -153,24 +171,32 @@ class _Clock:
         sent_us = time.time_ns() // 1000
         since = time.perf_counter_ns()
 
-        def heard(reply: Future[dict[str, Any]]) -> None:
+        def heard(reply: Future[Pong]) -> None:
             if reply.exception() is not None:
                 return  # the loss is told elsewhere; the clock is measured again after the next hello
             trip_us = (time.perf_counter_ns() - since) // 1000
-            measured = (trip_us, int(reply.result()["now_us"]) - (sent_us + trip_us // 2))
+            measured = (trip_us, reply.result().now_us - (sent_us + trip_us // 2))
             quickest = min(best, measured) if best is not None else measured
             if left > 1:
                 self._ping(channel, left - 1, quickest)
             else:
                 self.offset_us = quickest[1]
 
-        channel.call("ping", 10, {}).add_done_callback(heard)
+        channel.call(Ping(), 10).add_done_callback(heard)
+
+
+class Listener(NamedTuple):
+    """Whoever wants to know of the hosts: the arguments of `Fleet`."""
+
+    on_event: OnEvent
+    on_state: OnState
+    on_misfit: OnMisfit
 
 
 class _Member(threading.Thread):
     """One host: connect, listen until the channel is lost, wait a little, again."""
 
-    def __init__(self, host: Host, settings: SshSettings, on_event: OnEvent, on_state: OnState) -> None:
+    def __init__(self, host: Host, settings: SshSettings, listener: Listener) -> None:
         super().__init__(name=f"fleet-{host.name}", daemon=True)
         self.host = host
         self.channel: AgentChannel | None = None
@@ -178,8 +204,7 @@ class _Member(threading.Thread):
         self.clock = _Clock()
         self.wake = threading.Event()
         self._settings = settings
-        self._on_event = on_event
-        self._on_state = on_state
+        self._listener = listener
         self._opening: AgentChannel | None = None
         self._closed = threading.Event()
         self._told: tuple[bool, str] | None = None
@@ -204,9 +229,12 @@ class _Member(threading.Thread):
         pause_s = FIRST_RETRY_S
         while not self._closed.is_set():
             self.wake.clear()
-            began = time.monotonic()
+            began, misfit = time.monotonic(), False
             try:
                 self._converse()
+            except Misfit as error:
+                misfit = True
+                self._complain(str(error))
             except HostKeyError as error:
                 self._tell(False, str(error))
                 pause_s = KEY_RETRY_S
@@ -215,7 +243,7 @@ class _Member(threading.Thread):
             except Exception as error:  # a defect on one host must not silence it for ever
                 log.exception("the channel to %s failed", self.host.name)
                 self._tell(False, f"The channel to {self.host.name} failed by a defect of rm: {error!r}.")
-            if time.monotonic() - began > LAST_RETRY_S:
+            if time.monotonic() - began > LAST_RETRY_S and not misfit:
                 pause_s = FIRST_RETRY_S
             if self.wake.wait(pause_s * random.uniform(0.7, 1.3)):
                 pause_s = FIRST_RETRY_S
@@ -240,11 +268,19 @@ class _Member(threading.Thread):
             self.channel = self._opening = None
             channel.close()
 
-    def _pass_on(self, notification: dict[str, Any]) -> None:
+    def _complain(self, what: str) -> None:
+        """The host said what does not fit: whoever listens decides what becomes of it."""
+        self._tell(False, f"{self.host.name} does not keep to the agent protocol: {what}.")
         try:
-            self._on_event(self.host.name, notification)
+            self._listener.on_misfit(self.host.name, what)
+        except Exception:
+            log.exception("the misfit of %s was not taken", self.host.name)
+
+    def _pass_on(self, notification: Unasked) -> None:
+        try:
+            self._listener.on_event(self.host.name, notification)
         except Exception:  # the listener's defect; the channel goes on
-            log.exception("an event of %s was not taken: %s", self.host.name, notification)
+            log.exception("a notification of %s was not taken: %.500s", self.host.name, notification)
 
     def _tell(self, up: bool, why: str) -> None:
         """Say each change once: a host that stays away is not reported at every try."""
@@ -255,6 +291,6 @@ class _Member(threading.Thread):
         if not up:
             log.warning("%s: %s", self.host.name, why)
         try:
-            self._on_state(self.host.name, up, why)
+            self._listener.on_state(self.host.name, up, why)
         except Exception:
             log.exception("the state of %s was not taken", self.host.name)

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from rm.bootstrap.choices import (
 )
 from rm.bootstrap.logs import start_logging
 from rm.config import Config, options_for
+from rm.core.actions import Launch
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.fabric import fabric_of
@@ -62,6 +63,8 @@ from rm.daemon.sources import Sources
 from rm.daemon.steps_service import Steps
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
+from rm.protocol import attempts as wire
+from rm.protocol.notifications import Reflecting, Unasked
 from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
@@ -197,7 +200,8 @@ class Daemon:
         executor = Executor(
             fleet,
             leader.post,
-            self._launches(state),
+            clock,
+            self._launches(state, epoch),
             logs,
             epoch,
             config.jobs.max_log_bytes,
@@ -208,8 +212,8 @@ class Daemon:
         )
         leader.executor = executor
 
-        def hear(host: str, message: dict[str, Any]) -> None:
-            if message.get("event") == "reflecting":
+        def hear(host: str, message: Unasked) -> None:
+            if isinstance(message, Reflecting):
                 monitor.prober.heard(host, message)
             else:
                 executor.on_event(host, message)
@@ -361,7 +365,7 @@ class Daemon:
                 )
         return sources
 
-    def _launches(self, state: ClusterState) -> Any:
+    def _launches(self, state: ClusterState, epoch: int) -> Callable[[Launch], wire.Launch]:
         config = self.config
         rules = LaunchRules(
             int(config.jobs.grace_s * US),
@@ -369,7 +373,7 @@ class Daemon:
             config.jobs.run_root_as,
             config.hosts.agent_dir,
         )
-        return launch_request(state, rules)
+        return launch_request(state, rules, epoch)
 
     async def _lead(self, lease_us: int, stopped: asyncio.Event) -> int | None:
         """The epoch, as soon as no other daemon leads; None when told to stop while waiting."""

@@ -14,6 +14,7 @@ from rm.core.network import LinkStats
 from rm.core.progress import Progress
 from rm.core.reasons import Reason
 from rm.core.traffic import TrafficProfile
+from rm.protocol.codes import Code
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class LaunchFailed:
     job: int
     attempt: int
     host: str
-    code: str
+    code: Code
     message: str
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+
+from rm.protocol.hosts import Gpu, HostFacts
 
 RECENT_S = 86_400  # an Xid counts for a day: what lasts shows in the counters, or by GPUs that are gone
 # Xid codes that speak of hardware or its driver; others (13, 31, 43, 45 …) are mostly a program's own faults
@@ -24,36 +25,26 @@ HARDWARE = {
 }
 
 
-def gpu_errors(facts: Mapping[str, Any]) -> tuple[str, ...]:
-    """One sentence per error. What an old agent or driver does not tell is no error, and no crash either."""
-    gpus = [gpu for gpu in _list(facts.get("gpus")) if isinstance(gpu, Mapping)]
-    names = {str(gpu["bus"]): f"GPU {gpu.get('index')}" for gpu in gpus if gpu.get("bus")}
-    found = [said for gpu in gpus for said in _counted(gpu)]
-    for xid in _list(facts.get("gpu_xids")):
-        code = _count(xid.get("code")) if isinstance(xid, Mapping) else None
-        if code in HARDWARE and (_count(xid.get("ago_s")) or 0) <= RECENT_S:
-            who = names.get(str(xid.get("bus")), f"the GPU at {xid.get('bus')}")
-            often = f", {count} times" if (count := _count(xid.get("count")) or 1) > 1 else ""
-            found.append(f"{who} reports Xid {code} ({HARDWARE[code]}){often}")
+def gpu_errors(facts: HostFacts) -> tuple[str, ...]:
+    """One sentence per error. What the driver does not tell is no error."""
+    names = {gpu.bus: f"GPU {gpu.index}" for gpu in facts.gpus if gpu.bus}
+    found = [said for gpu in facts.gpus for said in _counted(gpu)]
+    for xid in facts.gpu_xids:
+        if xid.code in HARDWARE and xid.ago_s <= RECENT_S:
+            who = names.get(xid.bus, f"the GPU at {xid.bus}")
+            often = f", {xid.count} times" if xid.count > 1 else ""
+            found.append(f"{who} reports Xid {xid.code} ({HARDWARE[xid.code]}){often}")
     return tuple(found)
 
 
-def _counted(gpu: Mapping[str, Any]) -> Iterator[str]:
-    name = f"GPU {gpu.get('index')}"
-    if errors := _count(gpu.get("ecc_uncorrected")):
-        yield f"{name} has {errors} uncorrected memory errors"
-    if gpu.get("remapping_failed") is True:
+def _counted(gpu: Gpu) -> Iterator[str]:
+    name = f"GPU {gpu.index}"
+    if gpu.ecc_uncorrected:
+        yield f"{name} has {gpu.ecc_uncorrected} uncorrected memory errors"
+    if gpu.remapping_failed:
         yield f"{name} cannot replace its bad memory any more"
-    if gpu.get("retirement_pending") is True or gpu.get("remapping_pending") is True:
+    if gpu.retirement_pending or gpu.remapping_pending:
         yield f"{name} has bad memory and needs a reset to leave it out"
-    width, widest = _count(gpu.get("link_width")), _count(gpu.get("link_width_max"))
+    width, widest = gpu.link_width, gpu.link_width_max
     if width and widest and width < widest:
         yield f"{name} runs its PCIe link at x{width} of x{widest}"
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

@@ -12,13 +12,14 @@ from rm.core.changes import Context
 from rm.core.job import Job, JobState, Task
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.state import touch
+from rm.protocol.codes import Code
 
 S = JobState
 
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
-JOB_FAULTS = frozenset({"no-such-user", "root-refused", "bad-request"})
+JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
 # Refusals that every other job would meet on that host too: it is drained until somebody looks.
-HOST_FAULTS = frozenset({"no-space", "spool"})
+HOST_FAULTS = frozenset({Code.NO_SPACE, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
 # A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
 # one host after the other. An attempt that ran for this long ends such a row.

@@ -2,60 +2,64 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rm.core import events as ev
 from rm.core.host import Gpu
 from rm.core.reconcile import ReportedTask
+from rm.protocol.attempts import TaskReport
+from rm.protocol.hosts import HostFacts, Interface
+from rm.protocol.notifications import Exit, Hello, Started
+
+WORDS_MAX = 1_000  # characters of a host's sentence that are kept
 
 
-def up_event(host: str, facts: dict[str, Any], hello: dict[str, Any]) -> ev.HostUp:
-    interfaces = facts.get("interfaces", [])
-    named = next((i for i in interfaces if i.get("primary")), interfaces[0] if interfaces else {})
+def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
+    named = facts.interfaces[0] if facts.interfaces else Interface(name="")
     return ev.HostUp(
         host,
-        facts.get("boot_id", ""),
-        hello.get("version", ""),
-        facts.get("cpus", 0),
-        facts.get("mem_bytes", 0),
-        tuple(
-            Gpu(g["index"], g.get("uuid", ""), g.get("model", ""), g.get("mem_bytes", 0))
-            for g in facts.get("gpus", [])
-        ),
-        named.get("name", ""),
-        named.get("speed_bps") or 0,
+        facts.boot_id,
+        hello.version,
+        facts.cpus,
+        facts.mem_bytes,
+        tuple(Gpu(g.index, g.uuid, g.model, g.mem_bytes) for g in facts.gpus),
+        named.name,
+        named.speed_bps,
     )
 
 
-def exited(host: str, m: dict[str, Any], offset_us: int) -> ev.TaskExited | ev.TasksLost:
-    if m.get("code") is None and m.get("signal") is None:  # its supervisor is gone
-        return ev.TasksLost(m["job"], m["attempt"], host, (m["rank"],), m.get("why", ""))
+def started(host: str, m: Started, offset_us: int) -> ev.TasksStarted:
+    return ev.TasksStarted(m.job, m.attempt, host, m.started_us - offset_us, (m.rank,))
+
+
+def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | ev.TasksLost:
+    if m.code is None and m.signal is None:  # its supervisor is gone
+        return ev.TasksLost(m.job, m.attempt, host, (m.rank,), m.why[:WORDS_MAX])
+    ended_us = ours(m.ended_us, offset_us)
     return ev.TaskExited(
-        m["job"],
-        m["attempt"],
+        m.job,
+        m.attempt,
         host,
-        m["rank"],
-        m.get("code") or 0,
-        m.get("signal") or 0,
-        ours(m.get("started_us"), offset_us),
-        m["ended_us"] - offset_us,
-        bool(m.get("oom")),
-        m.get("why", ""),
+        m.rank,
+        m.code or 0,
+        m.signal or 0,
+        ours(m.started_us, offset_us),
+        now_us if ended_us is None else ended_us,
+        m.oom,
+        m.why[:WORDS_MAX],
     )
 
 
-def reported(t: dict[str, Any], offset_us: int) -> ReportedTask:
+def reported(t: TaskReport, offset_us: int) -> ReportedTask:
     return ReportedTask(
-        t["job"],
-        t["attempt"],
-        t["rank"],
-        t["state"],
-        ours(t.get("started_us"), offset_us),
-        ours(t.get("ended_us"), offset_us),
-        t.get("code") or 0,
-        t.get("signal") or 0,
-        bool(t.get("oom")),
-        t.get("why") or "",
+        t.job,
+        t.attempt,
+        t.rank,
+        t.state,
+        ours(t.started_us, offset_us),
+        ours(t.ended_us, offset_us),
+        t.code or 0,
+        t.signal or 0,
+        t.oom,
+        t.why[:WORDS_MAX],
     )
 
 

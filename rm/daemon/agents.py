@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any, Protocol
+from typing import Protocol
 
 from rm.core.host import Host
+from rm.protocol.notifications import Hello
+from rm.protocol.request import Answer, Request
 
 
 class Agents(Protocol):
-    def call(self, name: str, op: str, timeout_s: float = ..., **args: Any) -> Future[dict[str, Any]]: ...
+    def call(self, name: str, request: Request[Answer], timeout_s: float = ...) -> Future[Answer]: ...
     def clock_offset_us(self, name: str) -> int | None: ...
 
 
@@ -18,4 +20,4 @@ class Hosts(Agents, Protocol):
 
     def add(self, host: Host) -> None: ...
     def remove(self, name: str) -> None: ...
-    def hello(self, name: str) -> dict[str, Any] | None: ...
+    def hello(self, name: str) -> Hello | None: ...

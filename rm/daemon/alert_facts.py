@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
 
 from rm.core.alert_findings import HostFacts
 from rm.core.gpu_errors import gpu_errors
 from rm.core.host import Host, HostState
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
+from rm.protocol import hosts as wire
 
 TIMEOUT_S = 60.0
 
@@ -43,10 +43,10 @@ class Facts:
             lately = asked_us is not None and 0 <= now_us - asked_us < self._every_us  # the clock may go back
             if host.state is HostState.UP and not lately:
                 self._asked_us[name] = now_us
-                future = self._agents.call(name, "facts", timeout_s=TIMEOUT_S)
+                future = self._agents.call(name, wire.Facts(), TIMEOUT_S)
                 future.add_done_callback(partial(self._answered, name))
 
-    def _answered(self, host: str, future: Future[dict[str, Any]]) -> None:
+    def _answered(self, host: str, future: Future[wire.HostFacts]) -> None:
         if future.cancelled() or future.exception() is not None:
             return  # what was last known stays; a host that does not answer is another alert
         facts = facts_of(future.result(), self._clock.now_us())
@@ -54,7 +54,5 @@ class Facts:
             self._facts[host] = facts
 
 
-def facts_of(told: Mapping[str, Any], at_us: int) -> HostFacts:
-    gpus, free = told.get("gpus"), told.get("disk_free_bytes")
-    count = len(gpus) if isinstance(gpus, list) else 0
-    return HostFacts(at_us, free if isinstance(free, int) else None, count, gpu_errors(told))
+def facts_of(told: wire.HostFacts, at_us: int) -> HostFacts:
+    return HostFacts(at_us, told.disk_free_bytes, len(told.gpus), gpu_errors(told))

@@ -17,18 +17,26 @@ from typing import Any
 
 from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.ports import Clock
 from rm.core.reconcile import ReportedTask
-from rm.daemon.agent_news import exited, reported, up_event
+from rm.daemon.agent_news import WORDS_MAX, exited, reported, started, up_event
 from rm.daemon.agents import Hosts
 from rm.daemon.deliver import Deliverer, Delivery
 from rm.daemon.log_home import LogHome
 from rm.errors import RmError, Unreachable
+from rm.protocol import attempts as wire
+from rm.protocol.attempts import Launched, Tasks
+from rm.protocol.codes import Code, code_of
+from rm.protocol.hosts import Facts
+from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
+from rm.protocol.request import Done, Request
 
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
 REPEAT_S = 2.0
 LATER_S = 60.0  # when our own disk refuses a log
+UNHEARD = Hello(version="", protocol=0)  # of a host whose channel has just been lost again
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,8 @@ class Open:
     """An intent whose outcome is not known. `ended`: an exit came while it was under way."""
 
     intent: Intent
-    arguments: dict[str, Any]
+    request: Request[Launched] | Request[Done] | None  # None: logs are collected, by many requests
+    delivery: Delivery | None = None
     under_way: bool = False
     waits_for_exit: bool = False
     ended: bool = False
@@ -63,10 +72,11 @@ class Executor:
     Args:
         hosts: the fleet of connected agents.
         post: hands an event to the leader.
-        request_of: builds the arguments of a launch; called in the leader's thread.
+        clock: the daemon's.
+        request_of: builds the request of a launch; called in the leader's thread.
         logs: folder for collected logs, `<job>.<attempt>/<rank>.out`.
         max_log_bytes: how much of each log comes home; the newest part of a longer one.
-        on_iterations: receives iteration reports `(host, message)`.
+        on_iterations: receives iteration reports `(host, notification)`.
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
         deliverer: writes these copies; without one there are none.
     """
@@ -75,17 +85,19 @@ class Executor:
         self,
         hosts: Hosts,
         post: Post,
-        request_of: Callable[[Launch], dict[str, Any]],
+        clock: Clock,
+        request_of: Callable[[Launch], wire.Launch],
         logs: Path,
         epoch: int,
         max_log_bytes: int,
-        on_iterations: Callable[[str, dict[str, Any]], None],
+        on_iterations: Callable[[str, Iterations], None],
         on_deposed: Callable[[str], None],
         delivery_of: Callable[[Collect], Delivery | None] = lambda action: None,
         deliverer: Deliverer | None = None,
     ) -> None:
         self._hosts = hosts
         self._post = post
+        self._clock = clock
         self._request_of = request_of
         self._epoch = epoch
         self._home = LogHome(hosts, logs, max_log_bytes)
@@ -118,7 +130,7 @@ class Executor:
         for intent in intents:
             action = intent.action
             try:
-                entry = Open(intent, self._arguments(intent))
+                entry = self._entry(intent)
             except Exception as error:  # the job or a host is gone, or the job cannot be launched at all
                 log.log(
                     logging.WARNING if isinstance(error, RmError) else logging.ERROR,
@@ -128,7 +140,7 @@ class Executor:
                     exc_info=not isinstance(error, RmError),
                 )
                 if isinstance(action, Launch | Start):
-                    self._post(ev.LaunchFailed(action.job, action.attempt, action.host, "", str(error)))
+                    self._post(self._failed(action, Code.DEFECT, error))
                 self._post(ev.ActionSettled(intent.id))
                 continue
             with self._lock:
@@ -186,24 +198,16 @@ class Executor:
             connection = self._connections[host] = self._connected
         self._greet(host, connection)
 
-    def on_event(self, host: str, message: dict[str, Any]) -> None:
+    def on_event(self, host: str, message: Unasked) -> None:
         """A notification of a host's agent."""
-        kind = message.get("event")
-        if kind == "exit":
-            self._post(exited(host, message, self._offset_us(host)))
-            self._after_exit(host, message["job"], message["attempt"])
-        elif kind == "started":
-            self._post(
-                ev.TasksStarted(
-                    message["job"],
-                    message["attempt"],
-                    host,
-                    message["started_us"] - self._offset_us(host),
-                    (message["rank"],),
-                )
-            )
-        elif kind == "iterations":
-            self._on_iterations(host, message)
+        match message:
+            case Exit():
+                self._post(exited(host, message, self._offset_us(host), self._clock.now_us()))
+                self._after_exit(host, message.job, message.attempt)
+            case Started():
+                self._post(started(host, message, self._offset_us(host)))
+            case Iterations():
+                self._on_iterations(host, message)
 
     # -- within --------------------------------------------------------------------------------
 
@@ -216,15 +220,15 @@ class Executor:
     def _welcome(self, host: str, connection: int) -> None:
         """A host says hello: learn what it is and what it runs; the leader does the rest."""
         try:
-            facts = self._hosts.call(host, "facts", timeout_s=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
-            answer = self._hosts.call(host, "tasks", timeout_s=CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+            facts = self._hosts.call(host, Facts(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+            answer = self._hosts.call(host, Tasks(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             report = HostReport(
-                up_event(host, facts, self._hosts.hello(host) or {}),
-                [reported(t, self._offset_us(host)) for t in answer["tasks"]],
+                up_event(host, facts, self._hosts.hello(host) or UNHEARD),
+                [reported(t, self._offset_us(host)) for t in answer.tasks],
                 connection,
             )
         except Exception as error:  # a host that is connected but never welcomed would be lost for good
-            log.warning("host %s said hello and nothing that helps: %s", host, error)
+            log.warning("host %s is connected, but what it has and runs is not known: %s", host, error)
             self._after(REPEAT_S, lambda: self._greet(host, connection))
             return
         with self._lock:
@@ -236,18 +240,20 @@ class Executor:
         timer.daemon = True
         timer.start()
 
-    def _arguments(self, intent: Intent) -> dict[str, Any]:
+    def _entry(self, intent: Intent) -> Open:
         action = intent.action
-        common = {"job": action.job, "attempt": action.attempt, "epoch": self._epoch}
         match action:
             case Launch():
-                return {**self._request_of(action), **common, "hold": action.hold}
-            case Stop():
-                return {**common, "grace_us": action.grace_us, "why": action.why}
+                return Open(intent, self._request_of(action))
+            case Start():
+                return Open(intent, wire.Start(job=action.job, attempt=action.attempt, epoch=self._epoch))
+            case Stop(job, attempt, _, grace_us, why):
+                request = wire.Stop(job=job, attempt=attempt, epoch=self._epoch, grace_us=grace_us, why=why)
+                return Open(intent, request)
+            case Discard(job, attempt):
+                return Open(intent, wire.Discard(job=job, attempt=attempt, epoch=self._epoch))
             case Collect():
-                return {"delivery": self._delivery_of(action)}
-            case _:
-                return common
+                return Open(intent, None, self._delivery_of(action))
 
     def _send(self, entry: Open) -> None:
         """Carry it out, unless it is under way already: never twice at once."""
@@ -262,32 +268,33 @@ class Executor:
                 self._pool.submit(self._collect, entry, action)
                 return
         try:
-            future = self._hosts.call(action.host, action.kind, timeout_s=CALL_TIMEOUT_S, **entry.arguments)
-        except Exception as error:  # it cannot even be said in JSON
+            assert entry.request is not None
+            future: Future[Any] = self._hosts.call(action.host, entry.request, CALL_TIMEOUT_S)
+        except Exception as error:
             future = Future()
             future.set_exception(error)
         future.add_done_callback(lambda f: self._answered(entry, f))
 
-    def _answered(self, entry: Open, future: Future[dict[str, Any]]) -> None:
+    def _answered(self, entry: Open, future: Future[Any]) -> None:
         intent, action = entry.intent, entry.intent.action
         error = future.exception()
-        code = getattr(error, "code", "")
+        code = code_of(error)
         if isinstance(error, Unreachable | TimeoutError):
             self._again(entry)  # outcome unknown: now if the host still answers, or after its next hello
             return
-        if code == "stale-epoch":
+        if code is Code.STALE_EPOCH:
             self._on_deposed(str(error))
             return
-        if code == "still-running" and isinstance(action, Discard):
+        if code is Code.STILL_RUNNING and isinstance(action, Discard):
             self._again(entry)
             return
-        if code == "no-such-attempt" and isinstance(action, Stop) and self._may_yet_launch(action):
+        if code is Code.NO_SUCH_ATTEMPT and isinstance(action, Stop) and self._may_yet_launch(action):
             self._again(entry)
             return
         if error is not None:
             if isinstance(action, Launch | Start):
-                self._post(ev.LaunchFailed(action.job, action.attempt, action.host, code, str(error)))
-            elif code != "no-such-attempt":
+                self._post(self._failed(action, code or Code.DEFECT, error))
+            elif code is not Code.NO_SUCH_ATTEMPT:
                 log.warning("%s of job %d on %s: %s", action.kind, action.job, action.host, error)
         elif isinstance(action, Launch | Start):
             self._launched(action, future.result())
@@ -318,22 +325,25 @@ class Executor:
         for entry in again:
             self._send(entry)
 
-    def _launched(self, action: Launch | Start, result: dict[str, Any]) -> None:
-        tasks, note = result["tasks"], result.get("note")
-        notes = tuple((t["rank"], note) for t in tasks) if note else ()
+    def _failed(self, action: Launch | Start, code: Code, error: BaseException) -> ev.LaunchFailed:
+        return ev.LaunchFailed(action.job, action.attempt, action.host, code, str(error)[:WORDS_MAX])
+
+    def _launched(self, action: Launch | Start, launched: Launched) -> None:
+        tasks, note = launched.tasks, launched.note[:WORDS_MAX]
+        notes = tuple((t.rank, note) for t in tasks) if note else ()
         if isinstance(action, Launch) and action.hold:
             self._post(ev.TasksPrepared(action.job, action.attempt, action.host, notes))
             return
-        started = [t for t in tasks if t.get("started_us")]
-        if not started:
+        begun = [(t.rank, t.started_us) for t in tasks if t.started_us]
+        if not begun:
             return  # no task could be started: the exits that follow say why
         self._post(
             ev.TasksStarted(
                 action.job,
                 action.attempt,
                 action.host,
-                min(t["started_us"] for t in started) - self._offset_us(action.host),
-                tuple(t["rank"] for t in started),
+                min(at_us for _, at_us in begun) - self._offset_us(action.host),
+                tuple(rank for rank, _ in begun),
                 notes,
             )
         )
@@ -349,21 +359,20 @@ class Executor:
             for rank in action.ranks:
                 for stream in ("out", "err"):
                     self._home.fetch(action, rank, stream)
-            self._hosts.call(
-                action.host, "discard", job=action.job, attempt=action.attempt, epoch=self._epoch
-            ).result(CALL_TIMEOUT_S)
+            discard = wire.Discard(job=action.job, attempt=action.attempt, epoch=self._epoch)
+            self._hosts.call(action.host, discard).result(CALL_TIMEOUT_S)
         except (Unreachable, TimeoutError):
             self._again(entry)
             return
         except RmError as error:
-            code = getattr(error, "code", "")
-            if code == "still-running":
+            code = code_of(error)
+            if code is Code.STILL_RUNNING:
                 self._wait_for_exit(entry)
                 return
-            if code == "stale-epoch":
+            if code is Code.STALE_EPOCH:
                 self._on_deposed(str(error))
                 return
-            if code != "no-such-attempt":
+            if code is not Code.NO_SUCH_ATTEMPT:
                 log.warning("logs of job %d on %s: %s", action.job, action.host, error)
         except Exception as error:
             log.error(
@@ -378,7 +387,7 @@ class Executor:
 
     def _deliver(self, entry: Open, action: Collect) -> None:
         """The logs are home. What the user gets a copy of stays open until that is written, or is refused."""
-        delivery = entry.arguments["delivery"]
+        delivery = entry.delivery
         if delivery is None or self._deliverer is None:
             self._settle(entry.intent)
             return

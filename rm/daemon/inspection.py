@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from statistics import median
-from typing import Any
 
 from rm.core.traffic import Phase, TrafficProfile
 from rm.daemon.agents import Agents
 from rm.daemon.running import Running
 from rm.errors import RmError
+from rm.protocol.network import Profile, Profiled
 
 log = logging.getLogger(__name__)
 
@@ -73,18 +73,13 @@ class Inspection:
         running, reports, shared = self._waiting.popleft()
         self._current, self._periods = (running.job, running.attempt), []
         place = running.places[0]
-        future = self._agents.call(
-            place.host,
-            "profile",
-            timeout_s=WATCH_US / 1e6 + 10,
-            job=running.job,
-            attempt=running.attempt,
-            interface=place.interface,
-            duration_us=WATCH_US,
+        request = Profile(
+            job=running.job, attempt=running.attempt, interface=place.interface, duration_us=WATCH_US
         )
+        future = self._agents.call(place.host, request, WATCH_US / 1e6 + 10)
         future.add_done_callback(lambda f: self._defer(lambda: self._ended(running, reports, shared, f)))
 
-    def _ended(self, running: Running, reports: bool, shared: bool, future: Future[dict[str, Any]]) -> None:
+    def _ended(self, running: Running, reports: bool, shared: bool, future: Future[Profiled]) -> None:
         profile, periods_us = None, self._periods if reports else []
         self._current, self._periods = None, []
         try:
@@ -99,24 +94,22 @@ class Inspection:
             self._done(running, profile)
 
 
-def profile_of(measured: dict[str, Any], periods_us: list[int]) -> TrafficProfile | None:
+def profile_of(measured: Profiled, periods_us: list[int]) -> TrafficProfile | None:
     """The profile from what the agent measured; None when it saw no clear period.
 
     `periods_us` are the iterations reported meanwhile: with enough of them their median is the
     period, and the phases keep their measured times within it.
     """
-    phases = measured.get("phases") or []
-    if measured.get("confidence", 0) < MIN_CONFIDENCE or not phases:
+    if measured.confidence < MIN_CONFIDENCE or not measured.phases:
         return None
-    period_us = int(measured["period_us"])
+    period_us = measured.period_us
     if len(periods_us) >= CLEAN_ITERATIONS:
         period_us = int(median(periods_us))
     if period_us <= 0:
         return None
     kept = []
-    for offset_us, duration_us, rate_bps in phases:
-        offset_us = int(offset_us) % period_us
-        kept.append(Phase(offset_us, min(int(duration_us), period_us), int(rate_bps)))
+    for offset_us, duration_us, rate_bps in measured.phases:
+        kept.append(Phase(offset_us % period_us, min(duration_us, period_us), rate_bps))
     return TrafficProfile(period_us, tuple(kept))
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+
+from msgspec import UNSET
 
 from rm.core.actions import Launch
 from rm.core.job import Job, TaskPlacement
 from rm.core.state import ClusterState
 from rm.daemon.environment import expand, job_environment, task_environment
 from rm.errors import Conflict, NotFound
+from rm.protocol import attempts as wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,49 +25,50 @@ class LaunchRules:
     libraries: str  # folder on the hosts that holds the iteration client
 
 
-def launch_request(state: ClusterState, rules: LaunchRules) -> Callable[[Launch], dict[str, Any]]:
+def launch_request(state: ClusterState, rules: LaunchRules, epoch: int) -> Callable[[Launch], wire.Launch]:
     """The builder of launch requests (docs/agent-protocol.md) over the leader's state."""
 
-    def build(action: Launch) -> dict[str, Any]:
+    def build(action: Launch) -> wire.Launch:
         job = state.jobs.get(action.job)
         if job is None or job.attempt != action.attempt or job.placement is None:
             raise NotFound(f"Job {action.job} has no attempt {action.attempt} to launch.")
         if action.host not in state.hosts or any(h not in state.hosts for h in job.placement.hosts):
             raise Conflict(f"A host of job {job.id} was removed.")
-        return request_of(job, action, state, rules)
+        return request_of(job, action, state, rules, epoch)
 
     return build
 
 
-def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules) -> dict[str, Any]:
+def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules, epoch: int) -> wire.Launch:
     spec, host = job.spec, state.hosts[action.host]
     user = spec.user
     if user == "root" and rules.run_root_as:
         user = rules.run_root_as
 
-    def task(t: TaskPlacement) -> dict[str, Any]:
+    def task(t: TaskPlacement) -> wire.Task:
         uuids = {g.index: g.uuid for g in host.gpus}
-        request: dict[str, Any] = {
-            "rank": t.rank,
-            "gpus": [uuids.get(g) or str(g) for g in t.gpus],
-            "env": task_environment(job, t, host),
-        }
-        for stream, pattern in (("output", spec.output), ("error", spec.error)):
-            if pattern:
-                request[stream] = expand(pattern, job, t, host)
-        return request
+        return wire.Task(
+            rank=t.rank,
+            gpus=[uuids.get(g) or str(g) for g in t.gpus],
+            env=task_environment(job, t, host),
+            output=expand(spec.output, job, t, host) if spec.output else UNSET,
+            error=expand(spec.error, job, t, host) if spec.error else UNSET,
+        )
 
-    return {
-        "user": user,
-        "script": spec.script,
-        "args": list(spec.script_args),
-        "chdir": spec.chdir,
-        "chdir_required": spec.chdir_required,
-        "env": job_environment(job, state.hosts, rules.libraries),
-        "tasks": [task(t) for t in action.tasks],
-        "cpus_per_task": spec.cpus_per_task,
-        "mem_bytes_per_task": spec.mem_bytes_per_task,
-        "time_limit_us": spec.time_limit_us or 0,
-        "grace_us": rules.grace_us,
-        "allow_root": rules.allow_root,
-    }
+    return wire.Launch(
+        job=job.id,
+        attempt=job.attempt,
+        epoch=epoch,
+        user=user,
+        script=spec.script,
+        args=list(spec.script_args),
+        chdir=spec.chdir,
+        chdir_required=spec.chdir_required,
+        env=job_environment(job, state.hosts, rules.libraries),
+        tasks=[task(t) for t in action.tasks],
+        mem_bytes_per_task=spec.mem_bytes_per_task,
+        time_limit_us=spec.time_limit_us or 0,
+        grace_us=rules.grace_us,
+        hold=action.hold,
+        allow_root=rules.allow_root,
+    )

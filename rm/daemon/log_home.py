@@ -8,14 +8,16 @@ from pathlib import Path
 
 from rm.core.actions import Collect
 from rm.daemon.agents import Agents
-from rm.errors import RmError
+from rm.errors import RmError, Unreachable
+from rm.protocol.attempts import LogPart, Logs, Stream
+from rm.protocol.codes import Code, code_of
 
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 256 * 1024
 CALL_TIMEOUT_S = 30.0
 # What a log may be refused for without making the others, and the end of the attempt, wait for it.
-NO_LOG = frozenset({"no-log", "no-such-task"})
+NO_LOG = frozenset({Code.NO_LOG, Code.NO_SUCH_TASK})
 
 
 class LogHome:
@@ -29,42 +31,52 @@ class LogHome:
     def path(self, action: Collect, rank: int, stream: str) -> Path:
         return log_path(self._logs, action.job, action.attempt, rank, stream)
 
-    def fetch(self, action: Collect, rank: int, stream: str) -> None:
+    def fetch(self, action: Collect, rank: int, stream: Stream) -> None:
         """Bring one log home whole, or not at all; waits for the host. An empty one leaves no file."""
         path = self.path(action, rank, stream)
         offset, chunks = 0, 0
         part = path.with_suffix(".part")
         while True:
             try:
-                answer = self._hosts.call(
-                    action.host,
-                    "logs",
-                    timeout_s=CALL_TIMEOUT_S,
+                request = Logs(
                     job=action.job,
                     attempt=action.attempt,
                     rank=rank,
                     stream=stream,
                     offset=offset,
                     limit=CHUNK_BYTES,
-                ).result(CALL_TIMEOUT_S)
+                )
+                answer = self._hosts.call(action.host, request, CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             except RmError as error:
-                if getattr(error, "code", "") not in NO_LOG:
+                if code_of(error) not in NO_LOG:
                     raise
                 log.warning("no %s of task %d of job %d: %s", stream, rank, action.job, error)
                 break
-            if offset == 0 and answer["size"] > self._max_bytes:
-                offset = answer["size"] - self._max_bytes
+            if offset == 0 and answer.size > self._max_bytes:
+                offset = answer.size - self._max_bytes
                 continue
-            data = base64.b64decode(answer["data"])
+            data = content(answer, action.host)
             if not data:
                 break
             if chunks == 0:
                 path.parent.mkdir(parents=True, exist_ok=True)
             with part.open("ab" if chunks else "wb") as file:
                 file.write(data)
-            offset, chunks = answer["offset"], chunks + 1
+            offset, chunks = answer.offset, chunks + 1
         if chunks:
             part.replace(path)
+
+
+def content(part: LogPart, host: str) -> bytes:
+    """The bytes of a part of a log.
+
+    Raises:
+        Unreachable: what the host sent is no base64.
+    """
+    try:
+        return base64.b64decode(part.data, validate=True)
+    except ValueError:
+        raise Unreachable(f"{host} sent a part of a log that cannot be read.") from None
 
 
 def log_path(logs: Path, job: int, attempt: int, rank: int, stream: str) -> Path:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 from rm.core.job import Job, JobState
 from rm.daemon.agents import Agents
-from rm.daemon.log_home import log_path
+from rm.daemon.log_home import content, log_path
 from rm.errors import Conflict, NotFound, RmError, Unreachable
+from rm.protocol.attempts import Logs
+from rm.protocol.codes import Code, code_of
 
 FOLLOW_S = 0.1
 CHUNK_BYTES = 256 * 1024
@@ -79,27 +80,24 @@ class LogReader:
     ) -> AsyncIterator[bytes]:
         while True:
             try:
-                answer = await asyncio.wrap_future(
-                    self._hosts.call(
-                        host,
-                        "logs",
-                        job=job.id,
-                        attempt=job.attempt,
-                        rank=rank,
-                        stream=stream,
-                        offset=offset,
-                        limit=CHUNK_BYTES,
-                    )
+                request = Logs(
+                    job=job.id,
+                    attempt=job.attempt,
+                    rank=rank,
+                    stream="err" if stream == "err" else "out",
+                    offset=offset,
+                    limit=CHUNK_BYTES,
                 )
+                answer = await asyncio.wrap_future(self._hosts.call(host, request))
             except RmError as error:
-                if getattr(error, "code", "") == "no-such-attempt":
+                if code_of(error) is Code.NO_SUCH_ATTEMPT:
                     raise AgentForgot from None
                 raise
-            data = base64.b64decode(answer["data"])
-            offset = answer["offset"]
+            data = content(answer, host)
+            offset = answer.offset
             if data:
                 yield data
-            elif answer["done"] or not follow:
+            elif answer.done or not follow:
                 return
             else:
                 await asyncio.sleep(FOLLOW_S)

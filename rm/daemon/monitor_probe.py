@@ -8,12 +8,26 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from rm.core.host import Host
 from rm.core.mesh import Mesh
 from rm.daemon.agents import Agents
 from rm.errors import RmError, Unreachable
+from rm.protocol.notifications import Reflecting
+from rm.protocol.probes import (
+    Iperf3,
+    OneWay,
+    ProbeMtu,
+    ProbeOneWay,
+    ProbeThroughput,
+    ProbeTools,
+    Reflect,
+    Reflected,
+)
+from rm.protocol.request import Answer, Request
 
 PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
 IDLE_US = 1_000_000
@@ -41,11 +55,11 @@ class Prober:
         self._ports = itertools.count()
         self._has_iperf: dict[str, tuple[int, bool]] = {}  # by host, in the life of its agent since then
 
-    def heard(self, host: str, message: dict[str, Any]) -> None:
+    def heard(self, host: str, message: Reflecting) -> None:
         """A host's reflector listens, or was reached; called in the fleet's thread."""
-        waiting = self._listening.get((host, message.get("port", 0)))
+        waiting = self._listening.get((host, message.port))
         if waiting is not None:
-            (waiting.reached if message.get("reached") else waiting.listening).set()
+            (waiting.reached if message.reached else waiting.listening).set()
 
     def latency(self, a: Host, b: Host, mesh: Mesh) -> tuple[dict[str, float], dict[str, float]]:
         """Loss, delay, jitter and round trip, there and back.
@@ -57,38 +71,51 @@ class Prober:
             RmError, TimeoutError: a host did not do its part.
         """
         there = self._oneway(a, b, mesh)
-        if there["received"] or there["loss_forward_pct"] < 100.0:
+        if there.received or there.loss_forward_pct < 100.0:
             return oneway_values(there, "forward"), oneway_values(there, "backward")
         back = self._oneway(b, a, mesh)
         return oneway_values(there, "forward"), oneway_values(back, "forward")
 
-    def _oneway(self, a: Host, b: Host, mesh: Mesh) -> dict[str, Any]:
+    def _oneway(self, a: Host, b: Host, mesh: Mesh) -> OneWay:
         """What `a` found, and where no answer came to it, how many of its questions `b` has seen."""
-        request = {"kind": "oneway", "count": mesh.packets, "interval_us": mesh.spacing_us}
         ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
-        if ours[0] is not None and ours[1] is not None:
-            request |= {"offset_us": ours[1] - ours[0], "offset_error_us": CLOCK_ERROR_US}
+        known = ours[0] is not None and ours[1] is not None
         took_us = mesh.packets * mesh.spacing_us
-        with self._reflecting(a, b, took_us, IDLE_US, {}) as session:
+        with self._reflecting(a, b, took_us, IDLE_US) as session:
+            request = ProbeOneWay(
+                address=b.address,
+                port=session.port,
+                count=mesh.packets,
+                interval_us=mesh.spacing_us,
+                offset_us=(ours[1] or 0) - (ours[0] or 0) if known else UNSET,
+                offset_error_us=CLOCK_ERROR_US if known else UNSET,
+            )
             answer = session.ask(request, took_us)
-            if answer["received"]:
+            if answer.received:
                 return answer
-            answered = min(session.answered(), answer["sent"])
-        forward_pct = round(100.0 * (answer["sent"] - answered) / answer["sent"], 3)
-        return answer | {"loss_forward_pct": forward_pct, "loss_backward_pct": 100.0 if answered else None}
+            answered = min(session.answered(), answer.sent)
+        forward_pct = round(100.0 * (answer.sent - answered) / answer.sent, 3)
+        backward_pct = 100.0 if answered else None
+        return msgspec.structs.replace(answer, loss_forward_pct=forward_pct, loss_backward_pct=backward_pct)
 
     def mtu(self, a: Host, b: Host) -> float:
         """The largest packet that gets from `a` to `b` undivided, bytes."""
-        return float(self._probe(a, b, IDLE_US, {"kind": "mtu"})["mtu_bytes"])
+        with self._reflecting(a, b, IDLE_US, IDLE_US) as session:
+            return float(session.ask(ProbeMtu(address=b.address, port=session.port), IDLE_US).mtu_bytes)
 
     def throughput(self, a: Host, b: Host, mesh: Mesh) -> float:
         """TCP from `a` to `b` at once, bit/s; by iperf3 where both have it."""
-        request: dict[str, Any] = {"kind": "throughput", "rate_bps": mesh.rate_bps}
-        if self._iperf(a) and self._iperf(b):
-            request |= {"tool": "iperf3", "duration_us": IPERF_S * 1_000_000}
-        else:
-            request |= {"duration_us": mesh.duration_us}
-        return float(self._probe(a, b, request["duration_us"], request)["throughput_bps"])
+        tool: Iperf3 | UnsetType = "iperf3" if self._iperf(a) and self._iperf(b) else UNSET
+        took_us = mesh.duration_us if tool is UNSET else IPERF_S * 1_000_000
+        with self._reflecting(a, b, took_us, IDLE_US, tool) as session:
+            request = ProbeThroughput(
+                address=b.address,
+                port=session.port,
+                rate_bps=mesh.rate_bps,
+                duration_us=took_us,
+                tool=tool,
+            )
+            return float(session.ask(request, took_us).throughput_bps)
 
     def throughput_in(self, gaps: NextGaps, a: Host, b: Host, mesh: Mesh) -> float | None:
         """The same in bursts that spare the jobs: `gaps` is asked again and again for the next ones, so
@@ -97,20 +124,21 @@ class Prober:
         By rm's own test, which can be cut.
         """
         rate_bps = min(h.nic_bps for h in (a, b)) or DEFAULT_NIC_BPS
-        request = {
-            "kind": "throughput",
-            "rate_bps": mesh.rate_bps,
-            "buffer_bytes": rate_bps * UNDER_WAY_US // 8_000_000,
-        }
         offset_us = self._agents.clock_offset_us(a.name) or 0
         received = took_us = 0
-        with self._reflecting(a, b, GAPS_US, GAPS_US, {}) as session:
+        with self._reflecting(a, b, GAPS_US, GAPS_US) as session:
             for _ in range(GAP_TRIES):
                 windows = gaps(mesh.duration_us - took_us)
                 if windows:
-                    request["windows"] = [[begin + offset_us, length] for begin, length in windows]
+                    request = ProbeThroughput(
+                        address=b.address,
+                        port=session.port,
+                        rate_bps=mesh.rate_bps,
+                        windows=[(begin + offset_us, length) for begin, length in windows],
+                        buffer_bytes=rate_bps * UNDER_WAY_US // 8_000_000,
+                    )
                     answer = session.ask(request, GAPS_US)
-                    received, took_us = received + answer["bytes"], took_us + answer["duration_us"]
+                    received, took_us = received + answer.bytes, took_us + answer.duration_us
                 elif not took_us:
                     threading.Event().wait(self._patience_s)  # until the jobs have said more
                 if took_us * 2 >= mesh.duration_us:
@@ -122,44 +150,35 @@ class Prober:
         since_us, has = self._has_iperf.get(host.name, (-1, False))
         if since_us != host.since_us:
             try:
-                answer = self._agents.call(host.name, "probe", timeout_s=MARGIN_S, kind="tools")
-                has = bool(answer.result(MARGIN_S).get("iperf3"))
+                has = self._agents.call(host.name, ProbeTools(), MARGIN_S).result(MARGIN_S).iperf3
             except (RmError, TimeoutError):  # an agent that does not know the question
                 has = False
             self._has_iperf[host.name] = (host.since_us, has)
         return has
 
-    def _probe(self, a: Host, b: Host, took_us: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Let `b` answer for as long as `a` needs, and return what `a` measured."""
-        extra = {"tool": request["tool"]} if "tool" in request else {}
-        with self._reflecting(a, b, took_us, IDLE_US, extra) as session:
-            return session.ask(request, took_us)
-
     @contextmanager
     def _reflecting(
-        self, a: Host, b: Host, took_us: int, idle_us: int, extra: dict[str, Any]
+        self, a: Host, b: Host, took_us: int, idle_us: int, tool: Iperf3 | UnsetType = UNSET
     ) -> Iterator[Session]:
-        """While `b` answers."""
+        """While `b` answers, for as long as `a` needs."""
         port = PORTS[next(self._ports) % len(PORTS)]
         heard = self._listening[(b.name, port)] = Heard()
         try:
-            reflector = self._agents.call(
-                b.name,
-                "reflect",
-                timeout_s=2 * (took_us / 1e6 + MARGIN_S),
+            request = Reflect(
                 port=port,
                 duration_us=took_us + int(MARGIN_S * 1e6),
                 idle_us=idle_us,
                 allow=[a.address],
-                **extra,
+                tool=tool,
             )
+            reflector = self._agents.call(b.name, request, 2 * (took_us / 1e6 + MARGIN_S))
             reflector.add_done_callback(lambda _: heard.listening.set())
             listens = heard.listening.wait(MARGIN_S)
             if reflector.done():
                 reflector.result()  # why it could not listen
             if not listens:
                 raise Unreachable(f"{b.name} did not begin to reflect.")
-            yield Session(self._agents, a, b, port, heard, reflector)
+            yield Session(self._agents, a, port, heard, reflector)
         finally:
             del self._listening[(b.name, port)]
 
@@ -178,46 +197,44 @@ class Session:
 
     agents: Agents
     a: Host
-    b: Host
     port: int
     heard: Heard
-    reflector: Future[dict[str, Any]]
+    reflector: Future[Reflected]
 
-    def ask(self, request: dict[str, Any], takes_us: int) -> dict[str, Any]:
+    def ask(self, request: Request[Answer], takes_us: int) -> Answer:
         """Let `a` probe, which takes so long."""
         timeout_s = takes_us / 1e6 + MARGIN_S
-        probe = self.agents.call(
-            self.a.name, "probe", timeout_s=timeout_s, address=self.b.address, port=self.port, **request
-        )
-        return probe.result(timeout_s)
+        return self.agents.call(self.a.name, request, timeout_s).result(timeout_s)
 
     def answered(self) -> int:
         """How many questions have reached `b`, after a probe that got no answer."""
         if not self.heard.reached.wait(REACHED_S):
             return 0
-        return int(self.reflector.result(IDLE_US / 1e6 + MARGIN_S)["answered"])
+        return self.reflector.result(IDLE_US / 1e6 + MARGIN_S).answered
 
 
-def oneway_values(answer: dict[str, Any], direction: str) -> dict[str, float]:
+def oneway_values(answer: OneWay, direction: str) -> dict[str, float]:
     """One direction, `forward` or `backward`, of a one-way probe's answer, by metric; without any where
     nothing is known of it.
 
     A delay below zero by no more than the clocks' error is none. One further below shows that a clock
     was set during the probe: nothing is said of delays then.
     """
-    loss_pct = answer.get(f"loss_{direction}_pct")
+    forward = direction == "forward"
+    loss_pct = answer.loss_forward_pct if forward else answer.loss_backward_pct
     if loss_pct is None:
         return {}
     values: dict[str, float] = {"loss_pct": loss_pct}
-    error_us, delays = answer.get("clock_error_us"), answer.get(f"{direction}_us")
-    if delays:
-        if delays["median"] < -(error_us or 0):
+    error_us, delays = answer.clock_error_us, answer.forward_us if forward else answer.backward_us
+    if delays is not None:
+        if delays.median < -(error_us or 0):
             return values
-        values["delay_us"] = max(delays["median"], 0)  # in this order NaN stays NaN
+        values["delay_us"] = max(delays.median, 0)
         if error_us is not None:
             values["clock_error_us"] = error_us
-    if (jitter_us := answer.get(f"jitter_{direction}_us")) is not None:
+    jitter_us = answer.jitter_forward_us if forward else answer.jitter_backward_us
+    if jitter_us is not None:
         values["jitter_us"] = jitter_us
-    if trips := answer.get("rtt_us"):
-        values["rtt_us"] = trips["median"]
+    if answer.rtt_us is not None:
+        values["rtt_us"] = answer.rtt_us.median
     return values

@@ -13,7 +13,10 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
+
+import msgspec
 
 from rm.core import events as ev
 from rm.core.alignment import Alignment, Schedule, ShapingRule
@@ -37,16 +40,22 @@ from rm.policies.regulate.controller import (
     Retime,
     member_of,
 )
+from rm.protocol import attempts as wire
+from rm.protocol.attempts import Grid
+from rm.protocol.codes import Code, code_of
+from rm.protocol.line import shown
+from rm.protocol.network import Regulate, Regulated, Shape, Shaped, Unshape
+from rm.protocol.notifications import Iterations
+from rm.protocol.request import Answer, Ordered, name_of
 
 log = logging.getLogger(__name__)
 
+CALL_TIMEOUT_S = 10.0
 TURN_US = 250_000
-TIME_MAX_US = 1 << 53  # no instant or duration of a report is larger
 # A job that reports no iteration for so long after its start does not call the iteration client.
 SILENT_US = 3_000_000
 PAUSES_PER_EPOCH = 1_000_000
 REGULATE_US = 3_600_000_000
-GRID = ("gate", "inject_us", "adjust_us")  # what of a schedule makes a job wait again and again
 # A job without a clear profile is looked at again after so long.
 PROFILE_AGAIN_US = 10_000_000
 
@@ -63,9 +72,7 @@ class Told:
     """The schedule a job's hosts were last told, on the daemon's clock."""
 
     attempt: int
-    document: dict[str, Any]
-    sequence: int = 0
-    pauses: int = 0
+    grid: Grid
 
 
 class Regulator:
@@ -144,7 +151,7 @@ class Regulator:
             self._awaited = awaited
             self._queue.put(lambda: self._progress.expect(awaited))
 
-    def iterations(self, host: str, message: dict[str, Any]) -> None:
+    def iterations(self, host: str, message: Iterations) -> None:
         """Iteration reports of a host, in the fleet's thread."""
         self._queue.put(lambda: self._report(host, message))
 
@@ -188,47 +195,51 @@ class Regulator:
                     wanted[(rule.job, rule.host)] = (running, place, rule)
         for key in self._shaped.keys() - wanted.keys():
             running, place, _ = self._shaped.pop(key)
-            self._call("unshape", running, place)
+            self._call(
+                place,
+                running,
+                Unshape(
+                    job=running.job, attempt=running.attempt, epoch=self._epoch, interface=place.interface
+                ),
+            )
         for key, (running, place, rule) in wanted.items():
             old = self._shaped.get(key)
             if old is None or (old[0].attempt, *old[1:]) != (running.attempt, place, rule):
                 self._shaped[key] = (running, place, rule)
-                self._call(
-                    "shape",
-                    running,
-                    place,
+                shape = Shape(
+                    job=running.job,
+                    attempt=running.attempt,
+                    epoch=self._epoch,
+                    interface=place.interface,
                     priority=rule.priority,
                     rate_bps=place.nic_bps,
                     class_rate_bps=rule.rate_bps,
                     ceil_bps=rule.ceil_bps,
                     queue_packets=self._shaping.queue_packets,
                 )
+                self._call(place, running, shape, on_answer=partial(_warn_unless_verified, running, place))
 
-    def _call(self, op: str, running: Running, place: Place, **more: Any) -> None:
-        began_us = self._clock.now_us()
-        future = self._agents.call(
-            place.host,
-            op,
-            job=running.job,
-            attempt=running.attempt,
-            interface=place.interface,
-            epoch=self._epoch,
-            **more,
-        )
+    def _call(
+        self,
+        place: Place,
+        running: Running,
+        request: Ordered[Answer],
+        timeout_s: float = CALL_TIMEOUT_S,
+        on_answer: Callable[[Answer], None] = lambda answer: None,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Ask a host; `on_answer` and `on_end` (whatever came of it) are called in the fleet's thread."""
 
-        def answered(f: Future[dict[str, Any]]) -> None:
+        def answered(f: Future[Answer]) -> None:
             error = f.exception()
-            if error is not None and getattr(error, "code", "") != "no-such-attempt":
+            if error is None:
+                on_answer(f.result())
+            elif code_of(error) is not Code.NO_SUCH_ATTEMPT:
+                op = name_of(type(request))
                 log.warning("%s of job %d on %s: %s", op, running.job, place.host, error)
-            elif error is None and f.result().get("cooperative"):
-                self._queue.put(lambda: self._leave_to_itself(running))
-            elif op == "regulate" and self._clock.now_us() - began_us >= REGULATE_US // 2:
-                self._queue.put(lambda: self._watch_on(running, place))  # its time was over
-            elif error is None and f.result().get("verified") is False:
-                missing = ", ".join(f.result().get("missing", ())) or "a working classifier"
-                log.warning("%s of job %d on %s has no effect: no %s", op, running.job, place.host, missing)
+            on_end()
 
-        future.add_done_callback(answered)
+        self._agents.call(place.host, request, timeout_s).add_done_callback(answered)
 
     # -- schedules -----------------------------------------------------------------------------
 
@@ -273,7 +284,7 @@ class Regulator:
         told = self._told.get(schedule.job)
         if told is None or schedule.gate or schedule.inject_us or schedule.adjust:
             return  # nothing was told, or what replaces it follows
-        if any(told.document.get(key) for key in GRID):
+        if told.grid.gate or told.grid.inject_us or told.grid.adjust_us:
             self._tell(schedule.job, gate=False, inject_us=0, adjust_us=0)
 
     def _member(self, schedule: Schedule) -> Member:
@@ -292,18 +303,16 @@ class Regulator:
                 starts[job] = start_us + duration_us
         return starts
 
-    def _report(self, host: str, message: dict[str, Any]) -> None:
-        job, attempt = message["job"], message["attempt"]
+    def _report(self, host: str, message: Iterations) -> None:
+        job, attempt = message.job, message.attempt
         known = self._book.find(job)
         if known is not None and known.attempt > attempt:
             return  # the last words of an attempt that is over
         stats = self._book.entry(job, attempt)
         offset_us = self._agents.clock_offset_us(host) or 0
-        for rank, number, start_us, duration_us, paused_us, comm_us in message["items"]:
+        for rank, number, start_us, duration_us, paused_us, comm_us in message.items:
             if rank != 0:
                 continue  # the ranks of a gang move together: one speaks for all
-            if any(abs(n) > TIME_MAX_US for n in (number, start_us, duration_us, paused_us, comm_us or 0)):
-                continue  # the user's program wrote it, and it cannot be true
             self._progress.heard(job, attempt, number, duration_us)
             start_us -= offset_us + self._lead_us(job)
             stats.add(start_us, duration_us, paused_us, comm_us)
@@ -336,7 +345,7 @@ class Regulator:
         if running is None:
             return
         told = self._told.get(command.job)
-        last = told.pauses if told and told.attempt == running.attempt else 0
+        last = told.grid.pause_seq if told and told.attempt == running.attempt else 0
         # above every number that an earlier leader gave: a host obeys only what it has not seen
         pauses = max(last, self._epoch * PAUSES_PER_EPOCH) + 1
         self._book.entry(command.job, running.attempt).pauses += 1
@@ -356,19 +365,20 @@ class Regulator:
             return
         told = self._told.get(job)
         if told is None or told.attempt != running.attempt:
-            told = self._told[job] = Told(running.attempt, {"gate": False, "inject_us": 0, "pause_seq": 0})
-        told.sequence += 1
-        told.pauses = changes.get("pause_seq", told.pauses)
-        told.document |= changes
-        self._send_schedule(running, {**told.document, "seq": told.sequence})
+            told = self._told[job] = Told(running.attempt, Grid())
+        told.grid = msgspec.structs.replace(told.grid, **changes)
+        self._send_schedule(running, told.grid)
 
-    def _send_schedule(self, running: Running, document: dict[str, Any] | None) -> None:
+    def _send_schedule(self, running: Running, grid: Grid | None) -> None:
         for place in running.places:
-            local = dict(document) if document is not None else None
-            if local is not None and "epoch_us" in local:
-                local["epoch_us"] += self._agents.clock_offset_us(place.host) or 0
-                local["epoch_us"] += self._lead_us(running.job)
-            self._call("schedule", running, place, schedule=local)
+            if grid is not None:
+                offset_us = self._agents.clock_offset_us(place.host) or 0
+                epoch_us = grid.epoch_us + offset_us + self._lead_us(running.job)
+            local = msgspec.structs.replace(grid, epoch_us=epoch_us) if grid is not None else None
+            request = wire.Schedule(
+                job=running.job, attempt=running.attempt, epoch=self._epoch, schedule=local
+            )
+            self._call(place, running, request)
 
     # -- profiles and jobs that do not cooperate -----------------------------------------------
 
@@ -405,15 +415,32 @@ class Regulator:
                 continue
             self._watched[(running.job, place.host)] = here
             phases = len(running.traffic.phases) if running.traffic else 1
-            self._call(
-                "regulate",
-                running,
-                place,
-                timeout_s=REGULATE_US / 1e6 + 30,
+            request = Regulate(
+                job=running.job,
+                attempt=running.attempt,
+                epoch=self._epoch,
+                interface=place.interface,
                 duration_us=REGULATE_US,
                 rank=place.rank,
-                phases=phases,
+                phases=max(1, phases),
             )
+            began_us = self._clock.now_us()
+            self._call(
+                place,
+                running,
+                request,
+                REGULATE_US / 1e6 + 30,
+                on_answer=partial(self._regulated, running),
+                on_end=partial(self._watched_for, running, place, began_us),
+            )
+
+    def _regulated(self, running: Running, answer: Regulated) -> None:
+        if answer.cooperative:
+            self._queue.put(lambda: self._leave_to_itself(running))
+
+    def _watched_for(self, running: Running, place: Place, began_us: int) -> None:
+        if self._clock.now_us() - began_us >= REGULATE_US // 2:
+            self._queue.put(lambda: self._watch_on(running, place))
 
     def _watch_on(self, running: Running, place: Place) -> None:
         """The agent has watched for as long as it was asked to: ask again."""
@@ -480,6 +507,12 @@ class Regulator:
         for component in sorted(again):
             if plan := self._installed.get(component):
                 self._install(component, plan)
+
+
+def _warn_unless_verified(running: Running, place: Place, answer: Shaped) -> None:
+    if not answer.verified:
+        missing = shown(", ".join(answer.missing)) or "a working classifier"
+        log.warning("shape of job %d on %s has no effect: no %s", running.job, place.host, missing)
 
 
 def changed(old: TrafficProfile | None, new: TrafficProfile, share: float = 0.05) -> bool:

@@ -30,6 +30,8 @@ from rm.daemon.host_service import HostService, Keys, shown
 from rm.daemon.leader import Leader
 from rm.daemon.log_reader import LogReader
 from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError
+from rm.protocol.attempts import Signalled
+from rm.protocol.codes import Code, code_of
 
 POSSIBLE_MAX = 10_000  # shapes of jobs that are known to fit some time
 
@@ -191,18 +193,12 @@ class Service(HostService):
         if not job.occupies or not hosts:
             raise Conflict(f"Job {job.id} is {job.state}: there is nothing to signal.")
         for host in hosts:
-            future = self._hosts.call(
-                host,
-                "signal",
-                job=job.id,
-                attempt=job.attempt,
-                signal=signal,
-                epoch=self._facts["epoch"],
-            )
+            request = Signalled(job=job.id, attempt=job.attempt, signal=signal, epoch=self._facts["epoch"])
+            future = self._hosts.call(host, request)
             try:
                 await asyncio.wrap_future(future)
             except RmError as error:
-                if getattr(error, "code", "") != "no-such-attempt":
+                if code_of(error) is not Code.NO_SUCH_ATTEMPT:
                     raise
                 raise Conflict(f"Job {job.id} does not run on {host}: there is nothing to signal.") from None
         return job

@@ -12,26 +12,31 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
+import msgspec
+
 from rm.core.host import Host
 from rm.errors import RmError, Unreachable
+from rm.protocol.codes import Code, NotConnected, code_of
+from rm.protocol.notifications import Hello
+from rm.protocol.request import Answer, Request
+from rm.protocol.steps import Steps as StepsRequest
 
 log = logging.getLogger("rm.steps")
 
 # as long as it takes: a step may wait for hours, and a lost channel ends the wait
 PATIENCE_S = 30 * 86_400.0
 
-
-# of failures after which certainly nothing was done: no channel, an agent from before playbooks, or one
-# whose files were replaced under it
-UNSENT = ("not-connected", "no-such-op", "replaced")
+# Of refusals after which certainly nothing was done: by an agent from before playbooks, by one whose files
+# were replaced under it, of a request that does not fit.
+UNSENT = frozenset({Code.NO_SUCH_OP, Code.REPLACED, Code.BAD_REQUEST})
 
 
 class Doors(Protocol):
     """The agents that are connected."""
 
-    def doors(self) -> Sequence[tuple[Host, Mapping[str, Any]]]: ...
-    def call(self, name: str, op: str, timeout_s: float = ..., **args: Any) -> Future[dict[str, Any]]: ...
-    def cancel(self, name: str, future: Future[dict[str, Any]]) -> None: ...
+    def doors(self) -> Sequence[tuple[Host, Hello]]: ...
+    def call(self, name: str, request: Request[Answer], timeout_s: float = ...) -> Future[Answer]: ...
+    def cancel(self, name: str, future: Future[Any]) -> None: ...
 
 
 class Steps:
@@ -42,9 +47,9 @@ class Steps:
         """The hosts whose agents take steps: where they are, the agent's user id, which executor it has."""
         found = []
         for host, hello in self._doors.doors():
-            executor = hello.get("features", {}).get("steps")
+            executor = hello.features.steps
             if executor:
-                found.append({**_door(host), "uid": hello.get("uid"), "executor": executor})
+                found.append({**_door(host), "uid": hello.uid, "executor": executor})
         return found
 
     async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -56,15 +61,15 @@ class Steps:
         name = str(door["host"])
         if not any(_door(host) == door for host, _ in self._doors.doors()):
             return {"unsent": f"No agent of a host {name} at this address is connected."}
-        future = self._doors.call(name, "steps", PATIENCE_S, **request)
+        future = self._doors.call(name, msgspec.convert(dict(request), StepsRequest), PATIENCE_S)
         try:
-            return {"result": await asyncio.wrap_future(future)}
+            return {"result": msgspec.to_builtins(await asyncio.wrap_future(future))}
         except asyncio.CancelledError:
             self._doors.cancel(name, future)
             log.info("steps on %s are given up: who asked for them has gone", name)
             raise
         except RmError as error:
-            if getattr(error, "code", "") in UNSENT:
+            if isinstance(error, NotConnected) or code_of(error) in UNSENT:
                 return {"unsent": str(error)}
             if isinstance(error, Unreachable):
                 raise

@@ -11,14 +11,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rm.adapters import ssh
-from rm.adapters.fleet import AgentError, Fleet, NotConnected
+from rm.adapters.fleet import Fleet
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
 from rm.lab import Lab
+from rm.protocol.attempts import Discard, Launch, Logs, Stop, Tasks, TaskState
+from rm.protocol.codes import AgentError, Code, NotConnected
+from rm.protocol.hosts import Ping
+from rm.protocol.request import Answer, Request
 from tests.agent_process import AGENTS, WAIT_S, launch_request
 
 pytestmark = pytest.mark.lab
@@ -53,7 +58,7 @@ class Listener:
         self._changed = threading.Condition()
         self.fleet = Fleet(
             settings,
-            lambda host, event: self._note(host, event["event"], event),
+            lambda host, event: self._note(host, type(event).__name__.lower(), event),
             lambda host, up, why: self._note(host, "up" if up else "down", why),
         )
 
@@ -72,8 +77,8 @@ class Listener:
             assert self._changed.wait_for(found, wait_s), f"{host} was never {kind}: {self.said}"
             return found()[0]
 
-    def call(self, host: str, op: str, **args: Any) -> dict[str, Any]:
-        return self.fleet.call(host, op, WAIT_S, **args).result(WAIT_S)
+    def call(self, host: str, request: Request[Answer]) -> Answer:
+        return self.fleet.call(host, request, WAIT_S).result(WAIT_S)
 
 
 @pytest.fixture
@@ -94,8 +99,9 @@ def up(lab: Lab, listener: Listener) -> Callable[[str], Listener]:
     return connected
 
 
-def launch(script: str, job: int) -> dict[str, Any]:
-    return launch_request("#!/bin/sh\n" + script, job, user="nobody", epoch=1)
+def launch(script: str, job: int, user: str = "nobody") -> Launch:
+    asked = launch_request("#!/bin/sh\n" + script, job, user=user, epoch=1, time_limit_us=0)
+    return msgspec.convert(asked, Launch)
 
 
 def test_commands_and_files(lab: Lab) -> None:
@@ -162,19 +168,19 @@ def test_a_host_without_agents_is_down_with_a_sentence(lab: Lab, listener: Liste
     assert "no working agent" in why
     assert "rmx playbook run" in why
     with pytest.raises(NotConnected, match="no working agent"):
-        listener.call("z2h2", "ping")
+        listener.call("z2h2", Ping())
 
 
 def test_a_task_is_launched_and_its_end_is_told(up: Callable[[str], Listener]) -> None:
     fleet = up("z1h1")
-    answer = fleet.call("z1h1", "launch", **launch("id -un; exit 4", job=11))
-    assert answer["tasks"][0]["state"] in ("running", "exited")
-    assert fleet.wait("z1h1", "exit")["code"] == 4
-    log = fleet.call("z1h1", "logs", job=11, attempt=1, rank=0, stream="out", offset=0, limit=100)
-    assert base64.b64decode(log["data"]) == b"nobody\n"
+    answer = fleet.call("z1h1", launch("id -un; exit 4", job=11))
+    assert answer.tasks[0].state in (TaskState.RUNNING, TaskState.EXITED)
+    assert fleet.wait("z1h1", "exit").code == 4
+    log = fleet.call("z1h1", Logs(job=11, attempt=1, rank=0, stream="out", offset=0, limit=100))
+    assert base64.b64decode(log.data) == b"nobody\n"
     with pytest.raises(AgentError, match="no-such-user-here") as refused:
-        fleet.call("z1h1", "launch", **{**launch("", job=12), "user": "no-such-user-here"})
-    assert refused.value.code == "no-such-user"
+        fleet.call("z1h1", launch("", job=12, user="no-such-user-here"))
+    assert refused.value.code is Code.NO_SUCH_USER
     offset = None
     while offset is None:  # measured right after the hello, in the background
         time.sleep(0.01)
@@ -184,12 +190,11 @@ def test_a_task_is_launched_and_its_end_is_told(up: Callable[[str], Listener]) -
 
 def test_many_requests_under_way_are_each_answered(up: Callable[[str], Listener]) -> None:
     fleet = up("z2h1").fleet
-    big = {"seq": 1, "text": "x" * 500_000}
-    futures = [fleet.call("z2h1", "ping") for _ in range(500)]
+    futures = [fleet.call("z2h1", Ping()) for _ in range(500)]
     # larger than any socket's buffer: written in the background, in order
-    refused = fleet.call("z2h1", "schedule", job=99, attempt=1, epoch=1, schedule=big)
-    futures += [fleet.call("z2h1", "ping") for _ in range(500)]
-    assert all(future.result(WAIT_S)["now_us"] > 0 for future in futures)
+    refused = fleet.call("z2h1", launch("x" * 500_000, job=99, user="no-such-user-here"))
+    futures += [fleet.call("z2h1", Ping()) for _ in range(500)]
+    assert all(future.result(WAIT_S).now_us > 0 for future in futures)
     with pytest.raises(AgentError):
         refused.result(WAIT_S)
 
@@ -203,10 +208,10 @@ def test_a_lost_host_is_noticed_and_found_again(
 ) -> None:
     job = {"cut": 21, "freeze": 22, "crash": 23, "kill_sshd": 24}[harm]
     fleet = up("z2h1")
-    task = fleet.call("z2h1", "launch", **launch("sleep 0.5; exec sleep 600", job=job))["tasks"][0]
+    task = fleet.call("z2h1", launch("sleep 0.5; exec sleep 600", job=job)).tasks[0]
     getattr(lab, harm)("z2h1")
     try:
-        under_way = fleet.fleet.call("z2h1", "ping", timeout_s=60)
+        under_way = fleet.fleet.call("z2h1", Ping(), timeout_s=60)
         after = len(fleet.said)
         # stock Fabric would wait for minutes; the patience here only allows for a busy machine
         why = fleet.wait("z2h1", "down", wait_s=DEAD_AFTER_S + 15)
@@ -214,18 +219,18 @@ def test_a_lost_host_is_noticed_and_found_again(
         with pytest.raises(Unreachable):
             under_way.result(WAIT_S)
         with pytest.raises(NotConnected):
-            fleet.call("z2h1", "ping")
+            fleet.call("z2h1", Ping())
     finally:
         getattr(lab, mend)("z2h1")
     fleet.wait("z2h1", "up", after=after, wait_s=60)
-    (found,) = [t for t in fleet.call("z2h1", "tasks")["tasks"] if t["job"] == job]
+    (found,) = [t for t in fleet.call("z2h1", Tasks()).tasks if t.job == job]
     if harm == "crash":
-        assert found["state"] == "lost"
+        assert found.state is TaskState.LOST
     else:
-        assert (found["state"], found["pid"]) == ("running", task["pid"])
-        fleet.call("z2h1", "stop", job=job, attempt=1, epoch=1, why="cancel", grace_us=1_000_000)
-        assert fleet.wait("z2h1", "exit")["why"] == "cancel"
-    fleet.call("z2h1", "discard", job=job, attempt=1, epoch=1)
+        assert (found.state, found.pid) == (TaskState.RUNNING, task.pid)
+        fleet.call("z2h1", Stop(job=job, attempt=1, epoch=1, why="cancel", grace_us=1_000_000))
+        assert fleet.wait("z2h1", "exit").why == "cancel"
+    fleet.call("z2h1", Discard(job=job, attempt=1, epoch=1))
 
 
 def test_a_full_disk_refuses_the_launch_by_a_sentence(lab: Lab, up: Callable[[str], Listener]) -> None:
@@ -233,9 +238,9 @@ def test_a_full_disk_refuses_the_launch_by_a_sentence(lab: Lab, up: Callable[[st
     lab.fill_disk("z1h1")
     try:
         with pytest.raises(AgentError, match="disk of host z1h1 is full") as refused:
-            fleet.call("z1h1", "launch", **launch("exit 0", job=31))
-        assert refused.value.code == "no-space"
+            fleet.call("z1h1", launch("exit 0", job=31))
+        assert refused.value.code is Code.NO_SPACE
     finally:
         lab.free_disk("z1h1")
-    fleet.call("z1h1", "launch", **launch("exit 0", job=31))
-    assert fleet.wait("z1h1", "exit")["code"] == 0
+    fleet.call("z1h1", launch("exit 0", job=31))
+    assert fleet.wait("z1h1", "exit").code == 0

@@ -326,7 +326,7 @@ def test_agents_are_asked_for_facts_now_and_then(world: World) -> None:
     assert (alert["condition"], alert["subject"]) == ("disk", "a")
     assert life.hosts.untaken("facts") == []
     life.look(after_s=300)
-    life.hosts.take("facts", "a").refuse("no")
+    life.hosts.take("facts", "a").refuse("defect")
     (alert,) = life.look(after_s=1)
     assert alert["state"] == "firing"  # what was last known
 

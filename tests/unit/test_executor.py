@@ -14,10 +14,21 @@ from rm.daemon import executor as module
 from rm.daemon.executor import Executor, HostReport
 from rm.daemon.log_home import log_path
 from rm.errors import NotFound, Unreachable
-from tests.fakes import FakeHosts, Inbox
+from rm.protocol import attempts as wire
+from rm.protocol.codes import Code
+from rm.protocol.notifications import Iterations, Unasked
+from tests.fakes import FakeHosts, Inbox, ManualClock, said
 
 LAUNCH = Launch(1, 1, "h1", (TaskPlacement(0, "h1"),), hold=False)
 SILENCE = Unreachable("h1 did not answer in time; whether it was done is unknown.")
+
+
+def request_of(action: Launch) -> wire.Launch:
+    return wire.Launch(
+        job=action.job, attempt=action.attempt, epoch=7, user="alice", script="true", args=[], chdir="/",
+        chdir_required=False, env={}, tasks=[wire.Task(rank=t.rank, gpus=[], env={}) for t in action.tasks],
+        mem_bytes_per_task=0, time_limit_us=0, grace_us=0, hold=action.hold, allow_root=False,
+    )  # fmt: skip
 
 
 class House:
@@ -25,13 +36,14 @@ class House:
 
     def __init__(self, logs: Path, **more: Any) -> None:
         self.hosts, self.inbox, self.deposed = FakeHosts(), Inbox(), Inbox()
-        self.iterations: list[tuple[str, dict[str, Any]]] = []
+        self.iterations: list[tuple[str, Iterations]] = []
         self.logs = logs
-        request_of = more.pop("request_of", lambda action: {"script": "true"})
+        build = more.pop("request_of", request_of)
         self.executor = Executor(
             self.hosts,
             self.inbox,
-            request_of,
+            ManualClock(9_000_000),
+            build,
             logs,
             epoch=7,
             max_log_bytes=1_000,
@@ -74,7 +86,7 @@ def test_what_is_submitted_before_hello_is_sent_in_order_after_it(house: House) 
     sent = [c.op for c in house.hosts.made if c.op in ("launch", "stop")]
     assert sent == ["launch", "stop"]
     launch = house.hosts.take("launch")
-    assert launch.args == {"script": "true", "job": 1, "attempt": 1, "epoch": 7, "hold": False}
+    assert (launch.args["script"], launch.args["job"], launch.args["hold"]) == ("true", 1, False)
 
 
 def test_a_launch_tells_the_state_what_started_and_its_note(house: House) -> None:
@@ -102,7 +114,7 @@ def test_a_refused_launch_is_an_event_and_done(house: House) -> None:
     house.submit(LAUNCH)
     house.hosts.take("launch").refuse("no-such-user")
     house.settled(1)
-    assert house.inbox.of(ev.LaunchFailed) == [ev.LaunchFailed(1, 1, "h1", "no-such-user", "no")]
+    assert house.inbox.of(ev.LaunchFailed) == [ev.LaunchFailed(1, 1, "h1", Code.NO_SUCH_USER, "no")]
 
 
 def test_a_request_whose_answer_never_came_is_repeated_until_it_does(house: House) -> None:
@@ -155,17 +167,17 @@ def test_a_stale_epoch_deposes_and_settles_nothing(house: House) -> None:
 
 
 def test_a_launch_that_cannot_be_built_fails_the_job_and_nothing_else(tmp_path: Path) -> None:
-    def request_of(action: Launch) -> dict[str, Any]:
+    def build(action: Launch) -> wire.Launch:
         if action.job == 1:
             raise NotFound("Job 1 has no attempt 1 to launch.")
         if action.job == 2:
             raise ValueError("a defect")
-        return {}
+        return request_of(action)
 
-    house = House(tmp_path, request_of=request_of)
+    house = House(tmp_path, request_of=build)
     house.connect()
     for job in (1, 2, 3):
-        house.submit(Launch(job, 1, "h1", (), hold=False), first=job)
+        house.submit(Launch(job, 1, "h1", (TaskPlacement(0, "h1"),), hold=False), first=job)
     assert [e.job for e in house.inbox.of(ev.LaunchFailed)] == [1, 2]
     assert house.hosts.take("launch").args["job"] == 3
     house.executor.close()
@@ -245,9 +257,9 @@ def test_only_the_newest_part_of_a_long_log_comes_home(house: House) -> None:
     assert log_path(house.logs, 1, 1, 0, "out").read_text() == "tail"
 
 
-def exit_of(job: int, **more: Any) -> dict[str, Any]:
-    said = {"code": 0, "signal": 0, "started_us": 1, "ended_us": 2, "oom": False, "why": ""}
-    return {"event": "exit", "job": job, "attempt": 1, "rank": 0, **said, **more}
+def exit_of(job: int, **more: Any) -> Unasked:
+    how = {"code": 0, "signal": 0, "started_us": 1, "ended_us": 2, "oom": False, "why": ""}
+    return said("exit", **{"job": job, "attempt": 1, "rank": 0, **how, **more})
 
 
 @pytest.mark.parametrize("exit_first", [True, False])
@@ -296,8 +308,7 @@ def test_an_exit_without_a_record_is_a_loss(house: House) -> None:
 
 def test_times_of_a_host_are_told_on_our_clock(house: House) -> None:
     house.hosts.offsets_us["h1"] = 1_000_000
-    message = {"event": "started", "job": 1, "attempt": 1, "rank": 2, "pid": 9, "started_us": 1_000_005}
-    house.executor.on_event("h1", message)
-    house.executor.on_event("h1", {"event": "iterations", "job": 1, "attempt": 1, "items": []})
+    house.executor.on_event("h1", said("started", job=1, attempt=1, rank=2, pid=9, started_us=1_000_005))
+    house.executor.on_event("h1", said("iterations", job=1, attempt=1, items=[]))
     assert house.inbox.items == [ev.TasksStarted(1, 1, "h1", 5, (2,))]
     assert len(house.iterations) == 1

@@ -1,19 +1,24 @@
 """Profiles measured on the run: one job at a time, and what the others on the link are worked out of."""
 
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rm.core.traffic import Phase, TrafficProfile
 from rm.daemon.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed
 from rm.daemon.running import Place, Running
+from rm.protocol.network import Profiled
 from tests.fakes import FakeHosts
 
 MEASURED = {"period_us": 200_000, "phases": [[0, 80_000, 500]], "confidence": 0.9}
 PROFILE = TrafficProfile(200_000, (Phase(0, 80_000, 500),))
+
+
+def measured(**fields: Any) -> Profiled:
+    return msgspec.convert(fields, Profiled)
 
 
 def running(job: int, attempt: int = 1, nic_bps: int = 1_000) -> Running:
@@ -54,13 +59,12 @@ def test_jobs_are_profiled_one_after_the_other_and_none_twice() -> None:
     assert not house.inspection.busy
 
 
-def test_a_malformed_answer_does_not_end_the_row() -> None:
+def test_a_refusal_does_not_end_the_row() -> None:
     house = House()
     for job in (1, 2):
         house.inspection.begin(running(job), reports=False, shared=False)
-    house.hosts.take("profile").answer(period_us="?", phases=[[1]], confidence=1)
-    with contextlib.suppress(ValueError):  # it is told in the log, by whoever runs the work
-        house.work()
+    house.hosts.take("profile").refuse("no-such-attempt")
+    house.work()
     house.hosts.take("profile").answer(**MEASURED)
     house.work()
     assert house.done == [(1, None), (2, PROFILE)]
@@ -76,14 +80,13 @@ def test_reported_iterations_give_the_period_if_there_are_enough() -> None:
     house.hosts.take("profile").answer(**MEASURED)
     house.work()
     assert house.done == [(1, TrafficProfile(210_000, (Phase(0, 80_000, 500),)))]
-    assert profile_of(MEASURED, [210_000] * (CLEAN_ITERATIONS - 1)) == PROFILE
+    assert profile_of(measured(**MEASURED), [210_000] * (CLEAN_ITERATIONS - 1)) == PROFILE
 
 
 def test_an_unclear_measurement_is_no_profile() -> None:
     unclear: list[dict[str, Any]] = [{}, {"confidence": 0.4}, {"phases": []}, {"period_us": 0}]
     for change in unclear:
-        measured = {**MEASURED, **change} if change else {}
-        assert profile_of(measured, []) is None
+        assert profile_of(measured(**({**MEASURED, **change} if change else {})), []) is None
 
 
 def test_beside_others_a_profile_is_what_the_job_would_do_alone() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.agent_channel import AgentError, NotConnected
 from rm.adapters.playbook_agents import DaemonAgents
 from rm.adapters.playbook_become import Passwords
 from rm.adapters.playbook_hosts import Ways
@@ -22,8 +21,13 @@ from rm.core.host import Host
 from rm.daemon.steps_service import Steps
 from rm.errors import Unreachable
 from rm.playbook.steps import Batch
+from rm.protocol.codes import AgentError, Code, NotConnected
+from rm.protocol.line import read_answer
+from rm.protocol.notifications import Features, Hello
+from rm.protocol.request import Request
 from rm.web import identity
 from tests.fake_service import Daemon, serving
+from tests.fakes import asked
 from tests.steps_request import rm_steps, step
 
 GPU = Host("gpu01", "z", "10.0.0.1", 22, "root")
@@ -41,28 +45,30 @@ class Fleet:
         self.held: list[Future[dict[str, Any]]] = []
         self.cancelled = threading.Event()
 
-    def doors(self) -> list[tuple[Host, dict[str, Any]]]:
+    def doors(self) -> list[tuple[Host, Hello]]:
         return list(self.members.values())
 
-    def call(self, name: str, op: str, timeout_s: float = 10, **args: Any) -> Future[dict[str, Any]]:
+    def call(self, name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
+        op, args = asked(request)
         assert op == "steps"
         self.asked.append((name, args))
-        future: Future[dict[str, Any]] = Future()
+        future: Future[Any] = Future()
         if self.fail is not None:
             future.set_exception(self.fail)
         elif self.hold:
             self.held.append(future)
         else:
-            future.set_result(rm_steps.steps_operation(json.loads(json.dumps(args))))
+            result = rm_steps.steps_operation(json.loads(json.dumps(args)))
+            future.set_result(read_answer(type(request), json.dumps(result).encode()))
         return future
 
-    def cancel(self, name: str, future: Future[dict[str, Any]]) -> None:
+    def cancel(self, name: str, future: Future[Any]) -> None:
         assert future in self.held
         self.cancelled.set()
 
 
-def hello(uid: int) -> dict[str, Any]:
-    return {"uid": uid, "features": {"steps": digest()}}
+def hello(uid: int) -> Hello:
+    return Hello(version="1", protocol=1, uid=uid, features=Features(steps=digest()))
 
 
 @pytest.fixture
@@ -148,8 +154,8 @@ def test_an_agent_with_another_executor_is_passed_by(
     "error",
     [
         NotConnected("it is gone"),
-        AgentError("no-such-op", "steps?"),
-        AgentError("replaced", "Its files were replaced."),
+        AgentError(Code.NO_SUCH_OP, "steps?"),
+        AgentError(Code.REPLACED, "Its files were replaced."),
     ],
     ids=["not connected", "no such op", "replaced"],
 )
@@ -162,7 +168,7 @@ def test_where_nothing_was_sent_the_host_is_reached_another_way(
 
 @pytest.mark.parametrize(
     "error",
-    [Unreachable("The channel was lost."), AgentError("died", "The operation ended without an answer.")],
+    [Unreachable("The channel was lost."), AgentError(Code.DIED, "The operation ended without an answer.")],
     ids=["lost", "died"],
 )
 def test_a_lost_agent_leaves_the_outcome_unknown(
@@ -279,10 +285,10 @@ def test_an_agent_that_goes_in_the_middle_leaves_the_rest_to_ssh_and_nothing_run
     steps = [step(i, "shell", _raw=f"echo {i} >> {done}") for i in range(4)]
     take = fleet.call
 
-    def call(name: str, op: str, timeout_s: float = 10, **args: Any) -> Future[dict[str, Any]]:
+    def call(name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
         if len(fleet.asked) == 2:
             fleet.fail = NotConnected("it is gone")
-        return take(name, op, timeout_s, **args)
+        return take(name, request, timeout_s)
 
     fleet.call = call  # type: ignore[method-assign]
     ways = Ways(

@@ -1,0 +1,179 @@
+"""Operations on attempts of jobs: launching, starting, stopping, their logs and schedules."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from rm.protocol.request import Done, OfAttempt, Ordered, Request
+from rm.protocol.scalars import (
+    LIST_MAX,
+    Attempt,
+    AtUs,
+    Bytes,
+    DurationUs,
+    ExitCode,
+    Job,
+    Path,
+    Pid,
+    Rank,
+    Sentence,
+    Signal,
+    SignedUs,
+    Text,
+    Word,
+)
+
+LOG_CHUNK_BYTES = 2 << 20  # no answer to `Logs` holds more
+Stream = Literal["out", "err"]
+
+
+class TaskState(StrEnum):
+    LAUNCHING = "launching"
+    PREPARED = "prepared"  # launched with `hold`, and waits for its start
+    RUNNING = "running"
+    EXITED = "exited"
+    LOST = "lost"  # its supervisor is gone, and how it ended is unknown
+
+
+class Task(Struct, frozen=True, kw_only=True):
+    """One rank of a launch. `output` and `error` go before those of the request."""
+
+    rank: Rank
+    gpus: Annotated[list[Word], Meta(max_length=1_024)]  # UUIDs, or indices where there are none
+    env: dict[str, str]
+    output: Path | UnsetType = UNSET
+    error: Path | UnsetType = UNSET
+
+
+class TaskStart(Struct, frozen=True, kw_only=True):
+    """How one rank was started; `started_us` by the host's clock, null for one that was not."""
+
+    rank: Rank
+    state: TaskState = TaskState.RUNNING
+    pid: Pid = 0
+    started_us: AtUs | None = None
+
+
+class Launched(Struct, frozen=True, kw_only=True):
+    """`note` says when another working directory had to be used."""
+
+    tasks: Annotated[list[TaskStart], Meta(max_length=LIST_MAX)]
+    cgroup: Path = ""
+    chdir: Path = ""
+    note: Sentence = ""
+
+
+class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
+    """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known."""
+
+    user: Word
+    script: Text
+    args: list[Text]
+    chdir: Path
+    chdir_required: bool
+    env: dict[str, str]
+    tasks: Annotated[list[Task], Meta(min_length=1, max_length=LIST_MAX)]
+    mem_bytes_per_task: Bytes
+    time_limit_us: DurationUs  # 0: none
+    grace_us: DurationUs
+    hold: bool
+    allow_root: bool
+    output: Path = ""
+    error: Path = ""
+
+
+class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
+    """Start what `hold` prepared."""
+
+
+class Stop(Ordered[Done], frozen=True, kw_only=True, tag="stop"):
+    """SIGTERM to every process, SIGKILL after `grace_us`; carried out by the supervisor, so that it happens
+    also if the agent goes away. `why` is `cancel`, `timeout` or `abort`."""
+
+    grace_us: DurationUs
+    why: Word
+
+
+class Signalled(Ordered[Done], frozen=True, kw_only=True, tag="signal"):
+    """Send a signal, by its number, to every process of the attempt."""
+
+    signal: Annotated[int, Meta(ge=1, le=64)]
+
+
+class Discard(Ordered[Done], frozen=True, kw_only=True, tag="discard"):
+    """Forget a finished or never started attempt, its files and its control group. It is remembered as
+    discarded, also if the host does not know it: a late launch of it is refused."""
+
+
+class TaskReport(Struct, frozen=True, kw_only=True):
+    """One task that the host knows of, times by the host's clock; `code` and `signal` are null while it runs
+    and when it was lost. `cooperative`: it has reported iterations."""
+
+    job: Job
+    attempt: Attempt
+    rank: Rank
+    state: TaskState
+    pid: Pid = 0
+    started_us: AtUs | None = None
+    ended_us: AtUs | None = None
+    code: ExitCode | None = None
+    signal: Signal | None = None
+    oom: bool = False
+    why: Sentence = ""
+    cooperative: bool = False
+
+
+class TaskReports(Struct, frozen=True, kw_only=True):
+    tasks: Annotated[list[TaskReport], Meta(max_length=LIST_MAX)]
+
+
+class Tasks(Request[TaskReports], frozen=True, kw_only=True, tag="tasks"):
+    """Every task that the host knows of."""
+
+
+class LogPart(Struct, frozen=True, kw_only=True):
+    """`data` in base64; `offset` is where the next part begins, `size` the file's; `done`: the task has ended
+    and all was read."""
+
+    data: Annotated[str, Meta(max_length=LOG_CHUNK_BYTES * 4 // 3 + 4)]
+    offset: Bytes
+    size: Bytes
+    done: bool
+
+
+class Logs(OfAttempt[LogPart], frozen=True, kw_only=True, tag="logs"):
+    """A part of a task's log."""
+
+    rank: Rank
+    stream: Stream
+    offset: Bytes
+    limit: Annotated[int, Meta(ge=0, le=LOG_CHUNK_BYTES)]
+
+
+class Grid(Struct, frozen=True, kw_only=True):
+    """When a job's iterations begin, by the host's clock: see "The iteration client and the schedule"."""
+
+    epoch_us: SignedUs = 0
+    shift_us: SignedUs = 0
+    period_us: DurationUs = 0
+    inject_us: DurationUs = 0
+    tolerance_us: DurationUs = 0
+    gate: bool = False
+    adjust_us: DurationUs = 0
+    pause_length_us: DurationUs = 0
+    pause_seq: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+
+
+class Schedule(Ordered[Done], frozen=True, kw_only=True, tag="schedule"):
+    """Replace the job's schedule; null removes it."""
+
+    schedule: Grid | None
+
+
+class Cancel(Request[Done], frozen=True, kw_only=True, tag="cancel"):
+    """End a slow operation by the id of its request."""
+
+    request: Annotated[int, Meta(ge=1, le=1 << 53)]

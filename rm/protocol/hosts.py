@@ -1,0 +1,73 @@
+"""Operations on a host as a whole."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from rm.protocol.request import Request
+from rm.protocol.scalars import AtUs, Bps, Bytes, Count, Seconds, Sentence, Word
+
+
+class Pong(Struct, frozen=True, kw_only=True):
+    now_us: AtUs
+
+
+class Ping(Request[Pong], frozen=True, kw_only=True, tag="ping"):
+    """The host's clock."""
+
+
+class Gpu(Struct, frozen=True, kw_only=True):
+    """What the driver says of one GPU; null or left out: it does not tell."""
+
+    index: Annotated[int, Meta(ge=0, le=1 << 16)]
+    uuid: Word = ""
+    model: Word = ""
+    mem_bytes: Bytes = 0
+    bus: Word = ""
+    ecc_uncorrected: Count | None = None  # since the driver was loaded
+    ecc_uncorrected_ever: Count | None = None
+    retirement_pending: bool | None = None
+    remapping_pending: bool | None = None
+    remapping_failed: bool | None = None
+    link_width: Count | None = None
+    link_width_max: Count | None = None
+
+
+class Xid(Struct, frozen=True, kw_only=True):
+    """One kind of complaint of the driver in the kernel's log: how often, and how long ago the last."""
+
+    bus: Word
+    code: Count
+    count: Count
+    ago_s: Seconds
+    said: Sentence = ""
+
+
+class Interface(Struct, frozen=True, kw_only=True):
+    """`speed_bps` is 0 where the driver does not tell."""
+
+    name: Word
+    address: Word = ""
+    speed_bps: Bps = 0
+
+
+class HostFacts(Struct, frozen=True, kw_only=True):
+    """What the host has, as measured now; 0 or empty: not known."""
+
+    boot_id: Word = ""
+    cpus: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
+    mem_bytes: Bytes = 0
+    gpus: Annotated[list[Gpu], Meta(max_length=1_024)] = []
+    gpu_xids: Annotated[list[Xid], Meta(max_length=1_024)] = []
+    interfaces: Annotated[list[Interface], Meta(max_length=65_536)] = []
+    kernel: Word = ""
+    python: Word = ""
+    os: Word = ""
+    hostname: Word = ""
+    disk_free_bytes: Bytes | None = None
+
+
+class Facts(Request[HostFacts], frozen=True, kw_only=True, tag="facts"):
+    """What the host has."""

@@ -1,0 +1,112 @@
+"""What agents say unasked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from rm.protocol.network import PerJob
+from rm.protocol.scalars import (
+    LIST_MAX,
+    Attempt,
+    AtUs,
+    Bytes,
+    ExitCode,
+    Job,
+    Pid,
+    Port,
+    Rank,
+    Sentence,
+    Signal,
+    SignedUs,
+    Word,
+)
+
+
+class Notification(Struct, frozen=True, kw_only=True, tag_field="event"):
+    """The tag is the event's name."""
+
+
+class Features(Struct, frozen=True, kw_only=True):
+    """What the host's kernel and files can do. `steps` is the SHA-256 of the executor's files; `missing`
+    names what there is not."""
+
+    cgroup: Word = ""  # v2, hybrid, or none
+    freezer: bool = False
+    nft: bool = False
+    htb: bool = False
+    steps: Word = ""
+    missing: Annotated[list[Word], Meta(max_length=256)] = []
+
+
+class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
+    """The first line. `now_us` by the host's clock."""
+
+    version: Word
+    protocol: Annotated[int, Meta(ge=0, le=1 << 31)]
+    host: Word = ""
+    boot_id: Word = ""
+    pid: Pid = 0
+    uid: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] | None = None
+    now_us: AtUs = 0
+    features: Features = Features()
+
+
+class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
+    """A task has ended; that of the attempt's last rank on a host is told when no process of the attempt is
+    left there. A task whose start failed has `code` 1, `started_us` null and the reason in `why`; one that
+    was lost has `code` and `signal` null. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, or a
+    sentence when the task could not be started or was lost."""
+
+    job: Job
+    attempt: Attempt
+    rank: Rank
+    code: ExitCode | None
+    signal: Signal | None
+    started_us: AtUs | None = None
+    ended_us: AtUs | None = None
+    oom: bool = False
+    why: Sentence = ""
+
+
+class Started(Notification, frozen=True, kw_only=True, tag="started"):
+    """A task runs."""
+
+    job: Job
+    attempt: Attempt
+    rank: Rank
+    started_us: AtUs
+    pid: Pid = 0
+
+
+Iteration = tuple[SignedUs, SignedUs, SignedUs, SignedUs, SignedUs, SignedUs | None]
+
+
+class Iterations(Notification, frozen=True, kw_only=True, tag="iterations"):
+    """Iterations that the tasks have reported since the last such line, sent at most every 20 ms: (rank,
+    number, start_us, duration_us, paused_us, comm_us or null). The job's program wrote them."""
+
+    job: Job
+    attempt: Attempt
+    items: Annotated[list[Iteration], Meta(max_length=LIST_MAX)]
+
+
+class Counters(Notification, frozen=True, kw_only=True, tag="counters"):
+    """A sample of `watch`."""
+
+    interface: Word
+    now_us: AtUs
+    rx_bytes: Bytes
+    tx_bytes: Bytes
+    jobs: PerJob
+
+
+class Reflecting(Notification, frozen=True, kw_only=True, tag="reflecting"):
+    """A reflector listens; with `reached`, a first question has come."""
+
+    port: Port
+    reached: bool = False
+
+
+Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting
