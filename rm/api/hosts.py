@@ -52,8 +52,8 @@ class Free(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """`free` and `jobs` are there in lists; `variables`, text or JSON by name, for administrators who
-    ask for them."""
+    """`found` names the fields that the host's agent found; the inventory declared the others. `free` and
+    `jobs` are there in lists; `variables`, text or JSON by name, for administrators who ask for them."""
 
     name: str
     zone: str
@@ -65,6 +65,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     gpus: Sequence[Gpu]
     nic_bps: int
     interface: str
+    found: Sequence[str]
     partitions: Sequence[str]
     state: State
     drained_by: str

@@ -108,7 +108,7 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
 
     from rm.adapters.inventory_files import hosts_for_daemon
 
-    observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us")
+    observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us", "found")
     hosts, dropped = hosts_for_daemon(file)
     found = [
         {key: value for key, value in to_builtins(host).items() if key not in observed} for host in hosts

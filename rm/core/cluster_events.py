@@ -9,7 +9,7 @@ from typing import Any
 from rm.core import events as ev
 from rm.core.actions import Discard, Stop
 from rm.core.changes import Context
-from rm.core.host import HostState, Zone
+from rm.core.host import FINDABLE, HostState, Zone
 from rm.core.job import Job
 from rm.core.job_transitions import lose_tasks
 from rm.core.state import touch
@@ -31,15 +31,11 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
 
 def _host_added(ctx: Context, e: ev.HostAdded) -> None:
     old = ctx.state.hosts.get(e.host.name)
-    host = e.host
-    if old is not None:  # the inventory declares; what was discovered fills the gaps
+    host = replace(e.host, found=tuple(name for name in FINDABLE if not getattr(e.host, name)))
+    if old is not None:  # the inventory declares; what was known fills the gaps until the next hello
         host = replace(
             host,
-            cpus=host.cpus or old.cpus,
-            mem_bytes=host.mem_bytes or old.mem_bytes,
-            gpus=host.gpus or old.gpus,
-            nic_bps=host.nic_bps or old.nic_bps,
-            interface=host.interface or old.interface,
+            **{name: getattr(old, name) for name in host.found},
             variables=host.variables or old.variables,
             state=old.state,
             drained_by=old.drained_by,
@@ -75,17 +71,15 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
     if host is None:
         return
     ctx.state.silent_since.pop(e.host, None)
+    # a driver that does not answer today finds nothing: what was found before stays
+    news = {n: getattr(e, n) for n in FINDABLE if (n in host.found or not getattr(host, n)) and getattr(e, n)}
     host = replace(
         host,
+        **news,
         state=HostState.UP,
         reason="",
         boot_id=e.boot_id,
         agent_version=e.agent_version,
-        cpus=host.cpus or e.cpus,
-        mem_bytes=host.mem_bytes or e.mem_bytes,
-        gpus=host.gpus or e.gpus,
-        interface=host.interface or e.interface,
-        nic_bps=host.nic_bps or e.nic_bps,
         since_us=ctx.now_us,
     )
     ctx.put_host(host)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+FINDABLE = ("cpus", "mem_bytes", "gpus", "nic_bps", "interface")  # by a host's agent
+
 
 class HostState(StrEnum):
     UNKNOWN = "UNKNOWN"  # not yet reached since it was added
@@ -31,7 +33,8 @@ class Host:
     `nic_bps` is the capacity of its host link (Metronome's B_l(n)), `interface` the network
     interface that carries job traffic. `login` is the SSH user the daemon connects as.
     cpus, mem_bytes, gpus, nic_bps and interface left at zero or empty are filled in by what
-    the agent discovers; `reason` says, by one sentence, why the state is not UP.
+    the agent finds; `found` names these fields, which each hello of the agent renews.
+    `reason` says, by one sentence, why the state is not UP.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Host:
     agent_version: str = ""
     since_us: int = 0
     variables: tuple[tuple[str, str], ...] = ()  # inventory variables for playbooks
+    found: tuple[str, ...] = ()
 
     @property
     def schedulable(self) -> bool:

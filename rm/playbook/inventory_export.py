@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +19,7 @@ from rm.playbook.inventory_hosts import decode
 
 UNGROUPED = "ungrouped"
 VAULT = "$ANSIBLE_VAULT;"
+_NOTHING: dict[str, Any] = {"cpus": 0, "mem_bytes": 0, "gpus": (), "nic_bps": 0, "interface": ""}
 _MEBI = 1_000_000
 _UNITS = ((1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K"))
 
@@ -42,7 +44,10 @@ def groups_of(host: Host) -> tuple[str, ...]:
 
 
 def variables_of(host: Host) -> dict[str, Any]:
-    """What the inventory says of a host: what `to_hosts` would read, without its defaults."""
+    """What the inventory says of a host: what `to_hosts` would read, without its defaults, and without what
+    the host's agent found, which a new import would otherwise declare for good."""
+    for name in host.found:
+        host = replace(host, **{name: _NOTHING[name]})
     found: dict[str, Any] = {}
     if host.address != host.name:
         found["ansible_host"] = host.address

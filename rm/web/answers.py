@@ -149,6 +149,7 @@ def host_of(host: core_host.Host, variables: bool = False) -> Host:
         gpus=[typed(gpu, Gpu) for gpu in host.gpus],
         nic_bps=host.nic_bps,
         interface=host.interface,
+        found=host.found,
         partitions=host.partitions,
         state=host.state.value,
         drained_by=host.drained_by,

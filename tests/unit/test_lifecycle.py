@@ -357,6 +357,22 @@ def test_the_inventory_declares_and_discovery_fills_the_gaps() -> None:
     assert (host.state, host.cpus, host.nic_bps) == (HostState.UP, 2, 7)
 
 
+def test_each_hello_renews_what_was_found_and_nothing_that_was_declared() -> None:
+    world = World()
+    world.do(ev.HostAdded(builders.host("h3", cpus=8, mem_gib=0, nic_mbps=0, state=HostState.UNKNOWN)))
+    world.do(ev.HostUp("h3", "boot", "1", cpus=16, mem_bytes=5, nic_bps=7, interface="eth0"))
+    world.do(ev.HostUp("h3", "boot", "2", cpus=32, mem_bytes=6, nic_bps=9, interface="ib0"))
+    host = world.state.hosts["h3"]
+    assert (host.cpus, host.mem_bytes, host.nic_bps, host.interface) == (8, 6, 9, "ib0")
+    world.do(ev.HostUp("h3", "boot", "2"))  # finds nothing today
+    assert world.state.hosts["h3"].interface == "ib0"
+    world.do(ev.HostAdded(builders.host("h3", cpus=0, mem_gib=1, nic_mbps=0)))
+    assert world.state.hosts["h3"].cpus == 8  # until the agent finds the number again
+    world.do(ev.HostUp("h3", "boot", "2", cpus=32, mem_bytes=6, nic_bps=10))
+    host = world.state.hosts["h3"]
+    assert (host.cpus, host.mem_bytes, host.nic_bps) == (32, 1 << 30, 10)
+
+
 def test_a_silent_host_takes_nothing_until_it_answers() -> None:
     world = World()
     world.do(ev.HostSilent("h1", "cut"))

@@ -146,3 +146,9 @@ def test_ansible_reads_the_same(write, name, tmp_path):
         }
         assert groups == set(decode(dict(host.variables)["group_names"]))
     assert found["h1"]["ansible_port"] == 2222
+
+
+def test_what_the_agent_found_is_not_declared_by_an_export() -> None:
+    host = Host("h1", "z", "h1", cpus=4, nic_bps=10**9, interface="eth0", found=("nic_bps", "interface"))
+    (again,) = to_hosts(parse(as_yaml([host]), "hosts.yml"))
+    assert (again.cpus, again.nic_bps, again.interface) == (4, 0, "")
