@@ -181,7 +181,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
-    `progress`: there when its iterations tell."""
+    `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
+    next one may start; `progress`: there when its iterations tell."""
 
     id: int
     spec: Spec
@@ -200,6 +201,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     cooperative: bool
     ending: State | None
     launch_failures: int
+    losses: int
+    not_before_us: int
     served_us: int
     avoid: Sequence[str]
     history: Sequence[tuple[int, str]]
