@@ -24,6 +24,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import rm_facts
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
+from rm_fence import Fences
 from rm_operations import Operations
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_task import now_us
@@ -104,7 +105,8 @@ class Agent:
         self.selector = selectors.PollSelector()
         self.channel = Channel(self.selector)
         self.hierarchy = Hierarchy(state)
-        self.attempts = Operations(Spool(state), self.hierarchy, self.channel.send)
+        self.fences = Fences(self.hierarchy)
+        self.attempts = Operations(Spool(state), self.hierarchy, self.fences, self.channel.send)
         self.ops, self.slow_ops = {}, {"facts": lambda request: rm_facts.gather(self.attempts.spool.state)}
         self.children = {}  # pipe -> [process id, request id, text read so far]
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
@@ -128,8 +130,9 @@ class Agent:
             self.features.update(found)
 
     def hello(self):
-        self.features.update(cgroup=self.hierarchy.kind, freezer=self.hierarchy.freezer)
-        if not self.hierarchy.memory_root:
+        enforced = self.fences.enforced()
+        self.features.update(cgroup=self.hierarchy.kind, freezer=self.hierarchy.freezer, enforced=enforced)
+        if not enforced["memory"]:
             self.features["missing"].append("memory limits")
         return {
             "event": "hello", "version": VERSION, "protocol": PROTOCOL, "host": os.uname().nodename,

@@ -47,8 +47,8 @@ class Attempt:
 
 
 class Attempts:
-    def __init__(self, spool, hierarchy, notify):
-        self.spool, self.hierarchy, self.notify = spool, hierarchy, notify
+    def __init__(self, spool, hierarchy, fences, notify):
+        self.spool, self.hierarchy, self.fences, self.notify = spool, hierarchy, fences, notify
         self.known = {}
         self.live = set()
         self.supervisors = set()  # our children; those of an earlier agent are init's

@@ -19,7 +19,7 @@ MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processe
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
-def become_task(folder, group, request, user, task, said):
+def become_task(folder, group, request, user, fence, task, said):
     """In the forked child: become the task. Never returns; says on `said` what went wrong, or where it is."""
     try:
         os.setsid()
@@ -27,14 +27,23 @@ def become_task(folder, group, request, user, task, said):
         environ = task_environment(folder, request, user, task)
         # the spool's own file is opened before the process becomes the user's, the user's files after
         spooled = None if task["output"] else folder.open_log(task["rank"], APPEND)
+        spool = os.path.dirname(folder.path)
+        os.umask(0o022)
+        if fence.has_view:
+            _open_outside(request, user, task, spooled, spool, said)
+            fence.enter_view()
+        refused = fence.bind_task()
+        if refused:
+            note = "Limits that could not be set on %s: %s." % (os.uname().nodename, ", ".join(refused))
+            _tell(said, {"note": note})
         if os.getuid() == 0:
             os.initgroups(user.name, user.gid)
             os.setgid(user.gid)
             os.setuid(user.uid)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it
-        os.umask(0o022)
-        _enter_directory(request, user, said)
-        _open_streams(task, spooled, os.path.dirname(folder.path))
+        _enter_directory(request, user, lambda words: _tell(said, words))
+        if not fence.has_view:
+            _open_streams(task, spooled, spool)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD,
                        signal.SIGXFSZ):  # fmt: skip
@@ -75,11 +84,22 @@ def task_environment(folder, request, user, task):
     return environ
 
 
-def _enter_directory(request, user, said):
+def _open_outside(request, user, task, spooled, spool, said):
+    """Open the streams before the job's own mounts hide what they name: a log in /tmp is the host's."""
+    os.initgroups(user.name, user.gid)
+    os.setegid(user.gid)
+    os.seteuid(user.uid)
+    _enter_directory(request, user, lambda words: _tell(said, {"opened_in": words["chdir"]}))
+    _open_streams(task, spooled, spool)
+    os.seteuid(0)
+    os.setegid(0)
+
+
+def _enter_directory(request, user, tell):
     wanted = request["chdir"] or user.home
     try:
         os.chdir(wanted)
-        _tell(said, {"chdir": wanted})
+        tell({"chdir": wanted})
         return
     except OSError as error:
         host, reason = os.uname().nodename, os.strerror(error.errno)
@@ -92,7 +112,7 @@ def _enter_directory(request, user, said):
         except OSError:
             continue
         note = "%s cannot be entered on %s (%s); the job runs in %s there." % (wanted, host, reason, instead)
-        _tell(said, {"chdir": instead, "note": note})
+        tell({"chdir": instead, "note": note})
         return
 
 

@@ -14,6 +14,7 @@ import zlib
 
 DEFAULT_STATE = "/var/lib/rm"
 MOUNT = "/sys/fs/cgroup"
+CONTROLLERS = ("memory", "cpu", "pids", "devices")
 CLONE3 = 435  # the same number on all architectures
 CLONE_INTO_CGROUP = 0x200000000
 _syscall = ctypes.PyDLL(None).syscall  # PyDLL keeps the interpreter's lock held, which the child needs
@@ -21,12 +22,17 @@ _syscall.restype = ctypes.c_long
 
 
 class Hierarchy:
-    """What this host's cgroups can do for us. `kind` is "v2", "hybrid" or "" (none usable)."""
+    """What this host's cgroups can do for us. `kind` is "v2", "hybrid" or "" (none usable).
+
+    `controllers`: name -> folder below which the groups that it limits are, which is `root` itself where the
+    controller belongs to v2.
+    """
 
     def __init__(self, state, mount=MOUNT):
         # hosts have one agent and the group "rm"; another state directory (tests) must not share it
         self.parent = "rm" if state == DEFAULT_STATE else "rm-%08x" % zlib.crc32(state.encode())
-        self.kind, self.root, self.memory_root, self.freezer = "", "", "", False
+        self.kind, self.root, self.freezer = "", "", False
+        self.controllers = {}
         self.login = ""  # the group that the agent was started in, once it has left it
         for kind, root in (("v2", mount), ("hybrid", mount + "/unified")):
             if not os.path.exists(root + "/cgroup.controllers"):
@@ -39,26 +45,44 @@ class Hierarchy:
                 continue
             self.kind, self.root = kind, root
             self.freezer = os.path.exists(os.path.join(root, self.parent, "cgroup.freeze"))
-            self.memory_root = self._memory(mount)
+            for name in CONTROLLERS:
+                folder = self._folder_of(name, mount)
+                if folder:
+                    self.controllers[name] = folder
+            if self.version("cpu") == 2:
+                # all jobs together against what else the host does: as if each processor's worth counted
+                with contextlib.suppress(OSError):
+                    weight = min(10_000, 100 * (os.cpu_count() or 1))
+                    _write(os.path.join(root, self.parent, "cpu.weight"), str(weight))
             break
 
-    def _memory(self, mount):
-        """Folder below which memory limits can be set, "" when the controller is not to be had."""
-        if self.kind == "hybrid":
-            v1 = os.path.join(mount, "memory")
-            if os.path.exists(v1 + "/memory.limit_in_bytes"):
-                try:
-                    os.makedirs(os.path.join(v1, self.parent), exist_ok=True)
-                    return v1
-                except OSError:
-                    return ""
-        for folder in (self.root, os.path.join(self.root, self.parent)):
-            try:
-                if "memory" not in _read(folder + "/cgroup.subtree_control").split():
-                    _write(folder + "/cgroup.subtree_control", "+memory")
-            except OSError:
-                return ""
-        return self.root
+    def _folder_of(self, name, mount):
+        """Folder below which a controller can limit our groups, "" when it is not to be had."""
+        if self._enabled(name):
+            return self.root
+        v1 = os.path.join(mount, name)
+        if os.path.exists(v1 + "/cgroup.procs"):
+            with contextlib.suppress(OSError):
+                os.makedirs(os.path.join(v1, self.parent), exist_ok=True)
+                return v1
+        return ""
+
+    def _enabled(self, name):
+        """Is the controller one of v2's, and on for the groups below our parent?"""
+        try:
+            for folder in (self.root, os.path.join(self.root, self.parent)):
+                if name not in _read(folder + "/cgroup.controllers").split():
+                    return False
+                if name not in _read(folder + "/cgroup.subtree_control").split():
+                    _write(folder + "/cgroup.subtree_control", "+" + name)
+        except OSError:
+            return False
+        return True
+
+    def version(self, controller):
+        """1 or 2; 0 when the controller is not to be had."""
+        folder = self.controllers.get(controller)
+        return 0 if folder is None else 2 if folder == self.root else 1
 
     def path(self, job, attempt):
         """Absolute path of the attempt's cgroup, "" without cgroups."""
@@ -66,15 +90,18 @@ class Hierarchy:
 
     def group(self, job, attempt):
         path = self.path(job, attempt)
-        memory = ""
-        if path and self.memory_root:
-            memory = os.path.join(self.memory_root, self.parent, os.path.basename(path))
-        return Group(path, memory)
+        folders = self.controllers.items() if path else ()
+        name = os.path.basename(path)
+        return Group(path, {c: os.path.join(folder, self.parent, name) for c, folder in folders})
+
+    def home(self):
+        """The agent's own group."""
+        return os.path.join(self.root, self.parent, "agent")
 
     def adopt_agent(self):
         """Leave the login session's group, which a session manager may clear when the session ends."""
         if self.kind:
-            home = os.path.join(self.root, self.parent, "agent")
+            home = self.home()
             try:
                 login = [line for line in _read("/proc/self/cgroup").splitlines() if line[:3] == "0::"]
                 os.makedirs(home, exist_ok=True)
@@ -85,35 +112,40 @@ class Hierarchy:
 
     def remove_parent(self):
         """Remove our own empty parent groups (tests clean up behind themselves with it)."""
-        for root in {self.root, self.memory_root} - {""}:
+        for root in {self.root, *self.controllers.values()} - {""}:
             with contextlib.suppress(OSError):
                 os.rmdir(os.path.join(root, self.parent))
 
 
 class Group:
-    """The cgroup of one attempt; every method is safe when there is none."""
+    """The cgroup of one attempt; every method is safe when there is none.
 
-    def __init__(self, path, memory_path=""):
+    `homes`: controller -> the folder in which its limits are set, `path` itself where it is one of v2's.
+    """
+
+    def __init__(self, path, homes=None):
         self.path = path
-        self.memory_path = memory_path
+        self.homes = homes or {}
         self._doors = []
         self._inside = False
 
-    def create(self, mem_bytes=0):
-        """Make it, limit its memory (0 = no limit). Whatever an earlier owner left there is killed."""
+    def create(self, limits=()):
+        """Make it, with `limits`: (controller, file, value, must), set in this order; one that the kernel has
+        no file for is left out unless it must be. Whatever an earlier owner left there is killed."""
         if not self.path:
             return
-        paths = [self.path]
-        if mem_bytes and self.memory_path and self.memory_path != self.path:
-            paths.append(self.memory_path)
+        paths = list(dict.fromkeys([self.path, *(self.homes[controller] for controller, *_ in limits)]))
         for path in paths:
             try:
                 os.mkdir(path)
             except FileExistsError:
                 self.kill()
-        if mem_bytes and self.memory_path:
-            v2 = self.memory_path == self.path
-            _write(self.memory_path + ("/memory.max" if v2 else "/memory.limit_in_bytes"), str(mem_bytes))
+        for controller, file, value, must in limits:
+            try:
+                _write(os.path.join(self.homes[controller], file), value)
+            except OSError:
+                if must:
+                    raise
         flags = os.O_WRONLY | os.O_CLOEXEC
         self._doors = [(path, os.open(path + "/cgroup.procs", flags)) for path in paths]
 
@@ -168,9 +200,9 @@ class Group:
 
     def oom(self):
         """Did the kernel kill one of its processes for lack of memory?"""
-        v2 = self.memory_path == self.path
+        home = self.homes.get("memory", "")
         try:
-            text = _read(self.memory_path + ("/memory.events" if v2 else "/memory.oom_control"))
+            text = _read(home + ("/memory.events" if home == self.path else "/memory.oom_control"))
         except OSError:
             return False
         return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
@@ -180,7 +212,7 @@ class Group:
         for _, door in self._doors:
             os.close(door)
         self._doors = []
-        for path in {self.path, self.memory_path} - {""}:
+        for path in {self.path, *self.homes.values()} - {""}:
             for folder, _, _ in os.walk(path, topdown=False):
                 try:
                     os.rmdir(folder)

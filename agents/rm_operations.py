@@ -12,6 +12,7 @@ import time
 
 import rm_logs
 from rm_attempts import NOT_LIVE, Attempt, Attempts, untold
+from rm_fence_mounts import remove_temporary
 from rm_reports import size_of
 from rm_request import checked_launch, name_of, number, user_of
 from rm_spool import SpoolError, read_json, write_bytes
@@ -29,6 +30,7 @@ class Operations(Attempts):
         if attempt is None:
             request = checked_launch(request)
             user = user_of(request)
+            fence = self.fences.of(request, user)
             folder = self.spool.folder(job, count)
             try:
                 lock = folder.lock()
@@ -37,7 +39,7 @@ class Operations(Attempts):
                     os.rmdir(folder.path)
                 raise
             if lock is not None and read_json(folder.at("meta.json")) is None:
-                attempt = self._launch(folder, request, user, lock)
+                attempt = self._launch(folder, request, user, fence, lock)
             else:
                 if lock is not None:
                     os.close(lock)
@@ -48,7 +50,7 @@ class Operations(Attempts):
         attempt.waiting.append(reply)
         return None
 
-    def _launch(self, folder, request, user, lock):
+    def _launch(self, folder, request, user, fence, lock):
         try:
             folder.fill([task["rank"] for task in request["tasks"]], request["script"], user.uid, user.gid)
             group = self.hierarchy.group(folder.job, folder.attempt)
@@ -57,7 +59,7 @@ class Operations(Attempts):
             attempt.reported_at = time.monotonic()
             self.known[folder.job, folder.attempt] = attempt
             self.live.add(attempt)
-            self.supervisors.add(spawn(folder, group, request, user, lock, self.events_path))
+            self.supervisors.add(spawn(folder, group, request, user, fence, lock, self.events_path))
         except Exception:
             self.live.discard(self.known.pop((folder.job, folder.attempt), None))
             folder.remove()
@@ -129,8 +131,20 @@ class Operations(Attempts):
         job, count = attempt.folder.job, attempt.folder.attempt
         self.spool.mark_gone(job, count)
         self.hierarchy.group(job, count).remove()
+        self._remove_temporary(attempt.meta.get("temporary"))
         attempt.folder.remove()
         self.known.pop((job, count), None)
+
+    def _remove_temporary(self, home):
+        """What a supervisor that was killed left of a job's own /tmp; it may hold a million files."""
+        if home and os.path.isdir(home):
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    remove_temporary(home)
+                finally:
+                    os._exit(0)
+            self.supervisors.add(pid)
 
     def logs(self, request):
         """The answer, or a function that finds it, for a process of its own: a file of the user's can lie

@@ -3,6 +3,7 @@
 import os
 import pwd
 
+from rm_fence import checked_settings
 from rm_spool import SpoolError
 
 LARGEST = 1 << 53  # of any number: a time in microseconds, a size in bytes
@@ -33,13 +34,14 @@ def checked_launch(request):
         ("user", str, None), ("script", str, None), ("args", list, []), ("chdir", str, ""), ("env", dict, {}),
         ("chdir_required", bool, False), ("output", str, ""), ("error", str, ""), ("tasks", list, None),
         ("mem_bytes_per_task", int, 0), ("time_limit_us", int, 0), ("grace_us", int, 30_000_000),
-        ("hold", bool, False), ("allow_root", bool, False),
+        ("hold", bool, False), ("allow_root", bool, False), ("cpus_per_task", int, 1), ("fence", dict, {}),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value
         if not isinstance(value, kind):
             raise ValueError("%s is missing or is not a %s" % (key, kind.__name__))
         result[key] = number(value, key) if kind is int else value
+    result["fence"] = checked_settings(result["fence"])
     if not result["tasks"]:
         raise ValueError("there is no task")
     tasks, ranks = [], set()

@@ -28,7 +28,7 @@ def now_us():
     return time.time_ns() // 1000
 
 
-def spawn(folder, group, request, user, lock, events_path):
+def spawn(folder, group, request, user, fence, lock, events_path):
     """Fork the supervisor, which alone keeps `lock`; its process id, for the agent to reap.
 
     When the agent goes away first, the supervisor becomes a child of the host's init.
@@ -42,8 +42,8 @@ def spawn(folder, group, request, user, lock, events_path):
     try:
         gc.disable()  # a collection would copy the pages shared with the agent
         os.setsid()
-        _detach({lock, control})
-        Supervisor(folder, group, request, user, control, events_path).run()
+        _detach({lock, control, fence.program})
+        Supervisor(folder, group, request, user, fence, control, events_path).run()
     except BaseException:
         with open(folder.at("supervisor.err"), "a") as file:
             file.write(traceback.format_exc())
@@ -78,6 +78,7 @@ class Rank:
         self.said = b""
         self.failure = ""
         self.chdir = ""
+        self.opened_in = ""  # the directory in which its files were opened, where that is another one
         self.started_us = None
         self.end = None  # (code, signal, ended_us)
         self.recorded = False
@@ -87,13 +88,13 @@ class Rank:
         path = self.task[stream]
         if self.failure or not path or (stream == "error" and path == self.task["output"]):
             return ""
-        return os.path.join(self.chdir, path)
+        return os.path.join(self.opened_in or self.chdir, path)
 
 
 class Supervisor:
-    def __init__(self, folder, group, request, user, control, events_path):
+    def __init__(self, folder, group, request, user, fence, control, events_path):
         self.folder, self.group, self.request, self.user = folder, group, request, user
-        self.control, self.events_path = control, events_path
+        self.fence, self.control, self.events_path = fence, control, events_path
         self.ranks = [Rank(task) for task in request["tasks"]]
         self.why = ""
         self.limit_at = self.kill_at = None  # monotonic seconds
@@ -102,7 +103,7 @@ class Supervisor:
         self.meta = {
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
-            "chdir": "", "tasks": {},
+            "chdir": "", "tasks": {}, "note": fence.lacking(),
         }  # fmt: skip
 
     def run(self):
@@ -112,12 +113,16 @@ class Supervisor:
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         try:
+            self.fence.enclose("%d.%d" % (self.folder.job, self.folder.attempt))
+            if self.fence.temporary:
+                self.meta["temporary"] = self.fence.temporary
             # the intent is durable before the first process exists
             self._write_meta(sync=True)
-            memory = self.request["mem_bytes_per_task"] * len(self.ranks)
-            self.group.create(memory)
+            self.group.create(self.fence.limits)
+            self.fence.bind(self.group)
         except OSError as error:
             self.group.remove()
+            self.fence.remove()
             self.folder.remove()
             code, sentence = sentence_of(error)
             self._say({"event": "failed", "code": code, "error": sentence})
@@ -155,7 +160,7 @@ class Supervisor:
             os.set_blocking(rank.pipe, False)
             rank.pid = self.group.fork()
             if rank.pid == 0:
-                become_task(self.folder, self.group, self.request, self.user, rank.task, said)
+                become_task(self.folder, self.group, self.request, self.user, self.fence, rank.task, said)
             os.close(said)
         if self.request["time_limit_us"]:
             self.limit_at = time.monotonic() + self.request["time_limit_us"] / 1e6
@@ -173,7 +178,9 @@ class Supervisor:
             words = json.loads(line)
             rank.failure = words.get("failure", rank.failure)
             rank.chdir = words.get("chdir", rank.chdir)
-            self.meta["note"] = words.get("note", self.meta.get("note", ""))
+            rank.opened_in = words.get("opened_in", rank.opened_in)
+            if words.get("note", "") not in self.meta["note"]:
+                self.meta["note"] = " ".join(filter(None, [self.meta["note"], words["note"]]))
         if not rank.failure:
             rank.started_us = now_us()
             self._say({"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us})
@@ -297,6 +304,7 @@ class Supervisor:
                   "ended_us": ended_us, "oom": oom, "why": why}  # fmt: skip
         if self.finished and all(r.recorded for r in self.ranks):
             self._remove_group()
+            self.fence.remove()
         try:
             self.folder.write_exit(rank.rank, record)
         except OSError:

@@ -37,14 +37,19 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 
 class Agent:
-    def __init__(self, state: Path, cgroups: str = "as they are", files: Path = AGENTS) -> None:
+    """`mounts`: shell commands that change what it sees, in a mount namespace of its own."""
+
+    def __init__(
+        self, state: Path, cgroups: str = "as they are", files: Path = AGENTS, mounts: str = ""
+    ) -> None:
         self.state = state
         command = [sys.executable, "-S", "-E", str(files / "rm_agent.py"), "--serve"]
         if cgroups != "as they are":
             # another layout, mounted in a namespace of the agent's own: none, or pure v2
             kind = {"none": "tmpfs", "v2": "cgroup2"}[cgroups]
-            mount = f'mount -t {kind} none /sys/fs/cgroup && exec "$@"'
-            command = ["unshare", "--mount", "sh", "-c", mount, "sh", *command]
+            mounts = f"mount -t {kind} none /sys/fs/cgroup\n{mounts}"
+        if mounts:
+            command = ["unshare", "--mount", "sh", "-ec", f'{mounts}\nexec "$@"', "sh", *command]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -140,15 +145,15 @@ def launch_request(script: str, job: int = 1, ranks: int = 1, **args: Any) -> di
 
 
 @contextmanager
-def agents() -> Iterator[Callable[..., Agent]]:
+def agents(where: str | None = None) -> Iterator[Callable[..., Agent]]:
     """`start()` starts one more agent on the same state; at the end nothing is left."""
     # not below pytest's own folder, into which other users may not look
-    state = Path(tempfile.mkdtemp(prefix="rm-agent-"))
+    state = Path(tempfile.mkdtemp(prefix="rm-agent-", dir=where))
     state.chmod(0o711)
     started: list[Agent] = []
 
-    def start(cgroups: str = "as they are", files: Path = AGENTS) -> Agent:
-        started.append(Agent(state, cgroups, files))
+    def start(cgroups: str = "as they are", files: Path = AGENTS, mounts: str = "") -> Agent:
+        started.append(Agent(state, cgroups, files, mounts))
         return started[-1]
 
     try:

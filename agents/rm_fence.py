@@ -1,0 +1,260 @@
+"""What keeps a job to what it was given on this host: devices, memory, processors, processes, files, calls.
+
+`Fences` is the agent's: it knows what this kernel can do, and makes the fence of an attempt before its
+supervisor is forked. A `Fence` is carried by the supervisor to its control group, and by each task to itself.
+"""
+
+import contextlib
+import os
+
+import rm_fence_bpf
+import rm_fence_devices
+import rm_fence_limits
+import rm_fence_mounts
+import rm_fence_seccomp
+from rm_spool import SpoolError
+
+# what a launch may ask, with what holds when it does not
+SETTINGS = {
+    "gpus": True,  # device files of other GPUs than its own are closed to a job
+    "cpus": "weight",  # or "limit", "off"
+    "processes": 65_536,  # and threads of a job on this host, at most; 0 = any number
+    "private_tmp": "",  # "tmpfs", or the directory here that holds the jobs' own; "" = the host's /tmp
+    "login_limits": True,  # limits.conf holds for a job
+    "limits": [],  # [[item of limits.conf, soft, hard], …] above it, -1 = unlimited
+    "no_new_privs": False,
+    "seccomp": False,
+    "unenforced": "tell",  # a job that asks for what this kernel cannot keep it to; or "refuse"
+}
+CHOICES = {"cpus": ("weight", "limit", "off"), "unenforced": ("tell", "refuse")}
+PERIOD_US = 100_000  # of cpu.max
+BY_PROGRAM, BY_GROUP, BY_COVER = "bpf", "devices", "cover"
+
+
+def checked_settings(given):
+    """Complete settings; ValueError says which one is wrong."""
+    if not isinstance(given, dict):
+        raise ValueError("fence is not an object")
+    settings = dict(SETTINGS)
+    for name, value in given.items():
+        if name not in SETTINGS or type(value) is not type(SETTINGS[name]):
+            raise ValueError("fence.%s is unknown or not of its kind" % name)
+        settings[name] = value
+    for name, choices in CHOICES.items():
+        if settings[name] not in choices:
+            raise ValueError("fence.%s is none of %s" % (name, ", ".join(choices)))
+    if not 0 <= settings["processes"] < 1 << 22:
+        raise ValueError("fence.processes is not a number of processes")
+    for limit in settings["limits"]:
+        item, *values = limit if isinstance(limit, list) and len(limit) == 3 else ("", 0, 0)
+        good = all(type(value) is int and -2 < value < 1 << 62 for value in values)
+        if not good or item not in rm_fence_limits.ITEMS:
+            raise ValueError("fence.limits holds [item of limits.conf, soft, hard]")
+    where = settings["private_tmp"]
+    if where and where != rm_fence_mounts.IN_MEMORY and not (os.path.isabs(where) and "\0" not in where):
+        raise ValueError("fence.private_tmp is neither tmpfs nor a directory")
+    return settings
+
+
+class Fences:
+    """One per agent. `root` is put before the kernel's files about devices (tests)."""
+
+    def __init__(self, hierarchy, root=""):
+        self.hierarchy, self.root = hierarchy, root
+        self._programs = {}  # (majors, allowed devices) -> descriptor
+        self._devices, self._version = None, None
+        self._kept = False
+        self.means = self._best_means()
+
+    def enforced(self):
+        """What jobs are kept to here, and how: for the hello. Empty = not at all."""
+        found = {name: ("", "v1", "v2")[self.hierarchy.version(name)] for name in ("memory", "cpu", "pids")}
+        return dict(found, gpus=self.means)
+
+    def _best_means(self):
+        """How device files are closed: by the first way that this kernel takes."""
+        if os.getuid() != 0:
+            return ""
+        if self.hierarchy.kind:
+            with contextlib.suppress(OSError):
+                self._program((), frozenset())
+                return BY_PROGRAM
+        return BY_GROUP if self.hierarchy.version("devices") else BY_COVER
+
+    def of(self, request, user):
+        """The fence of an attempt. SpoolError when its settings refuse what cannot be enforced here."""
+        settings = request["fence"]
+        fence = Fence(settings)
+        self._limit(fence, request)
+        if settings["gpus"]:
+            self._close_devices(fence, [gpu for task in request["tasks"] for gpu in task["gpus"]])
+        if settings["private_tmp"] and os.getuid() != 0:
+            fence.lacks.append("its own /tmp: the agent is not root")
+        if settings["login_limits"]:
+            fence.login = rm_fence_limits.of_login(
+                rm_fence_limits.text(), user.name, user.uid, os.getgrouplist(user.name, user.gid)
+            )
+        if settings["seccomp"]:
+            try:
+                fence.filter = rm_fence_seccomp.assembled(os.uname().machine)
+            except OSError as error:
+                fence.lacks.append("the filter of system calls: %s" % error.strerror)
+        if fence.lacks and settings["unenforced"] == "refuse":
+            why = fence.lacking() + " Such jobs are refused (fence.unenforced in rm.toml)."
+            raise SpoolError("not-enforced", why)
+        return fence
+
+    # control groups
+
+    def _limit(self, fence, request):
+        version, tasks = self.hierarchy.version, len(request["tasks"])
+        memory = request["mem_bytes_per_task"] * tasks
+        if memory and version("memory") == 2:
+            fence.limits += [("memory", "memory.max", str(memory), True),
+                             ("memory", "memory.swap.max", "0", False)]  # fmt: skip
+        elif memory and version("memory") == 1:
+            fence.limits += [("memory", "memory.limit_in_bytes", str(memory), True),
+                             ("memory", "memory.memsw.limit_in_bytes", str(memory), False)]  # fmt: skip
+        elif memory:
+            fence.lacks.append("its memory: there is no memory controller")
+        cpus, how = request["cpus_per_task"] * tasks, request["fence"]["cpus"]
+        # with v1 a share would cost each launch a move between groups, which takes milliseconds
+        if how == "weight" and version("cpu") == 2:
+            fence.limits.append(("cpu", "cpu.weight", str(max(1, min(10_000, 100 * cpus))), False))
+        elif how == "limit" and version("cpu") == 2:
+            fence.limits.append(("cpu", "cpu.max", "%d %d" % (cpus * PERIOD_US, PERIOD_US), True))
+        elif how == "limit" and version("cpu") == 1:
+            fence.limits += [("cpu", "cpu.cfs_period_us", str(PERIOD_US), True),
+                             ("cpu", "cpu.cfs_quota_us", str(cpus * PERIOD_US), True)]  # fmt: skip
+        elif how == "limit":
+            fence.lacks.append("its processors: there is no cpu controller")
+        if request["fence"]["processes"] and version("pids"):
+            # never all that the kernel can number
+            most = min(request["fence"]["processes"], _most_processes() // 2)
+            fence.limits.append(("pids", "pids.max", str(most), True))
+
+    # devices
+
+    def _close_devices(self, fence, gpus):
+        found = self._found()
+        if not found.majors:
+            return
+        allowed, unknown = found.open_to(gpus)
+        if unknown:
+            fence.lacks.append("the GPUs %s: the driver does not know them" % ", ".join(unknown))
+        if self.means == BY_PROGRAM:
+            try:
+                self._keep_switched_on()
+                fence.program = self._program(found.majors, frozenset(allowed))
+            except OSError as error:
+                fence.lacks.append("its own GPUs: %s" % error.strerror)
+        elif self.means == BY_GROUP:
+            for major in sorted(found.majors):
+                for device in self._denied(found, major, allowed):
+                    minor = "*" if device[1] is None else str(device[1])
+                    word = "c %d:%s rwm" % (major, minor)
+                    fence.limits.append(("devices", "devices.deny", word, True))
+        elif self.means == BY_COVER:
+            files = found.files()
+            fence.covered = [path for path, device in files if not rm_fence_devices.is_in(device, allowed)]
+        else:
+            fence.lacks.append("its own GPUs: the agent is not root")
+
+    @staticmethod
+    def _denied(found, major, allowed):
+        """What v1 must name: exceptions from a whole major cannot be made there."""
+        if (major, None) in allowed:
+            return []
+        if not any(device[0] == major for device in allowed):
+            return [(major, None)]
+        known = {device for gpu in found.gpus for device in gpu.own} | {device for _, device in found.files()}
+        return sorted(device for device in known if device[0] == major and device not in allowed)
+
+    def _found(self):
+        version = rm_fence_devices.version(self.root)
+        if self._devices is None or version != self._version:
+            self._devices, self._version = rm_fence_devices.Devices(self.root), version
+        return self._devices
+
+    def _program(self, majors, allowed):
+        key = frozenset(majors), allowed
+        if key not in self._programs:
+            self._programs[key] = rm_fence_bpf.load(rm_fence_bpf.assembled(*key))
+        return self._programs[key]
+
+    def _keep_switched_on(self):
+        """The first program of a kernel costs a tenth of a second and more, as does each one after none was
+        left: one that allows everything stays with the agent's own group."""
+        if not self._kept:
+            rm_fence_bpf.attach(self._program((), frozenset()), self.hierarchy.home(), alone=True)
+            self._kept = True
+
+
+def _most_processes():
+    with open("/proc/sys/kernel/pid_max") as file:
+        return int(file.read())
+
+
+class Fence:
+    """Of one attempt. `lacks`: what this host cannot keep the job to, in words."""
+
+    def __init__(self, settings):
+        self.settings = settings
+        self.limits = []  # of the control group, as Group.create takes them
+        self.program = -1  # descriptor of the program for devices
+        self.covered = []  # device files to cover up
+        self.login = {}
+        self.filter = b""
+        self.lacks = []
+        self.temporary = ""  # the directory that holds the job's own /tmp
+        self._inside = self._outside = -1  # the job's and the host's mount namespaces
+
+    def lacking(self):
+        """One sentence about what is not enforced; "" when everything is."""
+        if not self.lacks:
+            return ""
+        return "Host %s cannot keep the job to %s." % (os.uname().nodename, "; nor to ".join(self.lacks))
+
+    # the supervisor
+
+    def bind(self, group):
+        if self.program >= 0:
+            rm_fence_bpf.attach(self.program, group.path)
+            os.close(self.program)
+
+    def enclose(self, name):
+        """Make the mount namespace that the tasks will live in, where one is needed; come back from it."""
+        where = self.settings["private_tmp"] if os.getuid() == 0 else ""
+        if not where and not self.covered:
+            return
+        self._outside = rm_fence_mounts.namespace()
+        rm_fence_mounts.enclose(self.covered)
+        if where:
+            self.temporary = rm_fence_mounts.make_temporary(where, name)
+            rm_fence_mounts.mount_temporary(self.temporary)
+        self._inside = rm_fence_mounts.namespace()
+        rm_fence_mounts.move_to(self._outside)
+
+    def remove(self):
+        rm_fence_mounts.remove_temporary(self.temporary)
+
+    # a task, while it still has the agent's rights
+
+    @property
+    def has_view(self):
+        """Will the task see other mounts than the host's?"""
+        return self._inside >= 0
+
+    def enter_view(self):
+        rm_fence_mounts.move_to(self._inside)
+
+    def bind_task(self):
+        """Limits of this process; the names of those that could not be set."""
+        refused = []
+        if self.login or self.settings["limits"]:
+            refused = rm_fence_limits.impose(self.login, self.settings["limits"])
+        if self.settings["no_new_privs"] or (self.filter and os.getuid() != 0):
+            rm_fence_seccomp.forbid_new_privileges()
+        if self.filter:
+            rm_fence_seccomp.install(self.filter)
+        return refused

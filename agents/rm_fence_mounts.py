@@ -1,0 +1,78 @@
+"""A mount namespace of a job's own: its own /tmp and /dev/shm, and device files covered up.
+
+What the host mounts later (home directories by automounter, say) still appears inside; what is mounted inside
+is not seen outside, and a user cannot take it away.
+"""
+
+import ctypes
+import os
+import shutil
+import tempfile
+
+CLONE_NEWNS = 0x20000
+MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
+IN_MEMORY = "tmpfs"
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def enclose(covered=()):
+    """Move this process into a namespace of its own, where nobody can open the device files `covered`."""
+    _must(_libc.unshare(CLONE_NEWNS), "unshare")
+    _mount("none", "/", "", MS_REC | MS_SLAVE)
+    if covered:
+        # not on the host's /dev: a file that nobody has the rights to
+        aside = tempfile.mkdtemp(prefix="rm-covered-")
+        _mount("none", aside, "tmpfs", MS_NOSUID | MS_NODEV, "mode=000,size=4k,nr_inodes=4")
+        blind = os.path.join(aside, "device")
+        os.close(os.open(blind, os.O_CREAT | os.O_WRONLY, 0))
+        for path in covered:
+            _mount(blind, path, "", MS_BIND)
+        _must(_libc.umount2(os.fsencode(aside), 2), "umount " + aside)
+        os.rmdir(aside)
+
+
+def make_temporary(where, name):
+    """The directory for a job's /tmp below `where`, "" for memory. Made at random, entered by root alone."""
+    if where == IN_MEMORY:
+        return ""
+    home = tempfile.mkdtemp(prefix="rm-%s-" % name, dir=where)
+    inside = os.path.join(home, "tmp")
+    os.mkdir(inside)
+    os.chmod(inside, 0o1777)
+    return home
+
+
+def mount_temporary(home):
+    """Over /tmp and /dev/shm; the latter is memory always."""
+    if home:
+        _mount(os.path.join(home, "tmp"), "/tmp", "", MS_BIND)
+    else:
+        _mount("rm-tmp", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+    _mount("rm-shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
+
+
+def remove_temporary(home):
+    """With everything in it; follows no link, and knows no directory but those that `make_temporary` made."""
+    if home and os.path.basename(home).startswith("rm-"):
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def namespace():
+    """A descriptor of this process's mount namespace, for `move_to`."""
+    return os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def move_to(space):
+    """Move this process into a namespace, to its root directory."""
+    _must(_libc.setns(space, CLONE_NEWNS), "setns")
+
+
+def _mount(source, target, kind, flags, options=""):
+    words = [os.fsencode(word) if word else None for word in (source, target, kind)]
+    _must(_libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options) or None), "mount on " + target)
+
+
+def _must(result, what):
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)

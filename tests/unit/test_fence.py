@@ -1,0 +1,293 @@
+"""What a job is kept to on its host, by the agent on this machine's own kernel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent_process import AGENTS, Agent, agents, until
+from tests.stand_in_gpus import CLOSED, NVIDIA, OPENED, UVM, nvidia
+
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
+Start = Callable[..., Agent]
+SH = "#!/bin/sh\n"
+NODES = {"nvidia0": (NVIDIA, 0), "nvidia1": (NVIDIA, 1), "nvidiactl": (NVIDIA, 255), "nvidia-uvm": (UVM, 0)}
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    # not below /tmp, of which a job may have its own
+    with agents("/var/tmp") as starter:
+        yield starter
+
+
+def gpus_below(start: Start, root: Path, **more: Any) -> Agent:
+    """An agent that finds two GPUs, with their device files in /dev/shm."""
+    root.mkdir()
+    root.chmod(0o711)
+    nvidia(root, [0, 1])
+    mounts = [
+        f"mount --bind {root}/proc/devices /proc/devices",
+        "mount -t tmpfs none /proc/driver",
+        f"cp -r {root}/proc/driver/nvidia /proc/driver/",
+        "mount -t tmpfs none /dev/shm",
+        *(f"mknod -m 666 /dev/shm/{name} c {major} {minor}" for name, (major, minor) in NODES.items()),
+    ]
+    agent: Agent = start(mounts="\n".join(mounts), **more)
+    return agent
+
+
+def opened(agent: Agent, job: int, gpus: list[str], **more: Any) -> dict[str, bool]:
+    """Which of the device files a job with these GPUs can open, whatever it says it sees."""
+    script = SH + "export CUDA_VISIBLE_DEVICES=0,1\n"
+    script += "".join(f"(: <>/dev/shm/{name}) 2>&1 | sed 's/^/{name} /'\n" for name in NODES)
+    agent.launch(script, job=job, tasks=[{"rank": 0, "gpus": gpus, "env": {}}], **more)
+    assert agent.event("exit", job=job)["code"] == 0
+    said = agent.log(job)
+    found = {}
+    for name in NODES:
+        (line,) = [line for line in said.splitlines() if line.startswith(name + " ")]
+        assert OPENED in line or CLOSED in line or "Permission denied" in line, line
+        found[name] = OPENED in line
+    return found
+
+
+@pytest.mark.parametrize("means", ["bpf", "devices", "cover"])
+def test_a_job_opens_its_own_gpus_only(start: Start, tmp_path: Path, means: str) -> None:
+    more: dict[str, Any] = {}
+    if means == "devices":
+        # a kernel that takes no programs: the agent runs under our own filter of system calls
+        more["files"] = agents_without_programs(tmp_path)
+    elif means == "cover":
+        more["cgroups"] = "none"
+    agent = gpus_below(start, Path(start_root(start)), **more)
+    if agent.hello["features"]["enforced"]["gpus"] != means:
+        pytest.skip(f"this kernel does not take {means}")
+    nothing = dict.fromkeys(NODES, False)
+    first = {"nvidia0": True, "nvidia1": False, "nvidiactl": True, "nvidia-uvm": True}
+    second = {**first, "nvidia0": False, "nvidia1": True}
+    assert opened(agent, 1, []) == nothing
+    assert opened(agent, 2, ["GPU-0"]) == first
+    assert opened(agent, 3, ["1"]) == second
+    assert opened(agent, 4, ["0", "GPU-1"]) == dict.fromkeys(NODES, True)
+    assert opened(agent, 5, [], fence={"gpus": False}) == dict.fromkeys(NODES, True)
+
+
+def start_root(start: Start) -> str:
+    """A folder that every user can enter, taken away with the agents' state."""
+    return str(start().state / "stand-in")
+
+
+def agents_without_programs(tmp_path: Path) -> Path:
+    """The agents' files, where bpf() is a call that the kernel does not know."""
+    for file in AGENTS.glob("*.py"):
+        (tmp_path / file.name).write_text(file.read_text())
+    bpf = tmp_path / "rm_fence_bpf.py"
+    bpf.write_text(bpf.read_text() + "\n\ndef _bpf(command, attributes):\n    raise OSError(38, 'no bpf')\n")
+    return tmp_path
+
+
+def test_a_gpu_that_the_driver_does_not_know_is_told(start: Start) -> None:
+    agent = gpus_below(start, Path(start_root(start)))
+    tasks = [{"rank": 0, "gpus": ["GPU-9"], "env": {}}]
+    reply = agent.launch(SH, tasks=tasks)
+    assert "GPU-9" in reply["result"]["note"]
+    agent.event("exit", job=1, code=0)
+    refused = agent.launch(SH, job=2, tasks=tasks, fence={"unenforced": "refuse"})
+    assert (refused["ok"], refused["code"]) == (False, "not-enforced")
+
+
+def test_a_fork_bomb_ends_at_the_jobs_own_number_of_processes(start: Start) -> None:
+    agent = start()
+    if not agent.hello["features"]["enforced"]["pids"]:
+        pytest.skip("this host offers no pids controller")
+    code = (
+        "import os\n"
+        "for n in range(400):\n"
+        "    try:\n        pid = os.fork()\n"
+        "    except BlockingIOError:\n        break\n"
+        "    if not pid:\n        os.execlp('sleep', 'sleep', '600')\n"
+        "print(n)\n"
+    )
+    agent.launch(
+        SH + 'exec python3 -c "$1"', args=[code], env={"PATH": os.environ["PATH"]}, fence={"processes": 30}
+    )
+    agent.event("exit", job=1, code=0)
+    assert 20 < int(agent.log()) < 30
+
+
+def test_memory_that_cannot_be_limited_is_told_or_refused(start: Start) -> None:
+    agent = start("none")
+    assert agent.hello["features"]["enforced"]["memory"] == ""
+    reply = agent.launch(SH, mem_bytes_per_task=1 << 30)
+    assert "cannot keep the job to its memory" in reply["result"]["note"]
+    agent.event("exit", job=1, code=0)
+    refused = agent.launch(SH, job=2, mem_bytes_per_task=1 << 30, fence={"unenforced": "refuse"})
+    assert (refused["ok"], refused["code"]) == (False, "not-enforced")
+    assert "memory" in refused["error"]
+    assert agent.launch(SH, job=3, fence={"unenforced": "refuse"})["ok"]  # it asked for none
+
+
+def test_a_job_gets_the_limits_of_its_control_groups(start: Start) -> None:
+    agent = start()
+    enforced = agent.hello["features"]["enforced"]
+    if enforced["memory"] != "v1" or enforced["cpu"] != "v1":
+        pytest.skip("not this layout of control groups")
+    agent.launch(
+        SH + "exec sleep 600", ranks=2, cpus_per_task=3, mem_bytes_per_task=64 << 20, fence={"cpus": "limit"}
+    )
+    group = Path(agent.call("tasks") and agent.ask("start", job=1, attempt=1)["result"]["cgroup"])
+    parts = "/".join(group.parts[-2:])
+    wanted = {
+        "memory/{}/memory.limit_in_bytes": 128 << 20,
+        "memory/{}/memory.memsw.limit_in_bytes": 128 << 20,  # swap included
+        "cpu/{}/cpu.cfs_quota_us": 600_000,
+    }
+    for path, value in wanted.items():
+        file = Path("/sys/fs/cgroup", path.format(parts))
+        if "memsw" not in path or file.exists():
+            assert int(file.read_text()) == value
+    agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+    agent.event("exit", job=1, rank=0)
+    agent.event("exit", job=1, rank=1)
+    assert not Path("/sys/fs/cgroup/cpu", parts).exists()
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "directory"])
+def test_each_job_has_its_own_tmp_which_goes_with_it(start: Start, kind: str) -> None:
+    agent = start()
+    where = agent.state / "temporary"
+    where.mkdir()
+    fence = {"private_tmp": "tmpfs" if kind == "tmpfs" else str(where)}
+    script = SH + (
+        "ls -A /tmp /dev/shm\n"
+        'echo mine >"/tmp/rm-test-$RM_RANK"; echo mine >"/dev/shm/rm-test-$RM_RANK"\n'
+        'until [ -e /tmp/rm-test-0 ] && [ -e "/dev/shm/rm-test-1" ]; do sleep 0.02; done\n'  # one for both
+        "echo both; exec sleep 600\n"
+    )
+    tasks = [{"rank": r, "gpus": [], "env": {"RM_RANK": str(r)}} for r in range(2)]
+    agent.launch(script, tasks=tasks, fence=fence)
+    until(lambda: agent.log().endswith("both\n"), "they share it")
+    assert not list(Path("/tmp").glob("rm-test-*")) + list(Path("/dev/shm").glob("rm-test-*"))
+    assert [path.stat().st_mode & 0o777 for path in where.iterdir()] == (
+        [0o700] if kind == "directory" else []
+    )
+    agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+    agent.event("exit", job=1, rank=0)
+    agent.event("exit", job=1, rank=1)
+    assert list(where.iterdir()) == []
+    agent.launch(SH + "ls -A /tmp /dev/shm", job=2, fence=fence)
+    agent.event("exit", job=2, code=0)
+    assert agent.log(2) == "/dev/shm:\n\n/tmp:\n"
+
+
+def test_what_a_killed_supervisor_left_of_a_jobs_tmp_is_removed(start: Start) -> None:
+    agent = start()
+    where = agent.state / "temporary"
+    where.mkdir()
+    launched = agent.launch(
+        SH + "touch /tmp/left; echo $PPID; exec sleep 600", fence={"private_tmp": str(where)}
+    )
+    assert launched["ok"]
+    os.kill(int(until(agent.log, "its supervisor is known")), signal.SIGKILL)
+    agent.event("exit", job=1, code=None)
+    assert [file.name for file in where.rglob("left")] == ["left"]
+    agent.call("discard", job=1, attempt=1)
+    until(lambda: not list(where.iterdir()), "it is removed")
+
+
+def test_an_output_in_tmp_is_one_in_the_hosts_tmp(start: Start) -> None:
+    agent = start()
+    folder = agent.state / "open"
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    mounted = start(mounts=f"mount --bind {folder} /tmp")
+    mounted.launch(SH + "echo to the log; ls -A /tmp", output="/tmp/log", fence={"private_tmp": "tmpfs"})
+    mounted.event("exit", job=1, code=0)
+    assert (folder / "log").read_text() == "to the log\n"
+    assert mounted.log() == "to the log\n"
+
+
+def test_limits_of_a_login_and_of_rm_toml(start: Start) -> None:
+    if not Path("/etc/security/limits.conf").exists():
+        pytest.skip("this machine has no limits.conf")
+    agent = start()
+    conf = agent.state / "limits.conf"
+    conf.write_text("* - nofile 300\n* soft core 0\n* hard core 4\n")
+    agent = start(mounts=f"mount --bind {conf} /etc/security/limits.conf")
+    show = SH + "ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss\n"
+    agent.launch(show, fence={"limits": [["stack", 512 << 10, -1]]})
+    agent.event("exit", job=1, code=0)
+    assert agent.log().split() == ["300", "300", "0", "512"]
+    agent.launch(show, job=2, fence={"login_limits": False, "limits": [["nofile", 200, 400]]})
+    agent.event("exit", job=2, code=0)
+    assert agent.log(2).split()[:2] == ["200", "400"]
+
+
+def test_no_new_privileges_and_the_filter_of_system_calls(start: Start) -> None:
+    agent = start()
+    script = SH + (
+        "grep -E 'NoNewPrivs|Seccomp:' /proc/self/status\n"
+        "unshare --user --map-root-user true || echo no namespaces\n"
+        "python3 -c 'import threading as t; t.Thread(target=print, args=(\"threads\",)).start()'\n"
+        "sh -c 'echo processes'\n"
+    )
+    seen = {}
+    for job, fence in enumerate(({}, {"seccomp": True}, {"no_new_privs": True, "seccomp": True}), 1):
+        agent.launch(script, job=job, fence=fence, env={"PATH": os.environ["PATH"]})
+        agent.event("exit", job=job, code=0)
+        seen[job] = agent.log(job)
+        assert "threads\nprocesses\n" in seen[job]
+    assert "NoNewPrivs:\t0\nSeccomp:\t0\n" in seen[1]
+    assert "NoNewPrivs:\t0\nSeccomp:\t2\n" in seen[2]
+    assert "NoNewPrivs:\t1\nSeccomp:\t2\n" in seen[3]
+    assert "no namespaces" in seen[2]
+    assert "no namespaces" in seen[3]
+
+
+@pytest.mark.parametrize(
+    "fence",
+    [
+        {"gpus": "yes"}, {"unknown": True}, {"cpus": "some"}, {"processes": -1}, {"processes": True},
+        {"private_tmp": "here"}, {"limits": ["nofile"]}, {"limits": [["nofile", "1", 1]]},
+        {"limits": [["files", 1, 1]]}, {"unenforced": ""}, 5,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_settings_that_cannot_be_meant_are_refused(start: Start, fence: Any) -> None:
+    reply = start().launch(SH, fence=fence)
+    assert (reply["ok"], reply["code"]) == (False, "bad-request")
+
+
+def test_what_v2_is_asked_for(tmp_path: Path) -> None:
+    """On a stand-in tree: this kernel's controllers may all belong to v1."""
+    sys.path.insert(0, str(AGENTS))
+    try:
+        from rm_cgroup import Hierarchy
+        from rm_fence import Fences, checked_settings
+    finally:
+        sys.path.remove(str(AGENTS))
+    for folder in (tmp_path, tmp_path / "rm-1"):
+        folder.mkdir(exist_ok=True)
+        (folder / "cgroup.controllers").write_text("cpu memory pids\n")
+        (folder / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    state = "/somewhere"
+    (tmp_path / "rm-1").rename(tmp_path / Hierarchy(state, str(tmp_path / "none")).parent)
+    hierarchy = Hierarchy(state, str(tmp_path))
+    assert [hierarchy.version(name) for name in ("memory", "cpu", "pids", "devices")] == [2, 2, 2, 0]
+    request = {"tasks": [{"gpus": []}] * 2, "mem_bytes_per_task": 1 << 30, "cpus_per_task": 4}
+    asked = {}
+    for how in ("weight", "limit", "off"):
+        request["fence"] = checked_settings({"cpus": how, "login_limits": False})
+        limits = Fences(hierarchy, str(tmp_path)).of(request, None).limits
+        asked[how] = {file: value for _, file, value, _ in limits}
+    assert asked["off"].keys() == {"memory.max", "memory.swap.max", "pids.max"}
+    assert (asked["off"]["memory.max"], asked["off"]["memory.swap.max"]) == (str(2 << 30), "0")
+    assert asked["weight"]["cpu.weight"] == "800"
+    assert asked["limit"]["cpu.max"] == "800000 100000"

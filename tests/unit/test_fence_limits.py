@@ -1,0 +1,101 @@
+"""limits.conf as pam_limits(8) reads it."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.agent_process import AGENTS
+
+sys.path.insert(0, str(AGENTS))
+import rm_fence_limits
+from rm_fence_limits import UNLIMITED, of_login
+
+sys.path.remove(str(AGENTS))
+
+ME = pwd.getpwnam("daemon")
+GROUP = grp.getgrgid(ME.pw_gid).gr_name
+
+
+def limits(
+    conf: str, user: str = "daemon", uid: int = 1001, gids: tuple[int, ...] = (ME.pw_gid,)
+) -> dict[str, int]:
+    return {f"{item} {kind}": value for (item, kind), value in of_login(conf, user, uid, list(gids)).items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("* soft nofile 4096", {"nofile soft": 4096}),
+        ("* - memlock unlimited", {"memlock soft": UNLIMITED, "memlock hard": UNLIMITED}),
+        ("daemon hard core 0  # none", {"core hard": 0}),
+        ("* hard stack 8192", {"stack hard": 8192 << 10}),
+        ("* hard cpu 10", {"cpu hard": 600}),
+        ("* - nice -5", {"nice soft": 25, "nice hard": 25}),
+        (f"@{GROUP} soft nproc 7", {"nproc soft": 7}),
+        ("@nobody-is-in-this soft nproc 7", {}),
+        ("1000: soft nproc 7", {"nproc soft": 7}),
+        ("1002: soft nproc 7", {}),
+        (":1001 soft nproc 7", {"nproc soft": 7}),
+        (":1002 soft nproc 7", {}),
+        (f"@{ME.pw_gid}:{ME.pw_gid} soft nproc 7", {"nproc soft": 7}),
+        ("other soft nproc 7", {}),
+        ("# * soft nproc 7", {}),
+        ("* soft nproc", {}),
+        ("* soft nproc many", {}),
+        ("* soft nproc -7", {}),
+        ("* medium nproc 7", {}),
+        ("* soft maxlogins 7", {}),
+    ],
+)
+def test_one_line(line: str, wanted: dict[str, int]) -> None:
+    assert limits(line) == wanted
+
+
+def test_the_closest_line_wins_and_of_equals_the_last() -> None:
+    conf = f"daemon soft nproc 3\n@{GROUP} soft nproc 2\n* soft nproc 1\n* soft nofile 5\n* soft nofile 6\n"
+    assert limits(conf) == {"nproc soft": 3, "nofile soft": 6}
+
+
+def test_one_dash_lifts_everything() -> None:
+    assert set(limits("* soft nproc 1\ndaemon -").values()) == {UNLIMITED}
+
+
+def test_wildcards_and_groups_do_not_bind_root() -> None:
+    assert limits("* soft nproc 1\n@root soft nproc 2\nroot hard nofile 9", "root", 0, (0,)) == {
+        "nofile hard": 9
+    }
+
+
+def test_files_are_read_in_order_and_again_when_they_change(tmp_path: Path) -> None:
+    conf, folder = tmp_path / "limits.conf", tmp_path / "limits.d"
+    folder.mkdir()
+    conf.write_text("first")
+    (folder / "20-b.conf").write_text("third")
+    (folder / "10-a.conf").write_text("second")
+    (folder / "README").write_text("no limits")
+    assert rm_fence_limits.text(str(conf), str(folder)) == "first\nsecond\nthird"
+    (folder / "10-a.conf").write_text("second, changed")
+    assert rm_fence_limits.text(str(conf), str(folder)) == "first\nsecond, changed\nthird"
+    assert rm_fence_limits.text(str(tmp_path / "none"), str(tmp_path / "none.d")) == ""
+
+
+def test_no_soft_limit_lies_above_its_hard_one() -> None:
+    pid = os.fork()
+    if pid == 0:
+        import resource
+
+        refused = rm_fence_limits.impose(
+            {("nofile", "hard"): 100, ("core", "hard"): 0}, [["stack", 65536, 65536]]
+        )
+        good = [
+            resource.getrlimit(n)
+            for n in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE, resource.RLIMIT_STACK)
+        ]
+        os._exit(0 if (refused, good) == ([], [(100, 100), (0, 0), (65536, 65536)]) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
