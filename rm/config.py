@@ -80,6 +80,7 @@ class SshConfig:
     connect_timeout_s: Positive = 10.0
     dead_after_s: Positive = 6.0
     connections: AtLeastOne = 64
+    weak_algorithms: bool = False
 
 
 @dataclass(frozen=True, slots=True)

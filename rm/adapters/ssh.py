@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
 import select
 import shlex
 import socket
@@ -23,6 +24,7 @@ import fabric
 import paramiko
 from invoke.exceptions import CommandTimedOut, ThreadException
 
+from rm.adapters.known_hosts import AUTHORITY, REVOKED, Line, about, with_key
 from rm.adapters.pulse import WatchedSocket, pulse
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
@@ -80,26 +82,41 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
     )
     client: paramiko.SSHClient = connection.client
     client.set_missing_host_key_policy(_Refuse())
-    for entry in _accepted(host, settings):
-        client.get_host_keys().add(entry.hostnames[0], entry.key.get_name(), entry.key)
+    lines = _lines(host, settings)
+    revoked = {line.key for line in lines if line.marker == REVOKED}
+    for key in _accepted(lines):
+        client.get_host_keys().add(_known_name(host.address, host.port), key.get_name(), key)
     sock = WatchedSocket(_tcp(host, settings.connect_timeout_s), settings.dead_after_s)
     connection.connect_kwargs = {
         "sock": sock,
         "banner_timeout": settings.connect_timeout_s,
         "auth_timeout": settings.connect_timeout_s,
         "channel_timeout": settings.connect_timeout_s,
+        "disabled_algorithms": disabled_algorithms(settings.weak_algorithms),
         **_identity(host, settings),
         **({"password": password} if password else {}),
     }
     try:
         connection.open()
     except _UnknownKey as error:
+        if error.key.get_base64() in revoked:
+            raise _revoked(host, error.key) from None
+        authority = next((line.number for line in lines if line.marker == AUTHORITY), 0)
+        if authority:
+            raise HostKeyError(
+                f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that "
+                f"is not known: {error.key.fingerprint}. Line {authority} of {settings.known_hosts} names a "
+                "certificate authority for it (@cert-authority), and rm does not check certificates.",
+                f"Compare it with the host's own, then run: rmx host accept-key {host.name}",
+            ) from None
         raise HostKeyError(
             f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that is "
             f"not known: {error.key.fingerprint}.",
             f"Compare it with the host's own, then run: rmx host accept-key {host.name}",
         ) from None
     except paramiko.BadHostKeyException as error:
+        if error.key.get_base64() in revoked:
+            raise _revoked(host, error.key) from None
         raise HostKeyError(
             f"The key of host {host.name} ({host.address}:{host.port}) has CHANGED: it presents "
             f"{error.key.fingerprint}, accepted was {error.expected_key.fingerprint}.",
@@ -123,22 +140,52 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
     return connection
 
 
-def _accepted(host: Host, settings: SshSettings) -> Iterator[paramiko.hostkeys.HostKeyEntry]:
-    """The host's entries of the known hosts. Paramiko's own reader compares every entry with every other,
-    which takes minutes where a thousand hosts are connected to."""
+def _lines(host: Host, settings: SshSettings) -> list[Line]:
+    """What the known hosts say of the host. A key is revoked for an address, whatever the port."""
     if not settings.known_hosts.exists():
-        return
+        return []
     name = _known_name(host.address, host.port)
-    for line in settings.known_hosts.read_text().splitlines():
-        names = line.partition(" ")[0].split(",")
-        hashed = any(one.startswith("|1|") and paramiko.HostKeys.hash_host(name, one) == one for one in names)
-        if name not in names and not hashed:
+    found = about(settings.known_hosts.read_text(), (name, host.address))
+    here = {line.number for line in about(settings.known_hosts.read_text(), (name,))}
+    return [line for line in found if line.marker == REVOKED or line.number in here]
+
+
+def _accepted(lines: Sequence[Line]) -> Iterator[paramiko.PKey]:
+    """The keys that the host may present."""
+    revoked = {line.key for line in lines if line.marker == REVOKED}
+    for line in lines:
+        if line.marker or line.key in revoked:
             continue
-        with suppress(paramiko.SSHException):
-            entry = paramiko.hostkeys.HostKeyEntry.from_line(line)
+        with suppress(paramiko.SSHException, paramiko.hostkeys.InvalidHostKey):
+            entry = paramiko.hostkeys.HostKeyEntry.from_line(f"host {line.kind} {line.key}")
             if entry is not None and entry.key is not None:
-                entry.hostnames = [name]
-                yield entry
+                yield entry.key
+
+
+def _revoked(host: Host, key: paramiko.PKey) -> HostKeyError:
+    return HostKeyError(
+        f"Host {host.name} ({host.address}:{host.port}) presents the {key.get_name()} key {key.fingerprint}, "
+        "which is revoked (@revoked in the known hosts).",
+        "Whoever has that key may stand in between. Give the host a new key.",
+    )
+
+
+def disabled_algorithms(weak: bool) -> dict[str, list[str]]:
+    """What Paramiko offers and is not to be used, unless `weak`: CBC and triple DES, MD5 and SHA-1."""
+    if weak:
+        return {}
+    offered: Any = paramiko.Transport
+    kinds = {
+        "ciphers": offered._preferred_ciphers,
+        "macs": offered._preferred_macs,
+        "kex": offered._preferred_kex,
+        "keys": offered._preferred_keys,
+        "pubkeys": offered._preferred_pubkeys,
+    }
+    return {kind: [name for name in names if _WEAK.search(name)] for kind, names in kinds.items()}
+
+
+_WEAK = re.compile(r"cbc|3des|arcfour|blowfish|md5|sha1|ssh-dss|ssh-rsa")  # ssh-rsa signs with SHA-1
 
 
 def _watch(sock: WatchedSocket, transport: paramiko.Transport) -> None:
@@ -165,6 +212,11 @@ def _tcp(host: Host, timeout_s: float) -> socket.socket:
 
 def _unreachable(host: Host, error: Exception) -> Unreachable:
     what = str(error).strip() or type(error).__name__
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return Unreachable(
+            f"Host {host.name} ({host.address}:{host.port}) offers only weak algorithms for SSH: {what}.",
+            "Let its sshd offer others, or set ssh.weak_algorithms = true in rm.toml.",
+        )
     return Unreachable(
         f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH: {what}.",
         "See whether it is up and its sshd runs.",
@@ -174,8 +226,16 @@ def _unreachable(host: Host, error: Exception) -> Unreachable:
 def _identity(host: Host, settings: SshSettings) -> dict[str, Any]:
     own = dict(host.variables).get("ansible_ssh_private_key_file")
     files = [Path(own).expanduser()] if own else list(settings.identity_files)
-    if not files:
-        return {}
+    if not files:  # the user's own keys, as ssh takes them, and an SSH agent
+        usual = [Path.home() / ".ssh" / f"id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
+        good = [str(file) for file in usual if file.is_file() and not _open_to_others(file)]
+        return {"key_filename": good, "look_for_keys": False}
+    for file in files:
+        if _open_to_others(file):
+            raise ConfigError(
+                f"The SSH identity {file} of host {host.name} is open to other users of this machine.",
+                f"Run: chmod 600 {shlex.quote(str(file))}",
+            )
     if len(files) > 1:
         return {"key_filename": [str(f) for f in files], "look_for_keys": False, "allow_agent": False}
     try:
@@ -186,6 +246,15 @@ def _identity(host: Host, settings: SshSettings) -> dict[str, Any]:
             "Give an existing, unencrypted private key, or none to use your SSH agent.",
         ) from None
     return {"pkey": key, "look_for_keys": False, "allow_agent": False}
+
+
+def _open_to_others(file: Path) -> bool:
+    """May others read or write a private key of this user? ssh refuses such a key, too."""
+    try:
+        found = file.stat()
+    except OSError:
+        return False  # told where it is opened
+    return found.st_uid == os.getuid() and bool(found.st_mode & 0o077)
 
 
 # commands and files
@@ -250,11 +319,11 @@ def put(
 # host keys
 
 
-def present_key(address: str, port: int, timeout_s: float = 10.0) -> tuple[str, str, str]:
-    """(type, fingerprint, known_hosts line) of the key a host presents now; this does not trust it."""
+def present_key(address: str, port: int, timeout_s: float = 10.0, weak: bool = False) -> tuple[str, str, str]:
+    """(type, fingerprint, base64) of the key a host presents now; this does not trust it."""
     nameless = Host(name=address, zone="", address=address, port=port)
     raw = _tcp(nameless, timeout_s)
-    transport = paramiko.Transport(raw)
+    transport = paramiko.Transport(raw, disabled_algorithms=disabled_algorithms(weak))
     try:
         transport.banner_timeout = timeout_s
         transport.start_client(timeout=timeout_s)
@@ -263,8 +332,7 @@ def present_key(address: str, port: int, timeout_s: float = 10.0) -> tuple[str, 
         raise _unreachable(nameless, error) from None
     finally:
         transport.close()
-    line = f"{_known_name(address, port)} {key.get_name()} {key.get_base64()}"
-    return key.get_name(), key.fingerprint, line
+    return key.get_name(), key.fingerprint, key.get_base64()
 
 
 def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
@@ -273,27 +341,28 @@ def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
     Raises:
         HostKeyError: the host now presents another key; nothing was changed.
     """
-    kind, presented, line = present_key(host.address, host.port, settings.connect_timeout_s)
+    kind, presented, key = present_key(
+        host.address, host.port, settings.connect_timeout_s, settings.weak_algorithms
+    )
     if presented != fingerprint:
         raise HostKeyError(
             f"Host {host.name} presents the {kind} key {presented}, not {fingerprint}: nothing was accepted.",
             "Look at the key again; something answers for this host in turns.",
         )
+    if any(line.key == key for line in _lines(host, settings) if line.marker == REVOKED):
+        raise HostKeyError(
+            f"The {kind} key {presented} of host {host.name} is revoked (@revoked in "
+            f"{settings.known_hosts}): nothing was accepted.",
+            "Give the host a new key.",
+        )
     with _locked(settings.known_hosts) as lines:
-        name = _known_name(host.address, host.port)
-        kept = [known for known in lines if known.split(" ", 1)[0] != name]
-        lines[:] = [*kept, line]
+        lines[:] = with_key(lines, _known_name(host.address, host.port), kind, key)
 
 
 def pinned_key(host: Host, settings: SshSettings) -> tuple[str, str] | None:
-    """(type, fingerprint) of the key that is trusted for the host; None when none is."""
-    name = _known_name(host.address, host.port)
-    with _locked(settings.known_hosts) as lines:
-        for line in lines:
-            entry = paramiko.hostkeys.HostKeyEntry.from_line(line)
-            if entry is not None and entry.key is not None and name in (entry.hostnames or ()):
-                return entry.key.get_name(), entry.key.fingerprint
-    return None
+    """(type, fingerprint) of the key that is trusted for the host; None when none is. Changes nothing."""
+    key = next(_accepted(_lines(host, settings)), None)
+    return (key.get_name(), key.fingerprint) if key is not None else None
 
 
 def _known_name(address: str, port: int) -> str:

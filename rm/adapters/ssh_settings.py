@@ -12,7 +12,8 @@ class SshSettings:
 
     A connection over which nothing came for `dead_after_s` although it was asked for is dead.
     `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
-    by `python`. Without `identity_files` the user's own keys and SSH agent are used.
+    by `python`. Without `identity_files` the user's own keys and SSH agent are used. `weak_algorithms`
+    allows ciphers, MACs and key exchanges that OpenSSH no longer offers.
     """
 
     known_hosts: Path
@@ -21,3 +22,4 @@ class SshSettings:
     dead_after_s: float = 6.0
     agent_command: str = ""
     python: str = "python3"
+    weak_algorithms: bool = False

@@ -137,7 +137,7 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/v1/hosts/{name}/resume", "resume", "Let the host take jobs again.", hosts.OneHost,
           role=Role.ADMIN),
     Route("GET", "/v1/hosts/{name}/key", "present_key", "The SSH key that the host presents, and the pinned "
-          "one.", hosts.HostKeys, errors=(502,)),
+          "one.", hosts.HostKeys, role=Role.ADMIN, errors=(409, 502)),
     Route("POST", "/v1/hosts/{name}/key", "accept_key", "Pin the presented key if it has exactly this "
           "fingerprint.", hosts.HostKeys, hosts.AcceptKey, role=Role.ADMIN, errors=(409, 502)),
     # -- the network

@@ -28,6 +28,7 @@ def ssh_settings(config: Config) -> SshSettings:
         connect_timeout_s=config.ssh.connect_timeout_s,
         dead_after_s=config.ssh.dead_after_s,
         python=config.hosts.python,
+        weak_algorithms=config.ssh.weak_algorithms,
     )
 
 

@@ -82,7 +82,10 @@ class HostKeys:
         self._fleet = fleet
 
     def present(self, host: Host) -> Mapping[str, Any]:
-        kind, fingerprint, _ = present_key(host.address, host.port, self._settings.connect_timeout_s)
+        settings = self._settings
+        kind, fingerprint, _ = present_key(
+            host.address, host.port, settings.connect_timeout_s, settings.weak_algorithms
+        )
         pinned = pinned_key(host, self._settings)
         return {
             "presented": {"type": kind, "fingerprint": fingerprint},

@@ -79,6 +79,7 @@ def fleet_of(
         connect_timeout_s=config.ssh.connect_timeout_s,
         dead_after_s=config.ssh.dead_after_s,
         python=config.hosts.python,
+        weak_algorithms=config.ssh.weak_algorithms,
     )
     found = known_hosts_of(session, inventories, config.hosts.inventory, vault, playbook)
     for name, given in found.variables.items():

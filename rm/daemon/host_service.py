@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from rm.core import events as ev
 from rm.core.cycle import Cycle
@@ -18,17 +18,11 @@ from rm.daemon.agents import Hosts
 from rm.daemon.alerting import Alerting
 from rm.daemon.asking import Asking
 from rm.daemon.demands import link_demands
+from rm.daemon.host_keys import HostKeyDesk, Keys
 from rm.daemon.leader import Leader
 from rm.daemon.monitor_service import MonitorService
 from rm.daemon.steps_service import Steps
 from rm.errors import Conflict, NotFound
-
-
-class Keys(Protocol):
-    """Host keys: what a host presents, and which are pinned."""
-
-    def present(self, host: Host) -> Mapping[str, Any]: ...
-    def accept(self, host: Host, fingerprint: str) -> Mapping[str, Any]: ...
 
 
 class HostService(Asking):
@@ -39,7 +33,7 @@ class HostService(Asking):
     ) -> None:
         super().__init__(leader)
         self._hosts = hosts
-        self._keys = keys
+        self._keys = HostKeyDesk(keys)
         self._measure = measure
         self.monitoring: MonitorService | None = None
         self.alerting: Alerting | None = None
@@ -97,11 +91,11 @@ class HostService(Asking):
         return host
 
     async def present_key(self, name: str) -> Mapping[str, Any]:
-        return await asyncio.to_thread(self._keys.present, await self._host(name))
+        return await self._keys.present(await self._host(name))
 
     async def accept_key(self, name: str, fingerprint: str, by: str) -> Mapping[str, Any]:
         host = await self._host(name)
-        answer = await asyncio.to_thread(self._keys.accept, host, fingerprint)
+        answer = await self._keys.accept(host, fingerprint)
         self._hosts.add(host)  # try again at once
         return answer
 

@@ -26,7 +26,8 @@ from rm.core.progress import Progress
 from rm.core.state import ClusterState
 from rm.core.store import Store
 from rm.daemon.agents import Hosts
-from rm.daemon.host_service import HostService, Keys, shown
+from rm.daemon.host_keys import Keys
+from rm.daemon.host_service import HostService, shown
 from rm.daemon.leader import Leader
 from rm.daemon.log_reader import LogReader
 from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError

@@ -384,6 +384,7 @@ class _Api:
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def present_key(self, request: web.Request) -> web.Response:
+        self._admin(request, "see host keys")
         keys = await _settled(self.service.present_key(request.match_info["name"]))
         return respond_as(hosts.HostKeys, keys)
 

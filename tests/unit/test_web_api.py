@@ -227,13 +227,14 @@ def test_hosts_are_administered_by_administrators(daemon: Daemon, monkeypatch: p
         ("POST", "/v1/hosts/h3/drain", {"reason": "cable"}),
         ("POST", "/v1/hosts/h3/resume", {}),
         ("POST", "/v1/hosts/h3/key", {"fingerprint": "SHA256:abc"}),
+        ("GET", "/v1/hosts/h3/key", None),
         ("POST", "/v1/network/measure", {"zone": None}),
         ("DELETE", "/v1/hosts/h3", None),
     ]
     as_user(monkeypatch, "ann")
     assert [call(daemon, *request)[0] for request in requests] == [403] * len(requests)
     as_user(monkeypatch, "boss")
-    assert [call(daemon, *request)[0] for request in requests] == [201, 200, 200, 200, 200, 200]
+    assert [call(daemon, *request)[0] for request in requests] == [201, 200, 200, 200, 200, 200, 200]
     assert "h3" not in daemon.service.inventory
     bad = call(daemon, "POST", "/v1/hosts", {"hosts": [{"name": "h4", "state": "UP"}]})
     assert "Unknown field 'state' in the host" in bad[1]["error"]["message"]

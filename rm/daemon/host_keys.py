@@ -1,0 +1,83 @@
+"""Host keys for administrators: asked for in threads of their own, one at a time per host, and kept a while.
+
+A host that does not answer takes a thread for the whole of a connection's time-out. So these threads are no
+one else's; whoever asks for a host that is being asked already waits for that answer; and an answer, a
+failure included, is not asked for again at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from rm.core.host import Host
+from rm.errors import Conflict, RmError
+
+THREADS = 8
+WAITING_MAX = 64  # hosts that are being asked
+KEPT_S = 10.0
+
+
+class Keys(Protocol):
+    """Host keys: what a host presents, and which are pinned."""
+
+    def present(self, host: Host) -> Mapping[str, Any]: ...
+    def accept(self, host: Host, fingerprint: str) -> Mapping[str, Any]: ...
+
+
+class HostKeyDesk:
+    """Its methods are called from one event loop."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="host-keys")
+        self._asked: dict[Host, asyncio.Task[Mapping[str, Any]]] = {}
+        self._kept: dict[Host, tuple[float, Mapping[str, Any] | RmError]] = {}  # until when
+
+    async def present(self, host: Host) -> Mapping[str, Any]:
+        """What the host presents and what is pinned. Raises HostKeyError, Unreachable or Conflict."""
+        host = _door(host)
+        now = asyncio.get_running_loop().time()
+        self._kept = {one: kept for one, kept in self._kept.items() if kept[0] > now}
+        if host in self._kept:
+            found = self._kept[host][1]
+            if isinstance(found, RmError):
+                raise found
+            return found
+        if host not in self._asked:
+            if len(self._asked) >= WAITING_MAX:
+                said = f"{WAITING_MAX} hosts are being asked for their keys."
+                raise Conflict(said, "Try again in a moment.")
+            task = asyncio.get_running_loop().create_task(self._ask(host))
+            self._asked[host] = task
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._asked[host])  # who asks may go: others wait for the same answer
+
+    async def accept(self, host: Host, fingerprint: str) -> Mapping[str, Any]:
+        """Pins the key with exactly this fingerprint. Raises HostKeyError or Unreachable."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, self._keys.accept, host, fingerprint)
+        finally:
+            self._kept.pop(_door(host), None)
+
+    async def _ask(self, host: Host) -> Mapping[str, Any]:
+        loop = asyncio.get_running_loop()
+        found: Mapping[str, Any] | RmError
+        try:
+            found = await loop.run_in_executor(self._pool, self._keys.present, host)
+        except RmError as problem:
+            found = problem
+        finally:
+            del self._asked[host]
+        self._kept[host] = (loop.time() + KEPT_S, found)
+        if isinstance(found, RmError):
+            raise found
+        return found
+
+
+def _door(host: Host) -> Host:
+    """The host by what matters for its key."""
+    return Host(host.name, "", host.address, host.port)

@@ -1,0 +1,69 @@
+"""known_hosts as text: what is about a host, what is revoked, and what pinning a key changes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rm.adapters.known_hosts import AUTHORITY, REVOKED, about, with_key
+
+TEXT = """\
+# a comment
+
+10.0.0.1,gpu01 ssh-ed25519 AAA comment
+[10.0.0.1]:2222 ssh-ed25519 BBB
+10.0.1.* ssh-ed25519 CCC
+*.example.org,!bad.example.org ssh-ed25519 DDD
+@revoked * ssh-ed25519 EEE
+@cert-authority *.example.org ssh-ed25519 FFF
+broken
+@revoked
+|1|broken ssh-ed25519 GGG
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("10.0.0.1", ["AAA", "EEE"]),
+        ("GPU01", ["AAA", "EEE"]),
+        ("[10.0.0.1]:2222", ["BBB", "EEE"]),
+        ("10.0.1.77", ["CCC", "EEE"]),
+        ("10.0.10.1", ["EEE"]),
+        ("good.example.org", ["DDD", "EEE", "FFF"]),
+        ("bad.example.org", ["EEE", "FFF"]),
+    ],
+)
+def test_a_host_is_found_by_name_pattern_and_exception(name: str, keys: list[str]) -> None:
+    found = about(TEXT, [name])
+    assert [line.key for line in found] == keys
+    assert {line.key: line.marker for line in found if line.marker} == {
+        key: marker for key, marker in (("EEE", REVOKED), ("FFF", AUTHORITY)) if key in keys
+    }
+
+
+def test_a_hashed_name_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    kind, key = (tmp_path / "key.pub").read_text().split()[:2]
+    file.write_text(f"10.0.0.9 {kind} {key}\n")
+    subprocess.run(["ssh-keygen", "-q", "-H", "-f", file], check=True, capture_output=True)
+    assert "10.0.0.9" not in file.read_text()
+    assert [line.key for line in about(file.read_text(), ["10.0.0.9"])] == [key]
+    assert about(file.read_text(), ["10.0.0.8"]) == []
+    kept = with_key(file.read_text().splitlines(), "10.0.0.9", kind, "NEW")
+    assert kept == [f"10.0.0.9 {kind} NEW"]
+
+
+def test_pinning_leaves_the_host_one_key_and_all_else_as_it_was() -> None:
+    lines = TEXT.splitlines()
+    for name in ("10.0.0.1", "10.0.1.77", "good.example.org", "new"):
+        after = "\n".join(with_key(lines, name, "ssh-ed25519", "NEW"))
+        accepted = [line.key for line in about(after, [name]) if not line.marker]
+        assert accepted == ["NEW"]
+        assert [line.key for line in about(after, [name]) if line.marker == REVOKED] == ["EEE"]
+        for other in ("gpu01", "10.0.1.78", "other.example.org", "[10.0.0.1]:2222"):
+            assert about(after, [other])[0].key == about(TEXT, [other])[0].key
+        assert "# a comment" in after
