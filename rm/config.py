@@ -162,8 +162,16 @@ class WebConfig:
 class LimitsConfig:
     """What one user may ask of the daemon."""
 
+    body_bytes: AtLeastOne = 16 * 1024 * 1024
     specs_per_request: AtLeastOne = 10_000
     max_priority: int = 0
+    connections: AtLeastOne = 1024
+    followers: AtLeastOne = 512
+    bytes_under_way: AtLeastOne = 64 * 1024 * 1024
+    requests_per_s: Positive = 200.0
+    request_burst: AtLeastOne = 1000
+    header_s: Positive = 10.0
+    idle_s: Positive = 75.0
 
 
 @dataclass(frozen=True, slots=True)

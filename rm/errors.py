@@ -62,6 +62,17 @@ class Conflict(RmError):
     http_status = 409
 
 
+class LimitReached(RmError):
+    """The caller has asked for more than one user may at a time. Nothing was done."""
+
+    exit_code = 10
+    http_status = 429
+
+    def __init__(self, what: str, hint: str = "", retry_after_s: float = 1.0) -> None:
+        super().__init__(what, hint)
+        self.retry_after_s = retry_after_s
+
+
 class Unreachable(RmError):
     """The daemon, a host or a peer did not answer."""
 

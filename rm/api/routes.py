@@ -38,7 +38,7 @@ class Parameter:
 @dataclass(frozen=True, slots=True)
 class Route:
     """`answer` is a type, or the media type of what is no JSON object of ours. `errors` are the statuses
-    of refusals besides those that any request can meet: 400, 403, 413 and
+    of refusals besides those that any request can meet: 400, 403, 413, 429 and
     500, and 404 where the path names something."""
 
     method: str
@@ -62,10 +62,11 @@ JSON_ERRORS = {
     409: "Conflict: it is in a state that does not allow the request.",
     413: "UsageError: the body is too large.",
     422: "ImpossibleRequest: no state of this cluster could ever satisfy it.",
+    429: "LimitReached: more than one user may ask for at a time; see Retry-After.",
     500: "RmError: a defect of the daemon, or of its database.",
     502: "Unreachable: a host did not answer.",
 }
-ANY_REQUEST = (400, 403, 413, 500)
+ANY_REQUEST = (400, 403, 413, 429, 500)
 
 CONFLICT = (409,)  # or: this daemon does not do such a thing
 UNKNOWN = (404, 409)  # what the query or the body names

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +73,7 @@ from rm.web.pages.listen import serve_page
 log = logging.getLogger("rm")
 
 US = 1_000_000
+DESCRIPTORS = 65_536
 
 
 class HostKeys:
@@ -105,6 +107,7 @@ def run_daemon(config: Config) -> None:
         RmError: it could not start, or lost its database or its lease.
     """
     start_logging(config)
+    raise_descriptors()
     policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
     zone_of(config.monitor.timezone)
     alert_rules(config)
@@ -116,6 +119,14 @@ def run_daemon(config: Config) -> None:
             asyncio.run(Daemon(config, store, policies, declared).run())
         finally:
             store.close()
+
+
+def raise_descriptors() -> None:
+    """Clients and hosts need many; a shell's 1,024 are for programs that use select(2)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def make_state_dir(path: Path) -> None:

@@ -6,6 +6,7 @@ import http.client
 import json
 import select
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
@@ -16,6 +17,8 @@ from rm.cli.address import Address
 from rm.errors import Forbidden, RmError, Unreachable
 
 TIMEOUT_S = 60.0
+TOO_MANY = 429
+PATIENCE_S = 60.0  # with a daemon that says it is asked too often
 CHUNK_BYTES = 65_536
 
 
@@ -184,11 +187,26 @@ class Client:
         if present:
             target += "?" + urlencode({key: 1 if value is True else value for key, value in present.items()})
         payload = None if body is None else json.dumps(body).encode()
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            response = self._ask(method, target, payload, timeout_s)
+            if response.status != TOO_MANY:
+                return response
+            wait_s = _retry_after_s(response)
+            if time.monotonic() + wait_s > until_s:
+                return response
+            with suppress(OSError, http.client.HTTPException):
+                response.read()  # nothing was done: it may be asked again
+            time.sleep(wait_s)
+
+    def _ask(
+        self, method: str, target: str, payload: bytes | None, timeout_s: float | None
+    ) -> http.client.HTTPResponse:
         connection = self._open(timeout_s)
         try:
-            connection.request(
-                method, target, payload, {"Content-Type": "application/json", **self._door.headers}
-            )
+            headers = {"Content-Type": "application/json", **self._door.headers}
+            with suppress(BrokenPipeError):  # turned away before it was asked: the answer says why
+                connection.request(method, target, payload, headers)
             return connection.getresponse()
         except TimeoutError:
             self.close()
@@ -210,6 +228,11 @@ class Client:
             self.close()
         self._connection = self._door.connection(timeout_s)
         return self._connection
+
+
+def _retry_after_s(response: http.client.HTTPResponse) -> float:
+    text = response.getheader("Retry-After", "")
+    return max(0.1, float(text)) if text.isdecimal() else 1.0
 
 
 def _ended(sock: socket.socket) -> bool:

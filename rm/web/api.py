@@ -22,20 +22,23 @@ from rm.api.openapi import document
 from rm.config import Config
 from rm.core.acceptance import NUMBER_MAX
 from rm.core.job import JobSpec
-from rm.errors import Forbidden, RmError, UsageError
+from rm.errors import Forbidden, LimitReached, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.alert_routes import AlertRoutes
 from rm.web.answers import explanation, full_job_of, host_of, job_of, listed_host, refuse, respond, respond_as
+from rm.web.door import Door
 from rm.web.identity import Caller, caller_of
+from rm.web.limits import Limits
 from rm.web.listener import bind
 from rm.web.maddash import Maddash
 from rm.web.metrics import metrics_routes
 from rm.web.monitor_routes import MonitorRoutes
 from rm.web.ports import Answer, Service
+from rm.web.shares import retry_after_s
 from rm.web.steps_routes import StepsRoutes
 
-BODY_MAX = 256 << 20
+LIMITS = web.AppKey("limits", Limits)
 WAIT_MAX_S = 300.0
 _STILL_THERE_S = 2.0
 T = TypeVar("T")
@@ -45,7 +48,11 @@ log = logging.getLogger("rm.web")
 
 def make_app(service: Service, config: Config) -> web.Application:
     """The application; administrators and the defaults of jobs are `config`'s."""
-    app = web.Application(middlewares=[_errors], client_max_size=BODY_MAX)
+    limits = Limits(config.limits)
+    app = web.Application(
+        middlewares=[_errors, limits.middleware()], client_max_size=config.limits.body_bytes
+    )
+    app[LIMITS] = limits
     api = _Api(service, config)
     app.add_routes(
         [
@@ -99,9 +106,9 @@ async def serve(service: Service, socket_path: str, config: Config) -> web.AppRu
                 os.unlink(socket_path)
 
     app.on_cleanup.append(remove)
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=300, shutdown_timeout=2)
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=config.limits.idle_s, shutdown_timeout=2)
     await runner.setup()
-    await web.SockSite(runner, listener, backlog=1024).start()
+    await Door(runner, listener, app[LIMITS].guests).start()
     return runner
 
 
@@ -110,13 +117,16 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except RmError as error:
-        return refuse(error.http_status, type(error).__name__, error.what, error.hint)
+        refused = refuse(error.http_status, type(error).__name__, error.what, error.hint)
+        if isinstance(error, LimitReached):
+            refused.headers["Retry-After"] = str(retry_after_s(error))
+        return refused
     except web.HTTPException as error:
         if error.status < 400:
             raise
         what = {
             404: f"There is no {request.path} in this API.",
-            413: f"The request is larger than {BODY_MAX} bytes.",
+            413: f"The request is larger than {request.client_max_size} bytes (limits.body_bytes).",
         }
         return refuse(
             error.status, "UsageError", what.get(error.status, f"{error.reason}: {request.method}."), ""

@@ -6,10 +6,10 @@ import os
 import pwd
 import socket
 import struct
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from aiohttp import web
 
@@ -18,6 +18,9 @@ from rm.errors import Forbidden
 from rm.paths import OVERFLOW_UID
 
 UID_MAP = "/proc/self/uid_map"
+NAME_S = 1.0
+NAMES_MAX = 4096
+_names: dict[int, tuple[str, float]] = {}  # of a uid, and how long it counts (monotonic)
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
 
 
@@ -51,6 +54,13 @@ class Caller:
             )
 
 
+def peer_uid(peer: Any) -> int:
+    """The user at the other end of a Unix socket, when it was connected."""
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    uid: int = _CREDENTIALS.unpack(credentials)[1]
+    return uid
+
+
 NOBODY = Caller(-1, "", False)
 
 
@@ -67,7 +77,7 @@ def caller_of(request: web.Request, admins: Collection[str]) -> Caller:
     peer = request.transport.get_extra_info("socket") if request.transport is not None else None
     if peer is None or peer.family != socket.AF_UNIX:
         raise Forbidden("The caller of this connection is not known.", "Connect through the Unix socket.")
-    _, uid, _ = _CREDENTIALS.unpack(peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    uid = peer_uid(peer)
     if uid == OVERFLOW_UID and not _knows_everyone():
         raise Forbidden(
             "Who calls cannot be told: the daemon runs in a user namespace that does not know the caller.",
@@ -97,12 +107,20 @@ def _knows_everyone() -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
 def _name_of(uid: int) -> str:
+    """Asked for again after a moment: the name of a uid may go to somebody else."""
+    now_s = time.monotonic()
+    name, until_s = _names.get(uid, ("", 0.0))
+    if now_s < until_s:
+        return name
     try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:  # an exception is not cached: the user may be created later
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
         raise Forbidden(f"The user id {uid} has no name on this machine.", "Create the user first.") from None
+    if len(_names) >= NAMES_MAX:
+        _names.clear()
+    _names[uid] = (name, now_s + NAME_S)
+    return name
 
 
 def _uid_of(name: str) -> int:

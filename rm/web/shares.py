@@ -1,0 +1,143 @@
+"""What each user has of the daemon at the moment, and how much more that may become.
+
+A user who asks for more than a share is slowed down first, so that programs need not know of this; only
+when the wait would be long is a request refused, with the time after which it may be repeated.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rm.config import LimitsConfig
+from rm.errors import LimitReached
+
+# Whose connection it is: the uid of a Unix socket's peer, the address of a TCP one's, or the name of the
+# user for whom the page asks.
+Key = int | str
+
+RESERVED = 256  # descriptors for the hosts' channels, the database and files
+FEW = 4  # connections that a user may have where others took all but …
+SPARE = 64  # … these
+BODY_UNIT_BYTES = 64 << 10  # of a body or an answer, which cost as much as a request
+PATIENCE_S = 5.0  # that a request waits for its turn
+DEBT_S = 60.0
+
+
+@dataclass(slots=True)
+class Share:
+    """`tokens` of requests are left as of `at_s`; they may be owed."""
+
+    tokens: float
+    at_s: float
+    connections: int = 0
+    followers: int = 0
+    bytes: int = 0
+
+
+class Shares:
+    """For the event loop's thread alone. `descriptors` is how many the process may have open."""
+
+    def __init__(
+        self, limits: LimitsConfig, descriptors: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._room = max(SPARE, descriptors - RESERVED - SPARE)
+        self._most = max(FEW, min(limits.connections, self._room // 2))
+        self._shares: dict[Key, Share] = {}
+        self.connections = 0
+
+    def arrive(self, key: Key) -> bool:
+        """May one more connection of this user be served? It counts until `leave`."""
+        share = self._share(key)
+        few = share.connections < FEW and self.connections < self._room + SPARE
+        if share.connections >= self._most or (self.connections >= self._room and not few):
+            return False
+        share.connections += 1
+        self.connections += 1
+        return True
+
+    def leave(self, key: Key) -> None:
+        share = self._share(key)
+        share.connections -= 1
+        self.connections -= 1
+        if not (share.connections or share.followers or share.bytes):
+            self._refill(share)
+            if share.tokens >= self._limits.request_burst:
+                del self._shares[key]  # as good as new
+
+    def take(self, key: Key) -> float:
+        """For how many seconds a request must wait for its turn.
+
+        Raises:
+            LimitReached: the wait would be long.
+        """
+        share = self._share(key)
+        self._refill(share)
+        rate = self._limits.requests_per_s
+        wait_s = max(0.0, (1 - share.tokens) / rate)
+        if wait_s > PATIENCE_S:
+            raise LimitReached(
+                f"You have asked for more than {rate:g} requests a second.",
+                "Ask less often (limits.requests_per_s); long answers count for several requests.",
+                wait_s,
+            )
+        share.tokens -= 1
+        return wait_s
+
+    def charge(self, key: Key, size_bytes: int) -> None:
+        """A body or an answer counts for as many requests as it has units."""
+        share = self._share(key)
+        owed = -DEBT_S * self._limits.requests_per_s
+        share.tokens = max(owed, share.tokens - size_bytes // BODY_UNIT_BYTES)
+
+    @contextmanager
+    def carrying(self, key: Key, size_bytes: int) -> Iterator[None]:
+        """So much of a body or an answer is in memory."""
+        share, most = self._share(key), self._limits.bytes_under_way
+        if share.bytes and share.bytes + size_bytes > most:
+            raise LimitReached(
+                f"Your requests and their answers have more than {most} bytes under way.",
+                "Let some of them end first (limits.bytes_under_way).",
+                1.0,
+            )
+        share.bytes += size_bytes
+        try:
+            yield
+        finally:
+            share.bytes -= size_bytes
+
+    @contextmanager
+    def following(self, key: Key) -> Iterator[None]:
+        """A log is being read."""
+        share, most = self._share(key), self._limits.followers
+        if share.followers >= most:
+            raise LimitReached(
+                f"You are reading {most} logs already.", "Let some of them end first (limits.followers).", 5.0
+            )
+        share.followers += 1
+        try:
+            yield
+        finally:
+            share.followers -= 1
+
+    def _share(self, key: Key) -> Share:
+        share = self._shares.get(key)
+        if share is None:
+            share = self._shares[key] = Share(float(self._limits.request_burst), self._clock())
+        return share
+
+    def _refill(self, share: Share) -> None:
+        now_s = self._clock()
+        more = (now_s - share.at_s) * self._limits.requests_per_s
+        share.tokens = min(float(self._limits.request_burst), share.tokens + more)
+        share.at_s = now_s
+
+
+def retry_after_s(error: LimitReached) -> int:
+    """Whole seconds, as the header Retry-After has them."""
+    return max(1, math.ceil(error.retry_after_s))

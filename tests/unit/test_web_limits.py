@@ -1,0 +1,282 @@
+"""What hostile clients of the API's socket come up against, and that nobody else notices."""
+
+import http.client
+import json
+import os
+import resource
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.cli.client import Client
+from rm.config import Config, JobsConfig, LimitsConfig
+from rm.errors import LimitReached
+from rm.web import door, identity, limits
+from rm.web.shares import FEW, PATIENCE_S, RESERVED, SPARE, Shares
+from tests.fake_service import Daemon, serving
+from tests.unit.test_web_api import SPEC, call
+
+HEAD = b"GET /v1/status HTTP/1.1\r\nHost: rm\r\n"
+POST = b"POST /v1/jobs HTTP/1.1\r\nHost: rm\r\nConnection: close\r\n"
+
+
+class ManualClock:
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@contextmanager
+def limited(folder: Path, monkeypatch: pytest.MonkeyPatch, **values: Any) -> Iterator[Daemon]:
+    """A daemon to which whoever runs the tests is one user among others."""
+    config = Config(jobs=JobsConfig(run_root_as="rmjob"), limits=LimitsConfig(**values))
+    monkeypatch.setattr(limits.os, "geteuid", lambda: -5)
+    monkeypatch.setattr(limits.Limits, "_key", lambda self, request, peer: peer)
+    with serving(folder / "rm.sock", config) as daemon:
+        yield daemon
+
+
+def connected(daemon: Daemon) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX)
+    made.settimeout(30)
+    made.connect(daemon.socket)
+    return made
+
+
+def ends(connection: socket.socket) -> bytes:
+    """What the daemon says before it closes the connection."""
+    said = b""
+    try:
+        while data := connection.recv(1 << 16):
+            said += data
+    except ConnectionResetError:
+        pass
+    return said
+
+
+# -- the arithmetic
+
+
+def test_a_user_is_slowed_down_then_refused_and_recovers() -> None:
+    clock = ManualClock()
+    shares = Shares(LimitsConfig(requests_per_s=10, request_burst=5), 10_000, clock)
+    assert [shares.take(1) for _ in range(5)] == [0.0] * 5
+    waits = [shares.take(1) for _ in range(50)]
+    assert (round(waits[0], 3), round(waits[-1], 3)) == (0.1, PATIENCE_S)
+    with pytest.raises(LimitReached) as refused:
+        shares.take(1)
+    assert 5.0 < refused.value.retry_after_s < 5.2
+    assert shares.take(2) == 0.0  # another user
+    clock.now_s += 5.0
+    assert round(shares.take(1), 3) == 0.1
+    clock.now_s += 1_000.0
+    assert [shares.take(1) for _ in range(6)][-2:] == [0.0, pytest.approx(0.1)]
+
+
+def test_long_bodies_and_answers_count_for_many_requests() -> None:
+    shares = Shares(LimitsConfig(requests_per_s=10, request_burst=100), 10_000, ManualClock())
+    shares.take(1)
+    shares.charge(1, 64 << 20)
+    with pytest.raises(LimitReached):
+        shares.take(1)
+
+
+def test_a_few_descriptors_are_kept_for_users_who_have_few_connections() -> None:
+    shares = Shares(LimitsConfig(connections=1_000), RESERVED + SPARE + 100)
+    assert [shares.arrive("greedy") for _ in range(51)] == [True] * 50 + [False]
+    assert [shares.arrive("friend") for _ in range(51)] == [True] * 50 + [False]
+    assert [shares.arrive("honest") for _ in range(FEW + 1)] == [True] * FEW + [False]
+    shares.leave("greedy")
+    assert not shares.arrive("greedy")  # the honest one has that room now
+    for _ in range(FEW):
+        shares.leave("honest")
+    assert shares.arrive("greedy")
+
+
+# -- on the socket
+
+
+def test_a_user_has_a_bounded_number_of_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with limited(tmp_path, monkeypatch, connections=5) as daemon, ExitStack() as stack:
+        idle = [stack.enter_context(connected(daemon)) for _ in range(5)]
+        for _ in range(20):
+            with connected(daemon) as sixth:
+                assert b"LimitReached" in ends(sixth)
+        client = Client(daemon.socket)
+        told = threading.Timer(0.2, idle[0].close)
+        told.start()
+        assert "daemon" in client.get("status")  # the command line waits for its turn
+        client.close()
+        told.join()
+
+
+def test_others_connect_while_one_user_has_all_that_one_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uid = [1234]
+    monkeypatch.setattr(door, "peer_uid", lambda peer: uid[0])
+    with limited(tmp_path, monkeypatch, connections=5) as daemon, ExitStack() as stack:
+        for _ in range(6):
+            last = stack.enter_context(connected(daemon))
+        assert b" 429 " in ends(last)
+        uid[0] = 4321
+        assert call(daemon, "GET", "/v1/status")[0] == 200
+
+
+@pytest.mark.parametrize("said", [b"", HEAD + b"X-Slow: ", HEAD + b"\r\n"])
+def test_a_connection_that_says_nothing_more_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(door, "SWEEP_S", 0.02)
+    with limited(tmp_path, monkeypatch, header_s=0.1, idle_s=0.1) as daemon, connected(daemon) as connection:
+        connection.sendall(said)
+        answer = ends(connection)
+        assert answer.startswith(b"HTTP/1.1 200 OK") == said.endswith(b"\r\n\r\n")
+
+
+def test_a_header_that_comes_byte_by_byte_gains_no_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(door, "SWEEP_S", 0.02)
+    with limited(tmp_path, monkeypatch, header_s=0.2, idle_s=60.0) as daemon, connected(daemon) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nX: ")
+        stop = threading.Event()
+
+        def drip() -> None:
+            try:
+                while not stop.wait(0.01):
+                    connection.sendall(b"x")
+            except OSError:
+                pass
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        try:
+            assert ends(connection) == b""
+        finally:
+            stop.set()
+            dripping.join()
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with limited(tmp_path, monkeypatch, header_s=0.1) as daemon, connected(daemon) as connection:
+        connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: rm\r\nContent-Length: 50\r\n\r\n{")
+        assert b"came too slowly" in ends(connection)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_body_has_a_bounded_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunked: bool) -> None:
+    with limited(tmp_path, monkeypatch, body_bytes=1000) as daemon, connected(daemon) as connection:
+        if chunked:
+            head, body = b"Transfer-Encoding: chunked", b"7d0\r\n" + b" " * 2000 + b"\r\n0\r\n\r\n"
+        else:
+            head, body = b"Content-Length: 1000000000000", b""
+        connection.sendall(POST + head + b"\r\n\r\n" + body)
+        said = ends(connection)
+        assert b" 413 " in said.splitlines()[0]
+        assert b"larger than 1000 bytes" in said
+
+
+def test_bodies_under_way_are_bounded_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = b"POST /v1/jobs HTTP/1.1\r\nHost: rm\r\nContent-Length: 600\r\n\r\n"
+    with limited(tmp_path, monkeypatch, bytes_under_way=1000) as daemon, connected(daemon) as first:
+        first.sendall(head)
+        while call(daemon, "POST", "/v1/jobs", raw=b" " * 600)[0] != 429:
+            pass  # the first may not have been read yet
+        first.sendall(b" " * 600)
+        assert first.recv(1000).startswith(b"HTTP/1.1 400")
+        assert call(daemon, "POST", "/v1/jobs", {"spec": SPEC})[0] == 201
+
+
+def test_a_user_reads_a_bounded_number_of_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with limited(tmp_path, monkeypatch, followers=2) as daemon, ExitStack() as stack:
+        call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+        for _ in range(2):
+            follower = stack.enter_context(connected(daemon))
+            follower.sendall(b"GET /v1/jobs/1/logs?follow=1 HTTP/1.1\r\nHost: rm\r\n\r\n")
+            assert follower.recv(1000).startswith(b"HTTP/1.1 200")
+        connection = http.client.HTTPConnection("rm")
+        connection.sock = connected(daemon)
+        connection.request("GET", "/v1/jobs/1/logs?follow=1")
+        response = connection.getresponse()
+        assert (response.status, response.getheader("Retry-After")) == (429, "5")
+        assert "reading 2 logs" in json.loads(response.read())["error"]["message"]
+        connection.close()
+
+
+def test_a_flood_of_requests_is_refused_with_the_time_to_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "REFUSE_S", 0.0)
+    with limited(tmp_path, monkeypatch, requests_per_s=0.001, request_burst=3) as daemon:
+        assert [call(daemon, "GET", "/v1/status")[0] for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+def test_the_command_line_waits_as_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "REFUSE_S", 0.0)
+    monkeypatch.setattr("rm.web.shares.PATIENCE_S", 0.0)
+    waited: list[float] = []
+    with limited(tmp_path, monkeypatch, requests_per_s=20.0, request_burst=1) as daemon:
+        client = Client(daemon.socket)
+        sleep = time.sleep
+        monkeypatch.setattr("rm.cli.client.time.sleep", lambda s: (waited.append(s), sleep(0.1))[1])
+        assert all("daemon" in client.get("status") for _ in range(3))
+        assert set(waited) == {1.0}
+        client.close()
+
+
+def test_root_and_the_daemons_user_are_not_slowed_down_but_those_they_ask_for(tmp_path: Path) -> None:
+    config = Config(
+        jobs=JobsConfig(run_root_as="rmjob"), limits=LimitsConfig(requests_per_s=0.001, request_burst=2)
+    )
+    with serving(tmp_path / "rm.sock", config) as daemon:
+        assert {call(daemon, "GET", "/v1/status")[0] for _ in range(10)} == {200}
+
+
+def test_without_descriptors_connections_are_turned_away_and_the_log_is_not_flooded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with limited(tmp_path, monkeypatch) as daemon, ExitStack() as stack:
+        clients = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+        for client in clients:
+            stack.enter_context(client).settimeout(30)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        used = max(int(name) for name in os.listdir("/proc/self/fd"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1, before[1]))
+        taken: list[int] = []
+        try:
+            with suppress(OSError):  # until no descriptor is left
+                while True:
+                    taken.append(os.dup(0))
+            for client in clients:
+                client.connect(daemon.socket)
+                assert b" 429 " in ends(client)
+        finally:
+            for fd in taken:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert call(daemon, "GET", "/v1/status")[0] == 200
+    assert [r.getMessage() for r in caplog.records] == [
+        "connections cannot be accepted: Too many open files (1 times)"
+    ]
+
+
+def test_a_name_that_goes_to_another_user_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [1000.0]
+    names = {1003: "carol"}
+    monkeypatch.setattr(identity.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(identity.pwd, "getpwuid", lambda uid: type("E", (), {"pw_name": names[uid]}))
+    identity._names.clear()
+    assert identity._name_of(1003) == "carol"
+    names[1003] = "dave"
+    now_s[0] += identity.NAME_S
+    assert identity._name_of(1003) == "dave"
+    identity._names.clear()
