@@ -6,6 +6,7 @@ supervisor is forked. A `Fence` is carried by the supervisor to its control grou
 
 import contextlib
 import os
+import time
 
 import rm_fence_bpf
 import rm_fence_devices
@@ -28,6 +29,7 @@ SETTINGS = {
 }
 CHOICES = {"cpus": ("weight", "limit", "off"), "unenforced": ("tell", "refuse")}
 PERIOD_US = 100_000  # of cpu.max
+LOOK_S = 1.0
 BY_PROGRAM, BY_GROUP, BY_COVER = "bpf", "devices", "cover"
 
 
@@ -63,7 +65,10 @@ class Fences:
         self.hierarchy, self.root = hierarchy, root
         self._programs = {}  # (majors, allowed devices) -> descriptor
         self._devices, self._version = None, None
+        self._login_lines = []
+        self._looked_at = -LOOK_S  # at what changes seldom
         self._kept = False
+        self._most_processes = _most_processes()
         self.means = self._best_means()
 
     def enforced(self):
@@ -85,15 +90,15 @@ class Fences:
         """The fence of an attempt. SpoolError when its settings refuse what cannot be enforced here."""
         settings = request["fence"]
         fence = Fence(settings)
+        self._look()
         self._limit(fence, request)
         if settings["gpus"]:
             self._close_devices(fence, [gpu for task in request["tasks"] for gpu in task["gpus"]])
         if settings["private_tmp"] and os.getuid() != 0:
             fence.lacks.append("its own /tmp: the agent is not root")
-        if settings["login_limits"]:
-            fence.login = rm_fence_limits.of_login(
-                rm_fence_limits.text(), user.name, user.uid, os.getgrouplist(user.name, user.gid)
-            )
+        if settings["login_limits"] and self._login_lines:
+            groups = os.getgrouplist(user.name, user.gid)
+            fence.login = rm_fence_limits.of_login(self._login_lines, user.name, user.uid, groups)
         if settings["seccomp"]:
             try:
                 fence.filter = rm_fence_seccomp.assembled(os.uname().machine)
@@ -103,6 +108,16 @@ class Fences:
             why = fence.lacking() + " Such jobs are refused (fence.unenforced in rm.toml)."
             raise SpoolError("not-enforced", why)
         return fence
+
+    def _look(self):
+        """What administrators and drivers may have changed; once a second at most, as launches are many."""
+        if time.monotonic() - self._looked_at < LOOK_S:
+            return
+        self._looked_at = time.monotonic()
+        self._login_lines = rm_fence_limits.lines()
+        version = rm_fence_devices.version(self.root)
+        if version != self._version:
+            self._devices, self._version = rm_fence_devices.Devices(self.root), version
 
     # control groups
 
@@ -130,13 +145,13 @@ class Fences:
             fence.lacks.append("its processors: there is no cpu controller")
         if request["fence"]["processes"] and version("pids"):
             # never all that the kernel can number
-            most = min(request["fence"]["processes"], _most_processes() // 2)
+            most = min(request["fence"]["processes"], self._most_processes // 2)
             fence.limits.append(("pids", "pids.max", str(most), True))
 
     # devices
 
     def _close_devices(self, fence, gpus):
-        found = self._found()
+        found = self._devices
         if not found.majors:
             return
         allowed, unknown = found.open_to(gpus)
@@ -169,12 +184,6 @@ class Fences:
             return [(major, None)]
         known = {device for gpu in found.gpus for device in gpu.own} | {device for _, device in found.files()}
         return sorted(device for device in known if device[0] == major and device not in allowed)
-
-    def _found(self):
-        version = rm_fence_devices.version(self.root)
-        if self._devices is None or version != self._version:
-            self._devices, self._version = rm_fence_devices.Devices(self.root), version
-        return self._devices
 
     def _program(self, majors, allowed):
         key = frozenset(majors), allowed

@@ -21,7 +21,6 @@ ITEMS = {
     "nproc": ("NPROC", 1), "as": ("AS", 1024), "locks": ("LOCKS", 1), "sigpending": ("SIGPENDING", 1),
     "msgqueue": ("MSGQUEUE", 1), "nice": ("NICE", 1), "rtprio": ("RTPRIO", 1), "rttime": ("RTTIME", 1),
 }  # fmt: skip
-_cached = (None, "")  # what the files were when they were read, and their text
 
 
 def resource_of(item):
@@ -29,37 +28,25 @@ def resource_of(item):
     return getattr(resource, "RLIMIT_" + ITEMS[item][0], None) if item in ITEMS else None
 
 
-def text(config=CONFIG, folder=FOLDER):
-    """limits.conf and then limits.d, read again when one of them has changed."""
-    global _cached
-    paths = [config]
+def lines(config=CONFIG, folder=FOLDER):
+    """The words of each line of limits.conf and then limits.d that says something."""
+    paths, found = [config], []
     with contextlib.suppress(OSError):
         paths += sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".conf"))
-    seen = []
     for path in paths:
-        with contextlib.suppress(OSError):
-            about = os.stat(path)
-            seen.append((path, about.st_ino, about.st_mtime_ns, about.st_size))
-    if _cached[0] != seen:
-        read = []
-        for path, *_ in seen:
-            with contextlib.suppress(OSError), open(path, errors="replace") as file:
-                read.append(file.read())
-        _cached = (seen, "\n".join(read))
-    return _cached[1]
+        with contextlib.suppress(OSError), open(path, errors="replace") as file:
+            found += filter(None, (line.partition("#")[0].split() for line in file))
+    return found
 
 
-def of_login(conf, user, uid, gids):
+def of_login(lines, user, uid, gids):
     """{(item, "soft"|"hard"): value} that a login of the user gets, whose own group is the first of `gids`.
 
     A line for the user beats one for a group, that beats `*`; among equals the last one counts. Wildcards and
     groups do not bind root.
     """
     groups, found = None, {}
-    for line in conf.splitlines():
-        words = line.partition("#")[0].split()
-        if len(words) < 2:
-            continue
+    for words in lines:
         domain = words[0]
         if domain.startswith("@") and groups is None:
             groups = set(_names(gids))

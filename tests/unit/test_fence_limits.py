@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,18 +15,27 @@ from tests.agent_process import AGENTS
 
 sys.path.insert(0, str(AGENTS))
 import rm_fence_limits
-from rm_fence_limits import UNLIMITED, of_login
+from rm_fence_limits import UNLIMITED, lines, of_login
 
 sys.path.remove(str(AGENTS))
 
+Limits = Callable[..., dict[str, int]]
 ME = pwd.getpwnam("daemon")
 GROUP = grp.getgrgid(ME.pw_gid).gr_name
 
 
-def limits(
-    conf: str, user: str = "daemon", uid: int = 1001, gids: tuple[int, ...] = (ME.pw_gid,)
-) -> dict[str, int]:
-    return {f"{item} {kind}": value for (item, kind), value in of_login(conf, user, uid, list(gids)).items()}
+@pytest.fixture
+def limits(tmp_path: Path) -> Limits:
+    """`limits(conf)`: what a user gets by such a limits.conf."""
+
+    def of(
+        conf: str, user: str = "daemon", uid: int = 1001, gids: tuple[int, ...] = (ME.pw_gid,)
+    ) -> dict[str, int]:
+        (tmp_path / "limits.conf").write_text(conf)
+        found = of_login(lines(str(tmp_path / "limits.conf"), "/none"), user, uid, list(gids))
+        return {f"{item} {kind}": value for (item, kind), value in found.items()}
+
+    return of
 
 
 @pytest.mark.parametrize(
@@ -53,36 +63,34 @@ def limits(
         ("* soft maxlogins 7", {}),
     ],
 )
-def test_one_line(line: str, wanted: dict[str, int]) -> None:
+def test_one_line(limits: Limits, line: str, wanted: dict[str, int]) -> None:
     assert limits(line) == wanted
 
 
-def test_the_closest_line_wins_and_of_equals_the_last() -> None:
+def test_the_closest_line_wins_and_of_equals_the_last(limits: Limits) -> None:
     conf = f"daemon soft nproc 3\n@{GROUP} soft nproc 2\n* soft nproc 1\n* soft nofile 5\n* soft nofile 6\n"
     assert limits(conf) == {"nproc soft": 3, "nofile soft": 6}
 
 
-def test_one_dash_lifts_everything() -> None:
+def test_one_dash_lifts_everything(limits: Limits) -> None:
     assert set(limits("* soft nproc 1\ndaemon -").values()) == {UNLIMITED}
 
 
-def test_wildcards_and_groups_do_not_bind_root() -> None:
+def test_wildcards_and_groups_do_not_bind_root(limits: Limits) -> None:
     assert limits("* soft nproc 1\n@root soft nproc 2\nroot hard nofile 9", "root", 0, (0,)) == {
         "nofile hard": 9
     }
 
 
-def test_files_are_read_in_order_and_again_when_they_change(tmp_path: Path) -> None:
+def test_files_are_read_in_order(tmp_path: Path) -> None:
     conf, folder = tmp_path / "limits.conf", tmp_path / "limits.d"
     folder.mkdir()
-    conf.write_text("first")
+    conf.write_text("# of this host\n\n  first  # word\n")
     (folder / "20-b.conf").write_text("third")
     (folder / "10-a.conf").write_text("second")
     (folder / "README").write_text("no limits")
-    assert rm_fence_limits.text(str(conf), str(folder)) == "first\nsecond\nthird"
-    (folder / "10-a.conf").write_text("second, changed")
-    assert rm_fence_limits.text(str(conf), str(folder)) == "first\nsecond, changed\nthird"
-    assert rm_fence_limits.text(str(tmp_path / "none"), str(tmp_path / "none.d")) == ""
+    assert lines(str(conf), str(folder)) == [["first"], ["second"], ["third"]]
+    assert lines(str(tmp_path / "none"), str(tmp_path / "none.d")) == []
 
 
 def test_no_soft_limit_lies_above_its_hard_one() -> None:
