@@ -43,7 +43,7 @@ class DaemonConfig:
     token_file: str = ""
     state_dir: str = ""
     database: str = ""
-    lease_s: Positive = 10.0
+    lease_s: Positive = 4.0
     journal_days: NotNegative = 14.0
     log_level: str = "info"
     log_json: bool = False

@@ -97,6 +97,12 @@ class StoreError(RmError):
     exit_code = 9
 
 
+class StoreUnavailable(StoreError):
+    """The database cannot answer now: it is away, locked or full. The same work may succeed later."""
+
+    http_status = 503
+
+
 class StaleLeader(StoreError):
     """Another leader took over, or the stored state moved on: nothing was written."""
 

@@ -194,6 +194,10 @@ class Cluster:
 
     # -- the HTTP API
 
+    def client_at(self, path: str) -> Client:
+        """A client of another daemon."""
+        return Client(path)
+
     def client_of(self, user: str) -> Client:
         return Client(self.socket) if user == "root" else ClientOf(self.socket, pwd.getpwnam(user).pw_uid)
 

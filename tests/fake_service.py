@@ -39,7 +39,7 @@ class FakeService:
         self.alerting: Any = None
         self.steps: Any = None
 
-    async def submit(self, specs: Sequence[JobSpec]) -> list[int]:
+    async def submit(self, specs: Sequence[JobSpec], key: str = "") -> list[int]:
         if any(spec.ntasks > 100 for spec in specs):
             raise ImpossibleRequest("The cluster has 2 hosts.", "Ask for less.")
         first = len(self.table) + 1

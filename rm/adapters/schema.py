@@ -51,6 +51,7 @@ cluster = Table(
     Column("epoch", BigInteger, nullable=False),
     Column("holder", Text, nullable=False),  # "" = nobody leads
     Column("lease_expires_us", BigInteger, nullable=False),
+    Column("lease_us", BigInteger, nullable=False, server_default="0"),
     Column("next_job_id", BigInteger, nullable=False),
     Column("next_action_id", BigInteger, nullable=False),
 )

@@ -11,7 +11,7 @@ from rm.adapters.history_memory import HistoryTables, MemoryHistory
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
-from rm.core.store import START, Batch, Entry, Loaded, Measured, StoredAction
+from rm.core.store import START, Batch, Entry, Lease, Loaded, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 
 
@@ -23,6 +23,7 @@ class MemoryDatabase:
     epoch: int = 0
     holder: str = ""
     lease_expires_us: int = 0
+    lease_us: int = 0
     next_job_id: int = 1
     next_action_id: int = 1
     last_seq: int = 0
@@ -79,12 +80,17 @@ class MemoryStore:
             db.version += 1
             return db.version
 
-    def acquire_lease(self, holder: str, now_us: int, ttl_us: int) -> int | None:
+    def lease(self) -> Lease:
         db = self._db
         with db.lock:
-            if db.holder not in ("", holder) and db.lease_expires_us > now_us:
+            return Lease(db.holder, db.epoch, db.lease_expires_us, db.lease_us)
+
+    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
+        db = self._db
+        with db.lock:
+            if db.holder not in ("", holder) and self.lease() != over:
                 return None
-            db.holder, db.lease_expires_us = holder, now_us + ttl_us
+            db.holder, db.lease_expires_us, db.lease_us = holder, now_us + ttl_us, ttl_us
             db.epoch += 1
             self._epoch = db.epoch
             return db.epoch

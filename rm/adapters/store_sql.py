@@ -6,31 +6,27 @@ synchronous_commit=on, so a commit returns after its log record is on disk.
 
 from __future__ import annotations
 
-import os
-import sqlite3
 import sys
 import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine
 
 from rm.adapters import records, schema
+from rm.adapters.database import be_patient, make_engine, sentences
 from rm.adapters.history_sql import SqlHistory
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.core.job import Job, JobState
-from rm.core.store import Batch, Entry, Loaded
-from rm.errors import ConfigError, StaleLeader, StoreError
+from rm.core.store import Batch, Entry, Lease, Loaded
+from rm.errors import StaleLeader, StoreError, StoreUnavailable
 
-BUSY_TIMEOUT_MS = 5_000
-CONNECT_TIMEOUT_S = 5
 UNFINISHED = tuple(s.value for s in JobState if not s.final)
+TURN_S = 10  # of waiting for another writer of this process
 PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
 PRUNE_PAUSE_S = 0.005
 IN_CHUNK = 500  # values in one IN (...): SQLite's builds limit the number of parameters
@@ -44,6 +40,7 @@ class SqlStore:
         self.name = engine.url.render_as_string(hide_password=True)
         self._writing = threading.RLock()
         self._epoch: int | None = None
+        self._in_doubt: Batch | None = None  # whether its commit took effect is not known
         self._upsert = schema.upserts(engine.dialect.name)
         self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
 
@@ -77,26 +74,36 @@ class SqlStore:
         return loaded
 
     def commit(self, batch: Batch, expected_version: int) -> int:
-        with self._writing, self._transaction("commit a batch") as c:
-            cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
-            if self._epoch is None or cluster["epoch"] != self._epoch:
-                raise StaleLeader("This daemon does not lead the cluster (any more).")
-            if cluster["version"] != expected_version:
-                raise StaleLeader(f"The store is at version {cluster['version']}, not at {expected_version}.")
-            next_job, next_action = cluster["next_job_id"], cluster["next_action_id"]
-            _refuse_used_ids(c, batch, next_job, next_action)
-            self._write(c, batch, next_job)
-            c.execute(
-                schema.UPDATE_CLUSTER,
-                {
-                    "b_expected": expected_version,
-                    "b_epoch": self._epoch,
-                    "version": expected_version + 1,
-                    "next_job_id": max(next_job, *(j.id + 1 for j in batch.jobs), 1),
-                    "next_action_id": max(next_action, *(a.id + 1 for a in batch.actions), 1),
-                },
-            )
+        try:
+            with self._turn("commit a batch"), self._transaction("commit a batch") as c:
+                self._commit(c, batch, expected_version)
+        except StoreUnavailable:
+            self._in_doubt = batch
+            raise
+        self._in_doubt = None
         return expected_version + 1
+
+    def _commit(self, c: Connection, batch: Batch, expected_version: int) -> None:
+        cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
+        if self._epoch is None or cluster["epoch"] != self._epoch:
+            raise StaleLeader("This daemon does not lead the cluster (any more).")
+        if batch is self._in_doubt and cluster["version"] == expected_version + 1:
+            return  # the answer was lost, not the commit: under this epoch nobody else moves the version
+        if cluster["version"] != expected_version:
+            raise StaleLeader(f"The store is at version {cluster['version']}, not at {expected_version}.")
+        next_job, next_action = cluster["next_job_id"], cluster["next_action_id"]
+        _refuse_used_ids(c, batch, next_job, next_action)
+        self._write(c, batch, next_job)
+        c.execute(
+            schema.UPDATE_CLUSTER,
+            {
+                "b_expected": expected_version,
+                "b_epoch": self._epoch,
+                "version": expected_version + 1,
+                "next_job_id": max(next_job, *(j.id + 1 for j in batch.jobs), 1),
+                "next_action_id": max(next_action, *(a.id + 1 for a in batch.actions), 1),
+            },
+        )
 
     def _write(self, c: Connection, batch: Batch, next_job: int) -> None:
         def put(statement: sa.Executable, rows: list[dict[str, Any]]) -> None:
@@ -121,15 +128,19 @@ class SqlStore:
                 c.execute(self._upsert["documents"], records.named_row(name, body, "Document"))
         put(sa.insert(schema.journal), [records.entry_row(e) for e in batch.events])
 
-    def acquire_lease(self, holder: str, now_us: int, ttl_us: int) -> int | None:
-        with self._writing, self._transaction("take the lease") as c:
+    def lease(self) -> Lease:
+        with self._reading("read the lease") as c:
+            return _lease(c.execute(sa.select(schema.cluster)).mappings().one())
+
+    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
+        with self._turn("take the lease"), self._transaction("take the lease") as c:
             cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
-            if cluster["holder"] not in ("", holder) and cluster["lease_expires_us"] > now_us:
+            if cluster["holder"] not in ("", holder) and _lease(cluster) != over:
                 return None
             epoch: int = cluster["epoch"] + 1
             c.execute(
                 sa.update(schema.cluster),
-                {"holder": holder, "lease_expires_us": now_us + ttl_us, "epoch": epoch},
+                {"holder": holder, "lease_expires_us": now_us + ttl_us, "lease_us": ttl_us, "epoch": epoch},
             )
         self._epoch = epoch
         return epoch
@@ -145,7 +156,7 @@ class SqlStore:
         """False when the lease is not (any more) this store's."""
         if self._epoch is None:
             return False
-        with self._writing, self._transaction(purpose) as c:
+        with self._turn(purpose), self._transaction(purpose) as c:
             return bool(c.execute(schema.UPDATE_LEASE, {"b_epoch": self._epoch, **values}).rowcount)
 
     # ── everybody's side ──
@@ -194,7 +205,7 @@ class SqlStore:
     def prune(self, before_us: int) -> int:
         jobs, specs, actions = schema.jobs, schema.job_specs, schema.actions
         busy = sa.select(actions.c.id).where(actions.c.job == jobs.c.id).exists()
-        with self._writing, self._transaction("prune") as c:
+        with self._changing("prune") as c:
             forgotten = c.execute(
                 sa.delete(jobs).where(jobs.c.state.not_in(UNFINISHED), jobs.c.ended_us < before_us, ~busy)
             ).rowcount
@@ -207,7 +218,7 @@ class SqlStore:
         seq, forgotten = schema.journal.c.seq, 0
         oldest = sa.select(seq).where(seq < kept).order_by(seq).limit(PRUNE_CHUNK)
         while True:
-            with self._writing, self._transaction("prune the journal") as c:
+            with self._changing("prune the journal") as c:
                 some = c.execute(sa.delete(schema.journal).where(seq.in_(oldest))).rowcount
             forgotten += some
             if some < PRUNE_CHUNK:
@@ -216,7 +227,7 @@ class SqlStore:
 
     def check_writable(self) -> None:
         """Raises StoreError when the database can only be read."""
-        with self._writing, self._transaction("be written") as c:
+        with self._changing("be written") as c:
             c.execute(sa.update(schema.cluster).values(version=schema.cluster.c.version))
 
     def close(self) -> None:
@@ -224,26 +235,48 @@ class SqlStore:
         self._engine.dispose()
 
     @contextmanager
+    def _turn(self, purpose: str) -> Iterator[None]:
+        """One writer of this process at a time; none waits for ever for another that hangs."""
+        if not self._writing.acquire(timeout=TURN_S):
+            raise StoreUnavailable(
+                f"The database {self.name} failed to {purpose}: it has not answered for {TURN_S} s."
+            )
+        try:
+            yield
+        finally:
+            self._writing.release()
+
+    @contextmanager
     def _transaction(self, purpose: str) -> Iterator[Connection]:
-        with _sentences(self.name, purpose), self._engine.connect() as c:
-            c = c.execution_options(rm_writes=True)
-            with c.begin():
-                yield c
+        try:
+            with sentences(self.name, purpose), self._engine.connect() as c:
+                c = c.execution_options(rm_writes=True)
+                with c.begin():
+                    yield c
+        except StoreUnavailable:
+            self._engine.dispose()  # a server that was made a standby keeps its connections, for one
+            raise
 
     @contextmanager
     def _changing(self, purpose: str) -> Iterator[Connection]:
-        """A writing transaction of this store; one at a time, whichever thread asks."""
-        with self._writing, self._transaction(purpose) as c:
+        """A writing transaction beside the leader's; one at a time, whichever thread asks."""
+        with self._turn(purpose), self._transaction(purpose) as c:
+            be_patient(c)
             yield c
 
     @contextmanager
     def _reading(self, purpose: str) -> Iterator[Connection]:
         """A connection that sees one consistent state, however many statements it runs."""
-        with _sentences(self.name, purpose), self._engine.connect() as c:
+        with sentences(self.name, purpose), self._engine.connect() as c:
             if self._engine.dialect.name == "postgresql":
                 c = c.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
             with c.begin():
+                be_patient(c)
                 yield c
+
+
+def _lease(cluster: sa.RowMapping) -> Lease:
+    return Lease(cluster["holder"], cluster["epoch"], cluster["lease_expires_us"], cluster["lease_us"])
 
 
 def _refuse_used_ids(c: Connection, batch: Batch, next_job: int, next_action: int) -> None:
@@ -271,12 +304,12 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
         ConfigError: the URL is wrong, or its driver is not installed.
         StoreError: the database cannot be reached, read or written, or is not one of this rm's.
     """
-    engine = _engine(url)
+    engine = make_engine(url)
     name = engine.url.render_as_string(hide_password=True)
     try:
         if engine.dialect.name == "sqlite":
             create_privately(Path(str(engine.url.database)))
-        with _sentences(name, "open"), engine.connect() as c, c.begin():
+        with sentences(name, "open"), engine.connect() as c, c.begin():
             tables = set(sa.inspect(c).get_table_names())
             found = c.scalar(_FOUND) if VERSION_TABLE in tables else None
         _bring_up_to_date(engine.url, name, tables, found, migrations)
@@ -294,10 +327,10 @@ def read_store(url: str) -> SqlStore:
     Raises:
         ConfigError, StoreError: as `open_store`; also when the schema is not this rm's.
     """
-    engine = _engine(url, read_only=True)
+    engine = make_engine(url, read_only=True)
     name = engine.url.render_as_string(hide_password=True)
     try:
-        with _sentences(name, "open"), engine.connect() as c, c.begin():
+        with sentences(name, "open"), engine.connect() as c, c.begin():
             found = c.scalar(_FOUND) if VERSION_TABLE in sa.inspect(c).get_table_names() else None
         if found != head():
             raise StoreError(
@@ -331,7 +364,7 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
             f"Back it up (pg_dump), then run{hidden}: {sys.executable} -m rm.adapters.migrate '{name}'",
         )
     if found is not None:
-        with _sentences(name, "copy before its upgrade"):
+        with sentences(name, "copy before its upgrade"):
             back_up(Path(str(url.database)), found)
     upgrade(url.render_as_string(hide_password=False), migrations)
 
@@ -340,10 +373,10 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
 def migrating(url: str) -> Iterator[Connection]:
     """One writing transaction for `migrations/env.py`: all revisions or none, one migrator at once."""
     # SQLite changes a table by making it anew: its keys are checked at the end instead
-    engine = _engine(url, foreign_keys=False)
+    engine = make_engine(url, foreign_keys=False, bounded=False)
     name = engine.url.render_as_string(hide_password=True)
     try:
-        with _sentences(name, "upgrade"), engine.connect() as c:
+        with sentences(name, "upgrade"), engine.connect() as c:
             c = c.execution_options(rm_writes=True)
             with c.begin():
                 if engine.dialect.name == "postgresql":
@@ -355,73 +388,5 @@ def migrating(url: str) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _engine(url: str, foreign_keys: bool = True, read_only: bool = False) -> Engine:
-    try:
-        parsed = make_url(url)
-        backend = parsed.get_backend_name()
-        if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
-            parsed = parsed.set(drivername="sqlite+pysqlite")
-            if read_only:
-                file = f"file:{quote(os.path.abspath(str(parsed.database)))}"
-                return sa.create_engine(parsed.set(database=file, query={"mode": "ro", "uri": "true"}))
-            engine = sa.create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
-            sa.event.listen(engine, "connect", partial(_prepare_sqlite, foreign_keys))
-            sa.event.listen(engine, "begin", _begin_sqlite)
-            return engine
-        if backend == "postgresql":
-            return sa.create_engine(
-                parsed.set(drivername="postgresql+psycopg"),
-                connect_args={"connect_timeout": CONNECT_TIMEOUT_S, "application_name": "rm"},
-                pool_pre_ping=True,
-            )
-    except sa.exc.ArgumentError as e:
-        raise ConfigError("The database's URL cannot be read.", _URL_HINT) from e
-    except ImportError as e:
-        raise ConfigError(
-            "The PostgreSQL driver is missing.", "Install it: pip install 'rmx[postgres]'"
-        ) from e
-    raise ConfigError(
-        f"The database's URL names neither a SQLite file nor PostgreSQL ({backend}).", _URL_HINT
-    )
-
-
 _FOUND = sa.text(f"SELECT version_num FROM {VERSION_TABLE}")
 _KEY_CHECK = "PRAGMA foreign_key_check"
-_URL_HINT = "Write sqlite:////path/to/rm.db or postgresql://user@host/name."
-
-
-def _prepare_sqlite(foreign_keys: bool, connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where _begin_sqlite says so
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"foreign_keys={int(foreign_keys)}"):
-        connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    # a writer takes the write lock at once: a later upgrade of a read lock could only fail
-    writes = connection.get_execution_options().get("rm_writes")
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-@contextmanager
-def _sentences(name: str, purpose: str) -> Iterator[None]:
-    """Turns the database's complaints into StoreErrors that say what to do."""
-    try:
-        yield
-    except (sa.exc.SQLAlchemyError, sqlite3.Error) as e:
-        cause = str(getattr(e, "orig", None) or e).strip().splitlines()[0]
-        hint = next((hint for sign, hint in _HINTS if sign in cause), "")
-        raise StoreError(f"The database {name} failed to {purpose}: {cause}.", hint) from e
-    except (UnicodeError, OverflowError) as e:
-        raise StoreError(f"The database {name} failed to {purpose}: {e}.") from e
-
-
-_HINTS = (
-    ("readonly", "Let the daemon's user write the file and its directory."),
-    ("unable to open", "Let the daemon's user write the file and its directory."),
-    ("disk is full", "Make room on its file system; nothing that was acknowledged is lost."),
-    ("disk I/O", "Look at the kernel's log for the disk; nothing that was acknowledged is lost."),
-    ("not a database", "Restore it from a backup, or name another file."),
-    ("malformed", "Restore it from a backup (rm makes one before each upgrade)."),
-    ("locked", "Another process holds it: is a second daemon or a backup running?"),
-    ("connection", "Is PostgreSQL running, and does the URL name it rightly?"),
-)

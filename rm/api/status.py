@@ -17,9 +17,13 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(Answer, frozen=True, kw_only=True):
-    """How many jobs and hosts are in each state, and the policies by kind."""
+    """How many jobs and hosts are in each state, and the policies by kind.
+
+    `waiting` says that the daemon waits for its database, and why; it knows of no job or host then.
+    """
 
     daemon: Daemon
     jobs: Mapping[str, int]
     hosts: Mapping[str, int]
     policies: Mapping[str, str]
+    waiting: str = ""

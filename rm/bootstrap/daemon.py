@@ -52,6 +52,7 @@ from rm.daemon.deliver import Deliverer, deliveries
 from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader
+from rm.daemon.lease import HeldLease, Standby, patiently
 from rm.daemon.monitor import Monitor
 from rm.daemon.monitor_board import Board
 from rm.daemon.monitor_gaps import RotationGaps
@@ -73,6 +74,7 @@ from rm.web.pages.listen import serve_page
 log = logging.getLogger("rm")
 
 US = 1_000_000
+WATCH_S = 0.25  # between two looks whether the lease is held
 DESCRIPTORS = 65_536
 
 
@@ -113,10 +115,11 @@ def run_daemon(config: Config) -> None:
     alert_rules(config)
     declared = hosts_for_daemon(config.hosts.inventory)[0] if config.hosts.inventory else []
     make_state_dir(Path(config.daemon.state_dir))
-    with claimed(config.daemon.socket, config.daemon.shared):
-        store = open_store(config.daemon.database)
+    with claimed(config.daemon.socket, config.daemon.shared) as name:
+        store = patiently(lambda: open_store(config.daemon.database))
+        holder = f"{socket.gethostname()}:{config.daemon.socket}:{name}"
         try:
-            asyncio.run(Daemon(config, store, policies, declared).run())
+            asyncio.run(Daemon(config, store, policies, holder, declared).run())
         finally:
             store.close()
 
@@ -147,9 +150,15 @@ class Daemon:
     """One life of the daemon over an open store; `declared` are the hosts of rm.toml's inventory."""
 
     def __init__(
-        self, config: Config, store: Store, policies: Policies, declared: Sequence[Host] = ()
+        self,
+        config: Config,
+        store: Store,
+        policies: Policies,
+        holder: str,
+        declared: Sequence[Host] = (),
     ) -> None:
         self.config = config
+        self.holder = holder
         self.declared = declared
         self.store = store
         self.policies = policies
@@ -158,7 +167,6 @@ class Daemon:
         self.fatal: str | None = None
 
     async def run(self) -> None:
-        config, store, clock = self.config, self.store, self.clock
         loop = asyncio.get_running_loop()
         stopped = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -168,13 +176,26 @@ class Daemon:
             self.fatal = why
             loop.call_soon_threadsafe(stopped.set)
 
-        lease_us = int(config.daemon.lease_s * US)
-        epoch = await self._lead(lease_us, stopped)
-        if epoch is None:
+        lease = await self._lead(stopped)
+        if lease is None:
             return
+        lease.on_lost = fail
+        lease.start()
+        try:
+            await self._run(lease, stopped, fail)
+        finally:
+            await asyncio.to_thread(self._give_back, lease)
+        if self.fatal:
+            raise StoreError(self.fatal, "Start the daemon again when the cause is gone.")
+
+    async def _run(self, lease: HeldLease, stopped: asyncio.Event, fail: Callable[[str], None]) -> None:
+        """Lead until `stopped`."""
+        config, store, clock, epoch = self.config, self.store, self.clock, lease.epoch
         logs = Path(config.daemon.state_dir) / "logs"
         recent_us = int(config.jobs.recent_s * US)
-        loaded = store.load(ended_after_us=clock.now_us() - recent_us)
+        loaded = await asyncio.to_thread(
+            patiently, lambda: store.load(ended_after_us=clock.now_us() - recent_us), stopped.is_set
+        )
         state = rebuild(
             loaded.jobs,
             loaded.hosts,
@@ -223,6 +244,7 @@ class Daemon:
             fail,
             deliveries(state, os.uname().nodename, config.jobs.deliver),
             Deliverer(config.jobs.deliver),
+            lambda: lease.holds,
         )
         leader.executor = executor
 
@@ -275,7 +297,6 @@ class Daemon:
             meshes.malformed,
             self._sources(leader, board, meshes, timers),
         )
-        timers.every(config.daemon.lease_s / 3, "lease", lambda: self._renew(lease_us, fail))
         timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
         timers.every(
             3600, "prune the journal", lambda: prune_journal(store, clock, config.daemon.journal_days)
@@ -302,7 +323,8 @@ class Daemon:
                 await service.add_hosts(self.declared, "rm.toml")
             timers.start()
             log.info("rm %s leads with epoch %d on %s", __version__, epoch, config.daemon.socket)
-            await stopped.wait()
+            while not await happened(stopped, WATCH_S):
+                lease.watch()
         finally:
             timers.stop()
             monitor.close()
@@ -311,8 +333,6 @@ class Daemon:
                 await page.cleanup()
             await runner.cleanup()
             await asyncio.to_thread(self._shut_down, leader, executor, regulator, fleet)
-        if self.fatal:
-            raise StoreError(self.fatal, "Start the daemon again when the cause is gone.")
 
     def _interval_us(self, mesh: Mesh) -> int:
         return interval_us(mesh.schedule, self.zone, self.clock.now_us())
@@ -389,36 +409,33 @@ class Daemon:
         )
         return launch_request(state, rules, epoch)
 
-    async def _lead(self, lease_us: int, stopped: asyncio.Event) -> int | None:
-        """The epoch, as soon as no other daemon leads; None when told to stop while waiting."""
-        holder = f"{socket.gethostname()}:{self.config.daemon.socket}"
-        waiting = False
+    async def _lead(self, stopped: asyncio.Event) -> HeldLease | None:
+        """The lease, as soon as no other daemon leads; None when told to stop while waiting."""
+        lease_us = int(self.config.daemon.lease_s * US)
+        standby = Standby(self.store, self.clock, self.holder, lease_us)
         while not stopped.is_set():
-            epoch = self.store.acquire_lease(holder, self.clock.now_us(), lease_us)
-            if epoch is not None:
-                return epoch
-            if not waiting:
-                log.warning("another daemon leads this database; waiting for its lease to end")
-                waiting = True
-            try:
-                await asyncio.wait_for(stopped.wait(), lease_us / US / 3)
-            except TimeoutError:
-                continue
+            lease = await asyncio.to_thread(patiently, standby.look, stopped.is_set)
+            if lease is not None:
+                return lease
+            await happened(stopped, standby.pause_s)
         return None
-
-    def _renew(self, lease_us: int, fail: Any) -> None:
-        try:
-            if not self.store.renew_lease(self.clock.now_us(), lease_us):
-                fail("Another daemon took the lease of this database.")
-        except RmError as error:
-            log.error("cannot renew the lease: %s", error)
 
     def _shut_down(self, leader: Leader, executor: Executor, regulator: Regulator, fleet: Fleet) -> None:
         leader.stop()
         regulator.stop()
         fleet.close()  # first: whoever waits for a host's answer gets one
         executor.close()
+
+    def _give_back(self, lease: HeldLease) -> None:
+        lease.stop()
         try:
             self.store.release_lease()
         except RmError as error:
             log.warning("the lease was not given back: %s", error)
+
+
+async def happened(event: asyncio.Event, within_s: float) -> bool:
+    try:
+        return await asyncio.wait_for(event.wait(), within_s)
+    except TimeoutError:
+        return False

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import select
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
 from rm import errors
 from rm.cli.address import Address
-from rm.errors import Forbidden, RmError, Unreachable
+from rm.errors import Forbidden, RmError, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
 TOO_MANY = 429
-PATIENCE_S = 60.0  # with a daemon that says it is asked too often
+PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
+PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
 
 
@@ -98,20 +100,53 @@ class Client:
     def __init__(self, daemon: str | Address) -> None:
         """`daemon` is the path of its socket, or its address."""
         self.address = Address("unix", daemon) if isinstance(daemon, str) else daemon
+        self.on_wait: Callable[[str], None] = lambda why: None  # told once for each request that waits
         self._door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
+        self._connected = False  # ever
 
     def get(self, *path: str | int, _timeout_s: float = TIMEOUT_S, **query: Any) -> dict[str, Any]:
-        return self._call("GET", path, query, None, _timeout_s)
+        return self._repeated(lambda: self._call("GET", path, query, None, _timeout_s))
 
     def post(
-        self, *path: str | int, body: Mapping[str, Any] | None = None, timeout_s: float | None = 600.0
+        self,
+        *path: str | int,
+        body: Mapping[str, Any] | None = None,
+        timeout_s: float | None = 600.0,
+        key: str = "",
     ) -> dict[str, Any]:
+        """With an idempotency `key` the request is sent again to a daemon that went away meanwhile."""
         # measuring the network takes long; a submission waits for its commit
-        return self._call("POST", path, {}, body or {}, timeout_s)
+        if not key:
+            return self._call("POST", path, {}, body or {}, timeout_s)
+        return self._repeated(lambda: self._call("POST", path, {}, body or {}, timeout_s, key), True)
 
     def delete(self, *path: str | int, **query: Any) -> dict[str, Any]:
-        return self._call("DELETE", path, query, None, TIMEOUT_S)
+        return self._repeated(lambda: self._call("DELETE", path, query, None, TIMEOUT_S))
+
+    def _repeated(self, ask: Callable[[], dict[str, Any]], wherever: bool = False) -> dict[str, Any]:
+        """The answer, once the daemon's database can be reached; and the daemon, if `wherever` it is."""
+        since: float | None = None
+        while True:
+            try:
+                return ask()
+            except (StoreUnavailable, Unreachable) as error:
+                if isinstance(error, Unreachable) and not (wherever and self._was_here()):
+                    raise
+                now = time.monotonic()
+                if since is None:
+                    since = now
+                    self.on_wait(f"{error.what} Trying again for {PATIENCE_S:g} s.")
+                if now - since > PATIENCE_S:
+                    raise
+                time.sleep(PAUSE_S)
+
+    def _was_here(self) -> bool:
+        """Has a daemon listened there before? Its socket, or the lock beside it, stays on this machine."""
+        left = self.address.scheme == "unix" and any(
+            os.path.exists(self.address.path + end) for end in ("", ".lock")
+        )
+        return self._connected or left
 
     def stream(self, *path: str | int, **query: Any) -> Iterator[bytes]:
         """The body as it comes; no time limit between its parts."""
@@ -150,8 +185,9 @@ class Client:
         query: Mapping[str, Any],
         body: Mapping[str, Any] | None,
         timeout_s: float | None,
+        key: str = "",
     ) -> dict[str, Any]:
-        response = self._request(method, path, query, body, timeout_s)
+        response = self._request(method, path, query, body, timeout_s, key)
         try:
             data = response.read()
         except (OSError, http.client.HTTPException):
@@ -177,6 +213,7 @@ class Client:
         query: Mapping[str, Any],
         body: Mapping[str, Any] | None,
         timeout_s: float | None,
+        key: str = "",
     ) -> http.client.HTTPResponse:
         target = "/v1/" + "/".join(quote(str(part), safe="") for part in path)
         present = {
@@ -205,6 +242,8 @@ class Client:
         connection = self._open(timeout_s)
         try:
             headers = {"Content-Type": "application/json", **self._door.headers}
+            if key:
+                headers["Idempotency-Key"] = key
             with suppress(BrokenPipeError):  # turned away before it was asked: the answer says why
                 connection.request(method, target, payload, headers)
             return connection.getresponse()
@@ -227,6 +266,7 @@ class Client:
                 return self._connection
             self.close()
         self._connection = self._door.connection(timeout_s)
+        self._connected = True
         return self._connection
 
 

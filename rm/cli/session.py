@@ -38,7 +38,9 @@ class Session:
         """A connection of its own, for one thread."""
         from rm.cli.client import Client
 
-        return Client(self.address)
+        client = Client(self.address)
+        client.on_wait = note
+        return client
 
     @property
     def address(self) -> Address:

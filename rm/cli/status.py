@@ -20,6 +20,8 @@ def status(session: Session, /, as_json: bool) -> None:
     daemon = answer["daemon"]
     click.echo(f"daemon    {daemon['version']}, pid {daemon['pid']}, since {moment(daemon['started_us'])}")
     click.echo(f"socket    {session.client.address}")
+    if answer.get("waiting"):
+        click.echo(f"waiting   {printable(answer['waiting'])}")
     for title in ("jobs", "hosts", "policies"):
         pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

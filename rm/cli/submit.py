@@ -77,7 +77,8 @@ def submit(
         from rm.cli.why import show_plan
 
         return show_plan(session.client.post("plan", body={"spec": spec}), as_json)
-    job = int(session.client.post("jobs", body={"spec": spec})["job"])
+    key = os.urandom(16).hex()  # one job, however often it has to be asked for
+    job = int(session.client.post("jobs", body={"spec": spec}, key=key)["job"])
     if as_json:
         emit_json({"job": job})
     else:

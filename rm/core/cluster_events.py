@@ -22,6 +22,7 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         submitted_us=ctx.now_us,
         held=e.spec.hold,
         traffic=e.spec.traffic,
+        key=e.key,
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),
     )
     ctx.put(job)

@@ -19,8 +19,11 @@ from rm.protocol.codes import Code
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
+    """`key`: the submission's idempotency key, "" without one."""
+
     job: int
     spec: JobSpec
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

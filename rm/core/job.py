@@ -183,6 +183,7 @@ class Job:
     served_us: int = 0  # time that its earlier attempts ran
     avoid: tuple[str, ...] = ()  # hosts that failed to launch it
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
+    key: str = ""  # the idempotency key that it was submitted with
 
     @property
     def placement(self) -> Placement | None:

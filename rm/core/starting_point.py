@@ -20,7 +20,7 @@ from rm.core.state import ClusterState, placed_view
 
 # The fields of ClusterState that are not written: they are worked out from the others, or found
 # again by a pass over all pending jobs.
-FOUND_AGAIN = frozenset({"free", "jobs_on", "reasons", "capacity_version", "freed", "fresh"})
+FOUND_AGAIN = frozenset({"free", "jobs_on", "reasons", "capacity_version", "freed", "fresh", "submissions"})
 
 
 def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:

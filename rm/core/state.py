@@ -92,6 +92,7 @@ class ClusterState:
     fresh: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
     placed_version: int = 0
     rescheduled_us: int | None = None  # when a running job was last moved
+    submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
@@ -132,6 +133,7 @@ class ClusterState:
         finished = sorted((j for j in self.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
         for job in finished[: len(finished) // 2]:
             del self.jobs[job.id]
+            self.submissions.pop((job.spec.user, job.key), None)
 
     # -- derived state -----------------------------------------------------------------------
 
@@ -223,6 +225,8 @@ def rebuild(
         if job.occupies:
             state.occupy(job)
     for job_id in sorted(state.jobs):
+        if key := state.jobs[job_id].key:
+            state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)
         if state.jobs[job_id].state is JobState.PENDING:
             state.pending[job_id] = None
     return state

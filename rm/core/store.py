@@ -94,8 +94,23 @@ class Loaded:
     documents: tuple[tuple[str, dict[str, Any]], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who leads, as stored: `holder` is "" when nobody does.
+
+    Each renewal changes `expires_us`, by the holder's wall clock, which others do not compare with
+    theirs: a lease is over when the whole row has stayed the same for `ttl_us` of their own time.
+    """
+
+    holder: str = ""
+    epoch: int = 0
+    expires_us: int = 0
+    ttl_us: int = 0
+
+
 class Store(Protocol):
-    """Every method raises StoreError when the database refuses or cannot be reached.
+    """Every method raises StoreError when the database refuses, and StoreUnavailable when it cannot be
+    reached, is locked or full: then the same call may succeed later.
 
     `commit` and the lease are for one writer thread; the reads may come from any thread, and so may
     everything that concerns the `history`, which is not fenced by the lease.
@@ -116,16 +131,23 @@ class Store(Protocol):
         Raises:
             StaleLeader: this store does not hold the lease (any more), or the version has moved;
                 nothing was written. Load again before deciding anything.
-            StoreError: nothing was written, unless the connection broke during the commit
-                itself; the version that `load` returns tells.
+            StoreUnavailable: whether it was written is not known, since the connection may have
+                broken during the commit itself. Call again with the very same batch and version:
+                it is written once.
+            StoreError: nothing was written, and would not be the next time.
         """
         ...
 
-    def acquire_lease(self, holder: str, now_us: int, ttl_us: int) -> int | None:
-        """Becomes the leader and returns the new epoch; None while another live holder leads.
+    def lease(self) -> Lease:
+        """The lease as it is stored now; waits for no writer."""
+        ...
+
+    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
+        """Becomes the leader and returns the new epoch; None while another holder leads.
 
         The same `holder` gets a new epoch at once, so a restarted daemon need not wait; whoever
-        led before under that name is fenced off. `now_us` must be comparable between holders.
+        led before under that name is fenced off. Another's lease is taken when it is still the
+        one that the caller knows to be `over`.
         """
         ...
 

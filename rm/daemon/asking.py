@@ -11,6 +11,8 @@ from rm.core.cycle import Cycle
 from rm.core.state import ClusterState
 from rm.daemon.leader import Leader
 
+LOOK_S = 1.0  # between two looks whether the leader waits
+
 
 class Asking:
     """Changes are answered after their commit, reads between two steps."""
@@ -19,7 +21,15 @@ class Asking:
         self._leader = leader
 
     async def _ask(self, question: Callable[[Cycle, int], Any]) -> Any:
-        return await asyncio.wrap_future(self._leader.ask(question))
+        """The answer; StoreUnavailable as soon as the leader waits for its database."""
+        asked = asyncio.wrap_future(self._leader.ask(question))
+        try:
+            while not (await asyncio.wait({asked}, timeout=LOOK_S))[0]:
+                if (waiting := self._leader.waiting()) is not None:
+                    raise waiting
+            return asked.result()
+        finally:
+            asked.cancel()
 
     async def _request(
         self,

@@ -79,6 +79,7 @@ class Executor:
         on_iterations: receives iteration reports `(host, notification)`.
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
         deliverer: writes these copies; without one there are none.
+        may_act: False while another daemon may lead: then nothing is sent, and all is tried again.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class Executor:
         on_deposed: Callable[[str], None],
         delivery_of: Callable[[Collect], Delivery | None] = lambda action: None,
         deliverer: Deliverer | None = None,
+        may_act: Callable[[], bool] = lambda: True,
     ) -> None:
         self._hosts = hosts
         self._post = post
@@ -105,6 +107,7 @@ class Executor:
         self._on_deposed = on_deposed
         self._delivery_of = delivery_of
         self._deliverer = deliverer
+        self._may_act = may_act
         self._open: dict[str, dict[int, Open]] = {}
         self._connections: dict[str, int] = {}
         self._connected = 0  # connections so far
@@ -263,10 +266,14 @@ class Executor:
                 return
             if entry.intent.id not in self._open.get(action.host, {}):
                 return
-            entry.under_way, entry.waits_for_exit = True, False
-            if isinstance(action, Collect):
-                self._pool.submit(self._collect, entry, action)
-                return
+            if may_act := self._may_act():
+                entry.under_way, entry.waits_for_exit = True, False
+                if isinstance(action, Collect):
+                    self._pool.submit(self._collect, entry, action)
+                    return
+        if not may_act:
+            self._again(entry)
+            return
         try:
             assert entry.request is not None
             future: Future[Any] = self._hosts.call(action.host, entry.request, CALL_TIMEOUT_S)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,11 +26,13 @@ from rm.core.reconcile import reconcile, worth_repeating
 from rm.core.state import ClusterState
 from rm.core.store import Batch, Entry, Measured, Store, StoredAction
 from rm.daemon.executor import Executor, HostReport
-from rm.errors import StoreError, Unreachable
+from rm.errors import StoreError, StoreUnavailable, Unreachable
 
 log = logging.getLogger(__name__)
 
 MAX_BATCH = 2_000
+RETRY_S = 0.5  # between two tries of a commit that the database could not take
+SLOW_S = 2.0  # a commit that takes longer is told to whoever asks
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
 # short jobs then share one. An idle cluster's first news is acted upon at once.
 NEWS_EVERY_US = 5_000
@@ -81,6 +84,10 @@ class Leader:
         self._door = threading.Lock()
         self._closed = False
         self._turned_us = 0
+        self._later: list[Any] = []  # what arrived while a commit was waited for
+        self._committing: float | None = None  # since when, monotonic
+        self._trouble = ""
+        self._wake = threading.Event()
         self._offline = ThreadPoolExecutor(1, thread_name_prefix="offline")
         self.executor: Executor | None = None
         self.on_alignment: Callable[[Alignment, ClusterState], None] = lambda a, s: None
@@ -95,6 +102,7 @@ class Leader:
 
     def stop(self) -> None:
         self._stopping = True
+        self._wake.set()
         self.post(ev.Tick())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(10)
@@ -119,8 +127,23 @@ class Leader:
         """Make documents durable (None forgets one), in the order of the calls; the future ends then."""
         return self._enter(Keep(documents))
 
+    def waiting(self) -> StoreUnavailable | None:
+        """Why nothing can be asked or changed now: the database does not answer. From any thread."""
+        since = self._committing
+        for_s = 0.0 if since is None else time.monotonic() - since
+        if for_s < SLOW_S and not self._trouble:
+            return None
+        why = self._trouble or "The database has not answered yet."
+        return StoreUnavailable(
+            f"The daemon has waited {for_s:.0f} s for its database. {why}",
+            "It goes on by itself as soon as the database does; jobs that run are not touched.",
+        )
+
     def _enter(self, item: Request | Question | Keep) -> Future[Any]:
-        """Into the inbox, unless nobody will read it any more."""
+        """Into the inbox, unless nobody will read it any more, or not now."""
+        if (waiting := self.waiting()) is not None:
+            item.done.set_exception(waiting)
+            return item.done
         with self._door:
             if not self._closed:
                 self._inbox.put(item)
@@ -151,7 +174,9 @@ class Leader:
         timeout = 5.0
         if due_us is not None:
             timeout = min(timeout, max(0.0, (due_us - self._clock.now_us()) / 1e6))
-        items: list[Any] = []
+        items, self._later = self._later, []
+        if items:
+            timeout = 0.0
         try:
             items.append(self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait())
             while len(items) < MAX_BATCH:
@@ -209,7 +234,7 @@ class Leader:
             self._step(events, requests, now_us)
         if kept:
             documents = tuple(document for item in kept for document in item.documents)
-            self._version = self._store.commit(Batch(documents=documents), self._version)
+            self._store_durably(Batch(documents=documents))
             for item in kept:
                 item.done.set_result(None)
         for question in questions:
@@ -281,7 +306,41 @@ class Leader:
             measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),
         )
         if batch != Batch():
-            self._version = self._store.commit(batch, self._version)
+            self._store_durably(batch)
+
+    def _store_durably(self, batch: Batch) -> None:
+        """Commit, however long the database is away: what waits for the commit waits with it, and
+        whoever comes meanwhile is answered that it does."""
+        self._committing = begun = time.monotonic()
+        try:
+            while True:
+                try:
+                    self._version = self._store.commit(batch, self._version)
+                except StoreUnavailable as error:
+                    if not self._trouble:
+                        log.error("%s The daemon waits for its database", error)
+                    self._trouble = str(error)
+                    self._answer_meanwhile()
+                    if self._stopping or self._wake.wait(RETRY_S):
+                        raise
+                else:
+                    if self._trouble:
+                        log.warning("the database is back after %.1f s", time.monotonic() - begun)
+                    return
+        finally:
+            self._committing, self._trouble = None, ""
+
+    def _answer_meanwhile(self) -> None:
+        """What was asked just before is refused for now; news is kept."""
+        while True:
+            try:
+                item = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if not isinstance(item, Request | Question | Keep):
+                self._later.append(item)
+            elif _begin(item):
+                item.done.set_exception(self.waiting() or stopping())
 
     def _answer(self, request: Request, outcome: Outcome, first: int, last: int) -> None:
         refusal = next((outcome.refused[i] for i in range(first, last) if i in outcome.refused), None)

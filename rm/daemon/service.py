@@ -30,7 +30,7 @@ from rm.daemon.host_keys import Keys
 from rm.daemon.host_service import HostService, shown
 from rm.daemon.leader import Leader
 from rm.daemon.log_reader import LogReader
-from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError
+from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
 
@@ -73,15 +73,26 @@ class Service(HostService):
 
     # -- jobs ----------------------------------------------------------------------------------
 
-    async def submit(self, specs: Sequence[JobSpec]) -> Sequence[int]:
+    async def submit(self, specs: Sequence[JobSpec], key: str = "") -> Sequence[int]:
+        """The new jobs' ids; with an idempotency `key` that came before, those of that time."""
         await self._refuse_impossible(specs)
         ids: list[int] = []
 
         def make(state: ClusterState) -> list[ev.Event]:
+            name = (specs[0].user, key)
+            if key and (known := state.submissions.get(name)):
+                ids.extend(known)
+                if any(
+                    i in state.jobs and state.jobs[i].spec != s for i, s in zip(known, specs, strict=False)
+                ):
+                    raise Conflict("Another submission had this idempotency key.", "Make a new one.")
+                return []
             first = state.next_job
             state.next_job += len(specs)
             ids.extend(range(first, first + len(specs)))
-            return [ev.JobSubmitted(i, s) for i, s in zip(ids, specs, strict=True)]
+            if key:
+                state.submissions[name] = list(ids)
+            return [ev.JobSubmitted(i, s, key) for i, s in zip(ids, specs, strict=True)]
 
         await self._request(make)
         return ids
@@ -292,19 +303,21 @@ class Service(HostService):
             for host in state.hosts.values():
                 seen = shown(host, state.jobs_on.get(host.name, set())).state
                 hosts[seen] = hosts.get(seen, 0) + 1
-            policies = cycle.policies
-            return {
-                "daemon": {"version": __version__, "pid": os.getpid(), **self._facts},
-                "jobs": jobs,
-                "hosts": hosts,
-                "policies": {
-                    "queue": policies.queue.name,
-                    "placement": policies.placement.name,
-                    "comm": policies.comm.name,
-                },
-            }
+            return {**known, "jobs": jobs, "hosts": hosts}
 
-        answer: Mapping[str, Any] = await self._ask(ask)
+        policies = self._leader.cycle.policies
+        known = {
+            "daemon": {"version": __version__, "pid": os.getpid(), **self._facts},
+            "policies": {
+                "queue": policies.queue.name,
+                "placement": policies.placement.name,
+                "comm": policies.comm.name,
+            },
+        }
+        try:
+            answer: Mapping[str, Any] = await self._ask(ask)
+        except StoreUnavailable as error:  # that is how the daemon is
+            return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
         return answer
 
     # -- within --------------------------------------------------------------------------------

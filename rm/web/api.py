@@ -41,6 +41,8 @@ from rm.web.steps_routes import StepsRoutes
 LIMITS = web.AppKey("limits", Limits)
 WAIT_MAX_S = 300.0
 _STILL_THERE_S = 2.0
+KEY_MAX = 128
+RETRY_AFTER_S = 1
 T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 log = logging.getLogger("rm.web")
@@ -120,6 +122,8 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         refused = refuse(error.http_status, type(error).__name__, error.what, error.hint)
         if isinstance(error, LimitReached):
             refused.headers["Retry-After"] = str(retry_after_s(error))
+        elif error.http_status == 503:
+            refused.headers["Retry-After"] = str(RETRY_AFTER_S)
         return refused
     except web.HTTPException as error:
         if error.status < 400:
@@ -218,7 +222,10 @@ class _Api:
 
     async def submit(self, request: web.Request) -> web.Response:
         specs, several = await self._specs(request)
-        ids = await _settled(self.service.submit(specs))
+        key = request.headers.get("Idempotency-Key", "")
+        if len(key) > KEY_MAX or not key.isprintable():
+            raise UsageError(f"The idempotency key is longer than {KEY_MAX} characters or not printable.")
+        ids = await _settled(self.service.submit(specs, key))
         told = jobs.Submitted(jobs=list(ids)) if several else jobs.Submitted(job=ids[0])
         return respond(told, 201)
 

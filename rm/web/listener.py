@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from rm.errors import ConfigError, Conflict
 from rm.paths import effective_user
 
 
 @contextmanager
-def claimed(path: str, shared: bool = False) -> Iterator[None]:
+def claimed(path: str, shared: bool = False) -> Iterator[str]:
     """Of the daemons started for one socket only the first goes on, before it touches anything.
 
-    Without it a second one, started by mistake, would take the lease and depose the first.
+    Without it a second one, started by mistake, would take the lease and depose the first. Gives the
+    random name of this socket's daemons, which lies in the lock file beside it: two machines may have
+    the same host name and the same paths. The file stays, and tells clients that a daemon comes back.
 
     Raises:
         Conflict: a daemon already runs for this socket.
@@ -26,24 +29,27 @@ def claimed(path: str, shared: bool = False) -> Iterator[None]:
     lock = path + ".lock"
     try:
         _make_directory(path, shared)
-        while True:
-            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(fd)
-                raise Conflict(f"A daemon already listens on {path}.", "`rmx status` shows it.") from None
-            if os.fstat(fd).st_nlink:
-                break  # not one that its holder has just removed
+        fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
             os.close(fd)
+            raise Conflict(f"A daemon already listens on {path}.", "`rmx status` shows it.") from None
     except OSError as error:
         raise _unusable(path, error) from None
     try:
-        yield
+        yield _name_in(fd)
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(lock)
         os.close(fd)
+
+
+def _name_in(fd: int) -> str:
+    """What the file holds; written by whoever comes first."""
+    if name := os.pread(fd, 64, 0).decode("ascii", "replace").strip():
+        return name
+    name = secrets.token_hex(8)
+    os.pwrite(fd, f"{name}\n".encode(), 0)
+    return name
 
 
 def _make_directory(path: str, shared: bool) -> None:

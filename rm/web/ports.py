@@ -29,7 +29,7 @@ Answer: TypeAlias = Awaitable[T] | T
 
 class Service(Protocol):
     # -- jobs
-    def submit(self, specs: Sequence[JobSpec]) -> Answer[Sequence[int]]:
+    def submit(self, specs: Sequence[JobSpec], key: str = "") -> Answer[Sequence[int]]:
         """Ids in order; returns only after the commit of all of them, or raises for all."""
         ...
 

@@ -1,31 +1,18 @@
-"""Databases for the store's contract: in memory, SQLite files, and a real PostgreSQL server.
-
-The server is started by the tests on a Unix socket in a temporary directory, as an unprivileged
-user when the tests run as root (PostgreSQL refuses root), and is stopped afterwards.
-"""
+"""Databases for the store's contract: in memory, SQLite files, and a real PostgreSQL server."""
 
 from __future__ import annotations
 
-import glob
-import os
 import shutil
-import signal
-import subprocess
-import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.adapters.store_sql import open_store
-
-NOBODY = 65534
+from tests.postgres import Server, binaries
 
 
 @dataclass
@@ -40,79 +27,30 @@ class Database:
         return self._open()
 
 
-def postgres_binaries() -> Path | None:
-    """The directory of `initdb` and `postgres`, the newest version first."""
-    found = shutil.which("initdb")
-    places = [Path(found).resolve().parent] if found else []
-    places += sorted(map(Path, glob.glob("/usr/lib/postgresql/*/bin")), reverse=True)
-    return next((p for p in places if (p / "postgres").exists() and (p / "initdb").exists()), None)
-
-
 @pytest.fixture(scope="session")
-def postgres_server() -> Iterator[str]:
-    """The directory of a running server's socket."""
-    binaries = postgres_binaries()
-    if binaries is None:
+def postgres_server() -> Iterator[Server]:
+    """A running server."""
+    programs = binaries()
+    if programs is None:
         pytest.skip("no PostgreSQL server here (initdb is neither in PATH nor in /usr/lib/postgresql)")
-    directory = Path(tempfile.mkdtemp(prefix="rm-pg-"))
-    options: dict[str, Any] = {"cwd": directory, "stdin": subprocess.DEVNULL, "env": {"LC_ALL": "C"}}
-    if os.geteuid() == 0:
-        os.chown(directory, NOBODY, NOBODY)
-        options |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    server = Server(programs)
     try:
-        initdb = [binaries / "initdb", "-D", "data", "-U", "rm", "-A", "trust", "-E", "UTF8", "--no-sync"]
-        subprocess.run(initdb, check=True, capture_output=True, timeout=100, **options)
-        settings = {
-            "listen_addresses": "",
-            "unix_socket_directories": str(directory),
-            "fsync": "off",  # these tests kill the writer, never the server
-            "shared_buffers": "16MB",
-        }
-        flags = [arg for name, value in settings.items() for arg in ("-c", f"{name}={value}")]
-        with open(directory / "log", "wb") as log:
-            server = subprocess.Popen(
-                [binaries / "postgres", "-D", "data", *flags],
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for pytest, which then stops the server
-                **options,
-            )
-        try:
-            _await(server, directory)
-            yield str(directory)
-        finally:
-            server.send_signal(signal.SIGINT)  # fast shutdown
-            try:
-                server.wait(20)
-            except subprocess.TimeoutExpired:
-                server.send_signal(signal.SIGQUIT)
-                server.wait(20)
+        server.start()
+        yield server
     finally:
-        shutil.rmtree(directory)
-
-
-def _await(server: subprocess.Popen[bytes], directory: Path) -> None:
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            psycopg.connect(host=str(directory), user="rm", dbname="postgres").close()
-            return
-        except psycopg.OperationalError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"PostgreSQL did not start:\n{(directory / 'log').read_text()}") from None
-            time.sleep(0.05)
+        server.remove()
 
 
 @pytest.fixture(scope="session")
-def empty_postgres(postgres_server: str) -> Callable[[], str]:
+def empty_postgres(postgres_server: Server) -> Callable[[], str]:
     """Makes an empty database on the server and gives its URL."""
     numbers = count(1)
 
     def make(template: str = "template1") -> str:
         name = f"t{next(numbers)}"
-        with psycopg.connect(host=postgres_server, user="rm", dbname="postgres", autocommit=True) as c:
+        with postgres_server.connect() as c:
             c.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-        return f"postgresql://rm@/{name}?host={postgres_server}"
+        return postgres_server.url(name)
 
     return make
 

@@ -199,13 +199,15 @@ def test_only_the_holder_of_the_lease_commits(database: Any) -> None:
     with pytest.raises(StaleLeader):
         one.commit(Batch(), 0)
     assert one.acquire_lease("one", now_us=0, ttl_us=100) == 1
-    assert two.acquire_lease("two", now_us=99, ttl_us=100) is None
+    seen = two.lease()
+    assert (seen.holder, seen.epoch, seen.ttl_us) == ("one", 1, 100)
+    assert two.acquire_lease("two", now_us=10**6, ttl_us=100) is None  # another's clock says nothing
     with pytest.raises(StaleLeader):
         two.commit(Batch(), 0)
     assert one.commit(Batch(jobs=(builders.job(1),)), 0) == 1
     assert one.renew_lease(now_us=50, ttl_us=100)
-    assert two.acquire_lease("two", now_us=149, ttl_us=100) is None
-    assert two.acquire_lease("two", now_us=150, ttl_us=100) == 2
+    assert two.acquire_lease("two", now_us=0, ttl_us=100, over=seen) is None  # it was renewed
+    assert two.acquire_lease("two", now_us=0, ttl_us=100, over=two.lease()) == 2
     with pytest.raises(StaleLeader):
         one.commit(Batch(jobs=(builders.job(2),)), 1)
     assert not one.renew_lease(now_us=160, ttl_us=100)

@@ -18,7 +18,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from rm.adapters import migrate, schema, store_sql
+from rm.adapters import database, migrate, schema, store_sql
 from rm.adapters.store_sql import open_store
 from rm.core.job import JobState
 from rm.core.network import LinkStats
@@ -247,7 +247,7 @@ def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
     store = open_store(f"sqlite:///{file}")
     store.acquire_lease("a", 0, 1)
     assert store.commit(Batch(jobs=(builders.job(1),)), 0) == 1
-    large = Batch(jobs=(builders.job(2, script="x" * 5_000_000),))
+    large = Batch(jobs=(builders.job(2, script="x" * 4_000_000),))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
     try:
@@ -261,7 +261,7 @@ def test_a_full_disk_loses_nothing_acknowledged(tmp_path: Path) -> None:
 
 
 def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_sql, "BUSY_TIMEOUT_MS", 1)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 1)
     file = tmp_path / "rm.sqlite3"
     store = open_store(f"sqlite:///{file}")
     store.acquire_lease("a", 0, 1)

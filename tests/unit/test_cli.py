@@ -4,14 +4,20 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
+from rm.cli import client as client_module
 from rm.cli.main import JOB_VERBS, VERBS, run
-from tests.fake_service import Daemon, serving
+from rm.core.job import JobSpec
+from rm.errors import StoreUnavailable
+from tests.fake_service import Daemon, FakeService, serving
 
 
 class Result(NamedTuple):
@@ -377,3 +383,57 @@ def test_a_reader_that_goes_away_is_no_error(daemon: Daemon) -> None:
     script = f'"{sys.executable}" -c "{program}" logs 1 | head -c 5'
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=dict(os.environ))
     assert (done.stdout, done.stderr) == ("xxxxx", "")
+
+
+def test_a_submission_waits_for_a_daemon_that_restarts(
+    rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "rm.sock"
+    monkeypatch.setenv("RM_DAEMON__SOCKET", str(path))
+    Path(f"{path}.lock").touch()  # a daemon was here
+    pauses: list[float] = []
+    with ExitStack() as stack:
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+            stack.enter_context(serving(path))
+
+        monkeypatch.setattr(client_module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+        result = rmx("submit", "--wrap", "true")
+    assert (result.code, len(pauses)) == (0, 1)
+    assert "Trying again" in result.err
+    assert result.out.startswith("Submitted batch job")
+
+
+class Waiting(FakeService):
+    """Its database is away for the first two questions after a submission."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refusals = 2
+        self.keys: list[str] = []
+
+    async def submit(self, specs: Sequence[JobSpec], key: str = "") -> list[int]:
+        self.keys.append(key)
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreUnavailable("The daemon has waited 3 s for its database.", "It goes on by itself.")
+        return await super().submit(specs, key)
+
+    def status(self) -> dict[str, Any]:
+        return {**super().status(), "jobs": {}, "waiting": "The daemon has waited 3 s for its database."}
+
+
+def test_a_submission_waits_with_the_daemon_for_its_database_and_asks_for_one_job(
+    rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "PAUSE_S", 0.001)
+    with serving(tmp_path / "rm.sock", kind=Waiting) as daemon:
+        monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
+        result = rmx("submit", "--wrap", "true")
+        assert (result.code, result.out) == (0, "Submitted batch job 1\n")
+        assert result.err.count("has waited 3 s") == 1
+        assert isinstance(daemon.service, Waiting)
+        assert len(daemon.service.keys) == 3
+        assert len(set(daemon.service.keys)) == 1
+        assert "waiting   The daemon has waited 3 s" in rmx("status").out

@@ -17,9 +17,10 @@ from rm.core.network import LinkStats
 from rm.core.registry import load
 from rm.core.state import ClusterState
 from rm.core.store import Batch
+from rm.daemon import leader as leader_module
 from rm.daemon.executor import HostReport
 from rm.daemon.leader import Leader, revive
-from rm.errors import Conflict, IllegalTransition, RmError, StoreError, Unreachable
+from rm.errors import Conflict, IllegalTransition, RmError, StoreError, StoreUnavailable, Unreachable
 from rm.sim.replay import records, verify
 from tests import builders
 from tests.fakes import PATIENCE_S, Inbox, ManualClock
@@ -57,10 +58,25 @@ class FailingStore(MemoryStore):
         return super().commit(batch, expected_version)
 
 
+class BlinkingStore(MemoryStore):
+    """Takes no commit while it is `away`."""
+
+    def __init__(self, db: MemoryDatabase) -> None:
+        super().__init__(db)
+        self.away = False
+        self.asked = Inbox()
+
+    def commit(self, batch: Batch, expected_version: int) -> int:
+        if self.away:
+            self.asked("commit")
+            raise StoreUnavailable("The database is away.", "Is it running?")
+        return super().commit(batch, expected_version)
+
+
 class House:
-    def __init__(self) -> None:
+    def __init__(self, store: type[MemoryStore] = FailingStore) -> None:
         self.db = MemoryDatabase()
-        self.store = FailingStore(self.db)
+        self.store: Any = store(self.db)
         self.clock = ManualClock()
         assert self.store.acquire_lease("here", self.clock.us, 10**12)
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
@@ -164,6 +180,43 @@ def test_a_failed_commit_answers_everybody_and_stops(house: House) -> None:
     with pytest.raises(Unreachable, match="stopping"):
         house.request(ev.Tick()).result(PATIENCE_S)
     assert house.executor.submitted == []
+
+
+def test_a_database_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_module, "RETRY_S", 0.01)
+    house = House(BlinkingStore)
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
+    house.store.away = True
+    first = house.request(ev.JobSubmitted(1, builders.spec()))
+    house.store.asked.wait(str)
+    while house.leader.waiting() is None:  # it was asked; in a moment it says so
+        house.store.asked.wait(str)
+    for late in (house.request(ev.JobSubmitted(2, builders.spec())), house.leader.ask(lambda c, n: 1)):
+        with pytest.raises(StoreUnavailable, match=r"has waited .* The database is away. Is it running"):
+            late.result(PATIENCE_S)
+    house.leader.post(ev.HostSilent("h1", "its cable was pulled"))
+    assert not first.done()
+    assert house.executor.submitted == []
+    house.store.away = False
+    first.result(PATIENCE_S)
+    assert house.leader.waiting() is None
+    assert house.state().hosts["h1"].reason == "its cable was pulled"  # news is kept
+    assert set(house.db.jobs) == {1}
+    assert house.fatal.items == []
+    house.leader.stop()
+
+
+def test_a_daemon_that_is_stopped_waits_no_longer_for_its_database() -> None:
+    house = House(BlinkingStore)
+    house.store.away = True
+    house.start()
+    waiting = house.request(ev.JobSubmitted(1, builders.spec()))
+    house.store.asked.wait(str)
+    house.leader.stop()
+    with pytest.raises(StoreUnavailable):
+        waiting.result(PATIENCE_S)
+    assert house.db.jobs == {}
 
 
 def test_a_defect_in_a_turn_answers_everybody_and_stops(house: House) -> None:

@@ -13,7 +13,7 @@ from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.job import Job, JobState
 from rm.core.registry import load
-from rm.core.state import ClusterState
+from rm.core.state import ClusterState, rebuild
 from rm.core.store import START, STEP, Batch, Entry
 from rm.daemon.leader import Leader
 from rm.daemon.log_home import log_path
@@ -191,3 +191,19 @@ def test_a_dry_run_tells_the_score_of_a_placement_but_no_plan_of_single_iteratio
     alignment = asyncio.run(house.service.plan(wide))["alignment"]
     assert alignment.links[0].perimeter_us > 0  # there is a plan
     assert alignment.plans == ()
+
+
+def test_a_submission_that_comes_again_is_the_same_jobs_also_after_a_restart(house: House) -> None:
+    def submit(*names: str, key: str = "k") -> list[int]:
+        return list(asyncio.run(house.service.submit([builders.spec(name=n) for n in names], key)))
+
+    first = submit("a", "b")
+    assert submit("a", "b") == first
+    assert submit("a", key="other") == [3]
+    assert submit("a", key="") == [4] != submit("a", key="")
+    with pytest.raises(Conflict, match="idempotency key"):
+        submit("a", "c")
+    loaded = house.store.load()
+    state = rebuild(loaded.jobs, (), (), {}, loaded.next_job_id, loaded.next_action_id, 0)
+    assert state.submissions == {("alice", "k"): first, ("alice", "other"): [3]}
+    assert len(loaded.jobs) == 5

@@ -1,0 +1,162 @@
+"""Connections to the database: how they are made, what bounds their waits, and its complaints as errors.
+
+A leader may vanish (its machine hangs, its link is cut) while its transaction holds the row that every
+leader needs. So PostgreSQL is told to end such a transaction (`_HELD_MS`), to wait for no lock for long,
+and, with TCP, to look whether the other side is there; this side looks, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+
+from rm.errors import ConfigError, StoreError, StoreUnavailable
+
+BUSY_TIMEOUT_MS = 5_000
+CONNECT_TIMEOUT_S = 3
+PATIENT_MS = 60_000  # for a transaction in which the leader's place is not held
+_HELD_MS = 3_000  # less than a lease (daemon.lease_s): by then its successor wants the row
+_LOCK_MS = 2_000
+_SILENT_S = 4  # a peer that says nothing for so long is gone
+
+_POSTGRES = {
+    "idle_in_transaction_session_timeout": _HELD_MS,
+    "lock_timeout": _LOCK_MS,
+    "statement_timeout": PATIENT_MS,
+    "tcp_keepalives_idle": _SILENT_S // 2,
+    "tcp_keepalives_interval": 1,
+    "tcp_keepalives_count": _SILENT_S // 2,
+    "tcp_user_timeout": 1000 * _SILENT_S,
+}
+_LIBPQ = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives_idle": _SILENT_S // 2,
+    "keepalives_interval": 1,
+    "keepalives_count": _SILENT_S // 2,
+    "tcp_user_timeout": 1000 * _SILENT_S,
+    "application_name": "rm",
+}
+
+
+def make_engine(url: str, foreign_keys: bool = True, read_only: bool = False, bounded: bool = True) -> Engine:
+    """An engine for `url`; `bounded`: PostgreSQL ends what takes too long (an upgrade may).
+
+    Raises:
+        ConfigError: the URL is wrong, or its driver is not installed.
+    """
+    try:
+        parsed = make_url(url)
+        backend = parsed.get_backend_name()
+        if backend == "sqlite" and parsed.database and parsed.database != ":memory:":
+            return _sqlite(parsed.set(drivername="sqlite+pysqlite"), foreign_keys, read_only)
+        if backend == "postgresql":
+            return _postgres(parsed.set(drivername="postgresql+psycopg"), bounded)
+    except sa.exc.ArgumentError as e:
+        raise ConfigError("The database's URL cannot be read.", _URL_HINT) from e
+    except ImportError as e:
+        raise ConfigError(
+            "The PostgreSQL driver is missing.", "Install it: pip install 'rmx[postgres]'"
+        ) from e
+    raise ConfigError(
+        f"The database's URL names neither a SQLite file nor PostgreSQL ({backend}).", _URL_HINT
+    )
+
+
+def _sqlite(url: URL, foreign_keys: bool, read_only: bool) -> Engine:
+    if read_only:
+        file = f"file:{quote(os.path.abspath(str(url.database)))}"
+        return sa.create_engine(url.set(database=file, query={"mode": "ro", "uri": "true"}))
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    sa.event.listen(engine, "connect", partial(_prepare_sqlite, foreign_keys))
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _postgres(url: URL, bounded: bool) -> Engine:
+    own = {name: value for name, value in _LIBPQ.items() if name not in url.query}  # the URL's word counts
+    engine = sa.create_engine(url, connect_args=own, pool_pre_ping=True)
+    if bounded:
+        sa.event.listen(engine, "connect", _prepare_postgres)
+    return engine
+
+
+_URL_HINT = "Write sqlite:////path/to/rm.db or postgresql://user@host/name."
+
+
+def _prepare_sqlite(foreign_keys: bool, connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where _begin_sqlite says so
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", f"foreign_keys={int(foreign_keys)}"):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # a writer takes the write lock at once: a later upgrade of a read lock could only fail
+    writes = connection.get_execution_options().get("rm_writes")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _prepare_postgres(connection: Any, _record: object) -> None:
+    connection.execute(";".join(f"SET {name} = {value}" for name, value in _POSTGRES.items()))
+    connection.commit()
+
+
+def be_patient(connection: Connection) -> None:
+    """In this transaction the leader's place is not held: it may pause between its statements."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {PATIENT_MS}")
+
+
+@contextmanager
+def sentences(name: str, purpose: str) -> Iterator[None]:
+    """Turns the database's complaints into StoreErrors that say what to do."""
+    try:
+        yield
+    except (sa.exc.SQLAlchemyError, sqlite3.Error) as e:
+        cause = str(getattr(e, "orig", None) or e).strip().splitlines()[0].rstrip(".")
+        hint = next((hint for sign, hint in _HINTS if sign in cause), "")
+        kind = StoreUnavailable if _passes(e, cause, purpose) else StoreError
+        raise kind(f"The database {name} failed to {purpose}: {cause}.", hint) from e
+    except (UnicodeError, OverflowError) as e:
+        raise StoreError(f"The database {name} failed to {purpose}: {e}.") from e
+
+
+# SQLite's primary result codes, https://www.sqlite.org/rescode.html
+_SQLITE_PASSING = {5, 6, 10, 13}  # BUSY, LOCKED, IOERR (also where a quota or a full disk ends), FULL
+_SQLITE_CANNOT_OPEN = 14  # also when the daemon has no descriptors left
+# Classes and codes of https://www.postgresql.org/docs/current/errcodes-appendix.html
+_POSTGRES_PASSING = ("08", "40", "53", "57", "58", "25006", "25P03", "55P03")
+_REFUSED = ("authentication failed", "does not exist", "pg_hba.conf")  # at a connection, without a code
+
+
+def _passes(error: Exception, cause: str, purpose: str) -> bool:
+    """May the same work succeed later, without a change of what is asked or configured?"""
+    if isinstance(error, sa.exc.TimeoutError):  # no connection of the pool came free
+        return True
+    origin = getattr(error, "orig", None) or error
+    if isinstance(origin, sqlite3.Error):
+        code = getattr(origin, "sqlite_errorcode", 0) & 0xFF
+        return code in _SQLITE_PASSING or (code == _SQLITE_CANNOT_OPEN and purpose != "open")
+    state = getattr(origin, "sqlstate", None)
+    if state:
+        return str(state).startswith(_POSTGRES_PASSING)
+    return isinstance(error, sa.exc.OperationalError) and not any(sign in cause for sign in _REFUSED)
+
+
+_HINTS = (
+    ("readonly", "Let the daemon's user write the file and its directory."),
+    ("unable to open", "Let the daemon's user write the file and its directory."),
+    ("disk is full", "Make room on its file system; nothing that was acknowledged is lost."),
+    ("disk I/O", "Look at the kernel's log for the disk; nothing that was acknowledged is lost."),
+    ("not a database", "Restore it from a backup, or name another file."),
+    ("malformed", "Restore it from a backup (rm makes one before each upgrade)."),
+    ("locked", "Another process holds it: is a second daemon or a backup running?"),
+    ("connection", "Is PostgreSQL running, and does the URL name it rightly?"),
+)

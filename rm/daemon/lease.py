@@ -1,0 +1,162 @@
+"""Leading: to wait until nobody else does, and then to hold the lease, or to notice in time that it is not.
+
+Durations are measured on the monotonic clock of one machine: no wall clock is compared with another's.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from rm.core.ports import Clock
+from rm.core.store import Lease, Store
+from rm.errors import RmError, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+RENEWALS = 4  # within the time of the lease
+LOOKS = 8  # of a standby at another's lease, within its time
+LOOK_S = 0.5  # and at least so often
+RETRY_S = 0.5
+Monotonic = Callable[[], float]
+T = TypeVar("T")
+
+
+def patiently(work: Callable[[], T], stopped: Callable[[], bool] = lambda: False) -> T:
+    """The result of `work`, which is tried again while the database is away.
+
+    Raises:
+        StoreError: the database refused, or `stopped` before it was back.
+    """
+    told = False
+    while True:
+        try:
+            return work()
+        except StoreUnavailable as error:
+            if stopped():
+                raise
+            if not told:
+                log.error("%s The daemon waits for its database", error)
+            told = True
+            time.sleep(RETRY_S)
+
+
+class Standby:
+    """Waits for the lease: takes it when it is free, its own, or has not been renewed for its time."""
+
+    def __init__(
+        self, store: Store, clock: Clock, holder: str, lease_us: int, monotonic: Monotonic = time.monotonic
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._holder = holder
+        self._lease_us = lease_us
+        self._monotonic = monotonic
+        self._seen: Lease | None = None
+        self._since = 0.0
+
+    @property
+    def pause_s(self) -> float:
+        return min(LOOK_S, self._lease_us / 1e6 / LOOKS)
+
+    def look(self) -> HeldLease | None:
+        """The lease, if it could be taken now. Call it again after `pause_s`."""
+        now = self._monotonic()
+        seen = self._store.lease()
+        if seen != self._seen:
+            if self._seen is None and seen.holder not in ("", self._holder):
+                log.warning("another daemon leads this database (%s); waiting for its end", seen.holder)
+            self._seen, self._since = seen, now
+        ttl_s = (seen.ttl_us or self._lease_us) / 1e6
+        over = seen if now - self._since >= ttl_s else None
+        if over is None and seen.holder not in ("", self._holder):
+            return None
+        begun = self._monotonic()
+        epoch = self._store.acquire_lease(self._holder, self._clock.now_us(), self._lease_us, over)
+        if epoch is None:
+            return None
+        return HeldLease(self._store, self._clock, epoch, self._lease_us, begun, self._monotonic)
+
+
+class HeldLease:
+    """A lease that its own thread renews, and nothing else holds up.
+
+    `on_lost(why)` is called once, when another daemon has it. While the database does not answer,
+    the lease may run out: then `holds` is False until a renewal succeeds, if nobody took it meanwhile.
+    """
+
+    def __init__(
+        self, store: Store, clock: Clock, epoch: int, lease_us: int, begun: float, monotonic: Monotonic
+    ) -> None:
+        self.epoch = epoch
+        self.on_lost: Callable[[str], None] = lambda why: None
+        self._store = store
+        self._clock = clock
+        self._lease_us = lease_us
+        self._monotonic = monotonic
+        self._renewed = begun  # before the database was asked, so that this side never thinks longer
+        self._told = False
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(5)
+
+    @property
+    def holds(self) -> bool:
+        """May this daemon act on hosts? It is sure that no other leads."""
+        return self.unconfirmed_s < self._lease_us / 1e6
+
+    @property
+    def unconfirmed_s(self) -> float:
+        """Since when the database has not confirmed the lease."""
+        return self._monotonic() - self._renewed
+
+    def watch(self) -> None:
+        """Say when the lease ran out, and when it is held again. For a thread that never waits for the
+        database."""
+        held = self.holds
+        if not held and not self._told:
+            log.error(
+                "the database has not confirmed this daemon's lease for %.1f s: another daemon may lead. "
+                "Nothing is sent to the hosts until it does",
+                self.unconfirmed_s,
+            )
+        elif held and self._told:
+            log.warning("the lease is confirmed again: this daemon still leads with epoch %d", self.epoch)
+        self._told = not held
+
+    def renew(self) -> bool:
+        """One renewal; False when another daemon leads.
+
+        Raises:
+            StoreError: the database did not do it.
+        """
+        begun = self._monotonic()
+        if not self._store.renew_lease(self._clock.now_us(), self._lease_us):
+            return False
+        self._renewed = begun
+        return True
+
+    def _keep(self) -> None:
+        every_s = self._lease_us / 1e6 / RENEWALS
+        while not self._stopped.wait(every_s):
+            try:
+                if not self.renew():
+                    self.on_lost("Another daemon took the lease of this database.")
+                    return
+            except StoreUnavailable as error:
+                log.warning("cannot renew the lease: %s", error)
+            except RmError as error:
+                self.on_lost(str(error))
+                return
+            except Exception:
+                log.exception("the lease could not be renewed: this is a defect of rm")

@@ -1,0 +1,110 @@
+"""A real PostgreSQL server for tests: on a Unix socket in a temporary directory, as an unprivileged user
+when the tests run as root (PostgreSQL refuses root). It can be ended, killed and frozen."""
+
+from __future__ import annotations
+
+import glob
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+NOBODY = 65534
+START_S = 60
+
+
+def binaries() -> Path | None:
+    """The directory of `initdb` and `postgres`, the newest version first."""
+    found = shutil.which("initdb")
+    places = [Path(found).resolve().parent] if found else []
+    places += sorted(map(Path, glob.glob("/usr/lib/postgresql/*/bin")), reverse=True)
+    return next((p for p in places if (p / "postgres").exists() and (p / "initdb").exists()), None)
+
+
+class Server:
+    """One server; `directory` is its socket's. Call `remove` at the end."""
+
+    def __init__(self, programs: Path, **settings: str) -> None:
+        self._programs = programs
+        self.directory = Path(tempfile.mkdtemp(prefix="rm-pg-"))
+        self._options: dict[str, Any] = {
+            "cwd": self.directory,
+            "stdin": subprocess.DEVNULL,
+            "env": {"LC_ALL": "C"},
+        }
+        if os.geteuid() == 0:
+            os.chown(self.directory, NOBODY, NOBODY)
+            self._options |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        self._settings = {
+            "listen_addresses": "",
+            "unix_socket_directories": str(self.directory),
+            "fsync": "off",  # the machine itself is never switched off
+            "shared_buffers": "16MB",
+            **settings,
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        initdb = [programs / "initdb", "-D", "data", "-U", "rm", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        try:
+            subprocess.run(initdb, check=True, capture_output=True, timeout=100, **self._options)
+        except BaseException:
+            self.remove()
+            raise
+
+    def start(self) -> None:
+        flags = [arg for name, value in self._settings.items() for arg in ("-c", f"{name}={value}")]
+        with open(self.directory / "log", "ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / "postgres", "-D", "data", *flags],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for pytest, which then stops the server
+                **self._options,
+            )
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                self.connect().close()
+                return
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(
+                        f"PostgreSQL did not start:\n{(self.directory / 'log').read_text()}"
+                    ) from None
+                time.sleep(0.05)
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
+        return psycopg.connect(host=str(self.directory), user="rm", dbname=database, autocommit=True)
+
+    def url(self, database: str) -> str:
+        return f"postgresql://rm@/{database}?host={self.directory}"
+
+    def end(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT ends its transactions, SIGQUIT leaves them to the recovery at the next start."""
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGQUIT)
+            self._process.wait(20)
+        self._process = None
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Every process of the server: SIGSTOP and SIGCONT freeze and thaw it as a whole."""
+        assert self._process is not None
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        for pid in (self._process.pid, *map(int, children)):
+            os.kill(pid, number)
+
+    def remove(self) -> None:
+        try:
+            self.end()
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)

@@ -1,0 +1,145 @@
+"""Who leads: no wall clock counts, and a lease that cannot be renewed runs out in time."""
+
+from __future__ import annotations
+
+import pytest
+
+from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.daemon import lease as lease_module
+from rm.daemon.lease import HeldLease, Standby, patiently
+from rm.errors import StoreError, StoreUnavailable
+from tests.fakes import Inbox, ManualClock
+
+LEASE_US = 4_000_000
+
+
+class AbsentStore(MemoryStore):
+    absent = False
+
+    def renew_lease(self, now_us: int, ttl_us: int) -> bool:
+        if self.absent:
+            raise StoreUnavailable("The database is away.")
+        return super().renew_lease(now_us, ttl_us)
+
+
+class Machine:
+    """One daemon's machine: a store, a wall clock and a monotonic one of its own."""
+
+    def __init__(self, db: MemoryDatabase, holder: str, wall_us: int = 0) -> None:
+        self.store = AbsentStore(db)
+        self.clock = ManualClock()
+        self.clock.us = wall_us
+        self.now = 1000.0
+        self.standby = Standby(self.store, self.clock, holder, LEASE_US, lambda: self.now)
+
+    def leads(self) -> HeldLease:
+        held = self.standby.look()
+        assert held is not None
+        return held
+
+
+@pytest.mark.parametrize("ahead_us", [0, 3_600_000_000, -3_600_000_000])
+def test_a_standby_leads_when_no_renewal_came_for_the_time_of_the_lease(ahead_us: int) -> None:
+    db = MemoryDatabase()
+    one, two = Machine(db, "one", 10**12), Machine(db, "two", 10**12 + ahead_us)
+    held = one.leads()
+    for _ in range(20):  # it is renewed: nobody else leads, whatever the clocks say
+        one.now, two.now, one.clock.us = one.now + 1, two.now + 1, one.clock.us + 1_000_000
+        assert held.renew()
+        assert two.standby.look() is None
+    for _ in range(3):
+        two.now += 1
+        assert two.standby.look() is None
+    two.now += 1
+    assert two.leads().epoch == 2
+    assert not held.renew()
+
+
+def test_a_restarted_daemon_leads_at_once_and_one_that_gave_the_lease_back_is_followed_at_once() -> None:
+    db = MemoryDatabase()
+    assert Machine(db, "one").leads().epoch == 1
+    again = Machine(db, "one")
+    assert again.leads().epoch == 2
+    again.store.release_lease()
+    assert Machine(db, "two").leads().epoch == 3
+
+
+def test_a_lease_with_a_longer_time_is_waited_for_that_long() -> None:
+    db = MemoryDatabase()
+    assert MemoryStore(db).acquire_lease("one", 0, 10 * LEASE_US) == 1
+    two = Machine(db, "two")
+    assert two.standby.look() is None
+    two.now += 9 * LEASE_US / 1e6
+    assert two.standby.look() is None
+    two.now += LEASE_US / 1e6
+    assert two.leads().epoch == 2
+
+
+def test_a_leader_that_is_cut_off_stops_acting_before_another_can_lead(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    held = one.leads()
+    one.store.absent = True
+    assert two.standby.look() is None
+    for _ in range(16):
+        one.now, two.now = one.now + 0.25, two.now + 0.25
+        with pytest.raises(StoreUnavailable):
+            held.renew()
+        if held.holds:
+            assert two.standby.look() is None
+    held.watch()
+    held.watch()
+    assert caplog.text.count("another daemon may lead") == 1
+    assert not held.holds
+    one.store.absent = False
+    assert held.renew()  # nobody took it meanwhile: it goes on
+    assert held.holds
+    held.watch()
+    assert "still leads with epoch 1" in caplog.text
+
+
+def test_a_slow_renewal_counts_from_when_it_was_begun() -> None:
+    machine = Machine(MemoryDatabase(), "one")
+    held = machine.leads()
+    renew = machine.store.renew_lease
+
+    def slowly(now_us: int, ttl_us: int) -> bool:
+        machine.now += 3
+        return renew(now_us, ttl_us)
+
+    machine.store.renew_lease = slowly  # type: ignore[method-assign]
+    assert held.renew()
+    assert held.unconfirmed_s == 3
+
+
+def test_a_lost_lease_is_told_once_by_the_thread_that_keeps_it() -> None:
+    db = MemoryDatabase()
+    store, clock = MemoryStore(db), ManualClock()
+    held = Standby(store, clock, "one", 40_000).look()
+    assert held is not None
+    lost = held.on_lost = Inbox()  # type: ignore[assignment]
+    held.start()
+    assert MemoryStore(db).acquire_lease("one", 0, 1) == 2
+    assert "Another daemon" in lost.wait(str)
+    held.stop()
+
+
+def test_what_needs_an_absent_database_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease_module, "RETRY_S", 0.001)
+    answers: list[object] = [StoreUnavailable("away"), StoreUnavailable("away"), 7]
+
+    def work() -> object:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert patiently(work) == 7
+    answers += [StoreError("It is damaged.")]
+    with pytest.raises(StoreError, match="damaged"):
+        patiently(work)
+    answers += [StoreUnavailable("away")] * 2
+    with pytest.raises(StoreUnavailable):
+        patiently(work, lambda: len(answers) < 2)
