@@ -226,7 +226,7 @@ class Client:
         payload = None if body is None else json.dumps(body).encode()
         until_s = time.monotonic() + PATIENCE_S
         while True:
-            response = self._ask(method, target, payload, timeout_s)
+            response = self._ask(method, target, payload, timeout_s, key)
             if response.status != TOO_MANY:
                 return response
             wait_s = _retry_after_s(response)
@@ -237,7 +237,7 @@ class Client:
             time.sleep(wait_s)
 
     def _ask(
-        self, method: str, target: str, payload: bytes | None, timeout_s: float | None
+        self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str
     ) -> http.client.HTTPResponse:
         connection = self._open(timeout_s)
         try:
