@@ -1,6 +1,6 @@
 """The host agent: JSON request lines on standard input, replies and notifications on standard output.
 
-    python3 -S -E rm_agent.py --serve
+    python3 -S -E rm_agent.py --serve [--jobs-only]
 
 One thread, one loop. Jobs are run by supervisors (rm_task.py) that outlive this process; their states are in
 the spool (rm_spool.py), so that the next agent finds them. The operations of the sibling programs are
@@ -101,7 +101,8 @@ class Channel:
 
 
 class Agent:
-    def __init__(self, state):
+    def __init__(self, state, jobs_only=False):
+        self.jobs_only = jobs_only  # neither playbook steps nor jobs of root, whoever asks
         self.selector = selectors.PollSelector()
         self.channel = Channel(self.selector)
         self.hierarchy = Hierarchy(state)
@@ -115,6 +116,8 @@ class Agent:
     def _load_siblings(self):
         here = os.path.dirname(os.path.abspath(__file__))
         for name in SIBLINGS:
+            if self.jobs_only and name == "rm_steps":
+                continue
             if not os.path.exists(os.path.join(here, name + ".py")):
                 continue
             try:
@@ -190,6 +193,8 @@ class Agent:
         """The result, or None when the reply comes later."""
         if op == "ping":
             return {"now_us": now_us()}
+        if self.jobs_only:
+            request.pop("allow_root", None)
         if op in CHANGES or "epoch" in request:
             epoch = request.get("epoch")
             if not isinstance(epoch, int):
@@ -206,7 +211,6 @@ class Agent:
         if op == "cancel":
             return self._cancel(request)
         if op in self.ops or op in self.slow_ops:
-            self._name_places(request)
             if op in self.ops:
                 return self.ops[op](request)
             group = Group(self.hierarchy.login if op in OUTSIDE else "")
@@ -224,13 +228,6 @@ class Agent:
                 self.channel.send({"id": number, "ok": True, "result": result})
 
         return reply
-
-    def _name_places(self, request):
-        """Siblings learn where the attempt's cgroup and folder are."""
-        job, attempt = request.get("job"), request.get("attempt")
-        if isinstance(job, int) and isinstance(attempt, int):
-            request.setdefault("cgroup", self.hierarchy.path(job, attempt))
-            request.setdefault("folder", self.attempts.spool.folder(job, attempt).path)
 
     # slow operations
 
@@ -326,13 +323,13 @@ def refusal(number, error):
 
 
 def main(arguments):
-    if arguments != ["--serve"]:
-        sys.stderr.write("usage: rm_agent.py --serve\n")
+    if arguments not in (["--serve"], ["--serve", "--jobs-only"]):
+        sys.stderr.write("usage: rm_agent.py --serve [--jobs-only]\n")
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     state = os.environ.get("RM_AGENT_STATE") or DEFAULT_STATE
     try:
-        agent = Agent(os.path.abspath(state))
+        agent = Agent(os.path.abspath(state), "--jobs-only" in arguments)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
             raise

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -40,10 +40,15 @@ class Agent:
     """`mounts`: shell commands that change what it sees, in a mount namespace of its own."""
 
     def __init__(
-        self, state: Path, cgroups: str = "as they are", files: Path = AGENTS, mounts: str = ""
+        self,
+        state: Path,
+        cgroups: str = "as they are",
+        files: Path = AGENTS,
+        mounts: str = "",
+        options: Sequence[str] = (),
     ) -> None:
         self.state = state
-        command = [sys.executable, "-S", "-E", str(files / "rm_agent.py"), "--serve"]
+        command = [sys.executable, "-S", "-E", str(files / "rm_agent.py"), "--serve", *options]
         if cgroups != "as they are":
             # another layout, mounted in a namespace of the agent's own: none, or pure v2
             kind = {"none": "tmpfs", "v2": "cgroup2"}[cgroups]
@@ -152,8 +157,8 @@ def agents(where: str | None = None) -> Iterator[Callable[..., Agent]]:
     state.chmod(0o711)
     started: list[Agent] = []
 
-    def start(cgroups: str = "as they are", files: Path = AGENTS, mounts: str = "") -> Agent:
-        started.append(Agent(state, cgroups, files, mounts))
+    def start(cgroups: str = "as they are", files: Path = AGENTS, mounts: str = "", **more: Any) -> Agent:
+        started.append(Agent(state, cgroups, files, mounts, **more))
         return started[-1]
 
     try:

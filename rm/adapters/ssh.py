@@ -223,9 +223,15 @@ def _unreachable(host: Host, error: Exception) -> Unreachable:
     )
 
 
+def _named(file: Path, host: Host) -> Path:
+    """The file with the host's name for %h, and % for %%; no name leads out of its folder."""
+    name = host.name.replace("/", "_")
+    return Path(re.sub("%[%h]", lambda found: "%" if found[0] == "%%" else name, str(file)))
+
+
 def _identity(host: Host, settings: SshSettings) -> dict[str, Any]:
     own = dict(host.variables).get("ansible_ssh_private_key_file")
-    files = [Path(own).expanduser()] if own else list(settings.identity_files)
+    files = [Path(own).expanduser()] if own else [_named(file, host) for file in settings.identity_files]
     if not files:  # the user's own keys, as ssh takes them, and an SSH agent
         usual = [Path.home() / ".ssh" / f"id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
         good = [str(file) for file in usual if file.is_file() and not _open_to_others(file)]

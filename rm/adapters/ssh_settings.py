@@ -12,8 +12,8 @@ class SshSettings:
 
     A connection over which nothing came for `dead_after_s` although it was asked for is dead.
     `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
-    by `python`. Without `identity_files` the user's own keys and SSH agent are used. `weak_algorithms`
-    allows ciphers, MACs and key exchanges that OpenSSH no longer offers.
+    by `python`. Without `identity_files` the user's own keys and SSH agent are used; in their names %h is
+    the host's name. `weak_algorithms` allows ciphers, MACs and key exchanges that OpenSSH no longer offers.
     """
 
     known_hosts: Path

@@ -262,6 +262,18 @@ def test_a_missing_directory_is_replaced_and_that_is_said(agent: Agent) -> None:
     assert "/nonexistent" in result["note"]
 
 
+@root
+def test_an_agent_for_jobs_only_takes_no_steps_and_no_job_of_root(start: Start) -> None:
+    agent = start(options=["--jobs-only"])
+    assert "steps" not in agent.hello["features"]
+    for op in ("steps", "blob"):
+        assert agent.ask(op)["code"] == "no-such-op"
+    refused = agent.launch(SH + "id\n", user="root", allow_root=True)
+    assert refused["code"] == "root-refused"
+    assert agent.launch(SH + "id -un\n")["ok"]
+    assert agent.event("exit", job=1)["code"] == 0
+
+
 @pytest.mark.parametrize(
     ("args", "code"),
     [
