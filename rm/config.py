@@ -172,6 +172,7 @@ class LimitsConfig:
     request_burst: AtLeastOne = 1000
     header_s: Positive = 10.0
     idle_s: Positive = 75.0
+    log_reserve_mb: Count = 512
 
 
 @dataclass(frozen=True, slots=True)

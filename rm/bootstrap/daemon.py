@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import resource
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -132,6 +133,11 @@ def raise_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def log_reserve_bytes(config: Config, logs: Path) -> int:
+    """What logs leave of the disk to the database; of a small disk a tenth."""
+    return min(config.limits.log_reserve_mb << 20, shutil.disk_usage(logs).total // 10)
+
+
 def make_state_dir(path: Path) -> None:
     """The daemon's own files: logs hold what users printed, the database their environments."""
     try:
@@ -245,6 +251,8 @@ class Daemon:
             deliveries(state, os.uname().nodename, config.jobs.deliver),
             Deliverer(config.jobs.deliver),
             lambda: lease.holds,
+            lambda job: state.jobs[job].spec.user if job in state.jobs else "",
+            log_reserve_bytes(config, logs),
         )
         leader.executor = executor
 

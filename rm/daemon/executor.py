@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from rm.core.reconcile import ReportedTask
 from rm.daemon.agent_news import WORDS_MAX, exited, reported, started, up_event
 from rm.daemon.agents import Hosts
 from rm.daemon.deliver import Deliverer, Delivery
-from rm.daemon.log_home import LogHome
+from rm.daemon.fair_pool import FairPool
+from rm.daemon.log_home import LogHome, TooSlow
 from rm.errors import RmError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched, Tasks
@@ -35,6 +37,8 @@ log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
 REPEAT_S = 2.0
+COLLECTORS = 16  # threads that bring logs home
+COLLECTIONS = 2  # of one host, and of one user, while others wait
 LATER_S = 60.0  # when our own disk refuses a log
 UNHEARD = Hello(version="", protocol=0)  # of a host whose channel has just been lost again
 
@@ -58,6 +62,7 @@ class Open:
     intent: Intent
     request: Request[Launched] | Request[Done] | None  # None: logs are collected, by many requests
     delivery: Delivery | None = None
+    user: str = ""
     under_way: bool = False
     waits_for_exit: bool = False
     ended: bool = False
@@ -80,6 +85,8 @@ class Executor:
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
         deliverer: writes these copies; without one there are none.
         may_act: False while another daemon may lead: then nothing is sent, and all is tried again.
+        owner_of: the user of a job; called in the leader's thread.
+        log_reserve_bytes: of the disk of `logs`, which these leave free.
     """
 
     def __init__(
@@ -96,13 +103,16 @@ class Executor:
         delivery_of: Callable[[Collect], Delivery | None] = lambda action: None,
         deliverer: Deliverer | None = None,
         may_act: Callable[[], bool] = lambda: True,
+        owner_of: Callable[[int], str] = lambda job: "",
+        log_reserve_bytes: int = 0,
     ) -> None:
         self._hosts = hosts
         self._post = post
         self._clock = clock
         self._request_of = request_of
         self._epoch = epoch
-        self._home = LogHome(hosts, logs, max_log_bytes)
+        self._home = LogHome(hosts, logs, max_log_bytes, log_reserve_bytes)
+        self._owner_of = owner_of
         self._on_iterations = on_iterations
         self._on_deposed = on_deposed
         self._delivery_of = delivery_of
@@ -115,7 +125,7 @@ class Executor:
         self._repeating: set[str] = set()
         self._closed = False
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(8, thread_name_prefix="collect")
+        self._pool = FairPool(COLLECTORS, COLLECTORS // 2, COLLECTIONS, "collect")
         # apart, so that no host's hello waits for the logs of one that hangs
         self._greeters = ThreadPoolExecutor(8, thread_name_prefix="greet")
 
@@ -123,8 +133,8 @@ class Executor:
         self._closed = True
         if self._deliverer is not None:
             self._deliverer.close()
-        for pool in (self._pool, self._greeters):
-            pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
+        self._greeters.shutdown(wait=False, cancel_futures=True)
 
     # -- the leader's side ---------------------------------------------------------------------
 
@@ -256,7 +266,7 @@ class Executor:
             case Discard(job, attempt):
                 return Open(intent, wire.Discard(job=job, attempt=attempt, epoch=self._epoch))
             case Collect():
-                return Open(intent, None, self._delivery_of(action))
+                return Open(intent, None, self._delivery_of(action), self._owner_of(action.job))
 
     def _send(self, entry: Open) -> None:
         """Carry it out, unless it is under way already: never twice at once."""
@@ -269,7 +279,7 @@ class Executor:
             if may_act := self._may_act():
                 entry.under_way, entry.waits_for_exit = True, False
                 if isinstance(action, Collect):
-                    self._pool.submit(self._collect, entry, action)
+                    self._pool.submit(action.host, entry.user, partial(self._collect, entry, action))
                     return
         if not may_act:
             self._again(entry)
@@ -365,10 +375,11 @@ class Executor:
         try:
             for rank in action.ranks:
                 for stream in ("out", "err"):
-                    self._home.fetch(action, rank, stream)
+                    if note := self._home.fetch(action, rank, stream):
+                        self._post(ev.Noted(action.job, note))
             discard = wire.Discard(job=action.job, attempt=action.attempt, epoch=self._epoch)
             self._hosts.call(action.host, discard).result(CALL_TIMEOUT_S)
-        except (Unreachable, TimeoutError):
+        except (Unreachable, TimeoutError, TooSlow):
             self._again(entry)
             return
         except RmError as error:
@@ -390,6 +401,7 @@ class Executor:
             )
             self._again(entry, LATER_S)
             return
+        self._home.finished(action)
         self._deliver(entry, action)
 
     def _deliver(self, entry: Open, action: Collect) -> None:

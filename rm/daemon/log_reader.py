@@ -14,7 +14,8 @@ from rm.protocol.attempts import Logs
 from rm.protocol.codes import Code, code_of
 
 FOLLOW_S = 0.1
-CHUNK_BYTES = 256 * 1024
+QUIET_S = 1.0  # between two looks at a log that does not grow
+CHUNK_BYTES = 128 * 1024
 
 
 class AgentForgot(Exception):
@@ -44,8 +45,7 @@ class LogReader:
                 raise NotFound(f"Job {job_id} has no task {rank}.", f"Its tasks: {ranks}.")
             home = log_path(self._logs, job_id, job.attempt, rank, stream)
             if home.exists() and not (follow and job.state is JobState.PENDING):
-                data = await asyncio.to_thread(_read_from, home, offset)
-                if data:
+                async for data in _at_home(home, offset):
                     yield data
                 return
             if task is None and job.state.final:
@@ -78,6 +78,7 @@ class LogReader:
     async def _logs_on_host(
         self, job: Job, host: str, rank: int, stream: str, offset: int, follow: bool
     ) -> AsyncIterator[bytes]:
+        pause_s = FOLLOW_S
         while True:
             try:
                 request = Logs(
@@ -96,14 +97,26 @@ class LogReader:
             data = content(answer, host)
             offset = answer.offset
             if data:
+                pause_s = FOLLOW_S
                 yield data
             elif answer.done or not follow:
                 return
             else:
-                await asyncio.sleep(FOLLOW_S)
+                await asyncio.sleep(pause_s)
+                pause_s = min(QUIET_S, 1.5 * pause_s)
 
 
-def _read_from(path: Path, offset: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read()
+async def _at_home(path: Path, offset: int) -> AsyncIterator[bytes]:
+    """In parts: a reader that stops reading holds one of them, and no open file."""
+    while data := await asyncio.to_thread(_read_part, path, offset):
+        yield data
+        offset += len(data)
+
+
+def _read_part(path: Path, offset: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            return file.read(CHUNK_BYTES)
+    except FileNotFoundError:  # forgotten while it was read
+        return b""

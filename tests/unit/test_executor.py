@@ -233,8 +233,6 @@ def test_logs_come_home_before_the_host_forgets(house: House) -> None:
         out = house.hosts.take("logs")
         assert (out.args["rank"], out.args["stream"], out.args["offset"]) == (rank, "out", 0)
         out.answer(**text(data))
-        if data:
-            house.hosts.take("logs").answer(**text("", len(data), len(data)))
         house.hosts.take("logs").refuse("no-log")  # the user's own file for errors is gone
     assert house.inbox.of(ev.ActionSettled) == []
     house.hosts.take("discard").answer()
