@@ -23,7 +23,7 @@ rm_steps = importlib.import_module("rm_steps")
 class RealFiles:
     """The control machine's files, as they are."""
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, decrypt: bool = True) -> bytes:
         try:
             return Path(path).read_bytes()
         except OSError as problem:

@@ -31,12 +31,12 @@ class LocalFiles:
         """Opens `!vault` values; None without passwords: then only who uses such a value is told."""
         return self.vault if self.vault.passwords else None
 
-    def _read(self, path: str) -> bytes:
+    def _read(self, path: str, decrypt: bool = True) -> bytes:
         try:
             data = Path(path).read_bytes()
         except OSError as problem:
             raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
-        if not data.startswith(HEADER.encode()):
+        if not decrypt or not data.startswith(HEADER.encode()):
             return data
         try:
             return self.vault.open_file(data)

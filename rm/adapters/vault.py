@@ -22,6 +22,7 @@ from typing import Any
 import yaml
 
 from rm.errors import UsageError
+from rm.playbook.bounded_yaml import load_plain
 
 HEADER = "$ANSIBLE_VAULT;"
 ROUNDS = 10_000
@@ -47,7 +48,7 @@ class Vault:
         """An encrypted file. What it holds is secret: of YAML each value, else the whole."""
         plain = self.open(data)
         try:
-            value = yaml.safe_load(plain)
+            value = load_plain(plain)
         except (yaml.YAMLError, UnicodeDecodeError, ValueError):
             value = None
         self._keep(value if isinstance(value, (dict, list)) else plain.decode(errors="replace"))

@@ -147,7 +147,7 @@ def run(
     verbose: int,
     as_json: bool,
 ) -> int:
-    """Run the playbook FILE (a path, or the name of one that comes with rm).
+    """Run the playbook FILE (a path with `/`, `.yml` or `.yaml`, or the name of one that comes with rm).
 
     Progress goes to standard error, the recap to standard output.
     """

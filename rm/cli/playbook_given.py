@@ -33,16 +33,23 @@ class Fleet:
 
 
 def playbook_path(file: str) -> Path:
+    """A bare word is a playbook that comes with rm, whatever lies in the current directory, which others may
+    write to; a local file has a directory (`./site`) or `.yml` or `.yaml` in its name."""
     from rm.adapters.shipped import shipped_directory
 
-    if os.path.isfile(file) or os.sep in file:
+    named = file.endswith((".yml", ".yaml"))
+    if os.sep in file or (named and os.path.isfile(file)):
         return Path(file)
-    name = file if file.endswith((".yml", ".yaml")) else file + ".yml"
-    shipped = shipped_directory("playbooks") / name
+    shipped = shipped_directory("playbooks") / (file if named else f"{file}.yml")
+    passed_over = [] if named else [name for name in (file, f"{file}.yml") if os.path.isfile(name)]
     if not shipped.exists():
-        raise UsageError(
-            f"There is no playbook {file}.", "`rmx playbook list` shows those that come with rm."
-        )
+        hint = "`rmx playbook list` shows those that come with rm."
+        if passed_over:
+            hint = f"For the file here write ./{passed_over[0]}. {hint}"
+        raise UsageError(f"There is no playbook {file} that comes with rm.", hint)
+    for name in passed_over:
+        said = f"The playbook {file} comes with rm; the file {name} here is passed over (./{name} names it)."
+        click.echo(said, err=True)
     return shipped
 
 

@@ -122,11 +122,13 @@ def _kind(value: object) -> str:
 
 
 def _url(value: object) -> str:
-    if not isinstance(value, str) or not URL.fullmatch(value):
+    hint = "Write http:// or https://, host and path; a user's name goes to 'user' and 'password_file'."
+    if isinstance(value, str) and any(sign in value for sign in "@?#"):  # never shown: it may be a secret
         raise ConfigError(
-            f"{value!r:.80} is no address of an archive.",
-            "Write http:// or https://, host and path; a user's name goes to 'user' and 'password_file'.",
+            "The address has more than host and path: a user's name, a password or a query.", hint
         )
+    if not isinstance(value, str) or not URL.fullmatch(value):
+        raise ConfigError(f"{value!r:.80} is no address of an archive.", hint)
     return value.rstrip("/")
 
 

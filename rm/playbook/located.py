@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from rm.errors import RmError, UsageError
+from rm.playbook.bounded_yaml import BoundedLoader
 
 
 class Map(dict[str, Any]):
@@ -32,8 +33,8 @@ class Seq(list[Any]):
         self.lines = [0] * len(self)
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """SafeLoader (no object is ever built from a tag) with lines, refusing doubled keys."""
+class _Loader(BoundedLoader):
+    """A loader that keeps lines and refuses doubled keys."""
 
 
 def _line(node: yaml.Node) -> int:

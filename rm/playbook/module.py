@@ -45,8 +45,8 @@ class BadArgument(Exception):
 class Files(Protocol):
     """The control side's files, read on behalf of pure code."""
 
-    def read(self, path: str) -> bytes:
-        """Raises BadArgument when the file cannot be read."""
+    def read(self, path: str, decrypt: bool = True) -> bytes:
+        """What a vault encrypted is opened, if `decrypt`. Raises BadArgument when the file cannot be read."""
         ...
 
     def glob(self, pattern: str) -> list[str]:

@@ -31,7 +31,7 @@ class NoFiles:
 
     decrypt = None
 
-    def read(self, path: str) -> bytes:
+    def read(self, path: str, decrypt: bool = True) -> bytes:
         raise BadArgument(f"the local file {path} cannot be read")
 
     def glob(self, pattern: str) -> list[str]:

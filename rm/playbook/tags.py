@@ -6,17 +6,19 @@ from collections.abc import Sequence
 
 from rm.playbook.schema import Task
 
+_UNTAGGED = frozenset({"untagged"})
+
 
 def selected(task: Task, tags: Sequence[str], skip_tags: Sequence[str]) -> bool:
-    """Ansible's rule, with `always`, `never`, `all`, `tagged`, `untagged`."""
-    own = set(task.tags)
-    chosen = not own & {"never"}
-    if tags and "all" not in tags:
-        hit = own & set(tags) or ("tagged" in tags and own) or ("untagged" in tags and not own)
-        chosen = bool(hit) or ("always" in own and "always" not in skip_tags)
-    elif "never" in own and own & set(tags) - {"all"}:
-        chosen = True
-    dropped = own & set(skip_tags) or ("tagged" in skip_tags and own) or ("untagged" in skip_tags and not own)
+    """Ansible's rule (`Taggable.evaluate_tags`), with `always`, `never`, `all`, `tagged`, `untagged`."""
+    own, wanted = frozenset(task.tags) or _UNTAGGED, tags or ("all",)
+    chosen = (
+        "always" in own
+        or ("all" in wanted and "never" not in own)
+        or not own.isdisjoint(wanted)
+        or ("tagged" in wanted and own != _UNTAGGED and "never" not in own)
+    )
     if "all" in skip_tags:
-        dropped = "always" not in own or "always" in skip_tags
+        return chosen and "always" in own and "always" not in skip_tags
+    dropped = not own.isdisjoint(skip_tags) or ("tagged" in skip_tags and own != _UNTAGGED)
     return chosen and not dropped

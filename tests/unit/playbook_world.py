@@ -18,7 +18,7 @@ class Shelf:
     def __init__(self, files):
         self.files = {posixpath.join("/p", name): text for name, text in files.items()}
 
-    def read(self, path):
+    def read(self, path, decrypt=True):
         if path not in self.files:
             raise BadArgument(f"the local file {path} cannot be read")
         return self.files[path].encode()

@@ -325,6 +325,27 @@ def test_one_inventory_for_jobs_and_playbooks(daemon: Daemon, rmx: Rmx, tmp_path
     }
 
 
+def test_a_bare_word_is_a_playbook_that_comes_with_rm_whatever_lies_here(
+    daemon: Daemon, rmx: Rmx, tmp_path: Path
+) -> None:
+    planted = (
+        "- hosts: localhost\n  gather_facts: false\n  tasks:\n"
+        f"  - file: {{path: {tmp_path}/pwned, state: touch}}\n"
+    )
+    for name in ("drain", "drain.yml", "site"):
+        (tmp_path / name).write_text(planted)
+    told = rmx("playbook", "run", "drain", "--list-tasks")
+    assert "Drain, and wait for the jobs" in told.out
+    assert "the file drain here is passed over (./drain names it)" in told.err
+    assert "the file drain.yml here is passed over" in told.err
+    for named in ("./drain", "drain.yml", str(tmp_path / "site")):
+        assert "Drain" not in rmx("playbook", "run", named, "--list-tasks").out
+    refused = rmx("playbook", "run", "site")
+    assert refused.code == 2
+    assert "For the file here write ./site." in refused.err
+    assert not (tmp_path / "pwned").exists()
+
+
 def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:
     assert rmx("links").out.splitlines()[1].split() == [
         "h1",

@@ -1,20 +1,24 @@
 """Compiling and evaluating: batches, registered results, loops, handlers, conditions; no host needed."""
 
 import base64
+import itertools
 import zlib
 
 import pytest
+from ansible.playbook.taggable import Taggable
 
 from rm.playbook.evaluate import HostPlay, HostState, Options
 from rm.playbook.module import BadArgument
 from rm.playbook.parse import parse_playbook
+from rm.playbook.schema import Task
+from rm.playbook.tags import selected
 
 
 class Files:
     def __init__(self, files):
         self.files = files
 
-    def read(self, path):
+    def read(self, path, decrypt=True):
         if path not in self.files:
             raise BadArgument(f"the local file {path} cannot be read")
         return self.files[path].encode()
@@ -222,6 +226,27 @@ def test_tags_choose_tasks():
     assert ran(tags=("never",)) == "de"
     assert ran(skip_tags=("y",)) == "acd"
     assert ran(tags=("untagged",)) == "cd"
+
+
+def test_tags_choose_what_ansible_chooses():
+    words = ("x", "always", "never", "untagged")
+    sets = [tuple(c) for size in range(4) for c in itertools.combinations(words, size)]
+    options = ("x", "y", "all", "tagged", "never", "untagged", "always")
+    asked = [tuple(c) for size in range(3) for c in itertools.combinations(options, size)]
+
+    class Theirs(Taggable):
+        _loader = None
+
+        def __init__(self, tags):
+            self.tags = list(tags)
+
+        def _get_all_taggable_objects(self):
+            return []
+
+    for tags, only, skip in itertools.product(sets, asked, asked):
+        task = Task("a", "command", {}, 1, tags=tags)
+        theirs = Theirs(tags).evaluate_tags(only or ("all",), skip, {})
+        assert selected(task, only, skip) is theirs, (tags, only, skip)
 
 
 def test_facts_arrive_with_the_first_batch_that_needs_none():

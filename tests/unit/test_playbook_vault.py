@@ -1,6 +1,8 @@
 """ansible-vault's format, secrets out of what is shown, inventories with what stands beside, the history."""
 
+import base64
 import json
+import zlib
 
 import pytest
 
@@ -11,9 +13,12 @@ from rm.adapters.playbook_run import run_playbook
 from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.vault import Vault, read_password, seal
 from rm.errors import ConfigError, UsageError
+from rm.playbook.evaluate import HostPlay, Options
 from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.parse import parse_playbook
 from rm.playbook.report import Report
 from rm.playbook.steps import TaskResult
+from rm.playbook.variables import HostState
 
 # made by ansible-vault of ansible-core 2.19 with the password "pass1": "inlinesecret"
 SEALED = """\
@@ -160,3 +165,27 @@ def test_the_history_keeps_results_and_no_values(tmp_path):
     assert "topsecret" not in json.dumps(found)
     assert (tmp_path / "state/playbooks.jsonl").stat().st_mode & 0o777 == 0o600
     assert runs(tmp_path / "none") == []
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "copy: {src: one, dest: /x, decrypt: %s}",
+        "copy: {src: tree/, dest: /x, decrypt: %s}",
+        "script: {cmd: one, decrypt: %s}",
+        "unarchive: {src: one, dest: /x, decrypt: %s}",
+    ],
+)
+def test_what_is_not_to_be_decrypted_travels_as_it_is(tmp_path, task):
+    sealed = seal(b"s3cret-text", b"p", b"s" * 32).encode()
+    (tmp_path / "files" / "tree").mkdir(parents=True)
+    for name in ("one", "tree/two"):
+        (tmp_path / "files" / name).write_bytes(sealed)
+    for decrypt, content in (("false", sealed), ("true", b"s3cret-text")):
+        files = LocalFiles(Vault([b"p"]))
+        text = f"- hosts: all\n  gather_facts: false\n  tasks:\n  - {task % decrypt}\n"
+        made = parse_playbook(text, str(tmp_path / "site.yml"), files)
+        host = HostPlay(made.plays[0], HostState("a", {}), files, Options(str(tmp_path)))
+        args = host.next_batch().steps[0].args
+        sent = args.get("content") or args["files"]["two"]
+        assert zlib.decompress(base64.b64decode(sent)) == content

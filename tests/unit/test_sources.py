@@ -309,6 +309,17 @@ def test_a_source_is_read_from_its_table() -> None:
 
 
 @pytest.mark.parametrize(
+    "url", ["http://u:{0}@x/", "http://{0}@x/", "http://x/?token={0}", "u:{0}@x", "x#{0}"]
+)
+def test_an_address_that_may_hold_a_secret_is_never_shown(url: str) -> None:
+    table = {"name": "ma", "kind": "esmond", "url": url.format("s3cr3t")}
+    found, malformed = sources_of([table])
+    assert not found
+    assert "a password" in malformed[0][1]
+    assert "s3cr3t" not in str(malformed)
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"name": "a b"}, "the name 'a b'"), ({"kind": "esmon"}, "none of maddash"), ({"urll": ""}, "'url'?"),

@@ -18,6 +18,8 @@ from typing import Any
 import yaml
 from jinja2 import Undefined, UndefinedError
 
+from rm.playbook.bounded_yaml import load_all_plain, load_plain
+
 TRUE = ("yes", "on", "true", "1", "y", "t", "1.0")
 FALSE = ("no", "off", "false", "0", "n", "f", "0.0", "")
 _NAMESPACE = uuid.UUID("361E6D51-FAEC-444A-9079-341386DA8E2E")  # Ansible's, so that both give the same
@@ -212,8 +214,8 @@ TEXT: dict[str, Callable[..., Any]] = {
     "from_json": lambda value, **_: json.loads(value),
     "to_yaml": _yaml,
     "to_nice_yaml": _nice_yaml,
-    "from_yaml": lambda value: yaml.safe_load(value) if isinstance(value, str) else value,
-    "from_yaml_all": lambda value: list(yaml.safe_load_all(value)) if isinstance(value, str) else value,
+    "from_yaml": lambda value: load_plain(value) if isinstance(value, str) else value,
+    "from_yaml_all": lambda value: load_all_plain(value) if isinstance(value, str) else value,
     "regex_replace": _regex_replace,
     "regex_search": _regex_search,
     "regex_findall": _regex_findall,

@@ -44,12 +44,17 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if args["remote_src"]:
         return {**rest, "remote_src": args["src"]}
     source = context.source(args["src"].rstrip("/"), "files")
+    decrypt: bool = args["decrypt"]
     tree = context.files.glob(f"{source}/**")
     if tree:
         top = source if args["src"].endswith("/") else posixpath.dirname(source)
-        files = {posixpath.relpath(path, top): packed(context.files.read(path)) for path in tree}
+        files = {posixpath.relpath(path, top): packed(context.files.read(path, decrypt)) for path in tree}
         modes = {posixpath.relpath(path, top): context.files.mode(path) for path in tree if keeps}
         return {**rest, "files": files, **({"modes": modes} if keeps else {})}
     if keeps:
         rest["mode"] = context.files.mode(source)
-    return {**rest, "content": packed(context.files.read(source)), "name": posixpath.basename(source)}
+    return {
+        **rest,
+        "content": packed(context.files.read(source, decrypt)),
+        "name": posixpath.basename(source),
+    }

@@ -31,5 +31,5 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("the command is empty")
     source = context.source(words[0], "files")
     rest = {k: args[k] for k in ("chdir", "creates", "removes", "executable")}
-    content = packed(context.files.read(source))
+    content = packed(context.files.read(source, args["decrypt"]))
     return {**rest, "content": content, "name": posixpath.basename(source), "arguments": words[1:]}

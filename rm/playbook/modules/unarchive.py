@@ -34,4 +34,5 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     rest = {k: v for k, v in args.items() if k not in dropped}
     if args["remote_src"] or not args["copy"] or "://" in args["src"]:
         return rest
-    return {**rest, "content": packed(context.files.read(context.source(args["src"], "files")))}
+    source = context.source(args["src"], "files")
+    return {**rest, "content": packed(context.files.read(source, args["decrypt"]))}
