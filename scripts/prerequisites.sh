@@ -49,6 +49,8 @@ if [ "$purpose" = test ]; then
     need crontab cron
     need git git
     need unzip unzip
+    # the daemon's unit is run by a systemd of its own, in a namespace
+    need systemd-analyze systemd
     # Ansible's apt, which ours is compared with, is written for the system's own Python and fetches this else
     if command -v apt-get >/dev/null 2>&1 && ! /usr/bin/python3 -c 'import apt' 2>/dev/null; then
         missing="$missing python3-apt"

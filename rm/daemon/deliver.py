@@ -18,10 +18,11 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from rm.core.actions import Collect
 from rm.core.state import ClusterState
@@ -31,6 +32,7 @@ from rm.daemon.environment import expand
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 60.0  # for a slow network file system
+BATCH = 50  # deliveries that are written together
 AVOIDED_S = 300.0  # a directory that did not answer is not tried again for so long
 PROGRAM = str(Path(__file__).with_name("deliver_as_user.py"))
 HELPER = "/run/rm-deliver.sock"  # packaging/rm-deliver.socket
@@ -76,12 +78,14 @@ def for_each_task(pattern: str) -> str:
     return f"{stem}.%t{suffix}"
 
 
+T = TypeVar("T")
 LogOf = Callable[[int], Path]
 Done = Callable[[str], None]
+Waiting = tuple[Delivery, LogOf, Done]
 
 
 class Deliverer:
-    """Carries deliveries out, one after the other for each user, by a process that can be given up.
+    """Carries deliveries out, for each user by processes, one at a time, that can be given up.
 
     A directory that hangs (a file system that a user serves, a dead file server) costs its owner's deliveries
     time and nobody else's: each user has a thread of his own while there is something to deliver.
@@ -93,7 +97,7 @@ class Deliverer:
 
     def __init__(self, pattern: str, helper: str = HELPER, patience_s: float = PATIENCE_S) -> None:
         self._pattern, self._helper, self._patience_s = pattern, helper, patience_s
-        self._waiting: dict[str, deque[tuple[Delivery, LogOf, Done]]] = {}
+        self._waiting: dict[str, deque[Waiting]] = {}
         self._avoided: dict[tuple[str, str], float] = {}  # (user, directory) -> monotonic seconds
         self._lock = threading.Lock()
         self._closed = False
@@ -125,55 +129,66 @@ class Deliverer:
                 if not waiting or self._closed:
                     del self._waiting[user]
                     return
-                delivery, log_of, done = waiting.popleft()
-            try:
-                why = self._carry_out(delivery, log_of)
-            except OSError as error:
-                why = error.strerror or str(error)
-            except Exception:  # the next one must not suffer for it
-                log.exception("a delivery to %s failed", delivery.directory)
-                why = "a defect of rm; the daemon's log has the details"
-            if why:
-                why = f"the output was not delivered to {delivery.directory}: {why}; `rmx logs` has it"
-            done(why)
+                # those that wait for one directory share a process, which takes longer to start than to write
+                alike = [waiting.popleft()]
+                while waiting and waiting[0][0].directory == alike[0][0].directory and len(alike) < BATCH:
+                    alike.append(waiting.popleft())
+            for (delivery, _, done), why in zip(alike, self._carry_out(alike), strict=True):
+                if why:
+                    why = f"the output was not delivered to {delivery.directory}: {why}; `rmx logs` has it"
+                done(why)
 
-    def _carry_out(self, delivery: Delivery, log_of: LogOf) -> str:
-        found = [(log_of(rank), name) for rank, name in delivery.files if log_of(rank).exists()]
-        most = deliver_as_user.FILES_MAX
-        for start in range(0, len(found), most):
-            if why := self._ask(delivery, found[start : start + most]):
-                return why
-        return ""
+    def _carry_out(self, alike: Sequence[Waiting]) -> list[str]:
+        """Deliver to one directory of one user: of each delivery "", or why not all of it was written."""
+        told = [""] * len(alike)
+        try:
+            found = [
+                (number, log_of(rank), name)
+                for number, (delivery, log_of, _) in enumerate(alike)
+                for rank, name in delivery.files
+                if log_of(rank).exists()
+            ]
+            for some in batched(found, deliver_as_user.FILES_MAX):
+                for (number, _, _), why in zip(some, self._ask(alike[0][0], some), strict=True):
+                    told[number] = told[number] or why
+        except OSError as error:
+            return [error.strerror or str(error)] * len(alike)
+        except Exception:  # the next ones must not suffer for it
+            log.exception("a delivery to %s failed", alike[0][0].directory)
+            return ["a defect of rm; the daemon's log has the details"] * len(alike)
+        return told
 
-    def _ask(self, delivery: Delivery, found: Sequence[tuple[Path, str]]) -> str:
-        place = (delivery.user, delivery.directory)
-        if time.monotonic() < self._avoided.get(place, 0.0):
-            return "the directory did not answer a short while ago"
-        request = {"user": delivery.user, "directory": delivery.directory, "names": [n for _, n in found]}
+    def _ask(self, delivery: Delivery, found: Sequence[tuple[int, Path, str]]) -> list[str]:
+        """Of each log "", or why it could not be written."""
+        place, now = (delivery.user, delivery.directory), time.monotonic()
+        if now < self._avoided.get(place, 0.0):
+            return ["the directory did not answer a short while ago"] * len(found)
+        request = {"user": delivery.user, "directory": delivery.directory, "names": [n for *_, n in found]}
+        text = json.dumps(request, ensure_ascii=False).encode(errors="replace")
         files: list[int] = []
         door, child = self._door(delivery.user)
         try:
-            door.settimeout(self._patience_s)
-            files += (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path, _ in found)
-            socket.send_fds(door, [json.dumps(request).encode()], files)
-            answer = door.recv(4096)
+            files += (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for _, path, _ in found)
+            socket.send_fds(door, [text], files)
+            answer = door.recv(deliver_as_user.ANSWER_MAX)
         except TimeoutError:
+            self._avoided = {other: until for other, until in self._avoided.items() if now < until}
             self._avoided[place] = time.monotonic() + AVOIDED_S
-            return f"the directory did not answer for {self._patience_s:g} s"
+            return [f"the directory did not answer for {self._patience_s:g} s"] * len(found)
         finally:
             door.close()
             for fd in files:
                 os.close(fd)
             if child is not None:
                 _part_with(child)
-        if not answer:
-            return "the process that writes it ended without a word"
-        return answer.rstrip(b"\0").decode(errors="replace")
+        told = json.loads(answer) if answer else ["the process that writes it ended without a word"]
+        return told if len(told) == len(found) else [str(told[0])] * len(found)
 
     def _door(self, user: str) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:
         """A connection to a process that can write as the user; the process, if it is a child of ours."""
         if os.geteuid() != 0 and not _is_me(user):
             door = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            door.settimeout(self._patience_s)
             try:
                 door.connect(self._helper)
             except OSError as error:
@@ -185,6 +200,7 @@ class Deliverer:
                 ) from None
             return door, None
         door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        door.settimeout(self._patience_s)
         with theirs:
             child = subprocess.Popen(
                 [sys.executable, "-I", "-S", PROGRAM, self._pattern],
@@ -195,6 +211,11 @@ class Deliverer:
                 env={},
             )
         return door, child
+
+
+def batched(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
+    for start in range(0, len(items), most):
+        yield items[start : start + most]
 
 
 def _is_me(user: str) -> bool:

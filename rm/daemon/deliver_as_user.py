@@ -3,8 +3,8 @@
     python -I -m rm.daemon.deliver_as_user [PATTERN]
 
 Standard input is a socket (SOCK_SEQPACKET) with one request, {"user", "directory", "names"}, and one open
-file for each name; the answer is a sentence, or one zero byte when all is written. Started as root (by root's
-daemon, or by packaging/rm-deliver.socket for a daemon that is not root) it becomes the user before it opens
+file for each name; the answer is a list: of each name "", or why it is not written. Started as root (by
+root's daemon, or by packaging/rm-deliver.socket for one that is not root) it becomes the user before it opens
 anything, and it never writes as root. The names must be such as PATTERN makes, which is jobs.deliver of
 /etc/rm/rm.toml unless it is given: whoever sends requests can lay logs into directories, and no other files.
 """
@@ -17,11 +17,12 @@ import pwd
 import re
 import socket
 import sys
-import tomllib
 from collections.abc import Sequence
 
 FILES_MAX = 100  # of one request; the kernel passes 253
 REQUEST_MAX = 1 << 16
+SENTENCE_MAX = 300
+ANSWER_MAX = 1 << 18
 DEFAULT_PATTERN = "rm-%j.out"
 _CONFIG = "/etc/rm/rm.toml"
 
@@ -42,6 +43,8 @@ def _placeholder(found: re.Match[str]) -> str:
 
 
 def configured_pattern(config: str = _CONFIG) -> str:
+    import tomllib  # not in each child of root's daemon
+
     try:
         with open(config, "rb") as file:
             return str(tomllib.load(file).get("jobs", {}).get("deliver", DEFAULT_PATTERN))
@@ -65,48 +68,58 @@ def become(user: str) -> None:
         raise Refused("the daemon does not run as root and cannot write as another user")
 
 
-def copy(directory: str, names: Sequence[str], files: Sequence[int]) -> None:
-    """Written aside and renamed: neither is a link of that name followed nor half a log seen."""
-    at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for fd, name in zip(files, names, strict=True):
-        aside = f".{name}.{os.getpid()}"
-        out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at)
-        try:
-            with open(fd, "rb", closefd=False) as source, open(out, "wb") as target:
-                while data := source.read(1 << 20):
-                    target.write(data)
-            os.rename(aside, name, src_dir_fd=at, dst_dir_fd=at)
-        except BaseException:
-            os.unlink(aside, dir_fd=at)
-            raise
+def copy(at: int, name: str, fd: int) -> None:
+    """Into the directory `at`; written aside and renamed: neither is a link of that name followed nor half a
+    log seen."""
+    aside = f".rm-delivery.{os.getpid()}.{fd}"
+    out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at)
+    try:
+        with open(fd, "rb", closefd=False) as source, open(out, "wb") as target:
+            while data := source.read(1 << 20):
+                target.write(data)
+        os.rename(aside, name, src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        os.unlink(aside, dir_fd=at)
+        raise
 
 
-def serve(door: socket.socket, pattern: str) -> str:
-    """Carry out the one request; why it could not be done, or ""."""
+def serve(door: socket.socket, pattern: str) -> list[str]:
+    """Carry out the one request: of each name "", or why it could not be written; one sentence for all."""
     text, files, _, _ = socket.recv_fds(door, REQUEST_MAX, FILES_MAX)
     try:
         request = json.loads(text)
         user, directory, names = request["user"], request["directory"], request["names"]
-        if wrong := [name for name in names if not named_by(pattern, name)]:
-            raise Refused(f"'{wrong[0]}' is no name that jobs.deliver of rm.toml ('{pattern}') makes")
+        if len(names) != len(files):
+            raise ValueError(f"{len(names)} names for {len(files)} files")
+        unfit = [not named_by(pattern, name) for name in names]
         become(user)
-        copy(directory, names, files)
+        at = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except Refused as refused:
-        return str(refused)
+        return [str(refused)]
     except OSError as error:
-        return error.strerror or str(error)
+        return [error.strerror or str(error)]
     except (ValueError, KeyError, TypeError) as error:
-        return f"the request cannot be understood: {error!r}"
-    return ""
+        return [f"the request cannot be understood: {error!r}"]
+    told = []
+    for name, fd, wrong in zip(names, files, unfit, strict=True):
+        try:
+            if wrong:
+                raise Refused(f"'{name}' is no name that jobs.deliver of rm.toml ('{pattern}') makes")
+            copy(at, name, fd)
+            told.append("")
+        except Refused as refused:
+            told.append(str(refused))
+        except OSError as error:
+            told.append(error.strerror or str(error))
+    return told
 
 
 def main(arguments: Sequence[str]) -> int:
     os.umask(0o022)
     os.chdir("/")
     with socket.socket(fileno=0) as door:
-        door.sendall(
-            serve(door, arguments[0] if arguments else configured_pattern()).encode()[:4096] or b"\0"
-        )
+        told = serve(door, arguments[0] if arguments else configured_pattern())
+        door.sendall(json.dumps([why[:SENTENCE_MAX] for why in told]).encode())
     return 0
 
 

@@ -104,6 +104,24 @@ def test_a_log_is_written_as_its_user(outcomes: Outcomes, homes: Callable[[str],
 
 
 @as_root
+def test_many_that_wait_are_written_together_and_told_apart(
+    outcomes: Outcomes, homes: Callable[[str], Path]
+) -> None:
+    home, hers = homes(OWNER), homes(OTHER)
+    wanted = {f"rm-{number}.out" for number in range(120)}
+    for name in wanted:
+        outcomes.begin(OWNER, home, name)
+    outcomes.begin(OWNER, home, "authorized_keys")  # one that cannot be written is no other's harm
+    outcomes.begin(OWNER, hers)
+    said = [outcomes.said.get(timeout=60)[1] for _ in range(122)]
+    assert said[:120] == [""] * 120
+    assert "is no name that" in said[120]
+    assert "Permission denied" in said[121]
+    assert {path.name for path in home.iterdir()} == wanted
+    assert not list(hers.iterdir())
+
+
+@as_root
 def test_nothing_is_ever_written_as_root(outcomes: Outcomes, homes: Callable[[str], Path]) -> None:
     home = homes("root")
     assert "root's output is never delivered" in outcomes.of("root", home)
