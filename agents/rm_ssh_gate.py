@@ -163,7 +163,7 @@ def pam(groups):
 def keys(name, groups):
     user = account_of(name)
     text = own_keys(user)
-    if not exempt(user, groups):
+    if text and not exempt(user, groups):
         pass_through(user, os.getppid())
     sys.stdout.buffer.write(text)
 
