@@ -140,7 +140,7 @@ class Agent:
         return {
             "event": "hello", "version": VERSION, "protocol": PROTOCOL, "host": os.uname().nodename,
             "boot_id": boot_id(), "pid": os.getpid(), "uid": os.getuid(), "now_us": now_us(),
-            "features": self.features,
+            "epoch": self.attempts.spool.epoch(), "features": self.features,
         }  # fmt: skip
 
     def serve(self):

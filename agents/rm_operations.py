@@ -14,7 +14,7 @@ import rm_logs
 from rm_attempts import NOT_LIVE, Attempt, Attempts, untold
 from rm_fence_mounts import remove_temporary
 from rm_reports import size_of
-from rm_request import checked_launch, name_of, number, user_of
+from rm_request import checked_launch, name_of, not_too_late, number, user_of
 from rm_spool import SpoolError, read_json, write_bytes
 from rm_task import spawn
 
@@ -28,6 +28,7 @@ class Operations(Attempts):
         if attempt is None and self.spool.gone(job, count):
             raise SpoolError("discarded", "Attempt %d of job %d was discarded on this host." % (count, job))
         if attempt is None:
+            not_too_late(request)
             request = checked_launch(request)
             user = user_of(request)
             fence = self.fences.of(request, user)
@@ -70,6 +71,7 @@ class Operations(Attempts):
     def start(self, request, reply):
         attempt = self._get(request)
         if all(line["state"] == "prepared" for line in attempt.ranks.values()):
+            not_too_late(request)
             for line in attempt.ranks.values():
                 line["state"] = "launching"
             if not attempt.folder.tell({"op": "start"}):

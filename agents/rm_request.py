@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import time
 
 from rm_fence import checked_settings
 from rm_spool import SpoolError
@@ -25,6 +26,15 @@ def number(value, name):
     if type(value) is not int or not 0 <= value < LARGEST:
         raise ValueError("%s is not a number from 0 to 2^53" % name)
     return value
+
+
+def not_too_late(request):
+    """Refuse what has been under way for too long (this host was frozen, say): it may be given up by now, and
+    have run elsewhere."""
+    until = request.get("not_after_us")
+    late_us = time.time_ns() // 1000 - until if isinstance(until, int) else 0
+    if late_us > 0:
+        raise SpoolError("too-late", "The request came %.1f s later than it was meant." % (late_us / 1e6))
 
 
 def checked_launch(request):

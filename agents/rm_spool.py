@@ -253,16 +253,20 @@ class Spool:
         except FileNotFoundError:
             self._discarded = {}
 
+    def epoch(self):
+        """The largest epoch of a leader that this host has obeyed; 0 when none is known."""
+        known = read_json(os.path.join(self.state, "epoch"))
+        return known if isinstance(known, int) else 0
+
     def check_epoch(self, epoch):
         """Refuse an older leader; remember a newer one durably before anything is done for it."""
-        path = os.path.join(self.state, "epoch")
-        known = read_json(path) or 0
+        known = self.epoch()
         if epoch < known:
             raise SpoolError(
                 "stale-epoch", "Epoch %d is over: a leader with epoch %d is in charge." % (epoch, known)
             )
         if epoch > known:
-            write_json(path, epoch, sync=True)
+            write_json(os.path.join(self.state, "epoch"), epoch, sync=True)
 
 
 def _forget(remove, path):

@@ -103,6 +103,10 @@ class StoreUnavailable(StoreError):
     http_status = 503
 
 
+class Unstorable(StoreError):
+    """The database cannot hold a value of the transaction: nothing was written, and another may be."""
+
+
 class StaleLeader(StoreError):
     """Another leader took over, or the stored state moved on: nothing was written."""
 

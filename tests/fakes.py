@@ -63,6 +63,9 @@ class FakeHosts:
     def __init__(self) -> None:
         self.added: dict[str, Host] = {}
         self.offsets_us: dict[str, int] = {}
+        self.epochs: dict[str, int] = {}  # that hosts say they have obeyed
+        self.raised: dict[str, int] = {}
+        self.reconnected: list[str] = []
         self.made: list[Call] = []  # all of them, in order
         self._waiting: list[Call] = []
         self._changed = threading.Condition()
@@ -101,7 +104,13 @@ class FakeHosts:
         return self.offsets_us.get(name, 0)
 
     def hello(self, name: str) -> Hello | None:
-        return Hello(version="0.1.0", protocol=1)
+        return Hello(version="0.1.0", protocol=1, epoch=self.epochs.get(name, 0))
+
+    def raise_epoch(self, name: str, epoch: int) -> None:
+        self.raised[name] = epoch
+
+    def reconnect(self, name: str) -> None:
+        self.reconnected.append(name)
 
 
 @dataclass

@@ -11,6 +11,8 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
+
 from rm.adapters import ssh
 from rm.adapters.agent_stderr import StandardError
 from rm.adapters.ssh_settings import SshSettings
@@ -31,7 +33,7 @@ from rm.protocol.line import (
     shown,
 )
 from rm.protocol.notifications import Hello, Unasked
-from rm.protocol.request import Answer, Request, name_of
+from rm.protocol.request import Answer, Ordered, Request, name_of
 
 log = logging.getLogger("rm.agent")
 
@@ -56,6 +58,7 @@ class AgentChannel:
     def __init__(self, host: Host, settings: SshSettings) -> None:
         self.host = host
         self.hello = Hello(version="", protocol=0)
+        self.least_epoch = 0  # of orders: see `Fleet.raise_epoch`
         self._settings = settings
         self._connection: Any = None
         self._channel: Any = None
@@ -134,6 +137,8 @@ class AgentChannel:
         with self._lock:
             self._number += 1
             number = self._number
+        if isinstance(request, Ordered) and request.epoch < self.least_epoch:
+            request = msgspec.structs.replace(request, epoch=self.least_epoch)
         try:
             line = request_line(number, request)
         except AgentError as error:

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from rm.adapters.pace import Pace
 from rm.protocol.line import shown
 
 log = logging.getLogger("rm.agent")
@@ -20,9 +21,8 @@ class StandardError:
 
     def __init__(self, host: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._host = host
-        self._monotonic = monotonic
         self._rest = b""
-        self._allowed, self._counted_at = float(LINES), monotonic()
+        self._pace = Pace(LINES, LINES_PER_S, monotonic)
         self._left_out = 0
         self.last = ""  # the newest line
 
@@ -43,13 +43,9 @@ class StandardError:
         if not text:
             return
         self.last = text
-        now = self._monotonic()
-        self._allowed = min(LINES, self._allowed + (now - self._counted_at) * LINES_PER_S)
-        self._counted_at = now
-        if self._allowed < 1:
+        if not self._pace.take():
             self._left_out += 1
             return
-        self._allowed -= 1
         if self._left_out:
             log.info("%s: (%d lines are left out here)", self._host, self._left_out)
             self._left_out = 0

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 
-from rm.errors import ConfigError, StoreError, StoreUnavailable
+from rm.errors import ConfigError, StoreError, StoreUnavailable, Unstorable
 
 BUSY_TIMEOUT_MS = 5_000
 CONNECT_TIMEOUT_S = 3
@@ -119,13 +119,14 @@ def sentences(name: str, purpose: str) -> Iterator[None]:
     """Turns the database's complaints into StoreErrors that say what to do."""
     try:
         yield
+    except (UnicodeError, OverflowError, sa.exc.DataError) as e:  # by the values, not by the database
+        cause = str(getattr(e, "orig", None) or e).strip().splitlines()[0].rstrip(".")
+        raise Unstorable(f"The database {name} failed to {purpose}: {cause}.") from e
     except (sa.exc.SQLAlchemyError, sqlite3.Error) as e:
         cause = str(getattr(e, "orig", None) or e).strip().splitlines()[0].rstrip(".")
         hint = next((hint for sign, hint in _HINTS if sign in cause), "")
         kind = StoreUnavailable if _passes(e, cause, purpose) else StoreError
         raise kind(f"The database {name} failed to {purpose}: {cause}.", hint) from e
-    except (UnicodeError, OverflowError) as e:
-        raise StoreError(f"The database {name} failed to {purpose}: {e}.") from e
 
 
 # SQLite's primary result codes, https://www.sqlite.org/rescode.html

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from rm.adapters.agent_channel import AgentChannel
+from rm.adapters.pace import Pace
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
@@ -26,6 +27,7 @@ FIRST_RETRY_S = 0.5
 LAST_RETRY_S = 15.0
 KEY_RETRY_S = 60.0  # a refused key does not change by asking; `retry` is called when it was accepted
 CLOSE_S = 5.0
+NEWS_BURST, NEWS_PER_S = 20_000, 5_000  # notifications of one host
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
 
@@ -100,6 +102,20 @@ class Fleet:
             return future
         return channel.call(request, timeout_s)
 
+    def raise_epoch(self, name: str, epoch: int) -> None:
+        """On the channel that is open now, orders carry at least this epoch (`Executor` says when)."""
+        member = self._hosts.get(name)
+        channel = member.channel if member is not None else None
+        if channel is not None:
+            channel.least_epoch = epoch
+
+    def reconnect(self, name: str) -> None:
+        """Close the channel to a host: it is opened again, and says hello."""
+        member = self._hosts.get(name)
+        channel = member.channel if member is not None else None
+        if channel is not None:
+            channel.close()
+
     def cancel(self, name: str, future: Future[Any]) -> None:
         """End a slow operation on the host whose result nobody waits for any more."""
         member = self._hosts.get(name)
@@ -163,6 +179,12 @@ class _Clock:
         self.offset_us: int | None = None
         self.due_at = 0.0
 
+    def begin(self, hello: Hello) -> None:
+        """A new channel: pings are due; before their answers a first hello is better than nothing."""
+        self.due_at = 0.0
+        if self.offset_us is None and hello.now_us:
+            self.offset_us = hello.now_us - time.time_ns() // 1000
+
     def measure(self, channel: AgentChannel) -> None:
         self.due_at = time.monotonic() + CLOCK_EVERY_S
         self._ping(channel, CLOCK_PINGS, None)
@@ -208,6 +230,7 @@ class _Member(threading.Thread):
         self._opening: AgentChannel | None = None
         self._closed = threading.Event()
         self._told: tuple[bool, str] | None = None
+        self._pace = Pace(NEWS_BURST, NEWS_PER_S)
 
     def same_door(self, host: Host) -> bool:
         mine, its = self.host, host
@@ -257,7 +280,7 @@ class _Member(threading.Thread):
                 return
             channel.open()
             self.channel = channel
-            self.clock.due_at = 0.0
+            self.clock.begin(channel.hello)
             self._tell(True, "")
             for notification in channel.notifications():
                 self._pass_on(notification)
@@ -277,6 +300,9 @@ class _Member(threading.Thread):
             log.exception("the misfit of %s was not taken", self.host.name)
 
     def _pass_on(self, notification: Unasked) -> None:
+        wait_s = self._pace.wait_s()
+        if wait_s:  # it is this host's thread: only it has to wait
+            self._closed.wait(wait_s)
         try:
             self._listener.on_event(self.host.name, notification)
         except Exception:  # the listener's defect; the channel goes on

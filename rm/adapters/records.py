@@ -19,7 +19,7 @@ from rm.core.job import Job
 from rm.core.mesh import MeshState
 from rm.core.network import LinkStats
 from rm.core.store import Entry, Measured, StoredAction
-from rm.errors import StoreError
+from rm.errors import StoreError, Unstorable
 
 Value = TypeVar("Value")
 Row = dict[str, Any]
@@ -41,13 +41,13 @@ def to_text(value: object, what: str) -> str:
     """The value's JSON.
 
     Raises:
-        StoreError: it holds something JSON cannot say, such as an integer beyond 64 bits or text
+        Unstorable: it holds something JSON cannot say, such as an integer beyond 64 bits or text
             that is not Unicode; `what` names it in the sentence.
     """
     try:
         return _encode(value).decode()
-    except (TypeError, ValueError, OverflowError) as e:
-        raise StoreError(f"{what} cannot be stored: {e}.") from e
+    except (TypeError, ValueError, OverflowError, RecursionError) as e:
+        raise Unstorable(f"{what} cannot be stored: {e}.") from e
 
 
 def spec_row(job: Job) -> Row:

@@ -103,6 +103,10 @@ class MemoryStore:
             db.lease_expires_us = now_us + ttl_us
             return True
 
+    def epoch(self) -> int:
+        with self._db.lock:
+            return self._db.epoch
+
     def release_lease(self) -> None:
         db = self._db
         with db.lock:

@@ -148,6 +148,10 @@ class SqlStore:
     def renew_lease(self, now_us: int, ttl_us: int) -> bool:
         return self._change_lease("renew the lease", lease_expires_us=now_us + ttl_us)
 
+    def epoch(self) -> int:
+        with self._reading("read the epoch") as c:
+            return int(c.execute(sa.select(schema.cluster.c.epoch)).scalar_one())
+
     def release_lease(self) -> None:
         self._change_lease("release the lease", holder="", lease_expires_us=0)
         self._epoch = None

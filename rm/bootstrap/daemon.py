@@ -44,6 +44,7 @@ from rm.core.host import Host
 from rm.core.journal import Recorder
 from rm.core.lifecycle import Rules
 from rm.core.mesh import Mesh
+from rm.core.placed import placed_task
 from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Store
@@ -222,13 +223,14 @@ class Daemon:
             tuning_of(config),
         )
         recorder = Recorder(__version__, named_policies(config))
-        leader = Leader(cycle, store, loaded.version, clock, recorder)
+        leader = Leader(cycle, store, loaded.version, clock, recorder, recent_us)
         leader.on_fatal = fail
 
         fleet = Fleet(
             ssh_settings(config),
             lambda host, message: hear(host, message),
             lambda host, up, why: executor.on_state(host, up, why),
+            lambda host, what: executor.on_misfit(host, what),
         )
         regulator = Regulator(
             fleet,
@@ -246,6 +248,9 @@ class Daemon:
             logs,
             epoch,
             config.jobs.max_log_bytes,
+            lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
+            lambda: store.epoch() == epoch,
+            int(config.hosts.down_after_s * US) // 2,
             regulator.iterations,
             fail,
             deliveries(state, os.uname().nodename, config.jobs.deliver),

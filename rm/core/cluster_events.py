@@ -113,6 +113,12 @@ def _host_drained(ctx: Context, e: ev.HostDrained) -> None:
         ctx.put_host(replace(host, drained_by=said))
 
 
+def _host_misbehaved(ctx: Context, e: ev.HostMisbehaved) -> None:
+    host = ctx.state.hosts.get(e.host)
+    if host is not None and not host.drained_by:
+        ctx.put_host(replace(host, drained_by=f"{e.what} (rm)"))
+
+
 def _host_resumed(ctx: Context, e: ev.HostResumed) -> None:
     if (host := ctx.state.hosts.get(e.host)) is not None:
         ctx.put_host(replace(host, drained_by=""))
@@ -174,6 +180,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.HostSilent: _host_silent,
     ev.HostDown: _host_down,
     ev.HostDrained: _host_drained,
+    ev.HostMisbehaved: _host_misbehaved,
     ev.HostResumed: _host_resumed,
     ev.JobsProgressed: _progressed,
     ev.Measured: _measured,

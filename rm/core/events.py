@@ -187,6 +187,15 @@ class HostDrained:
 
 
 @dataclass(frozen=True, slots=True)
+class HostMisbehaved:
+    """The host's agent said or did what no agent of this rm does: it gets no more jobs until an administrator
+    has looked at it. Those that run there go on."""
+
+    host: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostResumed:
     host: str
     by: str
@@ -275,6 +284,7 @@ Event = (
     | HostSilent
     | HostDown
     | HostDrained
+    | HostMisbehaved
     | HostResumed
     | ProfileMeasured
     | JobsProgressed

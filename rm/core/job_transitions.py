@@ -150,7 +150,7 @@ def _lost(ctx: Context, job: Job, e: ev.TasksLost) -> None:
 
 
 def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: str) -> None:
-    alive = {t.rank for t in job.tasks if t.rank in ranks and t.ended_us is None}
+    alive = {t.rank for t in job.tasks if t.rank in ranks and t.host == host and t.ended_us is None}
     if not alive:
         return
     tasks = _update(job.tasks, host, tuple(alive), ended_us=ctx.now_us, note=why)

@@ -90,6 +90,10 @@ class Recorder:
         self._started_us: int | None = None
         self._number = 0
 
+    def start_over(self) -> None:
+        """The state was read from the store again: the next step begins with a start, as in a new life."""
+        self._started_us = None
+
     def before(self, cycle: Cycle, now_us: int) -> tuple[Entry, ...]:
         """A start, if one is due. The cycle then forgets what it knows beyond the state, so that
         it and its copy go on alike."""

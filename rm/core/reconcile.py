@@ -12,6 +12,8 @@ from rm.core import events as ev
 from rm.core.actions import Launch, Start
 from rm.core.state import ClusterState
 
+STRAYS_MAX = 1_000  # of one hello, those that run first: each becomes an action, and more come at the next
+
 
 @dataclass(frozen=True, slots=True)
 class ReportedTask:
@@ -118,9 +120,9 @@ def reconcile(
         )
         if missing:
             found.append(ev.TasksLost(job.id, job.attempt, host, missing))
-    found += [
+    given_up = [
         ev.StrayFound(*name, host, running)
-        for name, running in sorted(strays.items())
+        for name, running in sorted(strays.items(), key=lambda one: (not one[1], one[0]))
         if running or name not in open_ends
     ]
-    return found
+    return found + given_up[:STRAYS_MAX]

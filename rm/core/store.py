@@ -155,6 +155,10 @@ class Store(Protocol):
         """Prolongs the lease; False when somebody else took it (then stop deciding)."""
         ...
 
+    def epoch(self) -> int:
+        """The newest leader's epoch, whoever that is; from any thread."""
+        ...
+
     def release_lease(self) -> None:
         """Gives the lease back; does nothing when it is not held."""
         ...

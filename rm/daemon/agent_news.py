@@ -26,14 +26,13 @@ def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
     )
 
 
-def started(host: str, m: Started, offset_us: int) -> ev.TasksStarted:
-    return ev.TasksStarted(m.job, m.attempt, host, m.started_us - offset_us, (m.rank,))
+def started(host: str, m: Started, offset_us: int, now_us: int) -> ev.TasksStarted:
+    return ev.TasksStarted(m.job, m.attempt, host, ours(m.started_us, offset_us, now_us), (m.rank,))
 
 
 def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | ev.TasksLost:
     if m.code is None and m.signal is None:  # its supervisor is gone
         return ev.TasksLost(m.job, m.attempt, host, (m.rank,), m.why[:WORDS_MAX])
-    ended_us = ours(m.ended_us, offset_us)
     return ev.TaskExited(
         m.job,
         m.attempt,
@@ -41,21 +40,21 @@ def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | e
         m.rank,
         m.code or 0,
         m.signal or 0,
-        ours(m.started_us, offset_us),
-        now_us if ended_us is None else ended_us,
+        None if m.started_us is None else ours(m.started_us, offset_us, now_us),
+        now_us if m.ended_us is None else ours(m.ended_us, offset_us, now_us),
         m.oom,
         m.why[:WORDS_MAX],
     )
 
 
-def reported(t: TaskReport, offset_us: int) -> ReportedTask:
+def reported(t: TaskReport, offset_us: int, now_us: int) -> ReportedTask:
     return ReportedTask(
         t.job,
         t.attempt,
         t.rank,
         t.state,
-        ours(t.started_us, offset_us),
-        ours(t.ended_us, offset_us),
+        None if t.started_us is None else ours(t.started_us, offset_us, now_us),
+        None if t.ended_us is None else ours(t.ended_us, offset_us, now_us),
         t.code or 0,
         t.signal or 0,
         t.oom,
@@ -63,5 +62,6 @@ def reported(t: TaskReport, offset_us: int) -> ReportedTask:
     )
 
 
-def ours(at_us: int | None, offset_us: int) -> int | None:
-    return None if at_us is None else at_us - offset_us
+def ours(at_us: int, offset_us: int, now_us: int) -> int:
+    """A host's instant on our clock; nothing that it tells is still to come."""
+    return min(at_us - offset_us, now_us)

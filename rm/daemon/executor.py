@@ -16,11 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.job import Task
 from rm.core.ports import Clock
 from rm.core.reconcile import ReportedTask
-from rm.daemon.agent_news import WORDS_MAX, exited, reported, started, up_event
+from rm.daemon.agent_news import WORDS_MAX, exited, ours, reported, started, up_event
 from rm.daemon.agents import Hosts
 from rm.daemon.deliver import Deliverer, Delivery
 from rm.daemon.fair_pool import FairPool
@@ -28,14 +31,16 @@ from rm.daemon.log_home import LogHome, TooSlow
 from rm.errors import RmError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched, Tasks
-from rm.protocol.codes import Code, code_of
+from rm.protocol.codes import Code, NotConnected, code_of
 from rm.protocol.hosts import Facts
+from rm.protocol.line import shown
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
 from rm.protocol.request import Done, Request
 
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
+LAUNCH_TRIES = 5  # without an answer, of a host that connects again and again
 REPEAT_S = 2.0
 COLLECTORS = 16  # threads that bring logs home
 COLLECTIONS = 2  # of one host, and of one user, while others wait
@@ -57,7 +62,8 @@ class HostReport:
 
 @dataclass(slots=True)
 class Open:
-    """An intent whose outcome is not known. `ended`: an exit came while it was under way."""
+    """An intent whose outcome is not known. `ended`: an exit came while it was under way; `tries`: how often
+    it was sent and no answer came."""
 
     intent: Intent
     request: Request[Launched] | Request[Done] | None  # None: logs are collected, by many requests
@@ -66,6 +72,7 @@ class Open:
     under_way: bool = False
     waits_for_exit: bool = False
     ended: bool = False
+    tries: int = 0
 
 
 Post = Callable[[ev.Event | HostReport], None]
@@ -81,6 +88,10 @@ class Executor:
         request_of: builds the request of a launch; called in the leader's thread.
         logs: folder for collected logs, `<job>.<attempt>/<rank>.out`.
         max_log_bytes: how much of each log comes home; the newest part of a longer one.
+        placed: the task of (job, attempt, rank) if it is on this host; called in any thread.
+        leads: does the database still say that this daemon leads? It may raise StoreError.
+        launch_within_us: how long a launch may be under way; less than a host may be silent before its
+            jobs are given up, so that none starts after that.
         on_iterations: receives iteration reports `(host, notification)`.
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
         deliverer: writes these copies; without one there are none.
@@ -98,6 +109,9 @@ class Executor:
         logs: Path,
         epoch: int,
         max_log_bytes: int,
+        placed: Callable[[str, int, int, int], Task | None],
+        leads: Callable[[], bool],
+        launch_within_us: int,
         on_iterations: Callable[[str, Iterations], None],
         on_deposed: Callable[[str], None],
         delivery_of: Callable[[Collect], Delivery | None] = lambda action: None,
@@ -113,6 +127,9 @@ class Executor:
         self._epoch = epoch
         self._home = LogHome(hosts, logs, max_log_bytes, log_reserve_bytes)
         self._owner_of = owner_of
+        self._placed = placed
+        self._leads = leads
+        self._launch_within_us = launch_within_us
         self._on_iterations = on_iterations
         self._on_deposed = on_deposed
         self._delivery_of = delivery_of
@@ -184,6 +201,12 @@ class Executor:
         for entry in again:
             self._send(entry)
 
+    def is_worn_out(self, intent: Intent) -> bool:
+        """Was it sent so often without an answer that it has failed?"""
+        with self._lock:
+            entry = self._open.get(intent.action.host, {}).get(intent.id)
+            return entry is not None and entry.tries >= LAUNCH_TRIES
+
     def drop(self, intent: Intent) -> None:
         """Do not repeat it: its outcome came another way, or the state has given it up."""
         self._settle(intent)
@@ -211,16 +234,30 @@ class Executor:
             connection = self._connections[host] = self._connected
         self._greet(host, connection)
 
+    def on_misfit(self, host: str, what: str) -> None:
+        """A host said what does not fit the protocol; its channel is closed."""
+        self._post(ev.HostMisbehaved(host, f"it does not keep to the agent protocol: {what}"))
+
     def on_event(self, host: str, message: Unasked) -> None:
-        """A notification of a host's agent."""
+        """A notification of a host's agent: news of tasks that are placed there, and nothing else, counts."""
         match message:
-            case Exit():
-                self._post(exited(host, message, self._offset_us(host), self._clock.now_us()))
-                self._after_exit(host, message.job, message.attempt)
-            case Started():
-                self._post(started(host, message, self._offset_us(host)))
-            case Iterations():
-                self._on_iterations(host, message)
+            case Exit(job=job, attempt=attempt, rank=rank):
+                task = self._placed(host, job, attempt, rank)
+                if task is not None and task.ended_us is None:
+                    self._post(exited(host, message, self._offset_us(host), self._clock.now_us()))
+                self._after_exit(host, job, attempt)
+            case Started(job=job, attempt=attempt, rank=rank):
+                task = self._placed(host, job, attempt, rank)
+                if task is not None and task.started_us is None:
+                    self._post(started(host, message, self._offset_us(host), self._clock.now_us()))
+            case Iterations(job=job, attempt=attempt, items=items):
+                ranks = {item[0] for item in items}
+                mine = {rank for rank in ranks if self._placed(host, job, attempt, rank) is not None}
+                if mine != ranks:
+                    items = [item for item in items if item[0] in mine]
+                    message = Iterations(job=job, attempt=attempt, items=items)
+                if items:
+                    self._on_iterations(host, message)
 
     # -- within --------------------------------------------------------------------------------
 
@@ -233,11 +270,14 @@ class Executor:
     def _welcome(self, host: str, connection: int) -> None:
         """A host says hello: learn what it is and what it runs; the leader does the rest."""
         try:
+            hello = self._hosts.hello(host) or UNHEARD
+            if hello.epoch > self._epoch and not self._adopt_epoch(host, hello.epoch):
+                return
             facts = self._hosts.call(host, Facts(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             answer = self._hosts.call(host, Tasks(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             report = HostReport(
-                up_event(host, facts, self._hosts.hello(host) or UNHEARD),
-                [reported(t, self._offset_us(host)) for t in answer.tasks],
+                up_event(host, facts, hello),
+                [reported(t, self._offset_us(host), self._clock.now_us()) for t in answer.tasks],
                 connection,
             )
         except Exception as error:  # a host that is connected but never welcomed would be lost for good
@@ -247,6 +287,46 @@ class Executor:
         with self._lock:
             if self._connections.get(host) == connection:
                 self._post(report)
+
+    def _adopt_epoch(self, host: str, epoch: int) -> bool:
+        """The host has obeyed a later leader: of this cluster, which then leads, or of another database (one
+        that was lost, say). There its epochs count from now on: a leader that comes after us reads ours."""
+        if not self._leads():
+            self._on_deposed(f"Host {host} has obeyed epoch {epoch}, and this leader's is {self._epoch}.")
+            return False
+        log.warning(
+            "%s has obeyed a leader with epoch %d, which this cluster's database (epoch %d) does not know: "
+            "was the database restored or replaced, or is the host in another cluster, too?",
+            host,
+            epoch,
+            self._epoch,
+        )
+        self._hosts.raise_epoch(host, epoch + 1)
+        return True
+
+    def _dispute(self, entry: Open, said: str) -> None:
+        """A host says that our epoch is over. The database decides; if we lead, the host is at fault."""
+        host = entry.intent.action.host
+        try:
+            leads = self._leads()
+        except RmError as error:
+            log.error("whether this daemon leads cannot be read: %s", error)
+            self._again(entry)
+            return
+        if not leads:
+            self._on_deposed(said)
+            return
+        what = f"it obeys a leader that this cluster's database does not know: {shown(said)}"
+        self._post(ev.HostMisbehaved(host, what))
+        with self._lock:
+            entry.under_way = False
+        self._hosts.reconnect(host)  # its hello names the epoch, and what is open is sent again
+
+    def _later(self, work: Callable[..., None], *arguments: Any) -> None:
+        """In a thread that may wait."""
+        with self._lock:
+            if not self._closed:
+                self._greeters.submit(work, *arguments)
 
     def _after(self, seconds: float, work: Callable[[], None]) -> None:
         timer = threading.Timer(seconds, work)
@@ -259,7 +339,10 @@ class Executor:
             case Launch():
                 return Open(intent, self._request_of(action))
             case Start():
-                return Open(intent, wire.Start(job=action.job, attempt=action.attempt, epoch=self._epoch))
+                return Open(
+                    intent,
+                    wire.Start(job=action.job, attempt=action.attempt, epoch=self._epoch, not_after_us=0),
+                )
             case Stop(job, attempt, _, grace_us, why):
                 request = wire.Stop(job=job, attempt=attempt, epoch=self._epoch, grace_us=grace_us, why=why)
                 return Open(intent, request)
@@ -286,21 +369,36 @@ class Executor:
             return
         try:
             assert entry.request is not None
-            future: Future[Any] = self._hosts.call(action.host, entry.request, CALL_TIMEOUT_S)
+            request = entry.request
+            if isinstance(request, wire.Launch | wire.Start):
+                until_us = self._clock.now_us() + self._launch_within_us + self._offset_us(action.host)
+                request = msgspec.structs.replace(request, not_after_us=until_us)
+            future: Future[Any] = self._hosts.call(action.host, request, CALL_TIMEOUT_S)
         except Exception as error:
             future = Future()
             future.set_exception(error)
-        future.add_done_callback(lambda f: self._answered(entry, f))
+        future.add_done_callback(lambda f: self._hear(entry, f))
+
+    def _hear(self, entry: Open, future: Future[Any]) -> None:
+        try:
+            self._answered(entry, future)
+        except Exception:  # it stays open: no defect of ours may leave it under way for ever
+            log.exception("the answer to intent %d was not taken", entry.intent.id)
+            self._again(entry)
 
     def _answered(self, entry: Open, future: Future[Any]) -> None:
         intent, action = entry.intent, entry.intent.action
         error = future.exception()
         code = code_of(error)
         if isinstance(error, Unreachable | TimeoutError):
+            entry.tries += not isinstance(error, NotConnected)
             self._again(entry)  # outcome unknown: now if the host still answers, or after its next hello
             return
         if code is Code.STALE_EPOCH:
-            self._on_deposed(str(error))
+            self._later(self._dispute, entry, str(error))
+            return
+        if code is Code.TOO_LATE:  # nothing was done, and it is wanted still
+            self._again(entry)
             return
         if code is Code.STILL_RUNNING and isinstance(action, Discard):
             self._again(entry)
@@ -346,7 +444,9 @@ class Executor:
         return ev.LaunchFailed(action.job, action.attempt, action.host, code, str(error)[:WORDS_MAX])
 
     def _launched(self, action: Launch | Start, launched: Launched) -> None:
-        tasks, note = launched.tasks, launched.note[:WORDS_MAX]
+        job, attempt, host = action.job, action.attempt, action.host
+        tasks = [t for t in launched.tasks if self._placed(host, job, attempt, t.rank) is not None]
+        note = launched.note[:WORDS_MAX]
         notes = tuple((t.rank, note) for t in tasks) if note else ()
         if isinstance(action, Launch) and action.hold:
             self._post(ev.TasksPrepared(action.job, action.attempt, action.host, notes))
@@ -359,7 +459,7 @@ class Executor:
                 action.job,
                 action.attempt,
                 action.host,
-                min(at_us for _, at_us in begun) - self._offset_us(action.host),
+                ours(min(at_us for _, at_us in begun), self._offset_us(host), self._clock.now_us()),
                 tuple(rank for rank, _ in begun),
                 notes,
             )
@@ -388,7 +488,7 @@ class Executor:
                 self._wait_for_exit(entry)
                 return
             if code is Code.STALE_EPOCH:
-                self._on_deposed(str(error))
+                self._dispute(entry, str(error))
                 return
             if code is not Code.NO_SUCH_ATTEMPT:
                 log.warning("logs of job %d on %s: %s", action.job, action.host, error)

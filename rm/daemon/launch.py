@@ -71,4 +71,5 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         grace_us=rules.grace_us,
         hold=action.hold,
         allow_root=rules.allow_root,
+        not_after_us=0,  # set when it is sent
     )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,12 +23,15 @@ from rm.core.job import Job
 from rm.core.journal import Recorder, named
 from rm.core.ports import Clock
 from rm.core.reconcile import reconcile, worth_repeating
+from rm.core.restoring import restore
 from rm.core.state import ClusterState
 from rm.core.store import Batch, Entry, Measured, Store, StoredAction
 from rm.daemon.executor import Executor, HostReport
-from rm.errors import StoreError, StoreUnavailable, Unreachable
+from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
+from rm.protocol.codes import Code
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MAX_BATCH = 2_000
 RETRY_S = 0.5  # between two tries of a commit that the database could not take
@@ -71,13 +74,20 @@ class Leader:
     """Owns the state. Everything else posts events, requests and questions to its inbox."""
 
     def __init__(
-        self, cycle: Cycle, store: Store, version: int, clock: Clock, recorder: Recorder | None = None
+        self,
+        cycle: Cycle,
+        store: Store,
+        version: int,
+        clock: Clock,
+        recorder: Recorder | None = None,
+        recent_us: int = 0,
     ) -> None:
         self.cycle = cycle
         self._recorder = recorder or Recorder(__version__, named(cycle.policies))
         self._store = store
         self._version = version
         self._clock = clock
+        self._recent_us = recent_us  # how long ended jobs are kept in the state
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
         self._stopping = False
@@ -200,12 +210,43 @@ class Leader:
         # one whose asker has gone (a cancelled HTTP request) is not begun, and cannot be cancelled later
         items = [i for i in items if not isinstance(i, Request | Question | Keep) or _begin(i)]
         try:
-            self._take(items)
+            try:
+                self._take(items)
+            except Exception as error:
+                if not _of_one_item(error):
+                    raise
+                self._take_apart(items, error)
         except Exception as error:  # nothing of this turn is promised to anybody
             for item in items:
-                if isinstance(item, Request | Question | Keep) and not item.done.done():
-                    item.done.set_exception(error)
+                _refuse(item, error)
             raise
+
+    def _take_apart(self, items: list[Any], error: Exception) -> None:
+        """A turn failed before its commit, by a defect: again from the last commit, one item after the other,
+        without those that fail. When it fails without any of them, it is no item's fault, and raises."""
+        log.error("a turn of %d items failed; each is tried by itself now", len(items), exc_info=error)
+        self._restore()
+        self._step([], [], self._clock.now_us())
+        for item in items:
+            if isinstance(item, Request | Question | Keep) and item.done.done():
+                continue
+            try:
+                self._take([item])
+            except Exception as cause:
+                if not _of_one_item(cause):
+                    raise
+                log.error("left out, for it cannot be taken: %.1000r", item, exc_info=cause)
+                _refuse(item, cause)
+                self._restore()
+
+    def _restore(self) -> None:
+        """The state as it was after the last commit."""
+        now_us = self._clock.now_us()
+        loaded = self._patiently(lambda: self._store.load(ended_after_us=now_us - self._recent_us))
+        restore(self.cycle.state, loaded, now_us)
+        self._version = loaded.version
+        self.cycle.start_over(aligned=False)
+        self._recorder.start_over()
 
     def _take(self, items: list[Any]) -> None:
         now_us = self._clock.now_us()
@@ -233,15 +274,23 @@ class Leader:
         if events or due_us is None or due_us <= now_us:
             self._step(events, requests, now_us)
         if kept:
-            documents = tuple(document for item in kept for document in item.documents)
-            self._store_durably(Batch(documents=documents))
-            for item in kept:
-                item.done.set_result(None)
+            self._keep(kept)
         for question in questions:
             try:
                 question.done.set_result(question.ask(self.cycle, now_us))
             except Exception as error:  # the asker gets it, whatever it is
                 question.done.set_exception(error)
+
+    def _keep(self, kept: list[Keep]) -> None:
+        documents = tuple(document for item in kept for document in item.documents)
+        try:
+            self._store_durably(Batch(documents=documents))
+        except Unstorable as error:  # nothing was written; what was decided in this turn is
+            for item in kept:
+                item.done.set_exception(error)
+            return
+        for item in kept:
+            item.done.set_result(None)
 
     def _step(self, events: list[ev.Event], requests: list[tuple[Request, int, int]], now_us: int) -> None:
         begun = self._recorder.before(self.cycle, now_us)
@@ -253,17 +302,24 @@ class Leader:
         self._commit(outcome, (*begun, *made))
         for request, first, last in requests:
             self._answer(request, outcome, first, last)
+        try:
+            self._act(outcome)
+        except Exception:  # it is durable: what was not done now is done after a restart
+            log.exception("a decision was not passed on to all: this is a defect of rm")
+        self.cycle.state.forget_finished()
+
+    def _act(self, outcome: Outcome) -> None:
+        """Hand what is durable to those who carry it out."""
         assert self.executor is not None
         for host in outcome.changes.removed_hosts:
             self.executor.forget(host)
         self.executor.submit(outcome.intents)
+        if outcome.recompute is not None:
+            self._offline.submit(self._recompute, outcome.recompute)
         if outcome.changes.jobs:
             self.on_jobs([self.cycle.state.jobs[j] for j in outcome.changes.jobs])
         if outcome.realigned or outcome.changes.jobs or outcome.changes.hosts:
             self.on_alignment(self.cycle.state.alignment, self.cycle.state)
-        if outcome.recompute is not None:
-            self._offline.submit(self._recompute, outcome.recompute)
-        self.cycle.state.forget_finished()
 
     def _recompute(self, work: Recomputation) -> None:
         if work.placed_version != self.cycle.state.placed_version:
@@ -280,6 +336,7 @@ class Leader:
             return []
         launches: set[tuple[int, int]] = set()
         ends: set[tuple[int, int]] = set()
+        failed: list[ev.Event] = []
         for intent in self.executor.open_intents(host):
             action = intent.action
             if isinstance(action, Collect | Discard):
@@ -288,10 +345,14 @@ class Leader:
                 continue
             if not worth_repeating(state, report.up, report.tasks, action):
                 self.executor.drop(intent)
+            elif self.executor.is_worn_out(intent):
+                self.executor.drop(intent)
+                why = f"its agent never answered this {action.kind}, however often it was asked"
+                failed.append(ev.LaunchFailed(action.job, action.attempt, host, Code.UNREACHABLE, why))
             elif isinstance(action, Launch):
                 launches.add((action.job, action.attempt))
         self.executor.repeat_open(host)
-        return [report.up, *reconcile(state, host, report.tasks, launches, ends, now_us)]
+        return [report.up, *failed, *reconcile(state, host, report.tasks, launches, ends, now_us)]
 
     def _commit(self, outcome: Outcome, entries: tuple[Entry, ...]) -> None:
         changes, state = outcome.changes, self.cycle.state
@@ -309,13 +370,16 @@ class Leader:
             self._store_durably(batch)
 
     def _store_durably(self, batch: Batch) -> None:
-        """Commit, however long the database is away: what waits for the commit waits with it, and
+        self._version = self._patiently(lambda: self._store.commit(batch, self._version))
+
+    def _patiently(self, work: Callable[[], T]) -> T:
+        """What the database does, however long it is away: what waits for a commit waits with it, and
         whoever comes meanwhile is answered that it does."""
         self._committing = begun = time.monotonic()
         try:
             while True:
                 try:
-                    self._version = self._store.commit(batch, self._version)
+                    done = work()
                 except StoreUnavailable as error:
                     if not self._trouble:
                         log.error("%s The daemon waits for its database", error)
@@ -326,7 +390,7 @@ class Leader:
                 else:
                     if self._trouble:
                         log.warning("the database is back after %.1f s", time.monotonic() - begun)
-                    return
+                    return done
         finally:
             self._committing, self._trouble = None, ""
 
@@ -362,6 +426,16 @@ class Leader:
                 return
             if isinstance(item, Request | Question | Keep) and _begin(item):
                 item.done.set_exception(stopping())
+
+
+def _of_one_item(error: Exception) -> bool:
+    """May one item of a turn be to blame? Not for a database that is gone or has another leader."""
+    return isinstance(error, Unstorable) or not isinstance(error, StoreError)
+
+
+def _refuse(item: Any, error: Exception) -> None:
+    if isinstance(item, Request | Question | Keep) and not item.done.done():
+        item.done.set_exception(error)
 
 
 def _begin(item: Request | Question | Keep) -> bool:

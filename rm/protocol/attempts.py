@@ -81,12 +81,15 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     grace_us: DurationUs
     hold: bool
     allow_root: bool
+    not_after_us: AtUs  # by the host's clock: a launch that comes later is refused
     output: Path = ""
     error: Path = ""
 
 
 class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
-    """Start what `hold` prepared."""
+    """Start what `hold` prepared, unless it comes later than `not_after_us` by the host's clock."""
+
+    not_after_us: AtUs
 
 
 class Stop(Ordered[Done], frozen=True, kw_only=True, tag="stop"):

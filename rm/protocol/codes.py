@@ -35,6 +35,7 @@ class Code(StrEnum):
     SPOOL = "spool"
     STALE_EPOCH = "stale-epoch"
     STILL_RUNNING = "still-running"
+    TOO_LATE = "too-late"  # it was under way for longer than it was meant to be
     UNREACHABLE = "unreachable"
     UNKNOWN = "unknown"
 

@@ -8,11 +8,11 @@ from msgspec import Meta, Struct
 
 from rm.protocol.network import PerJob
 from rm.protocol.scalars import (
-    LIST_MAX,
     Attempt,
     AtUs,
     Bytes,
     ExitCode,
+    HeardEpoch,
     Job,
     Pid,
     Port,
@@ -41,7 +41,7 @@ class Features(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
-    """The first line. `now_us` by the host's clock."""
+    """The first line. `now_us` by the host's clock; `epoch` is the largest of a leader that it has obeyed."""
 
     version: Word
     protocol: Annotated[int, Meta(ge=0, le=1 << 31)]
@@ -50,6 +50,7 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     pid: Pid = 0
     uid: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] | None = None
     now_us: AtUs = 0
+    epoch: HeardEpoch = 0
     features: Features = Features()
 
 
@@ -89,7 +90,7 @@ class Iterations(Notification, frozen=True, kw_only=True, tag="iterations"):
 
     job: Job
     attempt: Attempt
-    items: Annotated[list[Iteration], Meta(max_length=LIST_MAX)]
+    items: Annotated[list[Iteration], Meta(max_length=16_384)]
 
 
 class Counters(Notification, frozen=True, kw_only=True, tag="counters"):

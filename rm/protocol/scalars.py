@@ -18,6 +18,7 @@ Job = Annotated[int, Meta(ge=0, le=1 << 53)]
 Attempt = Annotated[int, Meta(ge=0, le=1 << 31)]
 Rank = Annotated[int, Meta(ge=0, le=1 << 20)]
 Epoch = Annotated[int, Meta(ge=0, le=1 << 53)]
+HeardEpoch = Annotated[int, Meta(ge=0, le=(1 << 53) - (1 << 30))]  # one that leaves room for those to come
 Pid = Annotated[int, Meta(ge=0, le=1 << 31)]
 
 AtUs = Annotated[int, Meta(ge=0, le=TIME_MAX_US)]

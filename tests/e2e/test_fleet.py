@@ -100,7 +100,9 @@ def up(lab: Lab, listener: Listener) -> Callable[[str], Listener]:
 
 
 def launch(script: str, job: int, user: str = "nobody") -> Launch:
-    asked = launch_request("#!/bin/sh\n" + script, job, user=user, epoch=1, time_limit_us=0)
+    asked = launch_request(
+        "#!/bin/sh\n" + script, job, user=user, epoch=1, time_limit_us=0, not_after_us=1 << 53
+    )
     return msgspec.convert(asked, Launch)
 
 

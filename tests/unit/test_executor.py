@@ -9,13 +9,13 @@ import pytest
 
 from rm.core import events as ev
 from rm.core.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
-from rm.core.job import TaskPlacement
+from rm.core.job import Task, TaskPlacement
 from rm.daemon import executor as module
 from rm.daemon.executor import Executor, HostReport
 from rm.daemon.log_home import log_path
 from rm.errors import NotFound, Unreachable
 from rm.protocol import attempts as wire
-from rm.protocol.codes import Code
+from rm.protocol.codes import Code, NotConnected
 from rm.protocol.notifications import Iterations, Unasked
 from tests.fakes import FakeHosts, Inbox, ManualClock, said
 
@@ -27,7 +27,7 @@ def request_of(action: Launch) -> wire.Launch:
     return wire.Launch(
         job=action.job, attempt=action.attempt, epoch=7, user="alice", script="true", args=[], chdir="/",
         chdir_required=False, env={}, tasks=[wire.Task(rank=t.rank, gpus=[], env={}) for t in action.tasks],
-        mem_bytes_per_task=0, time_limit_us=0, grace_us=0, hold=action.hold, allow_root=False,
+        mem_bytes_per_task=0, time_limit_us=0, grace_us=0, hold=action.hold, allow_root=False, not_after_us=0,
     )  # fmt: skip
 
 
@@ -37,6 +37,8 @@ class House:
     def __init__(self, logs: Path, **more: Any) -> None:
         self.hosts, self.inbox, self.deposed = FakeHosts(), Inbox(), Inbox()
         self.iterations: list[tuple[str, Iterations]] = []
+        self.leads = True
+        self.tasks = {("h1", 1, 1, rank): Task(rank, "h1") for rank in range(3)}
         self.logs = logs
         build = more.pop("request_of", request_of)
         self.executor = Executor(
@@ -47,6 +49,9 @@ class House:
             logs,
             epoch=7,
             max_log_bytes=1_000,
+            placed=lambda host, job, attempt, rank: self.tasks.get((host, job, attempt, rank)),
+            leads=lambda: self.leads,
+            launch_within_us=10_000_000,
             on_iterations=lambda host, message: self.iterations.append((host, message)),
             on_deposed=self.deposed,
         )
@@ -159,11 +164,89 @@ def test_a_stop_of_what_is_not_there_is_done(house: House) -> None:
 
 def test_a_stale_epoch_deposes_and_settles_nothing(house: House) -> None:
     house.connect()
+    house.leads = False
     house.submit(Start(1, 1, "h1"))
     house.hosts.take("start").refuse("stale-epoch")
-    assert house.deposed.items == ["no"]
+    house.deposed.wait(lambda said: said == "no")
     assert house.open() == [1]
     assert house.inbox.of(ev.ActionSettled) == []
+
+
+@pytest.mark.parametrize("action", [Start(1, 1, "h1"), Collect(1, 1, "h1", ())])
+def test_a_stale_epoch_that_the_database_does_not_know_is_the_hosts_fault(
+    house: House, action: Action
+) -> None:
+    house.connect()
+    house.submit(action)
+    op = "start" if isinstance(action, Start) else "discard"
+    house.hosts.take(op).refuse("stale-epoch")
+    assert "does not know" in house.inbox.wait(ev.HostMisbehaved).what
+    assert (house.deposed.items, house.hosts.reconnected) == ([], ["h1"])
+    house.hosts.epochs["h1"] = 1_000_000  # as its next hello says
+    house.connect()
+    assert house.hosts.raised == {"h1": 1_000_001}
+    house.hosts.take(op).answer(**({"tasks": []} if op == "start" else {}))
+    house.settled(1)
+    assert house.deposed.items == []
+
+
+def test_a_hello_with_a_later_epoch_deposes_where_the_database_says_so(house: House) -> None:
+    house.leads = False
+    house.hosts.epochs["h1"] = 8
+    house.executor.on_state("h1", True, "")
+    assert "epoch 8" in house.deposed.wait(str)
+    assert (house.hosts.raised, house.hosts.untaken("facts")) == ({}, [])
+
+
+def test_a_launch_may_be_under_way_for_so_long_and_a_late_one_is_sent_again(house: House) -> None:
+    house.hosts.offsets_us["h1"] = 500
+    house.connect()
+    house.submit(LAUNCH)
+    launch = house.hosts.take("launch")
+    assert launch.args["not_after_us"] == 9_000_000 + 10_000_000 + 500
+    launch.refuse("too-late")
+    house.hosts.take("launch").answer(tasks=[{"rank": 0, "started_us": 600}])
+    house.settled(1)
+    assert house.inbox.of(ev.LaunchFailed) == []
+
+
+def test_a_launch_without_an_answer_is_worn_out_after_some_tries(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH)
+    (intent,) = house.executor.open_intents("h1")
+    house.hosts.take("launch").refuse(NotConnected("nothing was sent"))
+    for _ in range(module.LAUNCH_TRIES):
+        assert not house.executor.is_worn_out(intent)
+        house.hosts.take("launch").refuse(SILENCE)
+    assert house.executor.is_worn_out(intent)
+
+
+def test_news_of_tasks_that_are_placed_elsewhere_do_not_count(house: House) -> None:
+    house.tasks[("h1", 1, 1, 2)] = Task(2, "h1", started_us=1, ended_us=2)  # has ended
+    for host, job, attempt, rank in (("h2", 1, 1, 0), ("h1", 2, 1, 0), ("h1", 1, 2, 0), ("h1", 1, 1, 7)):
+        who = {"job": job, "attempt": attempt, "rank": rank}
+        house.executor.on_event(host, said("started", **who, started_us=5))
+        house.executor.on_event(host, said("exit", **who, code=None, signal=None, why="forged"))
+        items = [[rank, 0, 0, 100, 0, None]]
+        house.executor.on_event(host, said("iterations", job=job, attempt=attempt, items=items))
+    house.executor.on_event("h1", exit_of(1, rank=2))
+    assert (house.inbox.items, house.iterations) == ([], [])
+    items = [[1, 0, 0, 100, 0, None], [7, 0, 0, 100, 0, None]]
+    house.executor.on_event("h1", said("iterations", job=1, attempt=1, items=items))
+    ((_, counted),) = house.iterations
+    assert [item[0] for item in counted.items] == [1]
+
+
+def test_nothing_that_a_host_tells_is_still_to_come(house: House) -> None:
+    house.executor.on_event("h1", exit_of(1, started_us=1 << 53, ended_us=1 << 53))
+    assert house.inbox.items == [ev.TaskExited(1, 1, "h1", 0, 0, 0, 9_000_000, 9_000_000)]
+
+
+def test_a_host_that_does_not_keep_to_the_protocol_is_named(house: House) -> None:
+    house.executor.on_misfit("h1", "its line is no JSON object")
+    assert house.inbox.items == [
+        ev.HostMisbehaved("h1", "it does not keep to the agent protocol: its line is no JSON object")
+    ]
 
 
 def test_a_launch_that_cannot_be_built_fails_the_job_and_nothing_else(tmp_path: Path) -> None:
@@ -307,6 +390,7 @@ def test_an_exit_without_a_record_is_a_loss(house: House) -> None:
 def test_times_of_a_host_are_told_on_our_clock(house: House) -> None:
     house.hosts.offsets_us["h1"] = 1_000_000
     house.executor.on_event("h1", said("started", job=1, attempt=1, rank=2, pid=9, started_us=1_000_005))
-    house.executor.on_event("h1", said("iterations", job=1, attempt=1, items=[]))
+    items = [[2, 0, 0, 100, 0, None]]
+    house.executor.on_event("h1", said("iterations", job=1, attempt=1, items=items))
     assert house.inbox.items == [ev.TasksStarted(1, 1, "h1", 5, (2,))]
     assert len(house.iterations) == 1

@@ -1,22 +1,27 @@
 """The leader's loop: one turn, one commit; whoever asks is answered, whatever happens."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.adapters.store_sql import open_store
 from rm.core import events as ev
 from rm.core.actions import Intent
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
+from rm.core.host import HostState
 from rm.core.job import JobState
 from rm.core.journal import Step
 from rm.core.network import LinkStats
 from rm.core.registry import load
 from rm.core.state import ClusterState
-from rm.core.store import Batch
+from rm.core.store import Batch, Store
 from rm.daemon import leader as leader_module
 from rm.daemon.executor import HostReport
 from rm.daemon.leader import Leader, revive
@@ -32,6 +37,7 @@ class FakeExecutor:
     def __init__(self) -> None:
         self.submitted: list[Intent] = []
         self.forgotten: list[str] = []
+        self.worn_out = False
 
     def submit(self, intents: list[Intent]) -> None:
         self.submitted += intents
@@ -47,6 +53,8 @@ class FakeExecutor:
 
     def repeat_open(self, host: str) -> None: ...
     def drop(self, intent: Intent) -> None: ...
+    def is_worn_out(self, intent: Intent) -> bool:
+        return self.worn_out
 
 
 class FailingStore(MemoryStore):
@@ -74,13 +82,15 @@ class BlinkingStore(MemoryStore):
 
 
 class House:
-    def __init__(self, store: type[MemoryStore] = FailingStore) -> None:
+    def __init__(self, store: type[MemoryStore] = FailingStore, over: Store | None = None) -> None:
         self.db = MemoryDatabase()
-        self.store: Any = store(self.db)
+        self.store: Any = over or store(self.db)
         self.clock = ManualClock()
         assert self.store.acquire_lease("here", self.clock.us, 10**12)
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
-        self.leader = Leader(Cycle(ClusterState(), policies), self.store, 0, self.clock)
+        self.leader = Leader(
+            Cycle(ClusterState(), policies), self.store, self.store.load().version, self.clock
+        )
         self.executor = FakeExecutor()
         self.leader.executor = self.executor  # type: ignore[assignment]
         self.fatal, self.aligned = Inbox(), Inbox()
@@ -219,21 +229,79 @@ def test_a_daemon_that_is_stopped_waits_no_longer_for_its_database() -> None:
     assert house.db.jobs == {}
 
 
-def test_a_defect_in_a_turn_answers_everybody_and_stops(house: House) -> None:
-    def align(*args: Any, **more: Any) -> Any:
+class BrokenQueue:
+    """A policy that fails whatever it is asked."""
+
+    name = "broken"
+
+    def order(self, *args: Any) -> Any:
         raise ZeroDivisionError
 
-    def spoil(state: ClusterState) -> list[ev.Event]:
-        house.leader.on_jobs = align
-        return [ev.JobSubmitted(1, builders.spec())]
 
-    done = house.leader.request(spoil)
-    question = house.leader.ask(lambda cycle, now_us: 1)
+def test_a_defect_that_no_item_brings_answers_everybody_and_stops(house: House) -> None:
     house.start()
-    assert done.result(PATIENCE_S) is None  # it is durable
+    house.request(ev.JobSubmitted(1, builders.spec())).result(PATIENCE_S)
+    house.leader.cycle.policies = replace(house.leader.cycle.policies, queue=BrokenQueue())
+    waiting = house.request(ev.JobSubmitted(2, builders.spec()))
     with pytest.raises(ZeroDivisionError):
-        question.result(PATIENCE_S)
+        waiting.result(PATIENCE_S)
     assert "internal error" in house.fatal.wait(str)
+    assert set(house.db.jobs) == {1}
+
+
+def test_a_defect_of_those_who_hear_of_a_step_ends_nothing(house: House) -> None:
+    def hear(*args: Any) -> None:
+        raise ZeroDivisionError
+
+    house.leader.on_jobs = house.leader.on_alignment = hear
+    house.start()
+    for job in (1, 2):
+        house.request(ev.JobSubmitted(job, builders.spec())).result(PATIENCE_S)
+    assert (house.fatal.items, set(house.db.jobs)) == ([], {1, 2})
+
+
+BAD: list[Any] = [
+    ev.TaskExited(1, 1, "h1", 0, 0, 0, 1 << 70, 1 << 70),
+    ev.TasksLost(1, 1, "h1", None),  # type: ignore[arg-type]
+    ev.TasksStarted(1, 1, "h1", 5, 3),  # type: ignore[arg-type]
+    ev.HostSilent([], "x"),  # type: ignore[arg-type]
+    ev.Noted(1, object()),  # type: ignore[arg-type]
+    ev.ActionSettled(1 << 70),
+    HostReport(ev.HostUp("h1", "boot", "1"), [3], 1),  # type: ignore[list-item]
+    object(),
+]
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
+def test_what_cannot_be_taken_is_left_out_and_all_else_counts(
+    tmp_path: Path, bad: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'rm.db'}")
+    house = House(over=store)
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1", cpus=8))).result(PATIENCE_S)
+    house.leader.post(host_up("h1"))
+    house.request(ev.JobSubmitted(1, builders.spec())).result(PATIENCE_S)
+    held = threading.Event()
+    house.leader.ask(lambda cycle, now_us: held.wait(PATIENCE_S))  # what follows is one turn
+    first = house.request(ev.JobSubmitted(2, builders.spec()))
+    house.leader.post(bad)
+    house.leader.post(ev.HostDrained("h1", "alice", ""))
+    last = house.request(ev.JobSubmitted(3, builders.spec()))
+    held.set()
+    for future in (first, last):
+        future.result(PATIENCE_S)
+    state = house.state()
+    assert (set(state.jobs), state.hosts["h1"].drained_by) == ({1, 2, 3}, "drained by alice")
+    assert state.hosts["h1"].state is HostState.UP
+    assert state.jobs[1].state is JobState.CONFIGURING
+    assert "left out" in caplog.text
+    house.leader.stop()
+    loaded = store.load()
+    assert {j.id: j for j in loaded.jobs} == state.jobs
+    assert {h.name: h for h in loaded.hosts} == state.hosts
+    assert house.fatal.items == []
+    store.close()
 
 
 def test_an_asker_who_gives_up_harms_nobody(house: House) -> None:
@@ -288,3 +356,15 @@ def test_a_report_by_a_lost_channel_changes_nothing(house: House) -> None:
     house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
     house.leader.post(HostReport(ev.HostUp("h1", "other", "1"), [], 99))
     assert house.state().hosts["h1"].boot_id == ""
+
+
+def test_a_launch_that_was_sent_in_vain_too_often_has_failed(house: House) -> None:
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1", cpus=8))).result(PATIENCE_S)
+    house.leader.post(host_up("h1"))
+    house.request(ev.JobSubmitted(1, builders.spec())).result(PATIENCE_S)
+    house.executor.worn_out = True
+    house.leader.post(host_up("h1"))  # it connects again, and knows nothing of the attempt
+    job = house.state().jobs[1]
+    assert job.avoid == ("h1",)
+    assert any("never answered this launch" in what for _, what in job.history)

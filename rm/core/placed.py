@@ -1,0 +1,18 @@
+"""Which task of a job a host has: what a host says counts for its own tasks only."""
+
+from __future__ import annotations
+
+from rm.core.job import Task
+from rm.core.state import ClusterState
+
+
+def placed_task(state: ClusterState, host: str, job: int, attempt: int, rank: int) -> Task | None:
+    """The task, if this rank of the job's current attempt is placed on the host. From any thread: jobs are
+    replaced, never changed."""
+    known = state.jobs.get(job)
+    if known is None or known.attempt != attempt:
+        return None
+    if 0 <= rank < len(known.tasks) and known.tasks[rank].rank == rank:  # in rank order, as placed
+        task = known.tasks[rank]
+        return task if task.host == host else None
+    return next((t for t in known.tasks if (t.rank, t.host) == (rank, host)), None)
