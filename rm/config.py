@@ -152,10 +152,15 @@ class AlertsConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """The daemon's page: where it listens ("" = nowhere), and names it is called by."""
+    """The daemon's page: where it listens ("" = nowhere), names it is called by, and who is let in."""
 
     listen: str = ""
     names: tuple[str, ...] = ()
+    anonymous: bool = False
+    session_hours: Positive = 12.0
+    proxy_header: str = ""
+    proxy_addresses: tuple[str, ...] = ()
+    proxy_secret_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)

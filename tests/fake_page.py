@@ -11,7 +11,7 @@ from typing import Any
 
 from rm.core.cells import Status
 from rm.core.host import Host, HostState
-from rm.core.job import Job, Task
+from rm.core.job import Job, JobSpec, Task
 from rm.core.mesh import Thresholds
 from rm.core.snapshot import Free
 from rm.errors import NotFound
@@ -36,6 +36,12 @@ class PageMonitoring:
         limits = asdict(Thresholds(loss_warn_pct=1, loss_critical_pct=10))
         mesh = {
             "name": "latency", "checks": self.checks, "thresholds": limits, "every_us": 60_000 * MS,
+            "kind": "mesh", "tests": ["latency", "mtu"], "hosts": ["h1", "h3"], "sides": None, "without": [],
+            "schedule": "every 1min", "state": "waiting", "paused_by": None,
+            "next_us": now_us() + 60_000 * MS, "begun_us": now_us() - 2 * MS, "ended_us": now_us(),
+            "turn": 1, "rounds": 1, "measured": 2,
+            "failed": 0, "skipped": 0, "jitter_us": 0, "slip_us": 0, "packets": 20, "spacing_us": 10 * MS,
+            "duration_us": 400 * MS, "rate_bps": 0, "retry_attempts": 3,
             "statuses": {"ok": 4, "critical": 2, "warn": 0, "unknown": 0, "not run": 0, "maintenance": 0},
         }  # fmt: skip
         return {"meshes": [mesh], "malformed": [], "maintenance": []}
@@ -154,6 +160,9 @@ class PageService(FakeService):
         await self.submit([replace(builders.spec("job", **wide), name=name) for name in names])
         for job in (1, 2):
             self.run(job)
+
+    def put_spec(self, job_id: int, spec: JobSpec) -> None:
+        self.put(job_id, spec=spec)
 
     def status(self) -> dict[str, Any]:
         jobs = Counter(job.state.value for job in self.table.values())

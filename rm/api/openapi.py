@@ -32,7 +32,7 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     bodies = [route.body for route in routes if route.body is not None]
     answers = [route.answer for route in routes if not isinstance(route.answer, str)]
     kinds = [*dict.fromkeys([*bodies, *answers, Refused])]
-    parameters = [parameter.kind for route in routes for parameter in route.query]
+    parameters = [one.kind for route in routes for one in (*route.query, *route.headers)]
     schemas, components = msgspec.json.schema_components(
         [*kinds, *parameters, *PATHS.values()], ref_template=REF
     )
@@ -41,7 +41,8 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     places = dict(zip(PATHS, schemas[len(kinds) + len(parameters) :], strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
-        query = [_parameter(parameter, next(told)) for parameter in route.query]
+        query = [_parameter(one, "query", next(told)) for one in route.query]
+        query += [_parameter(one, "header", next(told)) for one in route.headers]
         named = [
             {"name": name, "in": "path", "required": True, "schema": places.get(name, WORD)}
             for name in NAMES.findall(route.path)
@@ -63,11 +64,11 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
     }
 
 
-def _parameter(parameter: Parameter, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _parameter(parameter: Parameter, place: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     usual = {} if parameter.required or parameter.usual is None else {"default": parameter.usual}
     return {
         "name": parameter.name,
-        "in": "query",
+        "in": place,
         "required": parameter.required,
         "description": parameter.meaning,
         "schema": {**schema, **usual},

@@ -26,7 +26,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """Of the query: `kind` is a type whose JSON Schema its value has; `usual` is what it is when left out."""
+    """Of the query, or a header: `kind` is a type whose JSON Schema its value has; `usual` is what it is when
+    it is left out."""
 
     name: str
     kind: Any
@@ -48,6 +49,7 @@ class Route:
     answer: type[Any] | str
     body: type[Request] | None = None
     query: tuple[Parameter, ...] = ()
+    headers: tuple[Parameter, ...] = ()
     role: Role = Role.ANYBODY
     status: int = 200
     errors: tuple[int, ...] = ()
@@ -83,7 +85,10 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/v1/me", "me", "Who the caller is, and in which role.", people.Me),
     # -- jobs
     Route("POST", "/v1/jobs", "submit", "Submit one job, or several; answered only after the commit.",
-          jobs.Submitted, jobs.Submit, status=201, errors=(422,)),
+          jobs.Submitted, jobs.Submit, status=201, errors=(422,), headers=(
+              Parameter("Idempotency-Key", Annotated[str, Meta(max_length=128, pattern=r"^[ -~]*$")],
+                        "a submission that is repeated with its key is answered as the first time", ""),
+          )),
     Route("POST", "/v1/plan", "plan", "Dry run: where the job would start now, or why it would not.",
           reasons.Plan, jobs.PlanRequest),
     Route("GET", "/v1/jobs", "jobs", "Jobs, the newest last: unfinished ones and those that ended within "
@@ -121,6 +126,7 @@ ROUTES: Sequence[Route] = (
               Parameter("task", Count, "the rank", 0),
               Parameter("stream", Annotated[str, Meta(pattern="^(out|err)$")], "`out` or `err`", "out"),
               Parameter("offset", Count, "from this byte", 0),
+              Parameter("tail", Count, "instead: the last so many bytes", 0),
               Parameter("follow", Flag, "until the task ends", ""),
           ), role=Role.OWNER, errors=(409, 502)),
     Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why),

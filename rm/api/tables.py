@@ -41,7 +41,10 @@ def _query(route: Route) -> str:
 
 
 def _meanings(route: Route) -> str:
-    told = [f"`{p.name}`: {p.meaning}" + (f", {p.usual} if left out" if p.usual else "") for p in route.query]
+    told = [
+        f"`{p.name}`: {p.meaning}" + (f", {p.usual} if left out" if p.usual else "")
+        for p in (*route.query, *route.headers)
+    ]
     return f" {'; '.join(told)}." if told else ""
 
 

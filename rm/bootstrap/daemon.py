@@ -72,6 +72,7 @@ from rm.protocol.notifications import Reflecting, Unasked
 from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
+from rm.web.pages.settings import settings_of
 
 log = logging.getLogger("rm")
 
@@ -115,6 +116,7 @@ def run_daemon(config: Config) -> None:
     policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
     zone_of(config.monitor.timezone)
     alert_rules(config)
+    settings_of(config.web)
     declared = hosts_for_daemon(config.hosts.inventory)[0] if config.hosts.inventory else []
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared) as name:
@@ -326,7 +328,7 @@ class Daemon:
         page: web.AppRunner | None = None
         try:
             if config.web.listen:
-                page, url = await serve_page(config.daemon.socket, config.web.listen, config.web.names)
+                page, url = await serve_page(config.daemon.socket, config.web.listen, settings_of(config.web))
                 log.info("the page is at %s", url)
             regulator.start()
             leader.start(loaded.actions)

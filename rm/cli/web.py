@@ -19,21 +19,30 @@ from rm.errors import UsageError
 @click.option(
     "--name", "names", multiple=True, metavar="NAME", help="Another name that this machine is called by."
 )
+@click.option("--anonymous", is_flag=True, help="Let whoever reaches the address look without logging in.")
 @click.pass_obj
-def web(session: Session, /, listen: str, names: tuple[str, ...]) -> None:
-    """Serve the page about jobs, links and the network until Ctrl-C. It reads only."""
+def web(session: Session, /, listen: str, names: tuple[str, ...], anonymous: bool) -> None:
+    """Serve the page about jobs, links and the network until Ctrl-C.
+
+    Whoever opens the link that is printed is you, with your rights: keep it to yourself.
+    """
     import asyncio
+    import secrets
 
     from rm.web.pages.listen import address_of, is_local, serve_page
+    from rm.web.pages.settings import PageSettings
 
     host, _ = address_of(listen)
     socket = _socket_of(session)
+    settings = PageSettings(names, anonymous, own_key=secrets.token_urlsafe(24))
 
     async def serve() -> None:
-        runner, url = await serve_page(socket, listen, names)
-        click.echo(url)
+        runner, url = await serve_page(socket, listen, settings)
+        click.echo(f"{url}enter?key={settings.own_key}")
+        if anonymous:
+            note(f"Whoever reaches {url} can look at the page without logging in.")
         if not is_local(host):
-            note("Whoever reaches this address can read the page: it asks nobody who they are.")
+            note("The page is not encrypted: whoever listens on the way can take your place.")
         try:
             await asyncio.Event().wait()
         finally:

@@ -10,7 +10,7 @@ from rm.core.job import Job, JobState
 from rm.daemon.agents import Agents
 from rm.daemon.log_home import content, log_path
 from rm.errors import Conflict, NotFound, RmError, Unreachable
-from rm.protocol.attempts import Logs
+from rm.protocol.attempts import LogPart, Logs
 from rm.protocol.codes import Code, code_of
 
 FOLLOW_S = 0.1
@@ -23,7 +23,8 @@ class AgentForgot(Exception):
 
 
 class LogReader:
-    """`job_of` answers with the newest version of a job."""
+    """`job_of` answers with the newest version of a job. A negative offset counts from the log's end as it is
+    at the beginning."""
 
     def __init__(self, hosts: Agents, logs: Path, job_of: Callable[[int], Awaitable[Job]]) -> None:
         self._hosts = hosts
@@ -60,6 +61,9 @@ class LogReader:
             if task.started_us is None or gone:
                 return
             try:
+                if offset < 0:
+                    size = (await self._ask_host(job, task.host, rank, stream, 0, 0)).size
+                    offset = max(0, offset + size)
                 async for data in self._logs_on_host(job, task.host, rank, stream, offset, follow):
                     offset += len(data)
                     yield data
@@ -75,25 +79,30 @@ class LogReader:
                 return
             await asyncio.sleep(FOLLOW_S)
 
+    async def _ask_host(
+        self, job: Job, host: str, rank: int, stream: str, offset: int, limit: int
+    ) -> LogPart:
+        request = Logs(
+            job=job.id,
+            attempt=job.attempt,
+            rank=rank,
+            stream="err" if stream == "err" else "out",
+            offset=offset,
+            limit=limit,
+        )
+        try:
+            return await asyncio.wrap_future(self._hosts.call(host, request))
+        except RmError as error:
+            if code_of(error) is Code.NO_SUCH_ATTEMPT:
+                raise AgentForgot from None
+            raise
+
     async def _logs_on_host(
         self, job: Job, host: str, rank: int, stream: str, offset: int, follow: bool
     ) -> AsyncIterator[bytes]:
         pause_s = FOLLOW_S
         while True:
-            try:
-                request = Logs(
-                    job=job.id,
-                    attempt=job.attempt,
-                    rank=rank,
-                    stream="err" if stream == "err" else "out",
-                    offset=offset,
-                    limit=CHUNK_BYTES,
-                )
-                answer = await asyncio.wrap_future(self._hosts.call(host, request))
-            except RmError as error:
-                if code_of(error) is Code.NO_SUCH_ATTEMPT:
-                    raise AgentForgot from None
-                raise
+            answer = await self._ask_host(job, host, rank, stream, offset, CHUNK_BYTES)
             data = content(answer, host)
             offset = answer.offset
             if data:
@@ -108,9 +117,18 @@ class LogReader:
 
 async def _at_home(path: Path, offset: int) -> AsyncIterator[bytes]:
     """In parts: a reader that stops reading holds one of them, and no open file."""
+    if offset < 0:
+        offset = max(0, offset + await asyncio.to_thread(_size, path))
     while data := await asyncio.to_thread(_read_part, path, offset):
         yield data
         offset += len(data)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _read_part(path: Path, offset: int) -> bytes:

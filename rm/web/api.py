@@ -335,6 +335,10 @@ class _Api:
         if stream not in ("out", "err"):
             raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")
         rank, offset = int(_number(request, "task", 0)), int(_number(request, "offset", 0))
+        tail = int(_number(request, "tail", 0))
+        if tail and offset:
+            raise UsageError("'offset' and 'tail' exclude each other.")
+        offset = -tail or offset
         follow = request.query.get("follow", "") not in ("", "0")
         chunks = self.service.logs(job_id, rank, stream, offset, follow)
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})

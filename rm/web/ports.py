@@ -74,7 +74,8 @@ class Service(Protocol):
         ...
 
     def logs(self, job_id: int, rank: int, stream: str, offset: int, follow: bool) -> AsyncIterator[bytes]:
-        """The bytes of `stream` ("out" or "err") from `offset`; with `follow` until the task ends."""
+        """The bytes of `stream` ("out" or "err") from `offset`, counted from the end when it is negative;
+        with `follow` until the task ends."""
         ...
 
     def why(self, job_id: int) -> Answer[Mapping[str, Any]]:

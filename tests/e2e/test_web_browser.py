@@ -1,110 +1,40 @@
-"""The page in a real browser: Chromium, as the system has it."""
+"""The page in a real browser, as who is not logged in sees it."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from rm.cli.client import Client
-from rm.web.pages.listen import serve_page
+from rm.web.pages.settings import PageSettings
+from tests.chromium import WAIT_MS, Seen, chromium, looking
 from tests.fake_page import HOSTILE, PageService
-from tests.fake_service import Daemon, serving
+from tests.fake_service import serving
 
 RMX = Path(sys.executable).with_name("rmx")
-NAMES = ("chromium", "chromium-browser", "google-chrome")
-ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-# of an update under way when its page is left, or of one that a busy machine did not answer in time
-LEFT = re.compile("ERR_ABORTED|Failed to fetch|htmx:error: timeout")
-WAIT_MS = 30_000  # of patience before a test fails; nothing is timed by it
-
-
-@dataclass
-class Seen:
-    """A page, its service, and what the browser complained of or asked others for."""
-
-    page: Page
-    url: str
-    daemon: Daemon
-    complaints: list[str]
-    foreign: list[str]
-
-    @property
-    def service(self) -> PageService:
-        assert isinstance(self.daemon.service, PageService)
-        return self.daemon.service
-
-    def do(self, name: str, *arguments: Any) -> None:
-        """Call a method of the service on its own loop."""
-        self.daemon.call(getattr(self.service, name), *arguments)
-
-    def await_(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.daemon.loop).result(30)
-
-    def part(self, name: str) -> Any:
-        return self.page.locator(f"#part-{name}")
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.skip("needs Chromium: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+    with chromium() as browser:
         yield browser
-        browser.close()
-
-
-def watched(context: BrowserContext, url: str, daemon: Daemon) -> Seen:
-    page = context.new_page()
-    page.set_default_timeout(WAIT_MS)
-    seen = Seen(page, url, daemon, [], [])
-
-    def complain(text: str) -> None:
-        if not LEFT.search(text):
-            seen.complaints.append(text)
-
-    page.on("console", lambda message: complain(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: complain(str(error)))
-    page.on("requestfailed", lambda request: complain(f"{request.failure}: {request.url}"))
-    page.on("request", lambda request: request.url.startswith(url) or seen.foreign.append(request.url))
-    page.add_init_script(
-        "addEventListener('securitypolicyviolation', e => console.error('CSP', e.effectiveDirective))"
-    )
-    return seen
 
 
 @pytest.fixture
 def seen(browser: Browser, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Seen]:
-    """The page of a daemon with two running jobs and two that wait; options of the context as parameters."""
-    expect.set_options(timeout=WAIT_MS)
-    with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
-        await_ = asyncio.run_coroutine_threadsafe
-        await_(daemon.service.busy("high", "low", HOSTILE, "wide"), daemon.loop).result(30)  # type: ignore[attr-defined]
-        runner, url = await_(serve_page(daemon.socket, "127.0.0.1:0", ()), daemon.loop).result(30)
-        context = browser.new_context(**getattr(request, "param", {}))
-        try:
-            seen = watched(context, url, daemon)
-            seen.page.goto(url)
-            yield seen
-        finally:
-            context.close()
-            await_(runner.cleanup(), daemon.loop).result(30)
+    """The page as nobody in particular sees it; options of the context as parameters."""
+    with looking(browser, tmp_path, PageSettings(anonymous=True), **getattr(request, "param", {})) as seen:
+        seen.page.goto(seen.url)
+        yield seen
     assert (seen.complaints, seen.foreign) == ([], [])
 
 
@@ -374,7 +304,7 @@ def test_a_daemon_that_goes_and_comes_back(browser: Browser, tmp_path: Path) -> 
 def test_the_daemon_serves_it_itself_when_told_to(browser: Browser, tmp_path: Path) -> None:
     config = tmp_path / "rm.toml"
     daemon_table = f'[daemon]\nsocket = "{tmp_path}/rm.sock"\nstate_dir = "{tmp_path}/state"\n'
-    config.write_text(daemon_table + '[web]\nlisten = "127.0.0.1:0"\n')
+    config.write_text(daemon_table + '[web]\nlisten = "127.0.0.1:0"\nanonymous = true\n')
     with subprocess.Popen([RMX, "--config", config, "daemon"], stderr=subprocess.PIPE, text=True) as daemon:
         try:
             assert daemon.stderr is not None

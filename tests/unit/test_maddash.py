@@ -20,6 +20,7 @@ from rm.core.mesh import Every, Mesh, Thresholds
 from rm.core.occurrence import occurrence
 from rm.daemon.monitor_board import Tried
 from rm.web.pages.listen import serve_page
+from rm.web.pages.settings import PageSettings
 from tests.fake_service import Daemon, serving
 from tests.unit.test_monitor import House
 
@@ -64,7 +65,7 @@ def get(daemon: Daemon, *paths: str) -> list[Any]:
     """The answers; (status, text) of what is no success."""
 
     async def main() -> list[Any]:
-        runner, url = await serve_page(daemon.socket, "127.0.0.1:0", ())
+        runner, url = await serve_page(daemon.socket, "127.0.0.1:0", PageSettings(anonymous=True))
         found: list[Any] = []
         try:
             async with aiohttp.ClientSession() as session:

@@ -22,6 +22,7 @@ from rm.core.alignment import Rotation
 from rm.errors import StoreError
 from rm.web.metric_families import PAIRS_MOST, Told, families
 from rm.web.pages.listen import serve_page
+from rm.web.pages.settings import PageSettings
 from tests import builders
 from tests.fake_page import HOSTILE, PERIOD_US, PageService
 from tests.fake_service import Daemon, serving
@@ -80,7 +81,7 @@ def get(socket: str, accept: str = "", page: bool = True) -> tuple[int, str, str
     async def main() -> tuple[int, str, str]:
         headers = {"Accept": accept} if accept else {}
         connector = None if page else aiohttp.UnixConnector(socket)
-        runner, url = await serve_page(socket, "127.0.0.1:0", ())
+        runner, url = await serve_page(socket, "127.0.0.1:0", PageSettings(anonymous=True))
         try:
             async with (
                 aiohttp.ClientSession(connector=connector) as session,

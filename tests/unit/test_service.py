@@ -106,6 +106,8 @@ def test_a_collected_log_is_read_at_home_from_where_the_reader_is(house: House) 
     path.parent.mkdir()
     path.write_bytes(b"one\ntwo\n")
     assert asyncio.run(text_of(house.service.logs(1, 0, "out", 4, True))) == b"two\n"
+    assert asyncio.run(text_of(house.service.logs(1, 0, "out", -4, True))) == b"two\n"
+    assert asyncio.run(text_of(house.service.logs(1, 0, "out", -400, False))) == b"one\ntwo\n"
     with pytest.raises(NotFound, match="no task 5"):
         asyncio.run(text_of(house.service.logs(1, 5, "out", 0, False)))
 

@@ -7,31 +7,22 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
-from rm.core.cells import Status
 from rm.errors import ConfigError
 from rm.web.pages import (
-    alert_view,
-    circle_view,
-    grid_view,
-    iteration_view,
-    network_view,
-    overview_view,
-    pair_view,
     queue_view,
-    timeline_view,
-    why_view,
 )
 from rm.web.pages.guard import HEADERS, is_for_us
 from rm.web.pages.listen import address_of, is_local, serve_page
+from rm.web.pages.people import NOBODY, as_own_user
+from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Shared, Source
-from rm.web.pages.text import Looks, duration, look, shown
+from rm.web.pages.text import shown
 from tests import builders
-from tests.fake_page import HOSTILE, PERIOD_US, PageService
+from tests.fake_page import HOSTILE, PageService
 from tests.fake_service import Daemon, serving
 
 NAMES = frozenset({"localhost"})
@@ -51,7 +42,7 @@ def ask(socket: str, *requests: tuple[str, str, dict[str, str]]) -> list[tuple[i
     """(status, text, headers) of each request to a page of the daemon at `socket`."""
 
     async def main() -> list[tuple[int, str, dict[str, str]]]:
-        runner, url = await serve_page(socket, "127.0.0.1:0", ())
+        runner, url = await serve_page(socket, "127.0.0.1:0", PageSettings(anonymous=True))
         found = []
         try:
             async with aiohttp.ClientSession() as session:
@@ -69,7 +60,7 @@ def ask_api(socket: str, path: str) -> str:
     async def main() -> str:
         source = Source(socket)
         try:
-            return str(await source.get(path))
+            return str(await source.at(as_own_user()).get(path))
         finally:
             await source.close()
 
@@ -108,7 +99,7 @@ def test_only_this_machines_names_and_addresses_are_answered(host: str, right: b
     assert is_for_us(host, NAMES) is right
 
 
-def test_the_page_only_reads_and_says_what_it_may_not_load(daemon: Daemon) -> None:
+def test_the_page_takes_no_forms_of_others_and_says_what_it_may_not_load(daemon: Daemon) -> None:
     answers = ask(
         daemon.socket,
         ("GET", "/", {"Host": "rebound.evil.test"}),
@@ -119,7 +110,7 @@ def test_the_page_only_reads_and_says_what_it_may_not_load(daemon: Daemon) -> No
         ("GET", "/static/page.css", {}),
         ("GET", "/static/..%2fapi.py", {}),
     )
-    assert [status for status, _, _ in answers] == [421, 405, 405, 200, 404, 200, 404]
+    assert [status for status, _, _ in answers] == [421, 403, 405, 200, 404, 200, 404]
     assert "high" not in answers[0][1]
     for _, _, headers in answers:
         assert HEADERS.items() <= headers.items()
@@ -218,7 +209,7 @@ def test_without_a_daemon_the_page_says_so_and_its_parts_keep_what_they_have(tmp
 def test_many_readers_cost_the_daemon_one_request(daemon: Daemon) -> None:
     async def main() -> None:
         source = Source(daemon.socket, fresh_s=60)
-        answers = await asyncio.gather(*(source.get("jobs?state=R") for _ in range(20)))
+        answers = await asyncio.gather(*(source.at(NOBODY).get("jobs?state=R") for _ in range(20)))
         assert all(a is answers[0] for a in answers)
         await source.close()
 
@@ -227,7 +218,7 @@ def test_many_readers_cost_the_daemon_one_request(daemon: Daemon) -> None:
     assert len(daemon.service.log) == before + 1
 
 
-# -- its views
+# -- how it is served
 
 
 def test_addresses_to_listen_on() -> None:
@@ -240,373 +231,6 @@ def test_addresses_to_listen_on() -> None:
     assert [is_local(h) for h in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "10.0.0.1")] == [True] * 3 + [
         False
     ] * 2
-
-
-def test_numbers_as_people_read_them() -> None:
-    assert [duration(us) for us in (None, 76, 97_300, 202_000, 3.25e6, -2_000)] == [
-        "–", "76 µs", "97.3 ms", "202 ms", "3.25 s", "−2 ms",
-    ]  # fmt: skip
-    assert len({look(job) for job in range(100, 136)}) == 36
-
-
-def test_jobs_that_run_together_have_colours_of_their_own_and_keep_them() -> None:
-    looks = Looks()
-    looks.see([2, 8])  # of one colour by themselves
-    first = [looks(2), looks(8)]
-    assert first[0][0] != first[1][0]
-    looks.see([8, 14, 20, 26, 32])
-    assert [looks(2), looks(8)] == first
-    assert len({looks(job)[0] for job in (8, 14, 20, 26, 32)}) == 5
-
-
-def job(id: int, state: str = "RUNNING", **more: Any) -> dict[str, Any]:
-    spec = {
-        "name": f"j{id}",
-        "user": "ann",
-        "ntasks": 1,
-        "priority": 0,
-        "expected_us": None,
-        "time_limit_us": None,
-    }
-    made = {
-        "id": id, "state": state, "short_state": "R", "held": False, "reason": None, "hosts": ["h1"],
-        "started_us": None if state == "PENDING" else 100 * US, "ended_us": None, "history": (),
-    }  # fmt: skip
-    return {**made, **more, "spec": {**spec, **more.get("spec", {})}}
-
-
-def test_the_queue_says_how_many_there_are_beyond_those_shown() -> None:
-    jobs = [job(1), *(job(n, "PENDING") for n in range(2, 300)), job(400, "FAILED", ended_us=150 * US)]
-    groups = queue_view.queue(jobs, {"PENDING": 5_000, "RUNNING": 1, "FAILED": 1}, 160 * US)
-    assert [(g.key, len(g.rows), g.count) for g in groups] == [
-        ("running", 1, 1), ("pending", 100, 5_000), ("ended", 1, 1),
-    ]  # fmt: skip
-    assert groups[0].rows[0].elapsed == "1:00"
-    assert groups[2].rows[0].elapsed == "0:50"
-
-
-def test_bars_are_where_their_times_are() -> None:
-    limited = job(2, started_us=150 * US, spec={"time_limit_us": 60 * US})
-    found = timeline_view.timeline(
-        [job(1), limited, job(3, "FAILED", ended_us=120 * US)], {1: 50 * US}, 200 * US
-    )
-    assert found is not None
-    # from 100 s to 250 s, where job 1 should end
-    assert (found.ticks[0][0], found.ticks[-1][0], found.now) == (0, 1000, pytest.approx(666.67))
-    bars = {bar.id: (bar.x, bar.width, bar.ahead) for bar in found.bars}
-    assert bars[1] == pytest.approx((0, 666.67, 333.33))
-    assert bars[2] == pytest.approx((333.33, 333.34, 66.66))
-    assert bars[3] == pytest.approx((0, 133.33, 0))
-    assert timeline_view.timeline([job(4, "PENDING")], {}, 1) is None
-    old = timeline_view.timeline([job(1)], {}, 100 * 86_400 * US)  # began before what is shown
-    assert old is not None
-    assert (old.bars[0].x, old.bars[0].width) == (0, 1000)
-
-
-def link(name: str, *jobs: int, rotated: bool = True, **more: Any) -> dict[str, Any]:
-    phase = {"offset_us": 0, "duration_us": 80_000, "rate_bps": 90}
-    turns = [{"link": name, "job": j, "slots": 36 * n, "circle_slots": 72} for n, j in enumerate(jobs)]
-    return {
-        "name": name, "capacity_bps": 100, "jobs": jobs, "score": 100.0, "gap_us": 20_000,
-        "perimeter_us": PERIOD_US, "rotations": turns if rotated else (),
-        "demands": [{"job": j, "period_us": PERIOD_US, "phases": [phase]} for j in jobs], **more,
-    }  # fmt: skip
-
-
-def test_circles_show_what_rotation_is_good_for() -> None:
-    slot = {"epoch_us": 1_000, "shift_us": 150_000, "period_us": PERIOD_US}
-    reports: dict[int, dict[str, Any]] = {
-        2: {"slot": slot, "items": [(1_000 + 150_000 + 7 * PERIOD_US - 3_000, PERIOD_US, 0, None)]}
-    }
-    (group,) = circle_view.alike([link("h1", 1, 2), link("h2", 1, 2), link("h3", 1)])
-    view = circle_view.link(group, {2: "low"}, reports)
-    assert (view.name, view.count) == ("h[1-2]", 2)
-    assert view.before is not None
-    assert view.after is not None
-    # both send 90 of 100 for 80 of 200 ms: together 80 too much for 40 % of the time
-    assert view.before.score == pytest.approx(100 * (1 - 0.4 * 0.8))
-    assert view.after.score == 100
-    assert (len(view.before.overs), len(view.after.overs)) == (1, 0)
-    assert view.after.says == "job 1 sends from 0 µs to 80 ms; job 2 sends from 100 ms to 180 ms."
-    assert view.anchor_us == 1_000 + 50_000  # rotated by 100 ms here, shifted by 150 ms in all
-    late = {live.job: (live.seen, live.late_us, live.late) for live in view.lives}
-    assert late == {
-        1: (False, 0, "no iteration seen yet"),
-        2: (True, -3_000, "last iteration 3 ms before its slot"),
-    }
-    assert view.slower == 15
-
-
-def test_circles_of_several_iterations_and_phases_over_the_end() -> None:
-    row = link("h1", 1, 2)
-    phase = {"offset_us": 90_000, "duration_us": 20_000, "rate_bps": 60}
-    row["demands"][1] = {"job": 2, "period_us": 100_000, "phases": [phase]}
-    view = circle_view.link([row], {}, {})
-    assert view.after is not None
-    assert [len(ring.arcs) for ring in view.after.rings] == [1, 2]
-    assert view.anchor_us is None
-    spans = circle_view.spans_of(row["demands"][1], circle_view.Fraction(0), PERIOD_US)
-    assert [(int(a), int(b)) for a, b, _ in spans] == [(90_000, 110_000), (190_000, 210_000)]
-
-
-def test_links_without_a_rotation_say_why() -> None:
-    quiet = link("h1", 1, 2, rotated=False, score=None, perimeter_us=None)
-    bad = link("h2", 3, 4, rotated=False, score=61.0)
-    views = [circle_view.link(group, {}, {}) for group in circle_view.alike([quiet, bad])]
-    assert [(v.name, v.after) for v in views] == [("h2", None), ("h1", None)]  # the worse one first
-    assert "no common circle" in views[0].note
-    assert "never need more than it carries" in views[1].note
-
-
-def test_iterations_are_drawn_against_the_baseline() -> None:
-    told = {
-        "baseline_us": 200, "mean_us": 230, "p90_us": 300, "p99_us": None, "count": 99, "pauses": 1,
-        "items": [(n, 200 + 100 * (n % 2), 50 * (n % 2), None) for n in range(80)],
-    }  # fmt: skip
-    (chart,) = iteration_view.charts([job(1), job(2)], {1: told, 2: {"items": []}})
-    assert (chart.bars.count("M"), chart.waits.count("M")) == (60, 30)
-    assert (chart.slow, chart.ratio, chart.p99) == (True, "1.150", "–")
-    assert chart.baseline_y == pytest.approx(100 / 3, abs=0.01)
-    assert chart.bars.startswith("M0.0 33.33h8.0V100h-8.0zM10.0 0.0h")
-    assert chart.waits.startswith("M10.0 0.0h8.0v16.67h-8.0z")
-    assert iteration_view.charts([job(1)], {1: {**told, "baseline_us": None}})[0].baseline_y is None
-
-
-def host(name: str, zone: str) -> dict[str, Any]:
-    return {
-        "name": name, "zone": zone, "state": "UP", "cpus": 8, "mem_bytes": 1 << 30, "gpus": [], "nic_bps": 0,
-        "reason": "", "drained_by": "", "free": None, "jobs": [],
-    }  # fmt: skip
-
-
-def pair(a: str, b: str, loss: float | None = 0.0, **more: Any) -> dict[str, Any]:
-    return {
-        "source": a, "destination": b, "loss_pct": loss, "delay_us": 100, "bandwidth_bps": None,
-        "age_us": US, "failures": 0, **more,
-    }  # fmt: skip
-
-
-def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
-    hosts = [host("a", "z"), host("b", "z"), host("c", "y")]
-    pairs = [
-        pair("a", "b", 5.0),
-        pair("b", "a", None, delay_us=None, failures=3),
-        pair("a", "c", 20.0),
-        pair("c", "a"),
-        pair("gone", "a", 100.0),
-    ]
-    told = {"check": "delay", "source": "a", "destination": "b", "message": "delay 9 ms", "streak": 2}
-    mesh = grid_view.worst_of(
-        {**told, "status": int(status), "result": int(Status.CRITICAL)}
-        for status in (Status.OK, Status.MAINTENANCE, Status.NOT_RUN)
-    )
-    views, across = network_view.zones(hosts, pairs, mesh)
-    grid = views[0].grid
-    assert grid is not None
-    rows = dict(grid.rows)
-    assert rows["a"][0] is None
-    there, back = rows["a"][1], rows["b"][0]
-    assert there is not None
-    assert back is not None
-    assert [(c.status, c.letter) for c in there.checks] == [
-        ("warn", "w"), ("maintenance", "m"), ("not-run", "."), ("not-run", "."),
-    ]  # fmt: skip
-    assert "delay 9 ms (maintenance, in the last 2 tries critical)" in there.says
-    assert [c.status for c in back.checks] == ["unknown", "unknown", "unknown", "not-run"]
-    assert "3 tries in a row failed" in back.says
-    assert across is not None
-    cell = across.rows[0][1][1]
-    assert cell is not None
-    assert cell.checks[0].status == "critical"
-    assert views[0].worst == ((Status.WARN, 1), (Status.UNKNOWN, 1))
-
-
-def test_a_grid_of_ten_thousand_cells_is_drawn_when_asked_for() -> None:
-    names = [f"n{i:03}" for i in range(100)]
-    hosts = [host(name, "big") for name in names]
-    pairs = [pair(a, b) for a in names for b in names if a != b]
-    (view,), across = network_view.zones(hosts, pairs, {})
-    assert (view.grid, view.worst, across) == (None, ((Status.OK, 9_900),), None)
-    ((asked,), _) = network_view.zones(hosts, pairs, {}, "big")
-    assert asked.grid is not None
-    assert (len(asked.grid.rows), asked.grid.values, asked.grid.left_out) == (100, False, 0)
-    ((huge,), _) = network_view.zones([*hosts, *(host(f"m{i}", "big") for i in range(40))], pairs, {}, "big")
-    assert huge.grid is not None
-    assert (len(huge.grid.rows), huge.grid.left_out) == (128, 12)
-
-
-def test_the_tiles_say_how_things_stand() -> None:
-    hosts = [host("a", "z"), host("b", "z") | {"state": "DRAINED"}]
-    for one, free in zip(hosts, ({"gpus": [1]}, {"gpus": [0, 1]}), strict=True):
-        one |= {"gpus": [{}, {}], "free": free, "schedulable": one["state"] == "UP"}
-    meshes = [{"statuses": {"ok": 3, "warn": 1, "not run": 9}}, {"statuses": {"ok": 1, "critical": 2}}]
-    links = [link("a", 1, 2, score=61.0), link("b", 1)]
-    told = {"jobs": {"RUNNING": 2, "PENDING": 7, "FAILED": 1, "COMPLETING": 1}}
-    alerts = [{"state": state} for state in ("firing", "pending", "resolved")]
-    alerts.append({"state": "firing", "acked": "ann: on it"})
-    tiles = overview_view.tiles(told, hosts, links, alerts, meshes)
-    assert [(t.value, t.rest, t.mood) for t in tiles] == [
-        ("2", "1 acknowledged, 1 may follow", "bad"),
-        ("3", "7 waiting, 1 failed lately", ""), ("1", "of 2 in service", ""),
-        ("1", "1 drained", "worry"), ("1", "lowest score 61", "worry"), ("2", "1 warn", "bad"),
-    ]  # fmt: skip
-    quiet = overview_view.tiles({"jobs": {}}, [], [], None, [])
-    assert [t.value for t in quiet] == ["–", "0", "–", "0", "0", "–"]
-
-
-def alert(condition: str, subject: str, state: str = "firing", at: int = 100, **more: Any) -> dict[str, Any]:
-    return {
-        "id": f"all/{condition}/{subject}", "state": state, "condition": condition, "subject": subject,
-        "hosts": [subject], "message": f"{subject} is bad", "pending_us": at * US, "fired_us": at * US,
-        "ended_us": at * US, "fired_recently": 1, "silenced": None, "owed": [], "failed": None, **more,
-    }  # fmt: skip
-
-
-def test_alerts_alike_are_one_row_and_the_newest_comes_first() -> None:
-    rows = [alert("disk", f"h{n}", at=n) for n in range(1, 6)]
-    rows += [alert("loss", "h9", at=90, acked="ann: on it", failed="pager: refused"), alert("loss", "h8")]
-    rows += [alert("gpu", "h7", "pending", 95), alert("delay", "h6", "resolved", 60)]
-    silence = {
-        "conditions": ["loss"],
-        "hosts": ["gpu*"],
-        "until_us": 200 * US,
-        "by": "ann",
-        "comment": "new switch",
-    }
-    found = alert_view.alerts(rows, 160 * US, [silence, silence | {"until_us": 150 * US}])
-    (said,) = found.silences
-    assert re.fullmatch(r"loss of gpu\* until [-0-9: ]+, by ann: new switch", said)
-    assert [(r.state, r.condition, r.subject, r.count, r.since) for r in found.active] == [
-        ("firing", "loss", "h8", 1, "60 s"), ("firing", "loss", "h9", 1, "70 s"),
-        ("firing", "disk", "h[1-5]", 5, "2 min"), ("pending", "gpu", "h7", 1, "65 s"),
-    ]  # fmt: skip
-    assert found.active[1].notes == ("acknowledged by ann: on it", "pager: refused")
-    assert found.active[2].message == "h5 is bad; and 4 like it"
-    assert [r.subject for r in found.over] == ["h6"]
-    many = alert_view.alerts([alert(f"c{n}", "h1") for n in range(30)], 1)
-    assert (len(many.active), many.left_out) == (20, 10)
-
-
-def test_hosts_refused_alike_are_one_row_and_a_reservation_is_told() -> None:
-    refused = {"code": "Resources", "message": "no GPU is free"}
-    verdicts = [{"host": f"n{n}", "scores": [], "refused": refused} for n in range(1, 400)]
-    verdicts.append({"host": "k1", "scores": [["latency", 97.5]], "refused": None})
-    reasons = [
-        {
-            "code": "Resources",
-            "message": "no room; no GPU is free",
-            "numbers": {"reserved_start_us": 260 * US},
-        },
-        {"code": "Resources", "message": "no GPU is free", "numbers": {}},
-        {"code": "Priority", "message": "waits behind job 7", "numbers": {"reserved_job": 7}},
-    ]
-    answer = {"verdicts": verdicts, "reasons": reasons, "alignment": None}
-    found = why_view.why(job(9, "PENDING"), answer, 200 * US)
-    assert found.reasons == (("Resources", "no room; no GPU is free"), ("Priority", "waits behind job 7"))
-    assert found.refusals == (("n[1-399]", 399, "(Resources) no GPU is free"),)
-    assert (found.verdicts, found.columns, found.left_out) == ((("k1", ("97.5",)),), ("latency",), 0)
-    assert found.behind == 7
-    assert found.start.startswith("Job 7 is expected to start at ")
-    assert found.start.endswith(", in 1:00.")
-
-
-# -- the history of a pair
-
-
-def tried(at: int, failed: str = "", checks: tuple[str, ...] = ("loss",), **values: float) -> dict[str, Any]:
-    return {"at_us": at * US, "mesh": "m", "values": values, "failed": failed, "checks": checks}
-
-
-MESH = {
-    "name": "m",
-    "checks": ["loss", "delay"],
-    "thresholds": {"loss_warn_pct": 2.0, "loss_critical_pct": 50.0},
-}
-NOW_US = 10_000 * US
-
-
-def history(
-    samples: Any = (), summaries: Any = (), changes: Any = (), cells: Any = (), since: str = "1h"
-) -> Any:
-    told = {
-        "source": "a", "destination": "b", "samples": samples, "summaries": summaries,
-        "now": {"age_us": 65 * US, "confidence": 0.5},
-    }  # fmt: skip
-    return pair_view.pair(told, since, [MESH], cells, changes, NOW_US)
-
-
-def test_a_history_has_a_chart_for_each_metric_that_was_tried() -> None:
-    cell = {"check": "loss", "mesh": "m", "status": 1, "message": "loss 4 %", "since_us": 8_200 * US}
-    samples = [tried(6_400, loss_pct=0.0), tried(8_200, "no answer"), tried(10_000, loss_pct=4.0)]
-    view = history([*samples, tried(9_000, bandwidth_bps=1e8, checks=("bandwidth",))], cells=[cell])
-    assert (view.age, view.confidence, view.tries) == (
-        "measured 65 s ago",
-        "confidence 50%",
-        "4 tries, 1 failed",
-    )
-    assert [c.title for c in view.charts] == ["Loss", "Bandwidth"]
-    loss, bandwidth = view.charts
-    assert (loss.newest, loss.least, loss.mean, loss.most) == ("4 %", "0 %", "2 %", "4 %")
-    # a tenth of room above the highest value; critical is too far up to be drawn
-    assert loss.line == "M0.0 64.0L600.0 5.8"
-    assert [(limit.y, limit.status) for limit in loss.limits] == [(34.9, "warn")]
-    assert (loss.failed, bandwidth.failed) == ((300.0,), ())
-    assert [(b.x, b.width, b.status) for b in loss.bands] == [(300.0, 300.0, "warn")]
-    assert bandwidth.dots == ((433.3, 5.8),)
-    assert history().charts == ()
-
-
-def test_changes_of_status_are_bands_in_time() -> None:
-    changes = [
-        {"at_us": at * US, "check": "loss", "was": was, "status": status, "message": "so"}
-        for at, was, status in ((9_100, 2, 0), (8_200, 0, 2))
-    ]
-    view = history([tried(9_000, loss_pct=1.0)], changes=changes)
-    assert [(b.x, b.width, b.status) for b in view.charts[0].bands] == [
-        (0.0, 300.0, "ok"), (300.0, 150.0, "critical"), (450.0, 150.0, "ok"),
-    ]  # fmt: skip
-    assert [(c[1], c[2], c[3]) for c in view.changes] == [
-        ("loss", "critical", "ok"),
-        ("loss", "ok", "critical"),
-    ]
-
-
-def test_many_tries_and_summaries_are_drawn_as_least_mean_and_most() -> None:
-    view = history([tried(6_400 + n, loss_pct=float(n % 10)) for n in range(3_600)])
-    (chart,) = view.charts
-    assert chart.line.count("L") == pair_view.PIECES - 1
-    assert chart.area.count("L") == 2 * pair_view.PIECES - 1
-    assert chart.dots == ()
-    stats = {"loss_pct": {"min": 1.0, "mean": 2.0, "max": 9.0, "count": 60}}
-    hours = [
-        {"start_us": n * 3_600 * US, "span_us": 3_600 * US, "stats": stats, "tries": 60, "failures": n}
-        for n in range(2)
-    ]
-    view = history(summaries=hours, since="24h")
-    assert view.tries == "120 tries, 1 failed, least, mean and most of each hour"
-    assert (view.charts[0].least, view.charts[0].most, len(view.charts[0].failed)) == ("1 %", "9 %", 1)
-
-
-def test_a_grid_tells_the_mtu_of_the_mesh() -> None:
-    told = {"check": "mtu", "source": "a", "destination": "b", "message": "MTU 1500 bytes", "value": 1500.0}
-    cells = {("mtu", "a", "b"): {**told, "status": 0, "result": 0, "streak": 1}}
-    made = grid_view.cell(pair("a", "b", confidence=0.75), cells)
-    assert [(c.letter, c.value) for c in made.checks] == [
-        ("o", "0 %"),
-        ("o", "100 µs"),
-        (".", "–"),
-        ("o", "1500"),
-    ]
-    assert made.says.endswith("MTU 1500 bytes (ok); measured 1 s ago; confidence 75%")
-
-
-def test_a_large_zone_shows_who_is_not_up() -> None:
-    hosts = [host(f"n{i}", "big") for i in range(40)]
-    hosts[7] |= {"state": "DRAINED", "drained_by": "bad cable (ann)", "reason": "bad cable (ann)"}
-    ((brief,), _) = network_view.zones(hosts, [], {})
-    assert [(h.name, h.state, h.reason) for h in brief.hosts] == [("n7", "DRAINED", "bad cable (ann)")]
-    ((whole,), _) = network_view.zones(hosts, [], {}, "big")
-    assert (brief.whole, whole.whole, len(whole.hosts), whole.count) == (False, True, 40, 40)
 
 
 def test_one_who_asks_for_ever_new_things_fills_no_memory() -> None:

@@ -17,7 +17,8 @@ STATES = ("firing", "pending", "resolved")
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """One alert, or several alike: `count`. `notes`: who knows of it, and who could not be told."""
+    """One alert, or several alike: `count`. `notes`: who knows of it, and who could not be told.
+    `target`: by what it is acknowledged, "" = there is nothing to acknowledge."""
 
     id: str
     state: str
@@ -28,6 +29,7 @@ class AlertRow:
     since: str
     at: str
     notes: tuple[str, ...]
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Alerts:
     active: tuple[AlertRow, ...]
     left_out: int
     over: tuple[AlertRow, ...]
-    silences: tuple[str, ...]
+    silences: tuple[tuple[int, str], ...]
 
 
 def alerts(
@@ -53,7 +55,7 @@ def alerts(
         active=tuple(_row(group, now_us) for group in groups[:MOST]),
         left_out=sum(len(group) for group in groups[MOST:]),
         over=tuple(_row(group, now_us) for group in alike(found["resolved"])[:OVER_MOST]),
-        silences=tuple(_silence(one) for one in silences if one["until_us"] > now_us)[:MOST],
+        silences=tuple((one["id"], _silence(one)) for one in silences if one["until_us"] > now_us)[:MOST],
     )
 
 
@@ -96,6 +98,7 @@ def _row(group: Sequence[Mapping[str, Any]], now_us: int) -> AlertRow:
         since=since(at_us, now_us),
         at=moment(at_us or None),
         notes=tuple(_notes(row)),
+        target=row["id"] if row["state"] == "firing" and not row.get("acked") and len(group) == 1 else "",
     )
 
 

@@ -5,23 +5,28 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import ETag, web
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from rm import __version__
-from rm.core.cells import Status
 from rm.errors import Unreachable
-from rm.web.pages.guard import guarded
+from rm.web.pages.acts import Acts
+from rm.web.pages.frame import Frame
+from rm.web.pages.guard import add_headers, guarded
+from rm.web.pages.job_page import JobPage
+from rm.web.pages.login import PERSON, Login
 from rm.web.pages.pair_view import SPANS_S
-from rm.web.pages.parts import SLOW_S, Parts
+from rm.web.pages.parts import ALL_PARTS, PAGE_PARTS, SLOW_S, Parts
 from rm.web.pages.passing import passing_routes
+from rm.web.pages.people import Person, Sessions
+from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import FRESH_S, Shared, Source
+from rm.web.pages.submit_page import SubmitPage
+from rm.web.pages.text import Looks
 
 STATIC = {
     "htmx.min.js": "text/javascript",
@@ -30,25 +35,37 @@ STATIC = {
     "icon.svg": "image/svg+xml",
     "htmx.LICENSE.txt": "text/plain",
 }
-KEPT = 64  # drawn parts
+KEPT = 256  # drawn parts
 FRESH_PARTS_S = {"network": SLOW_S, "pair": SLOW_S}  # what is drawn of answers that are kept longer
 COMPRESSED_FROM = 8_192  # bytes
 NAME_MOST = 255  # characters of a name in a query
+FORM_MOST = 5 << 20  # bytes: a script has 4 MiB
 Drawn = tuple[int, str]  # status, HTML
 
 
-def make_page(source: Source, names: Collection[str]) -> web.Application:
-    """The application; `names` are those under which it may be called, besides addresses."""
-    app = web.Application(middlewares=[guarded(frozenset(name.lower() for name in names))])
-    page = _Page(source)
+def make_page(source: Source, settings: PageSettings) -> web.Application:
+    """The application; `settings.names` are those under which it may be called, besides addresses."""
+    sessions = Sessions(settings.session_s)
+    frame = Frame(sessions)
+    login = Login(source, settings, sessions, frame)
+    names = frozenset(name.lower() for name in settings.names)
+    app = web.Application(middlewares=[guarded(names), login.middleware()], client_max_size=FORM_MOST)
+    page = _Page(source, frame)
     app.add_routes(
         [
             web.get("/", page.whole),
             web.get(r"/part/{name:[a-z]+}", page.part),
             web.get(r"/static/{name}", static),
+            web.get("/favicon.ico", icon),  # of what is shown as text
+            *login.routes(),
+            *Acts(source, sessions, frame, page.forget).routes(),
+            *JobPage(source, frame, page.part_of).routes(),
+            *SubmitPage(source, sessions, frame).routes(),
             *passing_routes(source),
         ]
     )
+
+    app.on_response_prepare.append(add_headers)
 
     async def close(_: web.Application) -> None:
         await source.close()
@@ -62,6 +79,10 @@ async def static(request: web.Request) -> web.Response:
     if name not in STATIC:
         raise web.HTTPNotFound
     return _answer(request, _static(name), STATIC[name])
+
+
+async def icon(request: web.Request) -> web.Response:
+    return _answer(request, _static("icon.svg"), STATIC["icon.svg"])
 
 
 @cache
@@ -85,52 +106,51 @@ def _answer(request: web.Request, body: bytes, kind: str) -> web.Response:
 
 
 class _Page:
-    """The parts, drawn. What is drawn serves everybody who asks for the same within a moment."""
+    """The parts, drawn. What is drawn for a person serves them whenever they ask for the same within a
+    moment; nobody in particular is one person."""
 
-    def __init__(self, source: Source) -> None:
-        self._parts = Parts(source)
+    def __init__(self, source: Source, frame: Frame) -> None:
+        self._source = source
+        self._frame = frame
+        self._looks = Looks()
         self._drawn: Shared[Drawn] = Shared(FRESH_S, KEPT)
-        self._templates = Environment(
-            loader=PackageLoader("rm.web.pages"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.globals |= {"version": __version__, "statuses": list(Status)}
-        self._templates.filters["query"] = urlencode
 
     async def whole(self, request: web.Request) -> web.Response:
         """The page with all parts in it, so that it can be read without scripts, too."""
-        query = _query(request)
-        drawn = await asyncio.gather(*(self._part(name, query) for name in self._parts.names))
-        html = self._templates.get_template("page.html").render(
-            parts={name: html for name, (_, html) in zip(self._parts.names, drawn, strict=True)},
-            query=urlencode(query),
-        )
-        return web.Response(text=html, content_type="text/html")
+        query, person = _query(request), request[PERSON]
+        drawn = await asyncio.gather(*(self.part_of(name, query, person) for name in PAGE_PARTS))
+        parts = {name: html for name, (_, html) in zip(PAGE_PARTS, drawn, strict=True)}
+        return self._frame.page("page.html", person, {"parts": parts, "query": urlencode(query)})
 
     async def part(self, request: web.Request) -> web.Response:
         """One part; 304 if it is what the page has, 204 while there is nothing to replace it with."""
         name = request.match_info["name"]
-        if name not in self._parts.names:
+        if name not in ALL_PARTS:
             raise web.HTTPNotFound
-        status, html = await self._part(name, _query(request))
+        status, html = await self.part_of(name, _query(request), request[PERSON])
         if status == 204:
             return web.Response(status=204)
         return _answer(request, html.encode(), "text/html")
 
-    def _part(self, name: str, query: Mapping[str, str]) -> Awaitable[Drawn]:
+    async def part_of(self, name: str, query: Mapping[str, str], person: Person) -> Drawn:
         async def draw() -> Drawn:
             now_us = time.time_ns() // 1_000
-            fields = await self._parts.fields(name, query, now_us)
+            parts = Parts(self._source.at(person.door), person, self._looks)
+            fields = await parts.fields(name, query, now_us)
             silent = isinstance(fields.get("error"), Unreachable) and name != "status"
-            return (204 if silent else 200), await asyncio.to_thread(self._render, name, fields, now_us)
+            return (204 if silent else 200), await asyncio.to_thread(
+                self._render, name, person, fields, now_us
+            )
 
-        return self._drawn.get(f"{name}?{urlencode(query)}", draw, FRESH_PARTS_S.get(name))
+        key = f"{person.door.key}\n{name}?{urlencode(query)}"
+        return await self._drawn.get(key, draw, FRESH_PARTS_S.get(name))
 
-    def _render(self, name: str, fields: Mapping[str, Any], now_us: int) -> str:
-        return self._templates.get_template(f"{name}.html").render(now_us=now_us, **fields)
+    def forget(self, key: str) -> None:
+        """What was drawn for whoever has this door's key: they have just changed something."""
+        self._drawn.forget(f"{key}\n")
+
+    def _render(self, name: str, person: Person, fields: Mapping[str, Any], now_us: int) -> str:
+        return self._frame.draw(f"{name}.html", person, {"now_us": now_us, **fields})
 
 
 CHECKED: Mapping[str, Callable[[str], bool]] = {

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection
+from dataclasses import replace
 
 from aiohttp import web
 
 from rm.errors import ConfigError
 from rm.web.pages.app import make_page
 from rm.web.pages.guard import names_of_this_machine
+from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
 
 
@@ -36,14 +37,15 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-async def serve_page(socket_path: str, listen: str, names: Collection[str]) -> tuple[web.AppRunner, str]:
+async def serve_page(socket_path: str, listen: str, settings: PageSettings) -> tuple[web.AppRunner, str]:
     """Serve the page of the daemon at `socket_path`; the runner, whose `cleanup()` ends it, and the URL.
 
     Raises:
         ConfigError: nothing can listen there.
     """
     host, port = address_of(listen)
-    app = make_page(Source(socket_path), {*names_of_this_machine(), host.lower(), *names})
+    names = (*names_of_this_machine(), host, *settings.names)
+    app = make_page(Source(socket_path), replace(settings, names=names))
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=75, shutdown_timeout=1)
     await runner.setup()
     try:

@@ -28,9 +28,11 @@ SHOWN_MOST = 24  # hosts of a zone that is shown whole without being asked for
 
 @dataclass(frozen=True, slots=True)
 class HostRow:
-    """`since`: when it came into its state."""
+    """`since`: when it came into its state; `full`: the name as it is, for its address."""
 
     name: str
+    full: str
+    drained: bool
     state: str
     cpus: str
     memory: str
@@ -118,6 +120,8 @@ def host_row(host: Mapping[str, Any]) -> HostRow:
     parts = dict.fromkeys(filter(None, (host["reason"], host["drained_by"])))
     return HostRow(
         name=shown(host["name"]),
+        full=host["name"],
+        drained=bool(host["drained_by"]),
         state=host["state"],
         cpus=f"{free['cpus']}/{host['cpus']}" if free else str(host["cpus"]),
         memory=(f"{format_bytes(free['mem_bytes'])}/" if free else "") + format_bytes(host["mem_bytes"]),

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from rm.errors import NotFound, RmError, Unreachable
+from rm.errors import Conflict, Forbidden, NotFound, RmError
 from rm.web.pages import (
     alert_view,
     circle_view,
     grid_view,
     iteration_view,
+    job_view,
+    mesh_view,
     network_view,
     overview_view,
     pair_view,
@@ -20,7 +22,8 @@ from rm.web.pages import (
     timeline_view,
     why_view,
 )
-from rm.web.pages.source import Source
+from rm.web.pages.people import Person
+from rm.web.pages.source import View
 from rm.web.pages.text import Looks
 
 RUNNING, ENDED = "R,CF,S,CG", "CD,F,CA,TO,NF,PR,OOM"
@@ -30,38 +33,25 @@ Query = Mapping[str, str]
 
 
 class Parts:
-    """By name, in the page's order; `fields` never raises what the daemon may answer."""
+    """As one person gets them; `fields` never raises what the daemon may answer."""
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._look = Looks()
-        self._of: dict[str, Callable[[Query, int], Awaitable[Fields]]] = {
-            "status": self._status,
-            "alerts": self._alerts,
-            "jobs": self._jobs,
-            "why": self._why,
-            "timeline": self._timeline,
-            "links": self._links,
-            "iterations": self._iterations,
-            "network": self._network,
-            "pair": self._pair,
-        }
-        self.names = tuple(self._of)
+    def __init__(self, view: View, person: Person, looks: Looks) -> None:
+        self._source = view
+        self._person = person
+        self._look = looks
 
     async def fields(self, name: str, query: Query, now_us: int) -> Fields:
         """Of the template: `error` is why there is nothing else, or None."""
         try:
-            return {"error": None, **await self._of[name](query, now_us)}
+            return {"error": None, **await _PARTS[name](self, query, now_us)}
         except RmError as error:
             return {"error": error}
 
     async def _maybe(self, path: str, fresh_s: float | None = None) -> Fields:
-        """An answer that a daemon may not have: {} then."""
+        """An answer that this daemon does not have, or not for this person: {} then."""
         try:
             return await self._source.get(path, fresh_s)
-        except Unreachable:
-            raise
-        except RmError:
+        except (Conflict, Forbidden):
             return {}
 
     # -- above all
@@ -106,11 +96,23 @@ class Parts:
         return max(0, there - len(running))
 
     async def _jobs(self, query: Query, now_us: int) -> Fields:
-        groups, status = await asyncio.gather(self._groups(query), self._source.get("status"))
+        groups, status, mine = await asyncio.gather(
+            self._groups(query), self._source.get("status"), self._mine(query)
+        )
         user = query.get("user", "")
         counts = {} if user else status["jobs"]
         drawn = queue_view.queue([job for g in groups for job in g], counts, now_us, self._look)
-        return {"groups": drawn, "chosen": query.get("job", ""), "user": user}
+        own = [queue_view.own(mine, now_us, self._look)] if mine is not None else []
+        return {"groups": own + drawn, "chosen": query.get("job", ""), "user": user}
+
+    async def _mine(self, query: Query) -> Sequence[Mapping[str, Any]] | None:
+        """The person's own jobs, the newest last; None where they are not asked for."""
+        if not self._person.known or query.get("user"):
+            return None
+        jobs: Sequence[Mapping[str, Any]] = (
+            await self._source.get(f"jobs?mine=1&limit={queue_view.OWN_MOST + 1}")
+        )["jobs"]
+        return jobs
 
     async def _why(self, query: Query, now_us: int) -> Fields:
         """Of the job that was chosen, else of the first that waits or runs."""
@@ -167,7 +169,7 @@ class Parts:
     # -- hosts
 
     async def _network(self, query: Query, now_us: int) -> Fields:
-        hosts, network, (_, cells) = await asyncio.gather(
+        hosts, network, (meshes, cells) = await asyncio.gather(
             self._source.get("hosts", SLOW_S), self._source.get("network", SLOW_S), self._cells()
         )
         wanted = query.get("zone", "")
@@ -175,7 +177,7 @@ class Parts:
             network_view.zones, hosts["hosts"], network["pairs"], cells, wanted
         )
         kept = {name: query[name] for name in ("job", "user") if name in query}
-        return {"zones": zones, "across": across, "kept": kept}
+        return {"zones": zones, "across": across, "kept": kept, "meshes": mesh_view.meshes(meshes, now_us)}
 
     async def _cells(self) -> tuple[Sequence[Mapping[str, Any]], grid_view.Cells]:
         """The meshes, and the statuses of all; none from a daemon that has none."""
@@ -213,3 +215,28 @@ class Parts:
         kept = {name: query[name] for name in ("job", "user", "zone") if name in query}
         drawn = await asyncio.to_thread(pair_view.pair, told, since, meshes, mine, changes, now_us)
         return {"pair": drawn, "kept": kept}
+
+    # -- one job
+
+    async def _job(self, query: Query, now_us: int) -> Fields:
+        chosen = query.get("job", "")
+        if not chosen:
+            raise NotFound("No job is named.")
+        job = (await self._source.get(f"jobs/{chosen}"))["job"]
+        return {"job": job_view.job(job, self._person, now_us, self._look)}
+
+
+_PARTS: Mapping[str, Callable[[Parts, Query, int], Awaitable[Fields]]] = {
+    "status": Parts._status,
+    "alerts": Parts._alerts,
+    "jobs": Parts._jobs,
+    "why": Parts._why,
+    "timeline": Parts._timeline,
+    "links": Parts._links,
+    "iterations": Parts._iterations,
+    "network": Parts._network,
+    "pair": Parts._pair,
+    "job": Parts._job,
+}
+ALL_PARTS = tuple(_PARTS)
+PAGE_PARTS = tuple(name for name in ALL_PARTS if name != "job")  # in the page's order

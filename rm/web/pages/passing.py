@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 
 from rm.errors import Unreachable
+from rm.web.pages.login import PERSON
 from rm.web.pages.source import Source
 
 PASSED = ("Accept",)
@@ -22,7 +23,7 @@ def _passing(source: Source) -> Callable[[web.Request], Awaitable[web.Response]]
     async def handle(request: web.Request) -> web.Response:
         headers = {name: request.headers[name] for name in PASSED if name in request.headers}
         try:
-            status, kind, body = await source.raw(request.raw_path, headers)
+            status, kind, body = await source.at(request[PERSON].door).raw(request.raw_path, headers)
         except Unreachable as error:
             return web.Response(status=error.http_status, text=f"{error}\n")
         return web.Response(status=status, body=body, headers={"Content-Type": kind})

@@ -12,6 +12,7 @@ from rm.web.pages.text import Look, look, shown
 Job = Mapping[str, Any]
 OCCUPYING = ("CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING")
 MOST = 100  # jobs of each group on the page
+OWN_MOST = 30  # of the person's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,13 @@ def queue(jobs: Sequence[Job], counts: Mapping[str, int], now_us: int, look: Loo
         )
         for key, group in found.items()
     ]
+
+
+def own(jobs: Sequence[Job], now_us: int, look: Look = look) -> Group:
+    """A person's own: those that run, those that wait, and the newest that have ended."""
+    order = {"running": 0, "pending": 1, "ended": 2}
+    shown = sorted(jobs, key=lambda job: (order[group_of(job)], -job["id"]))
+    return Group("own", "Your jobs", tuple(row(job, now_us, look) for job in shown[:OWN_MOST]), len(jobs))
 
 
 def row(job: Job, now_us: int, look: Look = look) -> Row:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 import aiohttp
@@ -13,10 +14,14 @@ from yarl import URL
 
 from rm import errors
 from rm.errors import RmError, Unreachable
+from rm.web.pages.people import Door
 
 FRESH_S = 1.0  # an answer serves everybody who looks within this time
 KEPT = 512  # answers
-TIMEOUT_S = 20.0
+SOON = aiohttp.ClientTimeout(total=20.0)
+# a log that is followed may say nothing for long, and a mesh takes its time
+WHENEVER = aiohttp.ClientTimeout(total=None, sock_connect=20.0)
+NO_HEADERS: Mapping[str, str] = {}
 T = TypeVar("T")
 
 
@@ -43,6 +48,11 @@ class Shared(Generic[T]):
                 del self._known[next(iter(self._known))]
         return await asyncio.shield(known[1])
 
+    def forget(self, prefix: str) -> None:
+        """What is kept under keys that begin so."""
+        for key in [key for key in self._known if key.startswith(prefix)]:
+            del self._known[key]
+
     def __len__(self) -> int:
         return len(self._known)
 
@@ -52,17 +62,59 @@ class Shared(Generic[T]):
 
 
 class Source:
-    """Answers of the API by path. Several readers of one answer cost the daemon one request."""
+    """The daemon's API over its socket."""
 
     def __init__(self, socket_path: str, fresh_s: float = FRESH_S) -> None:
         self._path = socket_path
         self._session: aiohttp.ClientSession | None = None
-        self._answers: Shared[dict[str, Any]] = Shared(fresh_s, KEPT)
+        self.answers: Shared[dict[str, Any]] = Shared(fresh_s, KEPT)
 
     async def close(self) -> None:
-        self._answers.close()
+        self.answers.close()
         if self._session is not None:
             await self._session.close()
+
+    def at(self, door: Door) -> View:
+        return View(self, door)
+
+    @asynccontextmanager
+    async def ask(
+        self,
+        door: Door,
+        method: str,
+        target: str,
+        body: Any = None,
+        more: Mapping[str, str] = NO_HEADERS,
+        timeout: aiohttp.ClientTimeout = SOON,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """The response to a request for whoever came in by this door; `target` as it is sent.
+
+        Raises:
+            Unreachable: no daemon, or one that does not answer.
+        """
+        data = None if body is None else msgspec.json.encode(body)
+        headers = {"Content-Type": "application/json", **more, **door.headers}
+        if self._session is None:
+            self._session = aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._path, limit=0))
+        try:
+            url = URL(f"http://rm{target}", encoded=True)
+            async with self._session.request(
+                method, url, data=data, headers=headers, timeout=timeout
+            ) as response:
+                yield response
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            raise Unreachable(
+                f"The daemon does not answer on {self._path}.", "Start it with `rmx daemon`."
+            ) from None
+
+
+class View:
+    """Answers of the API by path, as one person gets them. Several readers of one answer cost the daemon one
+    request."""
+
+    def __init__(self, source: Source, door: Door) -> None:
+        self._source = source
+        self.door = door
 
     async def get(self, path: str, fresh_s: float | None = None) -> dict[str, Any]:
         """The answer to `GET /v1/PATH`, no older than `fresh_s`; a dictionary that nobody changes.
@@ -71,7 +123,21 @@ class Source:
             Unreachable: no daemon, or one that does not answer.
             RmError: what the daemon answered, NotFound for one.
         """
-        return await self._answers.get(path, lambda: self._ask(path), fresh_s)
+        key = f"{self.door.key}\n{path}"
+        return await self._source.answers.get(key, lambda: self._answer("GET", path), fresh_s)
+
+    async def ask_anew(self, path: str) -> dict[str, Any]:
+        """As `get`, and nothing is kept."""
+        return await self._answer("GET", path)
+
+    async def change(
+        self, method: str, path: str, body: Any = None, timeout: aiohttp.ClientTimeout = SOON
+    ) -> dict[str, Any]:
+        """The answer to a request that changes something; what was kept for the person is forgotten."""
+        try:
+            return await self._answer(method, path, body, timeout)
+        finally:
+            self._source.answers.forget(f"{self.door.key}\n")
 
     async def raw(self, target: str, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
         """The answer to `GET TARGET`, a path with its query as it was sent: status, type and body.
@@ -79,41 +145,43 @@ class Source:
         Raises:
             Unreachable: no daemon, or one that does not answer.
         """
-        try:
-            async with self._opened().get(
-                URL(f"http://rm{target}", encoded=True), headers=headers
-            ) as response:
-                kind = response.headers.get("Content-Type", "application/octet-stream")
-                return response.status, kind, await response.read()
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            raise self._silent() from None
+        async with self._source.ask(self.door, "GET", target, more=headers) as response:
+            kind = response.headers.get("Content-Type", "application/octet-stream")
+            return response.status, kind, await response.read()
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.UnixConnector(self._path),
-                timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
-            )
-        return self._session
+    @asynccontextmanager
+    async def stream(self, path: str) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The body of `GET /v1/PATH` as it comes."""
+        async with self._source.ask(self.door, "GET", f"/v1/{path}", timeout=WHENEVER) as response:
+            if response.status >= 400:
+                raise _failure(_decoded(await response.read()))
+            yield response.content.iter_any()
 
-    def _silent(self) -> Unreachable:
-        return Unreachable(f"The daemon does not answer on {self._path}.", "Start it with `rmx daemon`.")
-
-    async def _ask(self, path: str) -> dict[str, Any]:
-        try:
-            async with self._opened().get(URL(f"http://rm/v1/{path}", encoded=True)) as response:
-                answer = msgspec.json.decode(await response.read())
-        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
-            raise self._silent() from None
-        if not isinstance(answer, dict):
-            raise Unreachable(f"What listens on {self._path} does not speak rm's protocol.")
-        if "error" in answer:
-            raise _failure(answer["error"])
-        return answer
+    async def _answer(
+        self, method: str, path: str, body: Any = None, timeout: aiohttp.ClientTimeout = SOON
+    ) -> dict[str, Any]:
+        async with self._source.ask(self.door, method, f"/v1/{path}", body, timeout=timeout) as response:
+            answer = _decoded(await response.read())
+            if response.status >= 400:
+                raise _failure(answer)
+            return answer
 
 
-def _failure(told: Any) -> RmError:
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        answer = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Unreachable("What listens on the daemon's socket does not speak rm's protocol.")
+    return answer
+
+
+def _failure(answer: Mapping[str, Any]) -> RmError:
     """The API's error as the class it had there."""
+    told = answer.get("error")
+    if not isinstance(told, dict):
+        raise Unreachable("What listens on the daemon's socket does not speak rm's protocol.")
     kind = getattr(errors, str(told.get("kind")), RmError)
     wanted = kind if isinstance(kind, type) and issubclass(kind, RmError) else RmError
     return wanted(str(told.get("message", "The daemon refused.")), str(told.get("hint", "")))

@@ -14,13 +14,12 @@ VERDICTS_MOST = 50
 HISTORY_MOST = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Why:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thoughts:
     """`columns` are the scores' names, `verdicts` (host, scores) of hosts that would do, `refusals`
     (hosts, how many, why not) of those that would not. `start`: when it is expected to; `behind`: the
     job whose reservation it must not delay, or None."""
 
-    job: Row
     start: str
     behind: int | None
     reasons: tuple[tuple[str, str], ...]  # code, sentence
@@ -31,10 +30,30 @@ class Why:
     score: str
     schedules: tuple[str, ...]
     unmatched: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Why(Thoughts):
+    """Of a job that is there, with its story."""
+
+    job: Row
     history: tuple[tuple[str, str], ...]
 
 
 def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Look = look) -> Why:
+    return Why(
+        job=row(job, now_us, look),
+        history=tuple((moment(at), shown(what, 300)) for at, what in job["history"][-HISTORY_MOST:]),
+        **_thoughts(answer, now_us),
+    )
+
+
+def thoughts(answer: Mapping[str, Any], now_us: int) -> Thoughts:
+    """Of a dry run's answer."""
+    return Thoughts(**_thoughts(answer, now_us))
+
+
+def _thoughts(answer: Mapping[str, Any], now_us: int) -> dict[str, Any]:
     accepted = [verdict for verdict in answer["verdicts"] if not verdict["refused"]]
     names = list(dict.fromkeys(name for verdict in accepted for name, _ in verdict["scores"]))
     refused: dict[str, list[str]] = {}
@@ -44,24 +63,22 @@ def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Lo
     refusals = sorted(refused.items(), key=lambda one: len(one[1]))
     alignment = answer.get("alignment") or {}
     numbers = {name: value for r in answer["reasons"] for name, value in (r.get("numbers") or {}).items()}
-    return Why(
-        job=row(job, now_us, look),
-        start=_start(numbers.get("reserved_start_us"), numbers.get("reserved_job"), now_us),
-        behind=numbers.get("reserved_job"),
-        reasons=tuple(_reasons(answer["reasons"])),
-        columns=tuple(shown(name).replace("_", " ") for name in names),
-        verdicts=tuple(_verdict(verdict, names) for verdict in accepted[:VERDICTS_MOST]),
-        refusals=tuple(
+    return {
+        "start": _start(numbers.get("reserved_start_us"), numbers.get("reserved_job"), now_us),
+        "behind": numbers.get("reserved_job"),
+        "reasons": tuple(_reasons(answer["reasons"])),
+        "columns": tuple(shown(name).replace("_", " ") for name in names),
+        "verdicts": tuple(_verdict(verdict, names) for verdict in accepted[:VERDICTS_MOST]),
+        "refusals": tuple(
             (shown(fold_hosts(hosts), 300), len(hosts), shown(why_not, 500))
             for why_not, hosts in refusals[:VERDICTS_MOST]
         ),
-        left_out=max(0, len(accepted) - VERDICTS_MOST)
+        "left_out": max(0, len(accepted) - VERDICTS_MOST)
         + sum(len(hosts) for _, hosts in refusals[VERDICTS_MOST:]),
-        score=f"{alignment['score']:.6g}" if alignment else "",
-        schedules=tuple(_schedule(s) for s in alignment.get("schedules", ())),
-        unmatched=tuple(alignment.get("unmatched", ())),
-        history=tuple((moment(at), shown(what, 300)) for at, what in job["history"][-HISTORY_MOST:]),
-    )
+        "score": f"{alignment['score']:.6g}" if alignment else "",
+        "schedules": tuple(_schedule(s) for s in alignment.get("schedules", ())),
+        "unmatched": tuple(alignment.get("unmatched", ())),
+    }
 
 
 def _start(at_us: int | None, behind: int | None, now_us: int) -> str:

@@ -1,4 +1,4 @@
-// What htmx does not do for the page: the hands of the circles, keys in the grids, the history of a cell, the pause.
+// What htmx does not do for the page: the hands of the circles, keys in the grids, the history of a cell, the pause, logs.
 "use strict";
 (() => {
   const pause = document.getElementById("pause");
@@ -22,7 +22,7 @@
 
   document.addEventListener("htmx:before:request", (event) => {
     const { sourceElement, request } = event.detail.ctx;
-    const idle = sourceElement === pair && !pair.firstElementChild;
+    const idle = pair && sourceElement === pair && !pair.firstElementChild;
     if (!asked(event.detail.ctx) && (paused || idle || document.hidden)) return event.preventDefault();
     if (sourceElement.dataset.etag) request.headers["If-None-Match"] = sourceElement.dataset.etag;
   });
@@ -34,16 +34,19 @@
     const etag = response.headers.get("ETag");
     if (etag) sourceElement.dataset.etag = etag;
     lost.hidden = true;
+    if (response.status === 401) location.reload(); // logged out meanwhile: to the login, and back here
   });
   document.addEventListener("htmx:error", () => { lost.hidden = false; });
   document.addEventListener("htmx:after:swap", () => { readClock(); if (!paused) turn(); });
 
-  pause.hidden = false;
-  pause.addEventListener("click", () => {
-    paused = !paused;
-    pause.setAttribute("aria-pressed", String(paused));
-    if (!paused) tick();
-  });
+  if (pause) {
+    pause.hidden = false;
+    pause.addEventListener("click", () => {
+      paused = !paused;
+      pause.setAttribute("aria-pressed", String(paused));
+      if (!paused) tick();
+    });
+  }
 
   // -- the hands of the circles
 
@@ -116,7 +119,7 @@
 
   document.addEventListener("htmx:after:swap", (event) => {
     const { ctx } = event.detail;
-    if (ctx.sourceElement !== pair || !asked(ctx)) return;
+    if (!pair || ctx.sourceElement !== pair || !asked(ctx)) return;
     if (!pair.contains(document.activeElement)) document.getElementById("pair")?.focus();
   });
   document.addEventListener("click", (event) => {
@@ -130,7 +133,7 @@
     else show(new URL(link.href).searchParams);
   });
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && pair.firstElementChild) return shut();
+    if (event.key === "Escape" && pair?.firstElementChild) return shut();
     const way = (event.key === "Enter" || event.key === " ") && cellOf(event);
     if (!way || !way.dataset.way) return;
     event.preventDefault();
@@ -159,6 +162,34 @@
   });
   document.addEventListener("focusin", (event) => { const cell = cellOf(event); if (cell) tell(cell); });
   document.addEventListener("mouseover", (event) => { const cell = cellOf(event); if (cell) tell(cell); });
+
+  // -- the log of a job: its end, and what is added while it runs
+
+  const LOG_MOST = 1 << 20; // characters that are kept
+
+  async function follow(log) {
+    const state = document.getElementById("log-state");
+    const text = new TextDecoder();
+    const response = await fetch(`${log.dataset.log}&follow=1`);
+    if (!response.ok) {
+      state.textContent = await response.text();
+      return;
+    }
+    state.textContent = "Followed while the task runs.";
+    const reader = response.body.getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      const below = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+      log.append(text.decode(value, { stream: true }));
+      while (log.textContent.length > LOG_MOST && log.childNodes.length > 1) log.firstChild.remove();
+      if (below) log.scrollTop = log.scrollHeight;
+    }
+    state.textContent = log.textContent ? "This is the end of the log." : "The log is empty.";
+  }
+
+  const log = document.getElementById("log");
+  if (log) follow(log).catch(() => { document.getElementById("log-state").textContent = "The log was cut off: load the page again."; });
 
   readClock();
   if (still.matches) turn(); else tick();

@@ -1,0 +1,76 @@
+"""`/job/ID`: one job with its script and its log, which is followed while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from rm.errors import RmError
+from rm.web.pages import job_view
+from rm.web.pages.frame import Frame
+from rm.web.pages.login import PERSON
+from rm.web.pages.people import Person
+from rm.web.pages.source import Source
+
+TAIL_BYTES = 65_536
+PartOf = Callable[[str, Mapping[str, str], Person], Awaitable[tuple[int, str]]]
+
+
+class JobPage:
+    def __init__(self, source: Source, frame: Frame, part_of: PartOf) -> None:
+        self._source = source
+        self._frame = frame
+        self._part_of = part_of
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get(r"/job/{id:\d{1,18}}", self.page), web.get(r"/job/{id:\d{1,18}}/log", self.log)]
+
+    async def page(self, request: web.Request) -> web.Response:
+        number, person = request.match_info["id"], request[PERSON]
+        try:
+            told = (await self._source.at(person.door).get(f"jobs/{number}"))["job"]
+        except RmError as error:
+            return self._frame.page("failed.html", person, {"error": error}, error.http_status)
+        chosen = _chosen(request)
+        query = {"job": number}
+        fields = {
+            "id": told["id"],
+            "name": told["spec"]["name"],
+            "tasks": told["spec"]["ntasks"],
+            "script": job_view.script(told),
+            "readable": person.may_read(told["spec"]["user"]),
+            "chosen": chosen,
+            "log": f"/job/{number}/log?{urlencode(chosen)}",
+            "job": (await self._part_of("job", query, person))[1],
+            "why": (await self._part_of("why", query, person))[1],
+            "query": urlencode(query),
+        }
+        return self._frame.page("job_page.html", person, fields)
+
+    async def log(self, request: web.Request) -> web.StreamResponse:
+        """The log's end; with `follow` what is added, too, until the task ends."""
+        asked = {**_chosen(request), "tail": TAIL_BYTES, "follow": request.query.get("follow", "")}
+        path = f"jobs/{request.match_info['id']}/logs?{urlencode(asked)}"
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+        async with self._source.at(request[PERSON].door).stream(path) as chunks:
+            try:
+                await response.prepare(request)
+                await _pass_on(chunks, response)
+                await response.write_eof()
+            except ConnectionError:
+                pass  # who looked has gone; the daemon hears of it as its connection closes
+        return response
+
+
+async def _pass_on(chunks: AsyncIterator[bytes], response: web.StreamResponse) -> None:
+    async for chunk in chunks:
+        await response.write(chunk)
+
+
+def _chosen(request: web.Request) -> dict[str, str]:
+    """Task and stream of the query, or the usual ones."""
+    task, stream = request.query.get("task", ""), request.query.get("stream", "")
+    right = task.isascii() and task.isdigit() and len(task) < 7
+    return {"task": task if right else "0", "stream": stream if stream in ("out", "err") else "out"}

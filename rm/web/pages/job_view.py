@@ -1,0 +1,79 @@
+"""One job: what it asked for, its script where the person may read it, and what they can do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rm.units import format_bytes, format_elapsed
+from rm.web.pages.people import Person
+from rm.web.pages.queue_view import Row, group_of, row
+from rm.web.pages.text import Look, look, moment, shown
+
+SCRIPT_MOST = 200_000  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """`facts` are (what, value). `acts`: (name, label) of what the person may do at once; `asked`: of what
+    they are asked about first."""
+
+    row: Row
+    facts: tuple[tuple[str, str], ...]
+    acts: tuple[tuple[str, str], ...]
+    asked: tuple[tuple[str, str], ...]
+
+
+def job(told: Mapping[str, Any], person: Person, now_us: int, look: Look = look) -> JobView:
+    spec, group = told["spec"], group_of(told)
+    acts: list[tuple[str, str]] = []
+    asked: list[tuple[str, str]] = []
+    if person.may_change(spec["user"]):
+        if group == "pending":
+            acts.append(("release", "Release") if told["held"] else ("hold", "Hold"))
+        if group != "pending":
+            asked.append(("requeue", "Requeue"))
+        if group != "ended":
+            asked.append(("cancel", "Cancel"))
+    return JobView(
+        row=row(told, now_us, look),
+        facts=tuple((what, value) for what, value in _facts(told) if value),
+        acts=tuple(acts),
+        asked=tuple(asked),
+    )
+
+
+def script(told: Mapping[str, Any]) -> str | None:
+    text = told["spec"].get("script")
+    return None if text is None else _tame(text)
+
+
+def _tame(text: str) -> str:
+    """Line ends and tabs stay; nothing else that steers."""
+    kept = text[:SCRIPT_MOST]
+    more = f"\n… {len(text) - SCRIPT_MOST:,} more characters" if len(text) > SCRIPT_MOST else ""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in kept) + more
+
+
+def _facts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    spec = told["spec"]
+    limit = spec["time_limit_us"]
+    per_task = [f"{spec['cpus_per_task']} CPU"]
+    if spec["mem_bytes_per_task"]:
+        per_task.append(format_bytes(spec["mem_bytes_per_task"]))
+    if spec["gpus_per_task"]:
+        per_task.append(f"{spec['gpus_per_task']} GPU {shown(spec['gpu_type'])}".strip())
+    return [
+        ("Submitted", moment(told["submitted_us"])),
+        ("Started", moment(told["started_us"]) if told["started_us"] else ""),
+        ("Ended", moment(told["ended_us"]) if told["ended_us"] else ""),
+        ("Exit", told["exit"] or ""),
+        ("Each task", ", ".join(per_task)),
+        ("Time limit", format_elapsed(limit) if limit else ""),
+        ("Priority", str(spec["priority"]) if spec["priority"] else ""),
+        ("Directory", shown(spec["chdir"], 200)),
+        ("Output", shown(spec["output"], 200)),
+        ("Comment", shown(spec["comment"], 300)),
+        ("Reason", shown(told["reason"]["message"], 300) if told["reason"] else ""),
+    ]

@@ -1,0 +1,117 @@
+"""Who looks at the page: sessions, and what the API hears of whom a request is for."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rm.api.people import ACTING_FOR, VIA
+
+SESSIONS_MOST = 10_000
+NOTES_MOST = 1_000
+PAGE = {VIA: "page"}
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """How somebody came in: the headers with which the API is asked for them. What is kept for one `key`
+    is shown under no other."""
+
+    key: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # they may hold a token
+
+
+NOBODY = Door("", {**PAGE, ACTING_FOR: ""})
+
+
+def with_token(token: str, key: str = "") -> Door:
+    """Without a right of its own: a daemon that knows no tokens takes it for nobody's."""
+    return Door(key, {**PAGE, ACTING_FOR: "", "Authorization": f"Bearer {token}"})
+
+
+def as_account(user: str) -> Door:
+    return Door(f"account {user}", {**PAGE, ACTING_FOR: user})
+
+
+def as_own_user() -> Door:
+    """The user whose process this is, as the kernel tells the daemon."""
+    return Door("", PAGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """`user` "" is nobody in particular; `secret` proves that a form is one of ours; `leaves`: they can log
+    out."""
+
+    door: Door
+    user: str = ""
+    role: str = "nobody"
+    secret: str = ""
+    leaves: bool = False
+
+    @property
+    def known(self) -> bool:
+        return bool(self.user)
+
+    @property
+    def operates(self) -> bool:
+        return self.role in ("operator", "admin")
+
+    def may_read(self, owner: str) -> bool:
+        """The script and the log of a job of this user."""
+        return self.known and (owner == self.user or self.role == "admin")
+
+    def may_change(self, owner: str) -> bool:
+        """A job of this user. The API decides; this only spares people buttons that it would refuse."""
+        return self.known and (owner == self.user or self.operates)
+
+
+class Sessions:
+    """In memory only: a restart ends them. The cookie's value is kept as its digest."""
+
+    def __init__(self, life_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._life_s = life_s
+        self._now_s = now_s
+        self._doors: dict[str, tuple[float, Door]] = {}
+        self._notes: dict[str, str] = {}
+        self._key = secrets.token_bytes(32)
+
+    def open(self, door: Door) -> str:
+        """The cookie of a new session."""
+        cookie = secrets.token_urlsafe(32)
+        key = digest(cookie)
+        self._doors[key] = (self._now_s() + self._life_s, Door(f"session {key}", door.headers))
+        while len(self._doors) > SESSIONS_MOST:
+            del self._doors[next(iter(self._doors))]
+        return cookie
+
+    def find(self, cookie: str) -> Door | None:
+        ends_s, door = self._doors.get(digest(cookie), (0.0, None))
+        if door is None or self._now_s() < ends_s:
+            return door
+        self.close(cookie)
+        return None
+
+    def close(self, cookie: str) -> None:
+        self._doors.pop(digest(cookie), None)
+
+    def secret(self, door: Door) -> str:
+        """What a form of this session carries, and nobody else can know."""
+        return hmac.new(self._key, door.key.encode(), hashlib.sha256).hexdigest()
+
+    def note(self, door: Door, text: str) -> None:
+        """Said once, on the next page that is shown at this door."""
+        self._notes[door.key] = text
+        while len(self._notes) > NOTES_MOST:
+            del self._notes[next(iter(self._notes))]
+
+    def noted(self, door: Door) -> str:
+        return self._notes.pop(door.key, "")
+
+
+def digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
