@@ -16,6 +16,7 @@ import os
 import pwd
 import re
 import socket
+import stat
 import sys
 from collections.abc import Sequence
 
@@ -71,12 +72,17 @@ def become(user: str) -> None:
 def copy(at: int, name: str, fd: int) -> None:
     """Into the directory `at`; written aside and renamed: neither is a link of that name followed nor half a
     log seen."""
+    about = os.fstat(fd)
+    if not stat.S_ISREG(about.st_mode):
+        raise Refused("what is to be written is no file")
     aside = f".rm-delivery.{os.getpid()}.{fd}"
     out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at)
     try:
         with open(fd, "rb", closefd=False) as source, open(out, "wb") as target:
-            while data := source.read(1 << 20):
+            left = about.st_size
+            while data := source.read(min(left, 1 << 20)):
                 target.write(data)
+                left -= len(data)
         os.rename(aside, name, src_dir_fd=at, dst_dir_fd=at)
     except BaseException:
         os.unlink(aside, dir_fd=at)

@@ -112,8 +112,10 @@ def test_setting_it_up_is_foretold_and_happens_once(cluster: Cluster) -> None:
     assert cluster.lab.exec(name(cluster), ["id", LOGIN]).returncode != 0
     assert set_up(cluster).recap()[name(cluster)].changed == foretold.recap()[name(cluster)].changed > 0
     assert set_up(cluster).recap()[name(cluster)].changed == 0
-    for wrong in ({"rm_login": "a b"}, {"rm_login": "root"}, {"rm_login_from": '"x'}):
-        assert not play(cluster, "login", rm_login_key=key, **wrong).ok
+    two = cluster.directory / "two.pub"
+    two.write_text((cluster.directory / "keys" / f"{name(cluster)}.pub").read_text() * 2)
+    for wrong in ({"rm_login": "root"}, {"rm_login_from": '"x'}, {"rm_login_key": str(two)}):
+        assert not play(cluster, "login", **{"rm_login_key": key, **wrong}).ok
 
 
 def test_the_key_opens_no_shell_and_no_tunnel(cluster: Cluster) -> None:

@@ -121,6 +121,14 @@ def test_a_session_belongs_to_the_newest_job_and_ends_with_it(gated: Cluster, tm
     older, newer = start(gated), start(gated)
     inside = log_in(gated, USER)
     assert f"/rm/job_{newer}_1\n" in inside.stdout
+    # in every group that the task is in: of memory, devices, processes …
+    task = ["sh", "-c", "cat /proc/$(pgrep -n -x sleep)/cgroup"]
+    told = gated.lab.exec(gated.lab.hosts[0].name, task).stdout.decode()
+    assert {one for one in told.splitlines() if f"job_{newer}_1" in one} <= {*inside.stdout.splitlines()}
+    assert f"job_{newer}_1" in told
+    terminal = [word if word != "-T" else "-tt" for word in words(gated, USER, "tty")]
+    done = subprocess.run(terminal, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    assert done.stdout.startswith("/dev/pts/"), done.stderr
     with subprocess.Popen(words(gated, USER, "echo in; exec sleep 600"), stdout=subprocess.PIPE) as session:
         assert session.stdout is not None
         assert session.stdout.readline() == b"in\n"

@@ -139,6 +139,17 @@ def test_a_request_cannot_choose_another_kind_of_file(
 
 
 @as_root
+def test_only_files_are_written_and_no_more_than_they_hold(
+    outcomes: Outcomes, homes: Callable[[str], Path]
+) -> None:
+    """What never ends would fill the user's disk."""
+    home = homes(OWNER)
+    outcomes.log = Path("/dev/zero")
+    assert "what is to be written is no file" in outcomes.of(OWNER, home)
+    assert not list(home.iterdir())
+
+
+@as_root
 def test_the_helper_answers_whatever_is_sent() -> None:
     nameless = b'{"user": "nobody", "directory": "/", "names": ["rm-1.out"]}'  # without its file
     for text in (b"", b"[", b"[]", b'{"user": 1, "directory": [], "names": ["rm-1.out"]}', b"\xff", nameless):
