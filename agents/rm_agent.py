@@ -108,10 +108,15 @@ class Agent:
         self.hierarchy = Hierarchy(state)
         self.fences = Fences(self.hierarchy)
         self.attempts = Operations(Spool(state), self.hierarchy, self.fences, self.channel.send)
-        self.ops, self.slow_ops = {}, {"facts": lambda request: rm_facts.gather(self.attempts.spool.state)}
+        self.ops, self.slow_ops = {}, {"facts": self._facts}
         self.children = {}  # pipe -> [process id, request id, text read so far]
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
         self._load_siblings()
+
+    def _facts(self, request):
+        return rm_facts.gather(
+            self.attempts.spool.state, [str(name) for name in request.get("towards") or ()]
+        )
 
     def _load_siblings(self):
         here = os.path.dirname(os.path.abspath(__file__))

@@ -1,16 +1,13 @@
 """Facts of a host: what it has, as measured now; nothing is assumed and nothing is made up."""
 
-import fcntl
 import os
-import socket
-import struct
 import sys
 
 from rm_gpus import KERNEL_LOG, gpus, xids
+from rm_interfaces import interfaces
 from rm_spool import boot_id
 
 SEARCH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-SIOCGIFADDR = 0x8915
 NVIDIA = "/proc/driver/nvidia"  # while its driver is loaded, also when no GPU answers
 
 
@@ -23,27 +20,8 @@ def program(name):
     return ""
 
 
-def interfaces():
-    """[{name, address, speed_bps}]; speed 0 when the driver does not tell (virtual interfaces)."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
-        for _, name in socket.if_nameindex():
-            try:
-                raw = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                address = socket.inet_ntoa(raw[20:24])
-            except OSError:
-                address = ""
-            try:
-                with open("/sys/class/net/%s/speed" % name) as file:
-                    speed = max(0, int(file.read())) * 1_000_000
-            except (OSError, ValueError):
-                speed = 0
-            found.append({"name": name, "address": address, "speed_bps": speed})
-    return found
-
-
-def gather(state, kernel_log=KERNEL_LOG):
-    """All facts; `state` names the file system whose free space counts."""
+def gather(state, towards=(), kernel_log=KERNEL_LOG):
+    """All facts; `state` names the file system whose free space counts, `towards` the other hosts."""
     disk, tool = os.statvfs(state), program("nvidia-smi")
     found = gpus(tool) if tool else []
     return {
@@ -51,7 +29,7 @@ def gather(state, kernel_log=KERNEL_LOG):
         "mem_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpus": found,
         "gpu_xids": xids(kernel_log) if found or os.path.exists(NVIDIA) else [],
-        "interfaces": interfaces(),
+        "interfaces": interfaces(towards, program("ip")),
         "kernel": os.uname().release,
         "python": "%d.%d.%d" % sys.version_info[:3],
         "os": _os_release(),

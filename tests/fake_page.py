@@ -20,7 +20,8 @@ from tests.fake_service import FakeService
 
 MS = 1_000
 PERIOD_US, ROTATED_US = 200 * MS, 100 * MS
-HOSTILE = "<img src=x onerror=window.pwned=1>\"'</script><script>window.pwned=1</script>&amp;"
+# a name has no slash
+HOSTILE = "<img src=x onerror=window.pwned=1>\"'><svg onload=window.pwned=1><script>window.pwned=1&amp;"
 
 
 def now_us() -> int:

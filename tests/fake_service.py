@@ -12,7 +12,7 @@ from typing import Any
 
 from rm.config import Config, JobsConfig
 from rm.core.alignment import Alignment, Schedule
-from rm.core.host import Host
+from rm.core.host import Host, Nic
 from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.progress import Progress
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
@@ -21,6 +21,7 @@ from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
 from tests import builders
 
+CARD = Nic("eth0", "10.0.0.1", 10**9, 9_000, 1, "mlx5_0", 1)
 NO_ROOM = Reason(ReasonCode.RESOURCES, "No host has 9 free processors.", (("wanted", 9), ("free", 8)))
 
 
@@ -29,7 +30,10 @@ class FakeService:
 
     def __init__(self) -> None:
         self.table: dict[int, Job] = {}
-        self.inventory: dict[str, Host] = {"h1": builders.host("h1", gpus=2), "h2": builders.host("h2", "z2")}
+        self.inventory: dict[str, Host] = {
+            "h1": builders.host("h1", gpus=2, interface="eth0", nics=(CARD,)),
+            "h2": builders.host("h2", "z2"),
+        }
         self.output = {"out": b"hello\nworld\n", "err": b"oops\n"}
         self.log: list[tuple[Any, ...]] = []
         self.pinned: str | None = None

@@ -78,6 +78,9 @@ class FakeHosts:
             self._changed.notify_all()
         return call.future
 
+    def peers(self, name: str) -> list[str]:
+        return [host.address for host in self.added.values() if host.name != name]
+
     def take(self, op: str, host: str | None = None) -> Call:
         """The oldest call of this kind that was not taken yet; waits for it."""
 

@@ -30,6 +30,7 @@ CLOSE_S = 5.0
 NEWS_BURST, NEWS_PER_S = 20_000, 5_000  # notifications of one host
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
+PEERS_MAX, ADDRESS_MAX = 32, 255
 
 OnEvent = Callable[[str, Unasked], None]
 OnState = Callable[[str, bool, str], None]
@@ -137,6 +138,15 @@ class Fleet:
         member = self._hosts.get(name)
         channel = member.channel if member is not None else None
         return channel.hello if channel is not None else None
+
+    def peers(self, name: str) -> list[str]:
+        """Addresses of some other hosts, of its own zone first: where its jobs' traffic goes."""
+        with self._lock:
+            member = self._hosts.get(name)
+            others = [one.host for one in self._hosts.values() if one is not member]
+        zone = member.host.zone if member is not None else ""
+        others.sort(key=lambda host: (host.zone != zone, host.name))
+        return list(dict.fromkeys(host.address[:ADDRESS_MAX] for host in others))[:PEERS_MAX]
 
     def clock_offset_us(self, name: str) -> int | None:
         """The host's clock minus ours, by the ping with the shortest way; None before the first."""

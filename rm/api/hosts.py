@@ -20,6 +20,19 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     mem_bytes: int = 0
 
 
+class Nic(msgspec.Struct, frozen=True, kw_only=True):
+    """A network interface; `numa_node` is -1 and `speed_bps` 0 where its driver does not tell. `routes` is
+    how many other hosts are reached through it."""
+
+    name: str
+    address: str
+    speed_bps: int
+    mtu_bytes: int
+    numa_node: int
+    rdma: str
+    routes: int
+
+
 class HostRequest(Request, frozen=True, kw_only=True):
     """A host to add or to change. What is 0 or empty is found out by its agent; without `address` it is
     the name."""
@@ -52,7 +65,8 @@ class Free(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """`found` names the fields that the host's agent found; the inventory declared the others. `free` and
+    """`found` names the fields that the host's agent found; the inventory declared the others.
+    `nics`: its network interfaces, the one that carries jobs' traffic first. `free` and
     `jobs` are there in lists; `variables`, text or JSON by name, for administrators who ask for them."""
 
     name: str
@@ -66,6 +80,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     nic_bps: int
     interface: str
     found: Sequence[str]
+    nics: Sequence[Nic]
     partitions: Sequence[str]
     state: State
     drained_by: str

@@ -9,24 +9,25 @@ from typing import Any
 
 import click
 
+from rm.cli.host_show import cards, show, state_of
 from rm.cli.session import Session, emit_json, host_operand, json_option, note, one_host, table
 from rm.errors import UsageError
 from rm.units import format_bandwidth, format_bytes, parse_bandwidth_bps, parse_memory_bytes
 
-COLUMNS = ("HOST", "ZONE", "STATE", "CPUS", "MEMORY", "GPUS", "LINK", "JOBS", "REASON")
+COLUMNS = ("HOST", "ZONE", "STATE", "CPUS", "MEMORY", "GPUS", "LINK", "INTERFACE", "JOBS", "REASON")
 
 
 def _row(host: dict[str, Any]) -> tuple[Any, ...]:
     free = host.get("free") or {"cpus": 0, "mem_bytes": 0, "gpus": []}
-    state = "DRAINED" if host["drained_by"] and not host.get("jobs") else host["state"]
     return (
         host["name"],
         host["zone"],
-        "DRAINING" if host["drained_by"] and host.get("jobs") else state,
+        state_of(host),
         f"{free['cpus']}/{host['cpus']}",
         f"{format_bytes(free['mem_bytes'])}/{format_bytes(host['mem_bytes'])}",
         f"{len(free['gpus'])}/{len(host['gpus'])}",
         format_bandwidth(host["nic_bps"]) if host["nic_bps"] else "-",
+        cards(host),
         ",".join(map(str, host.get("jobs") or ())) or "-",
         host["drained_by"] or host["reason"],
     )
@@ -108,7 +109,7 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
 
     from rm.adapters.inventory_files import hosts_for_daemon
 
-    observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us", "found")
+    observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us", "found", "nics")
     hosts, dropped = hosts_for_daemon(file)
     found = [
         {key: value for key, value in to_builtins(host).items() if key not in observed} for host in hosts
@@ -158,6 +159,9 @@ def _write_privately(path: str, text: str) -> None:
         with suppress(OSError):
             os.unlink(aside)
         raise UsageError(f"{path} cannot be written: {problem.strerror}.") from None
+
+
+host.add_command(show)
 
 
 @host.command()

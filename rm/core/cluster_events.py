@@ -9,7 +9,7 @@ from typing import Any
 from rm.core import events as ev
 from rm.core.actions import Discard, Stop
 from rm.core.changes import Context
-from rm.core.host import FINDABLE, HostState, Zone
+from rm.core.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.job import Job
 from rm.core.job_transitions import lose_tasks
 from rm.core.state import touch
@@ -38,6 +38,7 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             host,
             **{name: getattr(old, name) for name in host.found},
             variables=host.variables or old.variables,
+            nics=old.nics,
             state=old.state,
             drained_by=old.drained_by,
             reason=old.reason,
@@ -74,9 +75,9 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
     ctx.state.silent_since.pop(e.host, None)
     # a driver that does not answer today finds nothing: what was found before stays
     news = {n: getattr(e, n) for n in FINDABLE if (n in host.found or not getattr(host, n)) and getattr(e, n)}
+    host = _with_nics(replace(host, **news), e.nics)
     host = replace(
         host,
-        **news,
         state=HostState.UP,
         reason="",
         boot_id=e.boot_id,
@@ -84,6 +85,16 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
         since_us=ctx.now_us,
     )
     ctx.put_host(host)
+
+
+def _with_nics(host: Host, nics: tuple[Nic, ...]) -> Host:
+    """The interface that the inventory declares comes first, and its speed is the link's, unless declared."""
+    if not nics:
+        return host
+    first = [nic for nic in nics if nic.name == host.interface]
+    host = replace(host, nics=(*first, *(nic for nic in nics if nic.name != host.interface)))
+    declared = "nic_bps" not in host.found
+    return host if declared or not first else replace(host, nic_bps=first[0].speed_bps or host.nic_bps)
 
 
 def _host_silent(ctx: Context, e: ev.HostSilent) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rm.core.alignment import Alignment
-from rm.core.host import Gpu, Host
+from rm.core.host import Gpu, Host, Nic
 from rm.core.job import JobSpec, Placement
 from rm.core.network import LinkStats
 from rm.core.progress import Progress
@@ -161,6 +161,7 @@ class HostUp:
     gpus: tuple[Gpu, ...] = ()
     interface: str = ""
     nic_bps: int = 0
+    nics: tuple[Nic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

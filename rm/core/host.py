@@ -27,6 +27,20 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class Nic:
+    """A network interface that can carry jobs' traffic. `numa_node` is -1 and `speed_bps` 0 where its driver
+    does not tell; `rdma` is its RDMA device, such as mlx5_0; `routes` is how many other hosts it leads to."""
+
+    name: str
+    address: str = ""
+    speed_bps: int = 0
+    mtu_bytes: int = 0
+    numa_node: int = -1
+    rdma: str = ""
+    routes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Host:
     """One bare-metal host of the inventory plus what its agent last said.
 
@@ -56,6 +70,7 @@ class Host:
     since_us: int = 0
     variables: tuple[tuple[str, str], ...] = ()  # inventory variables for playbooks
     found: tuple[str, ...] = ()
+    nics: tuple[Nic, ...] = ()  # the one that carries jobs' traffic first; found at each hello
 
     @property
     def schedulable(self) -> bool:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rm.core import events as ev
-from rm.core.host import Gpu
+from rm.core.host import Gpu, Nic
 from rm.core.reconcile import ReportedTask
 from rm.protocol.attempts import TaskReport
 from rm.protocol.hosts import HostFacts, Interface
 from rm.protocol.notifications import Exit, Hello, Started
 
+NICS_MAX = 64
 WORDS_MAX = 1_000  # characters of a host's sentence that are kept
 
 
 def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
-    named = facts.interfaces[0] if facts.interfaces else Interface(name="")
+    nics = nics_of(facts.interfaces)
+    named = nics[0] if nics else Nic("")
     return ev.HostUp(
         host,
         facts.boot_id,
@@ -23,6 +27,25 @@ def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
         tuple(Gpu(g.index, g.uuid, g.model, g.mem_bytes) for g in facts.gpus),
         named.name,
         named.speed_bps,
+        nics,
+    )
+
+
+def nics_of(interfaces: Sequence[Interface]) -> tuple[Nic, ...]:
+    """The interfaces that can carry jobs' traffic; first the one that does.
+
+    That is the one through which most of the other hosts are reached; without other hosts the one that leads
+    to the daemon, else the fastest. The loopback interface counts only where the routes lead through it:
+    where all hosts are this machine.
+    """
+
+    def rank(one: Interface) -> tuple[int, bool, int, str]:
+        return -one.routes, not one.control, -one.speed_bps, one.name
+
+    usable = [i for i in interfaces if i.routes or i.control or (i.up and i.address and i.name != "lo")]
+    return tuple(
+        Nic(i.name, i.address, i.speed_bps, i.mtu_bytes, i.numa_node, i.rdma, i.routes)
+        for i in sorted(usable, key=rank)[:NICS_MAX]
     )
 
 

@@ -273,7 +273,8 @@ class Executor:
             hello = self._hosts.hello(host) or UNHEARD
             if hello.epoch > self._epoch and not self._adopt_epoch(host, hello.epoch):
                 return
-            facts = self._hosts.call(host, Facts(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+            asked = Facts(towards=self._hosts.peers(host))
+            facts = self._hosts.call(host, asked, CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             answer = self._hosts.call(host, Tasks(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             report = HostReport(
                 up_event(host, facts, hello),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -46,11 +47,20 @@ class Xid(Struct, frozen=True, kw_only=True):
 
 
 class Interface(Struct, frozen=True, kw_only=True):
-    """`speed_bps` is 0 where the driver does not tell."""
+    """`speed_bps` is 0 and `numa_node` -1 where the driver does not tell; `rdma` is the RDMA device.
+
+    `routes` is how many of the other hosts are reached through it, and `control` that the daemon is.
+    """
 
     name: Word
     address: Word = ""
+    up: bool = True
     speed_bps: Bps = 0
+    mtu_bytes: Count = 0
+    numa_node: Annotated[int, Meta(ge=-1, le=1 << 16)] = -1
+    rdma: Word = ""
+    routes: Count = 0
+    control: bool = False
 
 
 class HostFacts(Struct, frozen=True, kw_only=True):
@@ -70,4 +80,6 @@ class HostFacts(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Request[HostFacts], frozen=True, kw_only=True, tag="facts"):
-    """What the host has."""
+    """What the host has. `towards`: names or addresses of the other hosts, whose routes are looked up."""
+
+    towards: Annotated[Sequence[Word], Meta(max_length=64)] = ()

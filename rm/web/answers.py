@@ -15,7 +15,7 @@ from aiohttp import web
 from msgspec import UNSET, UnsetType
 
 from rm.api.answer import Answer, Problem, Refused
-from rm.api.hosts import Free, Gpu, Host
+from rm.api.hosts import Free, Gpu, Host, Nic
 from rm.api.jobs import FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
 from rm.api.reasons import Alignment, Plan, Reason, Schedule, Verdict, Why
 from rm.core import alignment as core_alignment
@@ -152,6 +152,7 @@ def host_of(host: core_host.Host, variables: bool = False) -> Host:
         nic_bps=host.nic_bps,
         interface=host.interface,
         found=host.found,
+        nics=[typed(nic, Nic) for nic in host.nics],
         partitions=host.partitions,
         state=host.state.value,
         drained_by=host.drained_by,

@@ -260,8 +260,13 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
         "32G/32G",
         "1/2",
         "1Gbps",
+        "eth0",
         "1",
     ]
+    shown = rmx("host", "show", "h1").out
+    assert "Address:   root@h1.test:22" in shown
+    assert "eth0       10.0.0.1  1Gbps  9000     1  mlx5_0       1" in shown
+    assert rmx("host", "show", "nowhere").code == 4
     assert [host["name"] for host in rmx("hosts", "--zone=z2", "--json").json["hosts"]] == ["h2"]
     added = rmx(
         "host", "add", "h3", "--cpus=4", "--mem=8G", "--gpus=h100:2", "--bandwidth=10Gbps", "--partition=p"

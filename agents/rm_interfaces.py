@@ -1,0 +1,126 @@
+"""Network interfaces of a host, and which of them carries the traffic to the other hosts.
+
+The kernel's routes decide, as they do for the jobs: never the order of the interfaces, nor their names.
+"""
+
+import fcntl
+import json
+import os
+import socket
+import struct
+import subprocess
+import time
+
+SIOCGIFADDR = 0x8915
+SYSFS = "/sys/class/net"
+RDMA = "/sys/class/infiniband"
+RESOLVE_S = 3.0  # for all names together: a silent name server must not hold up the hello
+ROUTES_S = 5.0
+
+
+def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
+    """[{name, address, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
+
+    `routes` is how many of the hosts `towards` (names or addresses) are reached through the interface, and
+    `control` says that the daemon is. `speed_bps` is 0 and `numa_node` -1 where the driver does not tell.
+    `ip` is the path of the program, "" where the host has none: then no route is known.
+    """
+    found = [_interface(name, sysfs) for _, name in socket.if_nameindex()]
+    devices = _rdma(rdma)
+    peers = _resolved(towards)
+    daemon = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
+    routes = _routes(ip, [*peers, daemon] if daemon else peers) if ip else []
+    through = routes[: len(peers)]
+    for one in found:
+        one["rdma"] = devices.get(one["name"], "")
+        one["routes"] = through.count(one["name"])
+        one["control"] = bool(daemon) and routes[len(peers) :] == [one["name"]]
+    return found
+
+
+def _interface(name, sysfs):
+    def number(path, otherwise):
+        try:
+            with open(os.path.join(sysfs, name, path)) as file:
+                return int(file.read())
+        except (OSError, ValueError):
+            return otherwise
+
+    return {
+        "name": name,
+        "address": _address(name),
+        "up": bool(_flags(os.path.join(sysfs, name, "flags")) & 1),
+        "speed_bps": max(0, number("speed", 0)) * 1_000_000,
+        "mtu_bytes": max(0, number("mtu", 0)),
+        "numa_node": max(-1, number("device/numa_node", -1)),
+    }
+
+
+def _flags(path):
+    """IFF_UP and the rest, which the kernel writes in hexadecimal."""
+    try:
+        with open(path) as file:
+            return int(file.read(), 16)
+    except (OSError, ValueError):
+        return 0
+
+
+def _address(name):
+    """The first IPv4 address, "" without one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        try:
+            raw = fcntl.ioctl(asking, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+        except OSError:
+            return ""
+    return socket.inet_ntoa(raw[20:24])
+
+
+def _rdma(top):
+    """{interface: RDMA device}: mlx5_0 of ib0, also where a bond or a VLAN lies between (RoCE)."""
+    found = {}
+    for device in sorted(_listed(top)):
+        for port in _listed(os.path.join(top, device, "ports")):
+            names = os.path.join(top, device, "ports", port, "gid_attrs", "ndevs")
+            for index in _listed(names):
+                try:
+                    with open(os.path.join(names, index)) as file:
+                        found.setdefault(file.read().strip(), device)
+                except OSError:  # an unused entry cannot be read
+                    continue
+        for name in _listed(os.path.join(top, device, "device", "net")):
+            found.setdefault(name, device)
+    return found
+
+
+def _listed(folder):
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _resolved(names):
+    """One address of each name that has one, in order."""
+    until, found = time.monotonic() + RESOLVE_S, []
+    for name in names:
+        if time.monotonic() > until:
+            break
+        try:
+            found.append(socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)[0][4][0])
+        except (OSError, UnicodeError):
+            continue
+    return found
+
+
+def _routes(ip, addresses):
+    """The interface through which the kernel would send to each address, "" where it knows no way."""
+    asked = "".join("route get %s\n" % address for address in addresses)
+    try:
+        done = subprocess.run([ip, "-json", "-force", "-batch", "-"], input=asked.encode(), timeout=ROUTES_S,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+        answers = [json.loads(line)[0] for line in done.stdout.splitlines() if line.strip()]
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        return [""] * len(addresses)
+    # an address without a route has no line: each line says which address it is about
+    through = {answer.get("dst"): answer.get("dev", "") for answer in answers if isinstance(answer, dict)}
+    return [through.get(address, "") for address in addresses]

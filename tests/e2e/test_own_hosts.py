@@ -1,0 +1,66 @@
+"""Hosts whose inventory says only their names and addresses: the agents find the rest."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster import Cluster
+from tests.e2e.conftest import MakeCluster
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    made = make_cluster(zones=1, hosts=3)
+    plain = tmp_path_factory.mktemp("inventory") / "hosts.yml"
+    plain.write_text(plain_inventory(made.lab.inventory))
+    for name in made.hosts():
+        made.rmx("host", "remove", name)
+    made.rmx("host", "import", str(plain))
+    made.all_up()
+    return made
+
+
+def plain_inventory(path: Path) -> str:
+    """The lab's inventory without what its hosts can tell by themselves."""
+
+    def plain(group: Any) -> Any:
+        if not isinstance(group, dict):
+            return group
+        return {name: plain(value) for name, value in group.items() if not name.startswith("rm_")}
+
+    return yaml.safe_dump(plain(yaml.safe_load(path.read_text())))
+
+
+def test_the_interface_to_the_other_hosts_is_found(cluster: Cluster) -> None:
+    for host in cluster.hosts().values():
+        card = host["nics"][0]
+        assert (host["interface"], card["name"], card["address"]) == ("eth0", "eth0", host["address"])
+        assert card["routes"] == 2
+        assert card["mtu_bytes"] >= 1280
+        assert {"interface", "nic_bps", "cpus", "mem_bytes"} <= set(host["found"])
+        assert host["cpus"] > 0
+        assert host["mem_bytes"] > 0
+
+
+def test_jobs_on_several_hosts_are_told_that_interface(cluster: Cluster) -> None:
+    script = "echo $NCCL_SOCKET_IFNAME $GLOO_SOCKET_IFNAME $MASTER_ADDR"
+    job = cluster.wait(cluster.post_job(script, ntasks=2, tasks_per_host=1))
+    addresses = {name: host["address"] for name, host in cluster.hosts().items()}
+    assert job["state"] == "COMPLETED"
+    for rank in (0, 1):
+        assert cluster.log(job["id"], rank).split() == ["eth0", "eth0", addresses[job["hosts"][0]]]
+
+
+def test_the_host_is_shown_with_its_interfaces(cluster: Cluster) -> None:
+    shown = cluster.rmx("host", "show", next(iter(cluster.hosts())))
+    assert "Interface: eth0 (found)" in shown
+    assert "eth0" in cluster.rmx("hosts")
+    exported = cluster.rmx("host", "export", "--json")
+    assert "rm_interface" not in json.loads(exported)["inventory"]

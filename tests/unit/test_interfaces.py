@@ -1,0 +1,101 @@
+"""Which interface carries jobs' traffic: what a host's agent finds of its own kernel, and what is chosen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from rm.core import events as ev
+from rm.core.host import HostState, Nic
+from rm.daemon.agent_news import nics_of
+from rm.protocol.hosts import Interface
+from tests import builders
+from tests.unit.test_lifecycle import World
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
+import rm_interfaces
+
+IP = shutil.which("ip", path="/usr/sbin:/usr/bin:/sbin:/bin") or ""
+
+
+def card(name: str, **facts: object) -> Interface:
+    return msgspec.convert({"name": name, "address": "10.0.0.1", **facts}, Interface)
+
+
+def names(*cards: Interface) -> list[str]:
+    return [nic.name for nic in nics_of(cards)]
+
+
+def test_the_card_that_leads_to_most_hosts_comes_first() -> None:
+    lo = card("lo", address="127.0.0.1")
+    fast = card("ib0", speed_bps=400 * 10**9)
+    slow = card("eth0", speed_bps=10**9, routes=3, control=True)
+    some = card("eth1", speed_bps=10**10, routes=1)
+    assert names(lo, fast, slow, some) == ["eth0", "eth1", "ib0"]
+
+
+def test_without_other_hosts_the_way_to_the_daemon_counts_and_then_speed() -> None:
+    assert names(card("a", speed_bps=5), card("b", control=True), card("c", speed_bps=9)) == ["b", "c", "a"]
+
+
+def test_what_carries_nothing_is_left_out() -> None:
+    assert names(card("lo", address="127.0.0.1"), card("down", up=False), card("bare", address="")) == []
+    assert names(card("lo", address="127.0.0.1", routes=2)) == ["lo"]  # all hosts are one machine
+    assert nics_of([]) == ()
+
+
+def test_a_declared_interface_comes_first_and_its_speed_is_the_links() -> None:
+    world = World()
+    found = (Nic("eth0", "10.0.0.1", 7, routes=2), Nic("ib0", "10.1.0.1", 9))
+    up = ev.HostUp("h3", "boot", "1", interface="eth0", nic_bps=7, nics=found)
+    world.do(ev.HostAdded(builders.host("h3", nic_mbps=0, state=HostState.UNKNOWN)), up)
+    host = world.state.hosts["h3"]
+    assert (host.interface, host.nic_bps) == ("eth0", 7)
+    declared = builders.host("h3", nic_mbps=0, interface="ib0")
+    world.do(ev.HostAdded(declared), up)
+    host = world.state.hosts["h3"]
+    assert (host.interface, host.nic_bps, [nic.name for nic in host.nics]) == ("ib0", 9, ["ib0", "eth0"])
+
+
+@pytest.mark.skipif(not IP, reason="needs iproute2")
+def test_the_kernels_routes_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "127.0.0.9 1 127.0.0.1 22")
+    found = {one["name"]: one for one in rm_interfaces.interfaces(["127.0.0.2", "127.0.0.3"], IP)}
+    assert (found["lo"]["routes"], found["lo"]["control"], found["lo"]["up"]) == (2, True, True)
+    assert found["lo"]["address"] == "127.0.0.1"
+    assert found["lo"]["mtu_bytes"] > 0
+    assert msgspec.convert(list(found.values()), list[Interface])
+
+
+def test_an_odd_answer_or_none_leaves_routes_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    for says in ("garbage", '[["x"]]', "[]", json.dumps([{"dst": "127.0.0.2"}])):
+        program = tmp_path / "ip"
+        program.write_text(f"#!/bin/sh\ncat > /dev/null\ncat <<'END'\n{says}\nEND\n")
+        program.chmod(0o755)
+        found = rm_interfaces.interfaces(["127.0.0.2", "no such\nname"], str(program))
+        assert {one["routes"] for one in found} == {0}
+    assert {one["routes"] for one in rm_interfaces.interfaces(["127.0.0.2"], "")} == {0}
+
+
+def test_rdma_devices_are_found_behind_their_interfaces(tmp_path: Path) -> None:
+    gids = tmp_path / "mlx5_1/ports/1/gid_attrs/ndevs"
+    gids.mkdir(parents=True)
+    (gids / "0").write_text("lo\n")
+    (gids / "1").mkdir()  # as unreadable as the kernel's unused entries
+    (tmp_path / "mlx5_0/device/net/ib0").mkdir(parents=True)
+    found = {one["name"]: one for one in rm_interfaces.interfaces([], "", rdma=str(tmp_path))}
+    assert found["lo"]["rdma"] == "mlx5_1"
+
+
+def test_what_the_driver_says_of_a_card_is_read(tmp_path: Path) -> None:
+    (tmp_path / "lo/device").mkdir(parents=True)
+    for name, text in (("speed", "-1"), ("mtu", "9000"), ("device/numa_node", "1"), ("flags", "0x1002")):
+        (tmp_path / "lo" / name).write_text(text + "\n")
+    found = {one["name"]: one for one in rm_interfaces.interfaces([], "", sysfs=str(tmp_path))}["lo"]
+    assert (found["speed_bps"], found["mtu_bytes"], found["numa_node"], found["up"]) == (0, 9000, 1, False)
