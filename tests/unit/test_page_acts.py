@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -133,11 +134,14 @@ def test_operators_drain_acknowledge_silence_and_run(daemon: Daemon) -> None:
         alert = "all/loss/h3@1"
         assert "/do/acknowledge?alert=all%2Floss%2Fh3%401" in (await boss.get("/part/alerts")).text
         await after(boss, await boss.send(f"/do/acknowledge?alert={alert}", alert=alert, comment="on it"))
+        both = "all/disk/h1@1\nall/disk/h2@1"
+        told = await boss.send(f"/do/acknowledge?{urlencode({'alert': both})}", alert=both)
+        assert "Acknowledged: all/disk/h1@1, all/disk/h2@1." in await after(boss, told)
         form = {"conditions": "loss, delay", "hosts": "h*", "for": "30m", "comment": "new switch"}
         assert "Silence 7 holds." in await after(boss, await boss.send("/do/silence", **form))
         await after(boss, await boss.send("/do/endsilence?silence=7", silence="7"))
         assert alerts.asked == [
-            ("acknowledge", [alert], "boss", "on it"),
+            ("acknowledge", [alert], "boss", "on it"), ("acknowledge", both.splitlines(), "boss", ""),
             ("silence", ["loss", "delay"], ["h*"], 1_800_000_000, "boss", "new switch"), ("end", 7),
         ]  # fmt: skip
         wrong = await boss.send("/do/silence", **{**form, "for": "soon"})

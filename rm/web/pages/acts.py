@@ -22,7 +22,7 @@ from rm.web.pages.source import WHENEVER, Source, View
 from rm.web.pages.text import shown
 
 AT_ONCE_S = 2.0  # what takes longer goes on while the page is shown
-NAME_MOST = 300
+NAME_MOST, NAMES_MOST = 300, 20_000  # characters shown, and taken
 Form = Mapping[str, str]
 
 
@@ -59,7 +59,7 @@ def job_id(form: Form) -> str:
 
 def named(form: Form, field: str) -> str:
     text = form.get(field, "").strip()
-    if not text or len(text) > NAME_MOST:
+    if not text or len(text) > NAMES_MOST:
         raise UsageError(f"Name the {field}.")
     return text
 
@@ -95,7 +95,8 @@ async def _resume(view: View, form: Form) -> str:
 
 
 async def _acknowledge(view: View, form: Form) -> str:
-    body = {"alerts": [named(form, "alert")], "comment": form.get("comment", "").strip()}
+    named(form, "alert")
+    body = {"alerts": form["alert"].splitlines(), "comment": form.get("comment", "").strip()}
     keys = (await view.change("POST", "alerts/acknowledge", body))["acknowledged"]
     return f"Acknowledged: {', '.join(keys)}."
 
@@ -223,7 +224,9 @@ class Acts:
 
     def _shown(self, request: web.Request, act: Act, given: Form, error: RmError | None) -> web.Response:
         fixed = {
-            field.name: shown(given.get(field.name, ""), NAME_MOST) for field in act.fields if field.fixed
+            f.name: shown(", ".join(given.get(f.name, "").splitlines()), NAME_MOST)
+            for f in act.fields
+            if f.fixed
         }
         if not all(fixed.values()):
             raise web.HTTPNotFound

@@ -12,13 +12,14 @@ from rm.web.pages.text import moment, shown, since
 MOST = 20  # rows of those that hold
 OVER_MOST = 10
 ALIKE_MOST = 2  # more of one condition and state are one row
+ACKNOWLEDGED_MOST = 50  # alerts at once: their ids are in an address
 STATES = ("firing", "pending", "resolved")
 
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
     """One alert, or several alike: `count`. `notes`: who knows of it, and who could not be told.
-    `target`: by what it is acknowledged, "" = there is nothing to acknowledge."""
+    `target`: the ids to acknowledge, one a line."""
 
     id: str
     state: str
@@ -98,8 +99,14 @@ def _row(group: Sequence[Mapping[str, Any]], now_us: int) -> AlertRow:
         since=since(at_us, now_us),
         at=moment(at_us or None),
         notes=tuple(_notes(row)),
-        target=row["id"] if row["state"] == "firing" and not row.get("acked") and len(group) == 1 else "",
+        target=_target(group),
     )
+
+
+def _target(group: Sequence[Mapping[str, Any]]) -> str:
+    if group[0]["state"] != "firing" or group[0].get("acked") or len(group) > ACKNOWLEDGED_MOST:
+        return ""
+    return "\n".join(row["id"] for row in group)
 
 
 def _notes(row: Mapping[str, Any]) -> list[str]:

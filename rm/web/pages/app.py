@@ -90,7 +90,7 @@ def _static(name: str) -> bytes:
     return files("rm.web").joinpath("static", name).read_bytes()
 
 
-def _answer(request: web.Request, body: bytes, kind: str) -> web.Response:
+def _answer(request: web.Request, body: bytes, kind: str, kept: str = "no-cache") -> web.Response:
     """With the body's ETag; 304 without a body to whoever has it."""
     etag = hashlib.blake2b(body, digest_size=8).hexdigest()
     told = request.if_none_match
@@ -101,7 +101,7 @@ def _answer(request: web.Request, body: bytes, kind: str) -> web.Response:
     response.etag = ETag(etag, is_weak=True)
     if len(body) > COMPRESSED_FROM and not same:  # through SSH it counts
         response.enable_compression()
-    response.headers["Cache-Control"] = "no-cache"
+    response.headers["Cache-Control"] = kept
     return response
 
 
@@ -130,7 +130,7 @@ class _Page:
         status, html = await self.part_of(name, _query(request), request[PERSON])
         if status == 204:
             return web.Response(status=204)
-        return _answer(request, html.encode(), "text/html")
+        return _answer(request, html.encode(), "text/html", "private, no-cache")
 
     async def part_of(self, name: str, query: Mapping[str, str], person: Person) -> Drawn:
         async def draw() -> Drawn:

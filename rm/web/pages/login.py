@@ -68,10 +68,8 @@ class Login:
         leaves = door.key.startswith("session ")
         try:
             me = await self._source.at(door).get("me")
-        except Unreachable:
-            me = {"user": "", "role": "nobody"}
-            if leaves:  # nobody is sent away because the daemon is
-                me["user"] = "?"
+        except Unreachable:  # nobody is sent away because the daemon is
+            me = {"user": "?", "role": "nobody"}
         except RmError:  # the token was revoked, or its time is over
             me = {"user": "", "role": "nobody"}
         if not me["user"]:

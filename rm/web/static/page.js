@@ -6,6 +6,7 @@
   const pair = document.getElementById("part-pair");
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let paused = false;
+  let leaving = false;
   let skewMs = -Infinity; // the server's clock minus ours
 
   // -- live updates
@@ -23,7 +24,7 @@
   document.addEventListener("htmx:before:request", (event) => {
     const { sourceElement, request } = event.detail.ctx;
     const idle = pair && sourceElement === pair && !pair.firstElementChild;
-    if (!asked(event.detail.ctx) && (paused || idle || document.hidden)) return event.preventDefault();
+    if (!asked(event.detail.ctx) && (paused || leaving || idle || document.hidden)) return event.preventDefault();
     if (sourceElement.dataset.etag) request.headers["If-None-Match"] = sourceElement.dataset.etag;
   });
   document.addEventListener("htmx:before:response", (event) => {
@@ -34,7 +35,10 @@
     const etag = response.headers.get("ETag");
     if (etag) sourceElement.dataset.etag = etag;
     lost.hidden = true;
-    if (response.status === 401) location.reload(); // logged out meanwhile: to the login, and back here
+    if (response.status === 401 && !leaving) { // logged out meanwhile: to the login, and back here
+      leaving = true;
+      location.reload();
+    }
   });
   document.addEventListener("htmx:error", () => { lost.hidden = false; });
   document.addEventListener("htmx:after:swap", () => { readClock(); if (!paused) turn(); });
