@@ -109,7 +109,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @SCHEMA.parametrize()
 @hypothesis.settings(
-    max_examples=5, derandomize=True, database=None, deadline=None,
+    max_examples=4, derandomize=True, database=None, deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
 )  # fmt: skip
 def test_whatever_comes_is_answered_as_the_table_says(case: Any, url: str) -> None:
