@@ -30,7 +30,9 @@ PURE_THIRD_PARTY = {"numpy"}
 # the types of api and protocol are msgspec's; playbook compiles templates and reads YAML: pure functions
 EXTRA = {"api": {"msgspec"}, "playbook": {"jinja2", "jmespath", "yaml"}, "protocol": {"msgspec"}}
 ONLY_IN = {
-    "sqlalchemy": {f"rm/adapters/{name}.py" for name in ("database", "history_sql", "schema", "store_sql")},
+    "sqlalchemy": {
+        f"rm/adapters/{name}.py" for name in ("database", "history_sql", "schema", "set_aside", "store_sql")
+    },
     "fabric": {"rm/adapters/ssh.py"},
     "paramiko": {"rm/adapters/ssh.py"},
     "apscheduler": {"rm/adapters/cron.py"},

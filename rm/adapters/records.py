@@ -154,11 +154,19 @@ def mesh_state(row: Any) -> MeshState:
 
 
 def job(row: Any) -> Job:
-    return _from(_job, f'{{"spec":{row.spec},{row.body[1:]}', f"Job {row.id}")
+    found = _from(_job, f'{{"spec":{row.spec},{row.body[1:]}', f"Job {row.id}")
+    if found.id != row.id:
+        raise damaged(f"Job {row.id}", f"it says that it is job {found.id}")
+    if found.occupies and not found.tasks:
+        raise damaged(f"Job {row.id}", f"it is {found.state} and has no tasks")
+    return found
 
 
 def host(row: Any) -> Host:
-    return _from(_host, row.body, f"Host {row.name}")
+    found = _from(_host, row.body, f"Host {row.name}")
+    if found.name != row.name:
+        raise damaged(f"Host {row.name}", f"it says that it is host {found.name}")
+    return found
 
 
 def zone(row: Any) -> Zone:
@@ -199,7 +207,9 @@ def _job_to_text(job: Job) -> str:
 def _from(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:
     try:
         return decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeError) as e:
-        raise StoreError(
-            f"{what} is damaged in the database: {e}.", "Restore the database from a backup."
-        ) from e
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
+        raise damaged(what, str(e)) from e
+
+
+def damaged(what: str, why: str) -> StoreError:
+    return StoreError(f"{what} is damaged in the database: {why}.", "Restore the database from a backup.")

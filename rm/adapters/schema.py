@@ -128,6 +128,18 @@ documents = Table(
     Column("body", Text, nullable=False),
 )
 
+# Rows that could not be read when a daemon started, with all their columns (`rm/adapters/set_aside.py`).
+set_aside = Table(
+    "set_aside",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
 # AUTOINCREMENT: a sequence number is not used again after its entry was pruned.
 # Entries are many and starts are few: only these are searched for.
 IS_START = text(f"kind = '{START}'")

@@ -11,7 +11,7 @@ from rm.adapters.history_memory import HistoryTables, MemoryHistory
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
-from rm.core.store import START, Batch, Entry, Lease, Loaded, Measured, StoredAction
+from rm.core.store import START, Batch, Damaged, Entry, Lease, Loaded, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 
 
@@ -67,6 +67,12 @@ class MemoryStore:
                 measurements=tuple(Measured(a, b, s) for (a, b), s in sorted(db.measurements.items())),
                 documents=tuple(sorted(db.documents.items())),
             )
+
+    def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:
+        """Nothing here is ever damaged."""
+
+    def aside(self) -> list[Damaged]:
+        return []
 
     def commit(self, batch: Batch, expected_version: int) -> int:
         db = self._db

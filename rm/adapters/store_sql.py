@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
@@ -21,8 +22,9 @@ from rm.adapters import records, schema
 from rm.adapters.database import be_patient, make_engine, sentences
 from rm.adapters.history_sql import SqlHistory
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
+from rm.adapters.set_aside import put_aside, rows_aside, sound
 from rm.core.job import Job, JobState
-from rm.core.store import Batch, Entry, Lease, Loaded
+from rm.core.store import Batch, Damaged, Entry, Lease, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
 
 UNFINISHED = tuple(s.value for s in JobState if not s.final)
@@ -30,6 +32,7 @@ TURN_S = 10  # of waiting for another writer of this process
 PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
 PRUNE_PAUSE_S = 0.005
 IN_CHUNK = 500  # values in one IN (...): SQLite's builds limit the number of parameters
+Value = TypeVar("Value")
 
 
 class SqlStore:
@@ -50,28 +53,36 @@ class SqlStore:
         wanted = sa.or_(schema.jobs.c.state.in_(UNFINISHED))
         if ended_after_us is not None:
             wanted = sa.or_(wanted, schema.jobs.c.ended_us >= ended_after_us)
+        damaged: list[Damaged] = []
         with self._reading("load") as c:
+
+            def read(kind: str, query: sa.Select[Any], value: Callable[[Any], Value]) -> list[Value]:
+                return sound(kind, c.execute(query), value, damaged)
+
             cluster = c.execute(sa.select(schema.cluster)).mappings().one()
-            jobs = [records.job(r) for r in c.execute(schema.JOBS.where(wanted).order_by(schema.jobs.c.id))]
+            jobs = read("job", schema.JOBS.where(wanted).order_by(schema.jobs.c.id), records.job)
+            measurements = read("measurement", sa.select(schema.measurements), records.measured)
+            documents = read("document", sa.select(schema.documents), lambda r: (r.name, records.document(r)))
             loaded = Loaded(
                 version=cluster["version"],
                 next_job_id=cluster["next_job_id"],
                 next_action_id=cluster["next_action_id"],
                 jobs=tuple(jobs),
-                hosts=tuple(records.host(r) for r in c.execute(schema.ordered(schema.hosts))),
-                zones=tuple(records.zone(r) for r in c.execute(schema.ordered(schema.zones))),
-                actions=tuple(records.action(r) for r in c.execute(schema.ordered(schema.actions))),
-                measurements=tuple(
-                    sorted(
-                        (records.measured(r) for r in c.execute(sa.select(schema.measurements))),
-                        key=lambda m: (m.source, m.destination),
-                    )
-                ),
-                documents=tuple(
-                    sorted((r.name, records.document(r)) for r in c.execute(sa.select(schema.documents)))
-                ),
+                hosts=tuple(read("host", schema.ordered(schema.hosts), records.host)),
+                zones=tuple(read("zone", schema.ordered(schema.zones), records.zone)),
+                actions=tuple(read("action", schema.ordered(schema.actions), records.action)),
+                measurements=tuple(sorted(measurements, key=lambda m: (m.source, m.destination))),
+                documents=tuple(sorted(documents, key=lambda d: d[0])),
             )
-        return loaded
+        return replace(loaded, damaged=tuple(damaged))
+
+    def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:
+        with self._changing("set damaged rows aside") as c:
+            put_aside(c, damaged, at_us)
+
+    def aside(self) -> list[Damaged]:
+        with self._reading("list what was set aside") as c:
+            return rows_aside(c)
 
     def commit(self, batch: Batch, expected_version: int) -> int:
         try:
@@ -187,7 +198,7 @@ class SqlStore:
         if before_id is not None:
             query = query.where(columns.id < before_id)
         with self._reading("list jobs") as c:
-            found = [records.job(r) for r in c.execute(query.order_by(columns.id.desc()).limit(limit))]
+            found = sound("job", c.execute(query.order_by(columns.id.desc()).limit(limit)), records.job)
         found.reverse()
         return found
 

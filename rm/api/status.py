@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -20,6 +20,7 @@ class Status(Answer, frozen=True, kw_only=True):
     """How many jobs and hosts are in each state, and the policies by kind.
 
     `waiting` says that the daemon waits for its database, and why; it knows of no job or host then.
+    `set_aside` has a sentence for each damaged row of the database that the daemon does without.
     """
 
     daemon: Daemon
@@ -27,3 +28,4 @@ class Status(Answer, frozen=True, kw_only=True):
     hosts: Mapping[str, int]
     policies: Mapping[str, str]
     waiting: str = ""
+    set_aside: Sequence[str] = ()

@@ -9,7 +9,7 @@ import resource
 import shutil
 import signal
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -47,13 +47,13 @@ from rm.core.mesh import Mesh
 from rm.core.placed import placed_task
 from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
-from rm.core.store import Store
+from rm.core.store import Damaged, Store
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.deliver import Deliverer, deliveries
 from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
-from rm.daemon.leader import Leader
+from rm.daemon.leader import Leader, revivable
 from rm.daemon.lease import HeldLease, Standby, patiently
 from rm.daemon.monitor import Monitor
 from rm.daemon.monitor_board import Board
@@ -214,6 +214,8 @@ class Daemon:
             loaded.next_action_id,
             clock.now_us(),
         )
+        actions, damaged = revivable(loaded.actions)
+        self._set_aside([*loaded.damaged, *damaged])
         state.fabric = fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * 1_000_000)
         rules = Rules(
             int(config.jobs.grace_s * US), int(config.hosts.down_after_s * US), config.jobs.max_losses
@@ -331,7 +333,7 @@ class Daemon:
                 page, url = await serve_page(config.daemon.socket, config.web.listen, settings_of(config.web))
                 log.info("the page is at %s", url)
             regulator.start()
-            leader.start(loaded.actions)
+            leader.start(actions)
             for host in list(state.hosts.values()):
                 fleet.add(host)
             if self.declared:
@@ -413,6 +415,13 @@ class Daemon:
                     paused=bool(state.paused_by),
                 )
         return sources
+
+    def _set_aside(self, damaged: Collection[Damaged]) -> None:
+        """Rows that cannot be read are kept apart: a daemon that does not start would be worse."""
+        if damaged:
+            self.store.set_aside(damaged, self.clock.now_us())
+        for one in damaged:
+            log.error("%s It is set aside; `rmx status` names it until it is dealt with.", one.why)
 
     def _launches(self, state: ClusterState, epoch: int) -> Callable[[Launch], wire.Launch]:
         config = self.config

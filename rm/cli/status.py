@@ -22,6 +22,8 @@ def status(session: Session, /, as_json: bool) -> None:
     click.echo(f"socket    {session.client.address}")
     if answer.get("waiting"):
         click.echo(f"waiting   {printable(answer['waiting'])}")
+    for damage in answer.get("set_aside", ()):
+        click.echo(f"damaged   {printable(damage)} It is set aside in the table set_aside.")
     for title in ("jobs", "hosts", "policies"):
         pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

@@ -76,6 +76,15 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
+class Damaged:
+    """A row that cannot be read: of a job, host, zone, action, measurement or document, by its key."""
+
+    kind: str
+    key: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Loaded:
     """One consistent view of all that the leader needs.
 
@@ -92,6 +101,7 @@ class Loaded:
     actions: tuple[StoredAction, ...] = ()
     measurements: tuple[Measured, ...] = ()
     documents: tuple[tuple[str, dict[str, Any]], ...] = ()
+    damaged: tuple[Damaged, ...] = ()  # rows that were read around
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +133,14 @@ class Store(Protocol):
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
         """Unfinished jobs, plus those that ended at or after `ended_after_us` (None = none)."""
+        ...
+
+    def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:
+        """Keeps these rows apart, with all that is in them: nothing reads them any more."""
+        ...
+
+    def aside(self) -> list[Damaged]:
+        """The rows that were set aside, the oldest first."""
         ...
 
     def commit(self, batch: Batch, expected_version: int) -> int:

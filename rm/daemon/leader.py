@@ -7,7 +7,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ from rm.core.ports import Clock
 from rm.core.reconcile import reconcile, worth_repeating
 from rm.core.restoring import restore
 from rm.core.state import ClusterState
-from rm.core.store import Batch, Entry, Measured, Store, StoredAction
+from rm.core.store import Batch, Damaged, Entry, Measured, Store, StoredAction
 from rm.daemon.executor import Executor, HostReport
 from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
 from rm.protocol.codes import Code
@@ -451,6 +451,19 @@ def stored(intent: Intent) -> StoredAction:
     action = intent.action
     body = msgspec.to_builtins(action)
     return StoredAction(intent.id, action.kind, action.job, action.attempt, action.host, body)
+
+
+def revivable(actions: Iterable[StoredAction]) -> tuple[tuple[StoredAction, ...], list[Damaged]]:
+    """The actions that this rm can carry out, and those of which nobody knows what they ask."""
+    good, damaged = [], []
+    for action in actions:
+        try:
+            revive(action)
+            good.append(action)
+        except (KeyError, msgspec.ValidationError) as error:
+            why = f"Action {action.id} is damaged in the database: {error}."
+            damaged.append(Damaged("action", (str(action.id),), why))
+    return tuple(good), damaged
 
 
 def revive(stored_action: StoredAction) -> Intent:

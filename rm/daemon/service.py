@@ -316,9 +316,10 @@ class Service(HostService):
         }
         try:
             answer: Mapping[str, Any] = await self._ask(ask)
+            aside = await asyncio.to_thread(self._store.aside)
         except StoreUnavailable as error:  # that is how the daemon is
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
-        return answer
+        return {**answer, "set_aside": [one.why for one in aside]}
 
     # -- within --------------------------------------------------------------------------------
 

@@ -20,9 +20,12 @@ from alembic.script import ScriptDirectory
 
 from rm.adapters import database, migrate, schema, store_sql
 from rm.adapters.store_sql import open_store
+from rm.core.actions import Discard, Intent
+from rm.core.host import Zone
 from rm.core.job import JobState
 from rm.core.network import LinkStats
 from rm.core.store import Batch, Entry, Measured, StoredAction
+from rm.daemon.leader import stored
 from rm.errors import ConfigError, StoreError
 from tests import builders
 
@@ -231,14 +234,42 @@ def test_a_damaged_file(tmp_path: Path) -> None:
         open_store(f"sqlite:///{file}").load()
 
 
-def test_a_damaged_row_names_the_job(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/rm.sqlite3"
-    migrate.upgrade(url)
-    run_sql(url, FIRST_DATA + "UPDATE jobs SET body = '{\"id\":6}' WHERE id = 6;")
-    store = open_store(url)
-    with pytest.raises(StoreError, match="Job 6 is damaged"):
-        store.load()
-    assert store.job(7) is not None
+DAMAGE = {
+    ("job", "6"): "UPDATE jobs SET body = '{\"id\":6}' WHERE id = 6",
+    ("host", "h1"): 'UPDATE hosts SET body = \'{"name":"h1","boot_id":5}\' WHERE name = \'h1\'',
+    ("zone", "z1"): "UPDATE zones SET body = '[]' WHERE name = 'z1'",
+    ("action", "3"): "UPDATE actions SET body = '3' WHERE id = 3",
+    ("measurement", "h1", "h2"): "UPDATE measurements SET body = '{' WHERE source = 'h1'",
+    ("document", "note"): "UPDATE documents SET body = 'x' WHERE name = 'note'",
+}
+
+
+def test_damaged_rows_are_set_aside_with_all_that_is_in_them(empty_url: str) -> None:
+    store = open_store(empty_url)
+    store.acquire_lease("a", 0, 1)
+    batch = Batch(
+        jobs=tuple(builders.job(i) for i in (6, 7)),
+        hosts=tuple(builders.host(name) for name in ("h1", "h2")),
+        zones=(Zone("z1"), Zone("z2")),
+        actions=tuple(stored(Intent(i, Discard(6, 1, "h1"))) for i in (3, 4)),
+        measurements=(Measured("h1", "h2", LinkStats()), Measured("h2", "h1", LinkStats())),
+        documents=(("note", {}), ("other", {})),
+    )
+    store.commit(batch, 0)
+    run_sql(empty_url, ";".join(DAMAGE.values()) + ";")
+    loaded = store.load()
+    assert {(one.kind, *one.key) for one in loaded.damaged} == set(DAMAGE)
+    assert [j.id for j in store.jobs()] == [7]  # nobody's list breaks
+    store.set_aside(loaded.damaged, 5)
+    again = store.load()
+    assert (again.damaged, [j.id for j in again.jobs], [h.name for h in again.hosts]) == ((), [7], ["h2"])
+    assert [a.id for a in again.actions] == [4]
+    assert [d for d, _ in again.documents] == ["other"]
+    aside = store.aside()
+    assert {one.kind for one in aside} == {key[0] for key in DAMAGE}
+    assert any("Host h1 is damaged" in one.why for one in aside)
+    assert again.next_job_id == 8
+    assert store.commit(Batch(hosts=(builders.host("h1"),)), again.version) == again.version + 1
     store.close()
 
 

@@ -12,7 +12,7 @@ import pytest
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.adapters.store_sql import open_store
 from rm.core import events as ev
-from rm.core.actions import Intent
+from rm.core.actions import Discard, Intent
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.host import HostState
@@ -24,7 +24,7 @@ from rm.core.state import ClusterState
 from rm.core.store import Batch, Store
 from rm.daemon import leader as leader_module
 from rm.daemon.executor import HostReport
-from rm.daemon.leader import Leader, revive
+from rm.daemon.leader import Leader, revivable, revive, stored
 from rm.errors import Conflict, IllegalTransition, RmError, StoreError, StoreUnavailable, Unreachable
 from rm.sim.replay import records, verify
 from tests import builders
@@ -356,6 +356,14 @@ def test_a_report_by_a_lost_channel_changes_nothing(house: House) -> None:
     house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
     house.leader.post(HostReport(ev.HostUp("h1", "other", "1"), [], 99))
     assert house.state().hosts["h1"].boot_id == ""
+
+
+def test_actions_of_which_nobody_knows_what_they_ask_are_not_carried_out() -> None:
+    good = stored(Intent(1, Discard(1, 1, "h1")))
+    strange = [replace(good, id=2, kind="dance"), replace(good, id=3, body={"job": "x"})]
+    kept, damaged = revivable([good, *strange])
+    assert kept == (good,)
+    assert [one.key for one in damaged] == [("2",), ("3",)]
 
 
 def test_a_launch_that_was_sent_in_vain_too_often_has_failed(house: House) -> None:
