@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 
@@ -63,6 +63,22 @@ class JobsConfig:
     keep_finished: Count = 10_000
     max_log_bytes: Count = 64 * 1024 * 1024
     max_losses: Count = 2
+
+
+@dataclass(frozen=True, slots=True)
+class FenceConfig:
+    """What keeps a job on a host to what it was given. `rm.daemon.fence` reads `limits`."""
+
+    gpus: bool = True
+    cpus: Literal["weight", "limit", "off"] = "weight"
+    processes: Annotated[int, msgspec.Meta(ge=0, lt=1 << 22)] = 65_536
+    private_tmp: str = ""
+    login_limits: bool = True
+    limits: tuple[str, ...] = ()
+    no_new_privs: bool = False
+    seccomp: bool = False
+    check_ids: bool = True
+    unenforced: Literal["tell", "refuse"] = "tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +200,7 @@ class LimitsConfig:
 class Config:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     jobs: JobsConfig = field(default_factory=JobsConfig)
+    fence: FenceConfig = field(default_factory=FenceConfig)
     hosts: HostsConfig = field(default_factory=HostsConfig)
     ssh: SshConfig = field(default_factory=SshConfig)
     policies: PoliciesConfig = field(default_factory=PoliciesConfig)

@@ -66,8 +66,9 @@ class Free(msgspec.Struct, frozen=True, kw_only=True):
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """`found` names the fields that the host's agent found; the inventory declared the others.
-    `nics`: its network interfaces, the one that carries jobs' traffic first. `free` and
-    `jobs` are there in lists; `variables`, text or JSON by name, for administrators who ask for them."""
+    `nics`: its network interfaces, the one that carries jobs' traffic first. `unenforced` is what its kernel
+    cannot limit for a job: memory, cpus, processes, gpus. `free` and `jobs` are there in lists; `variables`,
+    text or JSON by name, for administrators who ask for them."""
 
     name: str
     zone: str
@@ -87,6 +88,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     boot_id: str
     agent_version: str
+    unenforced: Sequence[str]
     since_us: int
     schedulable: bool
     free: Free | UnsetType | None = UNSET

@@ -29,8 +29,12 @@ def _row(host: dict[str, Any]) -> tuple[Any, ...]:
         format_bandwidth(host["nic_bps"]) if host["nic_bps"] else "-",
         cards(host),
         ",".join(map(str, host.get("jobs") or ())) or "-",
-        host["drained_by"] or host["reason"],
+        host["drained_by"] or host["reason"] or _unenforced(host),
     )
+
+
+def _unenforced(host: dict[str, Any]) -> str:
+    return f"does not limit {', '.join(host['unenforced'])}" if host.get("unenforced") else ""
 
 
 @click.command()
@@ -109,7 +113,8 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
 
     from rm.adapters.inventory_files import hosts_for_daemon
 
-    observed = ("state", "drained_by", "reason", "boot_id", "agent_version", "since_us", "found", "nics")
+    observed = ["state", "drained_by", "reason", "boot_id", "agent_version", "since_us"]
+    observed += ["found", "nics", "unenforced"]
     hosts, dropped = hosts_for_daemon(file)
     found = [
         {key: value for key, value in to_builtins(host).items() if key not in observed} for host in hosts

@@ -44,6 +44,7 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             reason=old.reason,
             boot_id=old.boot_id,
             agent_version=old.agent_version,
+            unenforced=old.unenforced,
             since_us=old.since_us,
         )
     else:
@@ -82,6 +83,7 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
         reason="",
         boot_id=e.boot_id,
         agent_version=e.agent_version,
+        unenforced=e.unenforced,
         since_us=ctx.now_us,
     )
     ctx.put_host(host)

@@ -162,6 +162,7 @@ class HostUp:
     interface: str = ""
     nic_bps: int = 0
     nics: tuple[Nic, ...] = ()
+    unenforced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

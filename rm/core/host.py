@@ -71,6 +71,7 @@ class Host:
     variables: tuple[tuple[str, str], ...] = ()  # inventory variables for playbooks
     found: tuple[str, ...] = ()
     nics: tuple[Nic, ...] = ()  # the one that carries jobs' traffic first; found at each hello
+    unenforced: tuple[str, ...] = ()  # what its kernel cannot limit for a job: memory, cpus, processes, gpus
 
     @property
     def schedulable(self) -> bool:
