@@ -250,7 +250,8 @@ class Attempts:
     def _outcome(self, attempt):
         tasks = [{key: line[key] for key in ("rank", "state", "pid", "started_us")}
                  for line in attempt.ranks.values()]  # fmt: skip
-        return dict({key: attempt.meta.get(key, "") for key in ("cgroup", "chdir", "note")}, tasks=tasks)
+        words = {key: attempt.meta.get(key, "") for key in ("cgroup", "chdir", "note")}
+        return dict(words, tasks=tasks, master_port=attempt.meta.get("master_port", 0))
 
     # iteration reports
 

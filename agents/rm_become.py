@@ -78,6 +78,8 @@ def task_environment(folder, request, user, task):
     environ.update(task["env"])
     environ.update(HOME=user.home, USER=user.name, LOGNAME=user.name, SHELL=user.shell)
     environ[MARK] = folder.at("schedule.json")
+    if request["port"]:
+        environ["MASTER_PORT"] = str(request["port"])
     environ["RM_REPORTS"] = folder.reports(task["rank"])
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))
     environ["CUDA_VISIBLE_DEVICES"] = ",".join(task["gpus"])

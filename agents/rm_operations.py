@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import time
 
 import rm_logs
@@ -19,6 +20,8 @@ from rm_spool import SpoolError, read_json, write_bytes
 from rm_task import spawn
 
 REPLY_BYTES = 2 << 20
+# below those that Linux gives to outgoing connections
+FIRST_PORT, PORTS = 20_000, 12_000
 
 
 class Operations(Attempts):
@@ -52,6 +55,7 @@ class Operations(Attempts):
         return None
 
     def _launch(self, folder, request, user, fence, lock):
+        request["port"] = self._free_port() if request["master_port"] else 0
         try:
             folder.fill([task["rank"] for task in request["tasks"]], request["script"], user.uid, user.gid)
             group = self.hierarchy.group(folder.job, folder.attempt)
@@ -68,13 +72,24 @@ class Operations(Attempts):
             raise
         return attempt
 
+    def _free_port(self):
+        """Where the tasks of an attempt meet: at random, so that nobody takes it beforehand; free now, and no
+        other attempt's. Of the kernel's own ports only where all of ours are taken."""
+        taken = {attempt.meta.get("master_port") for attempt in self.live}
+        for _ in range(200):
+            port = FIRST_PORT + int.from_bytes(os.urandom(4), "big") % PORTS
+            if port not in taken and _bound(port):
+                return port
+        return _bound(0)
+
     def start(self, request, reply):
         attempt = self._get(request)
         if all(line["state"] == "prepared" for line in attempt.ranks.values()):
             not_too_late(request)
             for line in attempt.ranks.values():
                 line["state"] = "launching"
-            if not attempt.folder.tell({"op": "start"}):
+            port = number(request.get("master_port") or 0, "master_port")
+            if not attempt.folder.tell({"op": "start", "master_port": port}):
                 self._look_again(attempt)
         if attempt.settled():
             return self._outcome(attempt)
@@ -194,3 +209,13 @@ class Operations(Attempts):
             raise SpoolError("no-such-attempt", "Attempt %d of job %d is not on %s."
                              % (count, job, os.uname().nodename))  # fmt: skip
         return attempt
+
+
+def _bound(port):
+    """The port that can be listened at now; 0 when this one cannot."""
+    with socket.socket() as trying:
+        try:
+            trying.bind(("", port))
+        except OSError:
+            return 0
+        return trying.getsockname()[1]

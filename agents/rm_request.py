@@ -45,12 +45,15 @@ def checked_launch(request):
         ("chdir_required", bool, False), ("output", str, ""), ("error", str, ""), ("tasks", list, None),
         ("mem_bytes_per_task", int, 0), ("time_limit_us", int, 0), ("grace_us", int, 30_000_000),
         ("hold", bool, False), ("allow_root", bool, False), ("cpus_per_task", int, 1), ("fence", dict, {}),
+        ("master_port", bool, False),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value
         if not isinstance(value, kind):
             raise ValueError("%s is missing or is not a %s" % (key, kind.__name__))
         result[key] = number(value, key) if kind is int else value
+    for key in ("uid", "gid"):
+        result[key] = None if request.get(key) is None else number(request[key], key)
     result["fence"] = checked_settings(result["fence"])
     if not result["tasks"]:
         raise ValueError("there is no task")
@@ -86,6 +89,12 @@ def user_of(request):
     if os.getuid() != 0 and user.uid != os.getuid():
         raise SpoolError("not-permitted", "The agent on %s runs as user id %d and cannot start tasks of %s."
                          % (host, os.getuid(), user.name))  # fmt: skip
+    wanted = [user.uid if request["uid"] is None else request["uid"],
+              user.gid if request["gid"] is None else request["gid"]]  # fmt: skip
+    if wanted != [user.uid, user.gid]:
+        raise SpoolError("uid-mismatch", "User %s has the ids %d:%d (uid:gid) where the daemon runs, %d:%d "
+                         "on %s. Make them the same, or set fence.check_ids = false in rm.toml."
+                         % (user.name, *wanted, user.uid, user.gid, host))  # fmt: skip
     if user.uid == 0 and not request["allow_root"]:
         raise SpoolError(
             "root-refused", "Jobs of root are not run; submit as another user, or allow it in rm.toml."

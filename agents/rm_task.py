@@ -104,6 +104,7 @@ class Supervisor:
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
             "chdir": "", "tasks": {}, "note": fence.lacking(),
+            "master_port": request["port"],
         }  # fmt: skip
 
     def run(self):
@@ -208,6 +209,7 @@ class Supervisor:
             words = json.loads(line)
             op = words["op"]
             if op == "start" and self.meta["state"] == "prepared":
+                self.request["port"] = words.get("master_port") or self.request["port"]
                 self._start()
                 for rank in self.ranks:
                     self.poll.register(rank.pipe, select.POLLIN)

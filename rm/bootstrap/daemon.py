@@ -52,6 +52,7 @@ from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.deliver import Deliverer, deliveries
 from rm.daemon.executor import Executor
+from rm.daemon.fence import Ids, fence_of
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader, revivable
 from rm.daemon.lease import HeldLease, Standby, patiently
@@ -430,6 +431,8 @@ class Daemon:
             config.jobs.allow_root,
             config.jobs.run_root_as,
             config.hosts.agent_dir,
+            fence_of(config.fence),
+            Ids() if config.fence.check_ids else lambda user: None,
         )
         return launch_request(state, rules, epoch)
 

@@ -22,12 +22,14 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Start what `Launch(hold=True)` prepared: every host of the gang is ready."""
+    """Start what `Launch(hold=True)` prepared: every host of the gang is ready. `master_port` is where its
+    tasks meet, as its first host chose."""
 
     kind: ClassVar[str] = "start"
     job: int
     attempt: int
     host: str
+    master_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,7 @@ class TasksPrepared:
     attempt: int
     host: str
     notes: tuple[tuple[int, str], ...] = ()  # (rank, note)
+    master_port: int = 0  # what the job's first host chose
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         attempt=job.attempt + 1,
         tasks=tuple(Task(t.rank, t.host, t.gpus) for t in e.placement.tasks),
         go=len(hosts) == 1,
+        master_port=0,
         reason=None,
         ending=None,
         started_us=None,
@@ -58,11 +59,12 @@ def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
     if job.go:
         return  # said twice: everybody was told to start
     tasks = _update(job.tasks, e.host, None, prepared=True)
-    job = ctx.put(replace(job, tasks=_with_notes(tasks, e.notes)))
+    port = e.master_port if e.host == job.tasks[0].host else job.master_port  # no other host may choose
+    job = ctx.put(replace(job, tasks=_with_notes(tasks, e.notes), master_port=port))
     if all(t.prepared for t in job.tasks):
         job = ctx.put(touch(job, ctx.now_us, "every host is ready", go=True))
         for host in _hosts(job.tasks):
-            ctx.act(Start(job.id, job.attempt, host))
+            ctx.act(Start(job.id, job.attempt, host, job.master_port))
 
 
 def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:

@@ -9,7 +9,7 @@ from rm.core.host import Gpu, Nic
 from rm.core.reconcile import ReportedTask
 from rm.protocol.attempts import TaskReport
 from rm.protocol.hosts import HostFacts, Interface
-from rm.protocol.notifications import Exit, Hello, Started
+from rm.protocol.notifications import Enforced, Exit, Hello, Started
 
 NICS_MAX = 64
 WORDS_MAX = 1_000  # characters of a host's sentence that are kept
@@ -28,6 +28,7 @@ def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
         named.name,
         named.speed_bps,
         nics,
+        unenforced(hello.features.enforced, bool(facts.gpus)),
     )
 
 
@@ -47,6 +48,12 @@ def nics_of(interfaces: Sequence[Interface]) -> tuple[Nic, ...]:
         Nic(i.name, i.address, i.speed_bps, i.mtu_bytes, i.numa_node, i.rdma, i.routes)
         for i in sorted(usable, key=rank)[:NICS_MAX]
     )
+
+
+def unenforced(how: Enforced, has_gpus: bool) -> tuple[str, ...]:
+    """What the host cannot limit for a job."""
+    means = [("memory", how.memory), ("cpus", how.cpu), ("processes", how.pids)]
+    return tuple(name for name, by in [*means, *([("gpus", how.gpus)] if has_gpus else [])] if not by)
 
 
 def started(host: str, m: Started, offset_us: int, now_us: int) -> ev.TasksStarted:

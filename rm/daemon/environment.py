@@ -11,14 +11,10 @@ from rm.units import fold_hosts
 
 PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t
 
-# Ranks of different jobs on one host must not meet on one port; the range lies below Linux's
-# ephemeral ports, so that no outgoing connection can hold it.
-FIRST_MASTER_PORT = 20_000
-MASTER_PORTS = 12_000
-
 
 def job_environment(job: Job, hosts: Mapping[str, Host], libraries: str) -> dict[str, str]:
-    """What every task of the attempt gets; the submitted environment comes first.
+    """What every task of the attempt gets but MASTER_PORT, which the first host chooses; the submitted
+    environment comes first.
 
     `libraries` is the folder on the hosts that holds the iteration client.
     """
@@ -58,7 +54,6 @@ def job_environment(job: Job, hosts: Mapping[str, Host], libraries: str) -> dict
         "RM_ATTEMPT": str(job.attempt),
         "RM_ZONE": first.zone,
         "MASTER_ADDR": first.address,
-        "MASTER_PORT": str(FIRST_MASTER_PORT + job.id % MASTER_PORTS),
         "WORLD_SIZE": str(spec.ntasks),
         "PYTHONUNBUFFERED": env.get("PYTHONUNBUFFERED", "1"),
         "PYTHONPATH": ":".join(p for p in (libraries, env.get("PYTHONPATH", "")) if p),

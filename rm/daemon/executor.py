@@ -339,11 +339,11 @@ class Executor:
         match action:
             case Launch():
                 return Open(intent, self._request_of(action))
-            case Start():
-                return Open(
-                    intent,
-                    wire.Start(job=action.job, attempt=action.attempt, epoch=self._epoch, not_after_us=0),
+            case Start(job, attempt, _, port):
+                start = wire.Start(
+                    job=job, attempt=attempt, epoch=self._epoch, not_after_us=0, master_port=port
                 )
+                return Open(intent, start)
             case Stop(job, attempt, _, grace_us, why):
                 request = wire.Stop(job=job, attempt=attempt, epoch=self._epoch, grace_us=grace_us, why=why)
                 return Open(intent, request)
@@ -450,7 +450,8 @@ class Executor:
         note = launched.note[:WORDS_MAX]
         notes = tuple((t.rank, note) for t in tasks) if note else ()
         if isinstance(action, Launch) and action.hold:
-            self._post(ev.TasksPrepared(action.job, action.attempt, action.host, notes))
+            port = launched.master_port
+            self._post(ev.TasksPrepared(action.job, action.attempt, action.host, notes, port))
             return
         begun = [(t.rank, t.started_us) for t in tasks if t.started_us]
         if not begun:

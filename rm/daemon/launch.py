@@ -17,12 +17,15 @@ from rm.protocol import attempts as wire
 
 @dataclass(frozen=True, slots=True)
 class LaunchRules:
-    """What rm.toml says of launches. `run_root_as` is the user that root's jobs run as."""
+    """What rm.toml says of launches. `run_root_as` is the user that root's jobs run as; `ids_of` gives a
+    user's uid and gid here, None for those that are not known or not to be compared."""
 
     grace_us: int
     allow_root: bool
     run_root_as: str
     libraries: str  # folder on the hosts that holds the iteration client
+    fence: wire.Fence
+    ids_of: Callable[[str], tuple[int, int] | None]
 
 
 def launch_request(state: ClusterState, rules: LaunchRules, epoch: int) -> Callable[[Launch], wire.Launch]:
@@ -45,6 +48,8 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
     if user == "root" and rules.run_root_as:
         user = rules.run_root_as
 
+    ids = rules.ids_of(user)
+
     def task(t: TaskPlacement) -> wire.Task:
         uuids = {g.index: g.uuid for g in host.gpus}
         return wire.Task(
@@ -66,10 +71,15 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         chdir_required=spec.chdir_required,
         env=job_environment(job, state.hosts, rules.libraries),
         tasks=[task(t) for t in action.tasks],
+        uid=UNSET if ids is None else ids[0],
+        gid=UNSET if ids is None else ids[1],
+        cpus_per_task=spec.cpus_per_task,
         mem_bytes_per_task=spec.mem_bytes_per_task,
         time_limit_us=spec.time_limit_us or 0,
         grace_us=rules.grace_us,
         hold=action.hold,
         allow_root=rules.allow_root,
         not_after_us=0,  # set when it is sent
+        master_port=job.placement is not None and job.placement.hosts[0] == action.host,
+        fence=rules.fence,
     )

@@ -28,6 +28,8 @@ from rm.protocol.scalars import (
 
 LOG_CHUNK_BYTES = 2 << 20  # no answer to `Logs` holds more
 Stream = Literal["out", "err"]
+Limit = Annotated[int, Meta(ge=-1, lt=1 << 62)]
+UserId = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
 class TaskState(StrEnum):
@@ -48,6 +50,21 @@ class Task(Struct, frozen=True, kw_only=True):
     error: Path | UnsetType = UNSET
 
 
+class Fence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What keeps the attempt to what it was given: `[fence]` in rm.toml says what each means. `limits` are
+    (item of limits.conf, soft, hard), -1 for unlimited."""
+
+    gpus: bool = True
+    cpus: Literal["weight", "limit", "off"] = "weight"
+    processes: Annotated[int, Meta(ge=0, lt=1 << 22)] = 65_536
+    private_tmp: Path = ""
+    login_limits: bool = True
+    limits: Annotated[list[tuple[Word, Limit, Limit]], Meta(max_length=64)] = []
+    no_new_privs: bool = False
+    seccomp: bool = False
+    unenforced: Literal["tell", "refuse"] = "tell"
+
+
 class TaskStart(Struct, frozen=True, kw_only=True):
     """How one rank was started; `started_us` by the host's clock, null for one that was not."""
 
@@ -58,16 +75,20 @@ class TaskStart(Struct, frozen=True, kw_only=True):
 
 
 class Launched(Struct, frozen=True, kw_only=True):
-    """`note` says when another working directory had to be used."""
+    """`note` says when another working directory had to be used, and what the host cannot limit.
+    `master_port` is the one that was chosen, 0 when none was asked for."""
 
     tasks: Annotated[list[TaskStart], Meta(max_length=LIST_MAX)]
     cgroup: Path = ""
     chdir: Path = ""
     note: Sentence = ""
+    master_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
 
 
 class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
-    """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known."""
+    """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known. The ids
+    of the user, where they are given, must be those on the host. With `master_port` the host chooses a port
+    at which the job's tasks meet, which is free now and no other attempt's, and no one can guess."""
 
     user: Word
     script: Text
@@ -76,6 +97,7 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     chdir_required: bool
     env: dict[str, str]
     tasks: Annotated[list[Task], Meta(min_length=1, max_length=LIST_MAX)]
+    cpus_per_task: Annotated[int, Meta(ge=0, le=1 << 20)] = 1
     mem_bytes_per_task: Bytes
     time_limit_us: DurationUs  # 0: none
     grace_us: DurationUs
@@ -84,12 +106,18 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     not_after_us: AtUs  # by the host's clock: a launch that comes later is refused
     output: Path = ""
     error: Path = ""
+    uid: UserId | UnsetType = UNSET
+    gid: UserId | UnsetType = UNSET
+    master_port: bool = False
+    fence: Fence = Fence()
 
 
 class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
-    """Start what `hold` prepared, unless it comes later than `not_after_us` by the host's clock."""
+    """Start what `hold` prepared, unless it comes later than `not_after_us` by the host's clock.
+    `master_port` is what the job's first host chose."""
 
     not_after_us: AtUs
+    master_port: Annotated[int, Meta(ge=0, le=65_535)] = 0
 
 
 class Stop(Ordered[Done], frozen=True, kw_only=True, tag="stop"):

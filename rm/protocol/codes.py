@@ -17,6 +17,7 @@ class Code(StrEnum):
     FOREIGN_QDISC = "foreign-qdisc"  # the interface has a queue that is not ours to replace
     IPERF3 = "iperf3"
     MISSING_PROGRAM = "missing-program"
+    NOT_ENFORCED = "not-enforced"  # what the job asks for cannot be limited there, and rm.toml insists
     NOT_PERMITTED = "not-permitted"  # an agent without root starts tasks of its own user only
     NO_CLASSIFIER = "no-classifier"
     NO_COUNTERS = "no-counters"
@@ -36,6 +37,7 @@ class Code(StrEnum):
     STALE_EPOCH = "stale-epoch"
     STILL_RUNNING = "still-running"
     TOO_LATE = "too-late"  # it was under way for longer than it was meant to be
+    UID_MISMATCH = "uid-mismatch"  # the user has other ids there than on the daemon's machine
     UNREACHABLE = "unreachable"
     UNKNOWN = "unknown"
 

@@ -28,6 +28,16 @@ class Notification(Struct, frozen=True, kw_only=True, tag_field="event"):
     """The tag is the event's name."""
 
 
+class Enforced(Struct, frozen=True, kw_only=True):
+    """By what jobs are limited: `v1` or `v2` for a controller of control groups; `bpf`, `devices` or `cover`
+    for GPUs; empty for what cannot be limited."""
+
+    memory: Word = ""
+    cpu: Word = ""
+    pids: Word = ""
+    gpus: Word = ""
+
+
 class Features(Struct, frozen=True, kw_only=True):
     """What the host's kernel and files can do. `steps` is the SHA-256 of the executor's files; `missing`
     names what there is not."""
@@ -36,6 +46,7 @@ class Features(Struct, frozen=True, kw_only=True):
     freezer: bool = False
     nft: bool = False
     htb: bool = False
+    enforced: Enforced = Enforced()
     steps: Word = ""
     missing: Annotated[list[Word], Meta(max_length=256)] = []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import pwd
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -272,6 +273,39 @@ def test_an_agent_for_jobs_only_takes_no_steps_and_no_job_of_root(start: Start) 
     assert refused["code"] == "root-refused"
     assert agent.launch(SH + "id -un\n")["ok"]
     assert agent.event("exit", job=1)["code"] == 0
+
+
+def test_the_first_host_chooses_a_port_that_nobody_can_guess_or_has(agent: Agent) -> None:
+    show = SH + 'echo "$MASTER_PORT"'
+    ports = set()
+    for job in range(1, 9):
+        reply = agent.launch(show, job=job, master_port=True)
+        agent.event("exit", job=job, code=0)
+        ports.add(reply["result"]["master_port"])
+        assert agent.log(job) == f"{reply['result']['master_port']}\n"
+    assert len(ports) > 4  # by chance two may be one
+    assert all(20_000 <= port < 32_000 for port in ports)
+    held = agent.launch(show, job=9, hold=True, master_port=True)["result"]["master_port"]
+    assert agent.launch(show, job=9, hold=True, master_port=True)["result"]["master_port"] == held
+    agent.launch(show, job=10, hold=True)  # another host of a gang
+    for job, port in ((9, held), (10, 20_001)):
+        agent.call("start", job=job, attempt=1, master_port=port)
+        agent.event("exit", job=job, code=0)
+        assert agent.log(job) == f"{port}\n"
+    agent.launch(show, job=11)
+    agent.event("exit", job=11, code=0)
+    assert agent.log(11) == "\n"
+
+
+def test_a_user_with_other_ids_here_is_refused_with_both(agent: Agent) -> None:
+    account = pwd.getpwnam(USER)
+    assert agent.launch(SH, uid=account.pw_uid, gid=account.pw_gid)["ok"]
+    agent.event("exit", job=1, code=0)
+    for job, ids in ((2, {"uid": 4_242, "gid": account.pw_gid}), (3, {"uid": account.pw_uid, "gid": 4_242})):
+        reply = agent.launch(SH, job=job, **ids)
+        assert reply["code"] == "uid-mismatch"
+        assert "4242" in reply["error"]
+        assert f"{account.pw_uid}:{account.pw_gid}" in reply["error"]
 
 
 @pytest.mark.parametrize(

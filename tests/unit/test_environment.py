@@ -93,12 +93,6 @@ def test_what_was_submitted_is_kept_but_not_over_what_is_ours() -> None:
     assert env["PYTHONPATH"] == "/opt/rm/agents:/lib"
 
 
-def test_ports_of_different_jobs_differ_and_lie_below_the_ephemeral_ones() -> None:
-    ports = {int(of(replace(placed(), id=n), 0)["MASTER_PORT"]) for n in range(1, 12_001)}
-    assert len(ports) == 12_000
-    assert max(ports) < 32_768
-
-
 def file_name(pattern: str, rank: int = 2) -> str:
     host, gpus = PLACES[rank]
     return expand(pattern, placed(), TaskPlacement(rank, host, gpus), HOSTS[host])

@@ -66,7 +66,8 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
     assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()
     made = {"short_state", "exit", "hosts", "progress"}
-    own = {"key"}  # whoever knows a submission's key may repeat it
+    # whoever knows a submission's key may repeat it; the port is for the job's tasks alone
+    own = {"key", "master_port"}
     assert shape(jobs.Job).keys() - made == shape(Job).keys() - own
     assert shape(jobs.Task).keys() == shape(Task).keys()
     assert shape(hosts.Host).keys() - {"free", "jobs", "schedulable"} == shape(Host).keys()
