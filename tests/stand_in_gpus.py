@@ -6,14 +6,15 @@ kernel lets the process through, and with EPERM when it does not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 NVIDIA, UVM, CAPS, DRM, KFD = 195, 510, 511, 226, 236
 OPENED, CLOSED = "No such device or address", "Operation not permitted"
 
 
-def nvidia(root: Path, minors: list[int], mig: int = 0) -> None:
-    """GPU k of `minors` is /dev/nvidia<minors[k]>, with UUID GPU-k; each has `mig` instances."""
+def nvidia(root: Path, minors: list[int], mig: int = 0, uuids: Sequence[str] = ()) -> None:
+    """GPU k is /dev/nvidia<minors[k]>, with UUID GPU-k or `uuids[k]`; each has `mig` instances."""
     kinds = f"{NVIDIA} nvidia\n{NVIDIA} nvidiactl\n{UVM} nvidia-uvm\n{CAPS} nvidia-caps\n{DRM} drm\n"
     _devices(root, kinds)
     home = root / "proc/driver/nvidia"
@@ -21,8 +22,9 @@ def nvidia(root: Path, minors: list[int], mig: int = 0) -> None:
         bus = f"0000:{0x1B + index:02x}:00.0"
         gpu = home / "gpus" / bus
         gpu.mkdir(parents=True)
+        uuid = uuids[index] if uuids else f"GPU-{index}"
         (gpu / "information").write_text(
-            f"Model: \t\t Stand-in\nIRQ:   \t\t 18\nGPU UUID: \t GPU-{index}\nBus Location: \t {bus}\n"
+            f"Model: \t\t Stand-in\nIRQ:   \t\t 18\nGPU UUID: \t {uuid}\nBus Location: \t {bus}\n"
             f"Device Minor: \t {minor}\nGPU Excluded:\t No\n"
         )
         for instance in range(mig):

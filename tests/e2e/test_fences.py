@@ -1,0 +1,263 @@
+"""What an ordinary user tries on the hosts, against others' files, devices, memory and processes there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rm.lab import Lab
+from tests.cluster import Cluster, until
+from tests.e2e.conftest import MakeCluster
+from tests.stand_in_gpus import CLOSED, NVIDIA, OPENED, UVM, nvidia
+
+pytestmark = pytest.mark.lab
+
+OWNER, STRANGER, MISMATCHED = "nobody", "daemon", "games"
+SECRET = "hunter2-Qm3vB"
+NODES = {"nvidia0": (NVIDIA, 0), "nvidia1": (NVIDIA, 1), "nvidiactl": (NVIDIA, 255), "nvidia-uvm": (UVM, 0)}
+CONTROLLERS = ("memory", "pids")
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Two hosts with two stand-in GPUs each; the first has what controllers this machine has in version 1."""
+    settings = {"fence": {"processes": 40}, "jobs": {"deliver": "", "max_losses": 2}}
+    cluster = make_cluster(settings, zones=1, hosts=2, gpus_per_host=2)
+    first, second = names(cluster)
+    for host in (first, second):
+        uuids = [gpu["uuid"] for gpu in cluster.hosts()[host]["gpus"]]
+        give_gpus(cluster.lab, host, tmp_path_factory.mktemp("gpus"), uuids)
+    # somebody else has his name on the second host
+    run(cluster.lab, second, f"sed -i 's/^{MISMATCHED}:x:[0-9]*:/{MISMATCHED}:x:4242:/' /etc/passwd")
+    with controllers(cluster.lab, first):
+        cluster.restart()  # the agents look again at what their hosts can do
+        cluster.all_up()
+        yield cluster
+        cluster.tidy()
+        cluster.stop()
+
+
+@pytest.fixture(autouse=True)
+def tidy(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.tidy()
+
+
+def names(cluster: Cluster) -> list[str]:
+    return sorted(cluster.hosts())
+
+
+def run(lab: Lab, host: str, script: str) -> str:
+    done = lab.exec(host, ["sh", "-ec", script])
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def give_gpus(lab: Lab, host: str, root: Path, uuids: list[str]) -> None:
+    """The kernel's words about GPUs, and device files without a driver behind them."""
+    nvidia(root, [0, 1], uuids=uuids)
+    run(lab, host, "mkdir -p /run/gpus")
+    for path in (root / "proc").rglob("*"):
+        if path.is_file():
+            at = f"/run/gpus/{path.relative_to(root / 'proc')}"
+            done = lab.exec(host, ["sh", "-ec", f"mkdir -p $(dirname {at}); cat >{at}"], path.read_bytes())
+            assert done.returncode == 0
+    commands = ["mount --bind /run/gpus/devices /proc/devices", "mount --bind /run/gpus/driver /proc/driver"]
+    commands += [f"mknod -m 666 /dev/{name} c {major} {minor}" for name, (major, minor) in NODES.items()]
+    run(lab, host, "\n".join(commands))
+
+
+@contextmanager
+def controllers(lab: Lab, host: str) -> Iterator[None]:
+    """Groups of this machine's version 1 controllers as a host's own; taken away afterwards."""
+    name, made = f"rm-test-{os.getpid()}-{host}", []
+    for controller, ours in own_groups():
+        mount = Path("/sys/fs/cgroup", controller)
+        home = Path(f"{mount}{ours}", name)
+        if not (mount / "cgroup.procs").exists():
+            continue
+        home.mkdir()
+        script = f"""
+            mkdir -p {mount} /run/v1; mount -t cgroup -o {controller} none /run/v1
+            mount --bind $(find /run/v1 -type d -name {name} | head -1) {mount}; umount /run/v1
+        """
+        if lab.exec(host, ["sh", "-ec", script]).returncode:
+            home.rmdir()
+        else:
+            made.append((mount, home))
+    try:
+        yield
+    finally:
+        for mount, home in made:
+            lab.exec(host, ["umount", str(mount)])
+            for folder, _, _ in os.walk(home, topdown=False):
+                os.rmdir(folder)
+
+
+def own_groups() -> list[tuple[str, str]]:
+    """(controller, our own group in its hierarchy) of version 1."""
+    found = (line.split(":") for line in Path("/proc/self/cgroup").read_text().splitlines())
+    return [(name, path.rstrip("/")) for _, name, path in found if name in CONTROLLERS]
+
+
+# files
+
+
+def test_no_output_gives_away_a_file_of_root(cluster: Cluster) -> None:
+    host = names(cluster)[0]
+    for path in ("/etc/shadow", "/etc/ssh/ssh_host_ed25519_key", "/var/lib/rm/epoch"):
+        for stream in ("output", "error"):
+            output = "/var/lib/rm/jobs/%j.1/../../../../.." + path
+            job = cluster.wait(
+                cluster.post_job("true", user=OWNER, hosts_only=[host], **{stream: output}), wait_s=90
+            )
+            assert job["state"] == "FAILED"
+            assert "cannot be written" in job["reason"]["message"]
+            assert cluster.log(job["id"], stream=stream[:3]) == ""
+
+
+def test_no_output_gives_away_the_environment_of_anothers_task(cluster: Cluster) -> None:
+    host = names(cluster)[0]
+    theirs = cluster.post_job("exec sleep 600", user=OWNER, env=[["TOKEN", SECRET]], hosts_only=[host])
+    cluster.all_started(theirs)
+    pid = run(cluster.lab, host, f"grep -l {SECRET} /proc/[0-9]*/environ | head -1").strip()
+    script = f"ln -sfn {pid} /var/tmp/thief.$RM_JOB_ID; echo swapped >/var/tmp/swapped.$RM_JOB_ID; sleep 600"
+    job = cluster.post_job(script, user=STRANGER, output="/var/tmp/thief.%j", hosts_only=[host])
+    until(lambda: cluster.read(host, f"/var/tmp/swapped.{job}"), "the output is a link by now")
+    with pytest.raises(Exception, match="cannot be read"):
+        cluster.log(job)
+
+
+# the agent's life
+
+
+def test_no_report_takes_a_host_down(cluster: Cluster) -> None:
+    host = names(cluster)[0]
+    for bomb in ("print('[' * 100000)", "open(1, 'wb', closefd=False).truncate(1 << 40)"):
+        script = f'python3 -c "{bomb}" >>"$RM_REPORTS"; echo laid; exec sleep 600'
+        job = cluster.post_job(script, user=STRANGER, hosts_only=[host])
+        until(lambda j=job: cluster.job(j)["state"] == "RUNNING" and cluster.log(j) == "laid\n", "it is laid")
+        other = cluster.wait(cluster.post_job("echo fine", user=OWNER, hosts_only=[host]))
+        assert other["state"] == "COMPLETED"
+        assert cluster.hosts()[host]["state"] == "UP"
+        cluster.client_of(STRANGER).delete("jobs", job)
+        assert cluster.wait(job)["state"] == "CANCELLED"
+
+
+# devices
+
+
+def opened(cluster: Cluster, gpus: int, running: int = 0) -> dict[str, bool]:
+    """Which device files a job with so many GPUs can open, whatever it says it sees."""
+    script = "export CUDA_VISIBLE_DEVICES=0,1\n"
+    script += "\n".join(f"(: <>/dev/{name}) 2>&1 | sed 's/^/{name} /'" for name in NODES)
+    script += "\necho over; sleep 600" if running else "\necho over"
+    host = names(cluster)[0]
+    job = cluster.post_job(script, user=STRANGER, gpus_per_task=gpus, hosts_only=[host])
+    until(lambda: cluster.job(job)["started_us"] and "over\n" in cluster.log(job), "it has tried")
+    lines = cluster.log(job).splitlines()
+    found = {}
+    for name in NODES:
+        (line,) = [line for line in lines if line.startswith(name + " ")]
+        assert (OPENED in line) != (CLOSED in line), line
+        found[name] = OPENED in line
+    return found
+
+
+def test_a_job_opens_no_gpu_but_its_own(cluster: Cluster) -> None:
+    assert not any(opened(cluster, 0).values())
+    theirs = cluster.post_job("exec sleep 600", user=OWNER, gpus_per_task=1, hosts_only=names(cluster)[:1])
+    cluster.all_started(theirs)
+    (taken,) = cluster.job(theirs)["tasks"][0]["gpus"]
+    free = 1 - taken
+    mine = opened(cluster, 1)
+    assert mine == {f"nvidia{taken}": False, f"nvidia{free}": True, "nvidiactl": True, "nvidia-uvm": True}
+
+
+# memory and processes
+
+
+def limits(cluster: Cluster, name: str) -> None:
+    if name in cluster.hosts()[names(cluster)[0]]["unenforced"]:
+        pytest.skip(f"this machine's control groups cannot limit {name}")
+
+
+def test_a_job_ends_at_its_memory_and_no_other_does(cluster: Cluster) -> None:
+    limits(cluster, "memory")
+    host = names(cluster)[0]
+    other = cluster.post_job("exec sleep 600", user=OWNER, hosts_only=[host])
+    job = cluster.post_job(
+        "exec python3 -c 'bytearray(300 << 20)'",
+        user=STRANGER,
+        mem_bytes_per_task=64 << 20,
+        hosts_only=[host],
+    )
+    assert cluster.wait(job)["state"] == "OUT_OF_MEMORY"
+    assert cluster.job(other)["state"] == "RUNNING"
+
+
+def test_a_fork_bomb_stays_within_its_job(cluster: Cluster) -> None:
+    limits(cluster, "processes")
+    host = names(cluster)[0]
+    code = "import os, time\nn = 0\ntry:\n    while n < 400:\n        os.fork() or time.sleep(600)\n"
+    code += "        n += 1\nexcept BlockingIOError:\n    pass\nprint(n, flush=True)\ntime.sleep(600)\n"
+    job = cluster.post_job(f'exec python3 -c "{code}"', user=STRANGER, hosts_only=[host])
+    until(lambda: cluster.job(job)["state"] == "RUNNING" and cluster.log(job), "it has forked")
+    assert 20 < int(cluster.log(job)) < 40
+    assert cluster.wait(cluster.post_job("echo fine", user=OWNER, hosts_only=[host]))["state"] == "COMPLETED"
+
+
+def test_a_host_that_cannot_limit_memory_says_so(cluster: Cluster) -> None:
+    second = names(cluster)[1]
+    assert "memory" in cluster.hosts()[second]["unenforced"]
+    assert "does not limit memory" in cluster.rmx("hosts")
+    job = cluster.wait(cluster.post_job("true", user=OWNER, mem_bytes_per_task=64 << 20, hosts_only=[second]))
+    assert "cannot keep the job to its memory" in job["tasks"][0]["note"]
+
+
+# who a user is
+
+
+def test_a_user_with_another_uid_on_the_host_is_refused(cluster: Cluster) -> None:
+    first, second = names(cluster)
+    job = cluster.wait(cluster.post_job("touch /var/tmp/mismatch", user=MISMATCHED, hosts_only=[second]))
+    assert job["state"] == "FAILED"
+    assert all(word in job["reason"]["message"] for word in (MISMATCHED, "4242", second))
+    assert not cluster.lab.exec(second, ["ls", "/var/tmp/mismatch"]).stdout
+    assert cluster.wait(cluster.post_job("true", user=MISMATCHED, hosts_only=[first]))["state"] == "COMPLETED"
+
+
+def test_the_tasks_of_a_gang_meet_at_a_port_that_its_first_host_chose(cluster: Cluster) -> None:
+    ports = set()
+    for _ in range(3):
+        job = cluster.post_job("echo $MASTER_PORT", user=OWNER, ntasks=2, hosts_min=2)
+        assert cluster.wait(job)["state"] == "COMPLETED"
+        first, second = (int(cluster.log(job, task)) for task in range(2))
+        assert first == second
+        assert 20_000 <= first < 32_000
+        assert "master_port" not in cluster.job(job)
+        ports.add(first)
+    assert len(ports) > 1
+
+
+# last, as it changes the daemon's settings
+
+
+def test_with_a_tmp_of_its_own_a_job_leaves_nothing_behind(cluster: Cluster) -> None:
+    host = names(cluster)[0]
+    cluster.config.write_text(
+        cluster.config.read_text().replace("[fence]\n", '[fence]\nprivate_tmp = "tmpfs"\n')
+    )
+    cluster.restart()
+    cluster.all_up()
+    left = "echo x >/tmp/left.$RM_JOB_ID; echo x >/dev/shm/left.$RM_JOB_ID; ls /tmp/left.* /dev/shm/left.*"
+    for user in (STRANGER, OWNER):
+        job = cluster.wait(cluster.post_job(left, user=user, hosts_only=[host]))
+        assert job["state"] == "COMPLETED"
+        mine = [f"/dev/shm/left.{job['id']}", f"/tmp/left.{job['id']}"]
+        assert cluster.log(job["id"]).split() == mine
+    assert cluster.lab.exec(host, ["sh", "-c", "ls /tmp/left.* /dev/shm/left.*"]).stdout == b""
