@@ -231,6 +231,20 @@ class Jobs(Answer, frozen=True, kw_only=True):
     jobs: Sequence[Job]
 
 
+class NotCancelled(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of somebody else."""
+
+    job: int
+    message: str
+
+
+class Cancelled(Answer, frozen=True, kw_only=True):
+    """The jobs that fit and had not ended, as they are now; `refused`: those of others."""
+
+    jobs: Sequence[Job]
+    refused: Sequence[NotCancelled]
+
+
 class Waited(Answer, frozen=True, kw_only=True):
     """The job as it is; `final`: whether it has ended."""
 

@@ -105,6 +105,12 @@ ROUTES: Sequence[Route] = (
               Parameter("user", str, "of one user", ""),
               Parameter("limit", Count, "the first so many; 0 = all", 0),
           )),
+    Route("DELETE", "/v1/jobs", "cancel_all", "Cancel all jobs that fit and have not ended.", jobs.Cancelled,
+          query=(
+              Parameter("user", str, "of one user", ""),
+              Parameter("name", str, "of one name", ""),
+              Parameter("state", str, "names or short codes, with commas", ""),
+          )),
     Route("GET", "/v1/jobs/{id}", "job", "One job; script, arguments and environment for its owner and "
           "administrators.", jobs.WholeJob),
     Route("DELETE", "/v1/jobs/{id}", "cancel", "Cancel the job, or only send its tasks a signal.",

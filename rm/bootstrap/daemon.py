@@ -50,6 +50,7 @@ from rm.core.state import ClusterState, rebuild
 from rm.core.store import Damaged, Store
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
+from rm.daemon.backlog import Backlog
 from rm.daemon.deliver import Deliverer, deliveries
 from rm.daemon.executor import Executor
 from rm.daemon.fence import Ids, fence_of
@@ -298,6 +299,8 @@ class Daemon:
             logs,
             recent_us,
             {"version": __version__, "started_us": clock.now_us(), "epoch": epoch},
+            policies_of(config),
+            Backlog(config.limits.pending_jobs, config.limits.pending_bytes),
         )
         leader.on_jobs = service.jobs_changed
         service.steps = Steps(fleet)
@@ -350,6 +353,7 @@ class Daemon:
             if page is not None:
                 await page.cleanup()
             await runner.cleanup()
+            service.close()
             await asyncio.to_thread(self._shut_down, leader, executor, regulator, fleet)
 
     def _interval_us(self, mesh: Mesh) -> int:

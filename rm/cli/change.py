@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option, note
-from rm.errors import RmError, UsageError
+from rm.errors import Forbidden, RmError, UsageError
 
 DONE = {"hold": "is held", "release": "is released", "requeue": "is put back into the queue"}
 
@@ -31,6 +31,23 @@ def _each(
     if as_json:
         emit_json({"jobs": changed})
     return code
+
+
+def _all_that_fit(
+    session: Session, user: str | None, name: str | None, state: str | None, as_json: bool
+) -> int:
+    """One request, however many they are."""
+    answer = session.client.delete("jobs", user=user, name=name, state=state)
+    for refused in answer["refused"]:
+        note(refused["message"])
+    if as_json:
+        emit_json({"jobs": answer["jobs"]})
+    else:
+        for job in answer["jobs"]:
+            click.echo(f"Job {job['id']} is {job['state']}")
+    if not answer["jobs"] and not answer["refused"]:
+        note("No unfinished job fits.")
+    return Forbidden.exit_code if answer["refused"] else 0
 
 
 def _signal_number(text: str | None) -> int | None:
@@ -69,6 +86,8 @@ def cancel(
     """Cancel JOBs: SIGTERM to all their processes, and SIGKILL after the grace time."""
     number = _signal_number(signal_text)
     words = (*jobs, *job_words)
+    if (user or name or state) and not words and number is None:
+        return _all_that_fit(session, user, name, state, as_json)
     if user or name or state:
         listed = session.client.get("jobs", user=user, name=name, state=state)["jobs"]
         wanted = set(job_ids(words)) if words else None

@@ -33,6 +33,10 @@ class Blocked:
             return self.reasons[behind(job)]
         return reason
 
+    def copy(self) -> Blocked:
+        """To ask for reasons in another thread."""
+        return Blocked(dict(self.reasons), {key: dict(jobs) for key, jobs in self.waiting.items()})
+
     def clear(self) -> None:
         self.reasons.clear()
         self.waiting.clear()

@@ -6,7 +6,7 @@ engine decide, and returns what must be committed and then carried out. It does 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rm.core import events as ev
@@ -17,7 +17,7 @@ from rm.core.host import HostState
 from rm.core.job import Job
 from rm.core.lifecycle import Changes, Rules, apply
 from rm.core.network import NetworkView
-from rm.core.ports import CommPolicy
+from rm.core.ports import CommPolicy, QueuePolicy
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.rescheduling import to_move
 from rm.core.snapshot import PlacedJob, Snapshot
@@ -173,14 +173,6 @@ class Cycle:
         starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
 
-    def queue(self, now_us: int) -> list[Job]:
-        """The pending jobs in the order in which they would be tried now; last those that may not be yet."""
-        ready: list[Job] = []
-        later: list[Job] = []
-        for job in map(self.state.jobs.__getitem__, self.state.pending):
-            (ready if not_yet(job, now_us) is None else later).append(job)
-        return [*self.policies.queue.order(ready, self.state.snapshot(now_us)), *later]
-
     def _in_turn(self, chosen: list[int], reserved: int, now_us: int) -> list[int]:
         """Whom to try beside the chosen, since the last pass reserved for a job.
 
@@ -225,3 +217,12 @@ class Cycle:
         found = to_move(self.state, measured, self.policies, self.tuning, rule, now_us) if measured else None
         if found is not None:
             self._record(ev.JobMoved(*found), now_us, out)
+
+
+def in_order(pending: Iterable[Job], queue: QueuePolicy, snapshot: Snapshot) -> list[Job]:
+    """The pending jobs in the order in which they would be tried now; last those that may not be yet."""
+    ready: list[Job] = []
+    later: list[Job] = []
+    for job in pending:
+        (ready if not_yet(job, snapshot.now_us) is None else later).append(job)
+    return [*queue.order(ready, snapshot), *later]

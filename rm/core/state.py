@@ -122,6 +122,17 @@ class ClusterState:
                 free[host] = self._free_with(host, others)
         return replace(snapshot, free=free, placed=placed)
 
+    def detached(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with copies of what the next event changes: to work on in another thread."""
+        return replace(
+            snapshot,
+            hosts=dict(self.hosts),
+            zones=dict(self.zones),
+            network=NetworkView(dict(self.network), snapshot.now_us),
+            jobs=dict(self.jobs),
+            progress=dict(self.progress),
+        )
+
     def enqueue(self, job_id: int) -> None:
         self.pending[job_id] = None
         self.fresh[job_id] = None

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from rm.core import events as ev
 from rm.core.cycle import Cycle
 from rm.core.state import ClusterState
+from rm.daemon.fair_pool import FairPool
 from rm.daemon.leader import Leader
 
+T = TypeVar("T")
 LOOK_S = 1.0  # between two looks whether the leader waits
 
 
@@ -19,6 +22,8 @@ class Asking:
 
     def __init__(self, leader: Leader) -> None:
         self._leader = leader
+        # one thread: policies remember what they saw last
+        self._thinkers = FairPool(1, 0, 1, "think")
 
     async def _ask(self, question: Callable[[Cycle, int], Any]) -> Any:
         """The answer; StoreUnavailable as soon as the leader waits for its database."""
@@ -35,5 +40,24 @@ class Asking:
         self,
         make: Callable[[ClusterState], list[ev.Event]],
         answer: Callable[[ClusterState], Any] = lambda state: None,
+        weight: int = 1,
     ) -> Any:
-        return await asyncio.wrap_future(self._leader.request(make, answer))
+        return await asyncio.wrap_future(self._leader.request(make, answer, weight))
+
+    async def _think(self, whose: str, work: Callable[[], T]) -> T:
+        """Work it out beside the leader, from copies, when the turn of whoever asks has come."""
+        done: Future[T] = Future()
+
+        def think() -> None:
+            if not done.set_running_or_notify_cancel():
+                return
+            try:
+                done.set_result(work())
+            except Exception as error:  # the asker gets it, whatever it is
+                done.set_exception(error)
+
+        self._thinkers.submit("", whose, think)
+        return await asyncio.wrap_future(done)
+
+    def close(self) -> None:
+        self._thinkers.close()

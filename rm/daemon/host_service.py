@@ -11,7 +11,7 @@ from rm.core import events as ev
 from rm.core.cycle import Cycle
 from rm.core.fabric import uplink_name
 from rm.core.host import Host, HostState
-from rm.core.network import confidence
+from rm.core.network import LinkStats, confidence
 from rm.core.snapshot import Free
 from rm.core.state import ClusterState
 from rm.daemon.agents import Hosts
@@ -125,7 +125,12 @@ class HostService(Asking):
         return answer
 
     async def network(self) -> Sequence[Mapping[str, Any]]:
-        def ask(cycle: Cycle, now_us: int) -> list[dict[str, Any]]:
+        def look(cycle: Cycle, now_us: int) -> tuple[list[tuple[tuple[str, str], LinkStats]], int]:
+            return list(cycle.state.network.items()), now_us
+
+        pairs, now_us = await self._ask(look)
+
+        def rows() -> list[dict[str, Any]]:
             return [
                 {
                     "source": source,
@@ -138,11 +143,10 @@ class HostService(Asking):
                     "failures": s.failures,
                     "confidence": round(confidence(s, now_us), 4),
                 }
-                for (source, destination), s in cycle.state.network.items()
+                for (source, destination), s in pairs
             ]
 
-        answer: Sequence[Mapping[str, Any]] = await self._ask(ask)
-        return answer
+        return await asyncio.to_thread(rows)
 
     async def measure(self, zone: str | None) -> int:
         def ask(cycle: Cycle, now_us: int) -> None:

@@ -33,7 +33,9 @@ from rm.protocol.codes import Code
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-MAX_BATCH = 2_000
+# A turn, in which nobody else is served, takes about as many changes: some tens of milliseconds. One
+# request has at most so many.
+TURN_WEIGHT = 500
 RETRY_S = 0.5  # between two tries of a commit that the database could not take
 SLOW_S = 2.0  # a commit that takes longer is told to whoever asks
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
@@ -51,6 +53,7 @@ class Request:
 
     make: Callable[[ClusterState], list[ev.Event]]
     answer: Callable[[ClusterState], Any]
+    weight: int = 1  # how many events it makes, about
     done: Future[Any] = field(default_factory=Future)
 
 
@@ -125,9 +128,14 @@ class Leader:
         self,
         make: Callable[[ClusterState], list[ev.Event]],
         answer: Callable[[ClusterState], Any] = lambda state: None,
+        weight: int = 1,
     ) -> Future[Any]:
         """Ask for a change; the future is answered after it is durable, or carries the refusal."""
-        return self._enter(Request(make, answer))
+        return self._enter(Request(make, answer, weight))
+
+    def is_busy(self) -> bool:
+        """Does anything wait for its turn? From any thread."""
+        return not self._inbox.empty()
 
     def ask(self, question: Callable[[Cycle, int], Any]) -> Future[Any]:
         """Read the state between two steps."""
@@ -189,7 +197,8 @@ class Leader:
             timeout = 0.0
         try:
             items.append(self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait())
-            while len(items) < MAX_BATCH:
+            weight = 0
+            while (weight := weight + _weight(items[-1])) < TURN_WEIGHT:
                 if pause_s := self._pause_s(items):
                     items.append(self._inbox.get(timeout=pause_s))
                 else:
@@ -436,6 +445,10 @@ def _of_one_item(error: Exception) -> bool:
 def _refuse(item: Any, error: Exception) -> None:
     if isinstance(item, Request | Question | Keep) and not item.done.done():
         item.done.set_exception(error)
+
+
+def _weight(item: Any) -> int:
+    return item.weight if isinstance(item, Request) else 1
 
 
 def _begin(item: Request | Question | Keep) -> bool:

@@ -7,33 +7,44 @@ leader between two steps or, for jobs that left memory, the store.
 from __future__ import annotations
 
 import asyncio
+import operator
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 from rm import __version__
+from rm.config import LimitsConfig
 from rm.core import events as ev
 from rm.core.alignment import Alignment, Schedule
-from rm.core.cycle import Cycle
-from rm.core.engine import explain, never_fits, shape
+from rm.core.blocked import Blocked
+from rm.core.cycle import Cycle, in_order
+from rm.core.engine import Policies, Tuning, explain, never_fits, shape
+from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.ports import Clock
 from rm.core.progress import Progress
+from rm.core.reasons import Reason
+from rm.core.snapshot import Snapshot
 from rm.core.state import ClusterState
 from rm.core.store import Store
 from rm.daemon.agents import Hosts
+from rm.daemon.backlog import Admission, Backlog
 from rm.daemon.host_keys import Keys
 from rm.daemon.host_service import HostService, shown
 from rm.daemon.leader import Leader
 from rm.daemon.log_reader import LogReader
-from rm.errors import Conflict, ImpossibleRequest, NotFound, RmError, StoreUnavailable
+from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
 
+SLICE = 500  # changes that one request makes in one turn of the leader …
+BUSY_SLICE = 100  # … when others wait
 POSSIBLE_MAX = 10_000  # shapes of jobs that are known to fit some time
 
 
@@ -58,6 +69,8 @@ class Service(HostService):
         logs: Path,
         recent_us: int,
         facts: Mapping[str, Any],
+        policies: Policies | None = None,
+        backlog: Backlog | None = None,
     ) -> None:
         super().__init__(leader, hosts, keys, measure)
         self._store = store
@@ -67,74 +80,118 @@ class Service(HostService):
         self._recent_us = recent_us
         self._facts = facts
         self._possible: set[object] = set()
-        self._possible_for: tuple[int, ...] = ()
+        self._possible_for: list[Host] = []
+        # of its own, for the thread that thinks: the leader's remember what they saw last
+        self._own_policies = policies
+        self._backlog = backlog or Backlog(LimitsConfig().pending_jobs, LimitsConfig().pending_bytes)
+        self._backlog.changed(leader.cycle.state.jobs.values())
+        self._bulks: dict[str, asyncio.Lock] = {}
         self._waiters: dict[int, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._waiters_lock = threading.Lock()
 
     # -- jobs ----------------------------------------------------------------------------------
 
     async def submit(self, specs: Sequence[JobSpec], key: str = "") -> Sequence[int]:
-        """The new jobs' ids; with an idempotency `key` that came before, those of that time."""
-        await self._refuse_impossible(specs)
-        ids: list[int] = []
+        """The new jobs' ids, each durable; with an idempotency `key` that came before, those of that time.
 
-        def make(state: ClusterState) -> list[ev.Event]:
-            name = (specs[0].user, key)
-            if key and (known := state.submissions.get(name)):
-                ids.extend(known)
-                if any(
-                    i in state.jobs and state.jobs[i].spec != s for i, s in zip(known, specs, strict=False)
+        Many are submitted in parts, between which others have their turn. Where the daemon ends in between,
+        the same submission with the same key goes on after the parts that are there.
+        """
+        await self._refuse_impossible(specs)
+        if len(specs) <= SLICE:
+            return await self._submit(specs, key)
+        turn = self._bulks.setdefault(specs[0].user, asyncio.Lock())  # one user has one of these at a time
+        async with turn:
+            return await self._submit(specs, key)
+
+    async def _submit(self, specs: Sequence[JobSpec], key: str) -> Sequence[int]:
+        ids: list[int] = []
+        room: Admission | None = None
+        name = (specs[0].user, key)
+
+        def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
+            """May be called again, on the state of before, when the turn fails by somebody else's fault."""
+            nonlocal room
+            known = state.submissions.get(name, []) if key else []
+            if len(known) > len(ids):
+                told = zip(known, specs, strict=False)
+                if len(known) > len(specs) or any(
+                    i in state.jobs and state.jobs[i].spec != spec for i, spec in told
                 ):
                     raise Conflict("Another submission had this idempotency key.", "Make a new one.")
+                made[:] = known[len(ids) :]
                 return []
-            first = state.next_job
-            state.next_job += len(specs)
-            ids.extend(range(first, first + len(specs)))
+            if room is None:
+                room = self._backlog.admit(specs[len(ids) :])
+            part = specs[len(ids) : len(ids) + count]
+            made[:] = range(state.next_job, state.next_job + len(part))
+            state.next_job += len(part)
             if key:
-                state.submissions[name] = list(ids)
-            return [ev.JobSubmitted(i, s, key) for i, s in zip(ids, specs, strict=True)]
+                state.submissions[name] = [*ids, *made]
+            return [ev.JobSubmitted(i, s, key) for i, s in zip(made, part, strict=True)]
 
-        await self._request(make)
+        try:
+            while len(ids) < len(specs):
+                count = min(BUSY_SLICE if self._leader.is_busy() else SLICE, len(specs) - len(ids))
+                made: list[int] = []
+                await self._request(partial(make, count=count, made=made), weight=count)
+                ids += made
+        finally:
+            if room is not None:
+                self._backlog.release(room)  # what was committed counts by itself
         return ids
 
     async def _refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
         """Raise for a job that no state of this cluster could take; each shape is asked once."""
+        kinds: dict[object, JobSpec] = {}
+        for spec in specs:
+            kinds.setdefault(shape(Job(0, spec, 0, traffic=spec.traffic)), spec)
 
-        def ask(cycle: Cycle, now_us: int) -> None:
-            key = tuple(hash(h) for h in cycle.state.hosts.values())
-            if key != self._possible_for or len(self._possible) > POSSIBLE_MAX:
-                self._possible.clear()
-                self._possible_for = key
-            for spec in specs:
-                job = Job(0, spec, now_us, traffic=spec.traffic)
-                kind = shape(job)
-                if kind in self._possible:
-                    continue
-                reasons = never_fits(job, cycle.state.snapshot(now_us), cycle.policies)
+        def look(cycle: Cycle, now_us: int) -> tuple[list[object], Snapshot] | None:
+            hosts = list(cycle.state.hosts.values())
+            known = self._possible_for
+            same = len(hosts) == len(known) and all(map(operator.is_, hosts, known))
+            if not same or len(self._possible) > POSSIBLE_MAX:
+                self._possible = set()
+                self._possible_for = hosts
+            unknown = [kind for kind in kinds if kind not in self._possible]
+            return (unknown, cycle.state.detached(cycle.state.snapshot(now_us))) if unknown else None
+
+        found = await self._ask(look)
+        if found is None:
+            return
+        unknown, snapshot = found
+        possible = self._possible
+
+        def think() -> None:
+            for kind in unknown:
+                spec = kinds[kind]
+                reasons = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
                 if reasons:
                     said = "; ".join(dict.fromkeys(r.message for r in reasons))
                     raise ImpossibleRequest(
                         f"Job '{spec.name}' could never run on this cluster: {said}.",
                         "See `rmx hosts` for what there is.",
                     )
-                self._possible.add(kind)
+                possible.add(kind)
 
-        await self._ask(ask)
+        await self._think(specs[0].user, think)
 
     async def plan(self, spec: JobSpec) -> Mapping[str, Any]:
-        def ask(cycle: Cycle, now_us: int) -> dict[str, Any]:
-            job = Job(0, spec, now_us, traffic=spec.traffic)
-            snapshot = cycle.state.snapshot(now_us)
-            decision, reasons, verdicts = explain(job, snapshot, cycle.policies, cycle.tuning, cycle.reserved)
-            return {
-                "placement": decision.placement if decision else None,
-                "alignment": replace(decision.alignment, plans=()) if decision else None,  # for simulators
-                "reasons": reasons,
-                "verdicts": verdicts,
-            }
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None]:
+            return cycle.state.detached(cycle.state.snapshot(now_us)), cycle.tuning, cycle.reserved
 
-        answer: Mapping[str, Any] = await self._ask(ask)
-        return answer
+        snapshot, tuning, reserved = await self._ask(look)
+        job = Job(0, spec, snapshot.now_us, traffic=spec.traffic)
+        decision, reasons, verdicts = await self._think(
+            spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
+        )
+        return {
+            "placement": decision.placement if decision else None,
+            "alignment": replace(decision.alignment, plans=()) if decision else None,  # for simulators
+            "reasons": reasons,
+            "verdicts": verdicts,
+        }
 
     async def jobs(
         self, *, states: frozenset[JobState], user: str, name: str, limit: int, everything: bool
@@ -149,7 +206,7 @@ class Service(HostService):
             )
         since_us = self._clock.now_us() - self._recent_us
 
-        def ask(cycle: Cycle, now_us: int) -> list[Job]:
+        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons | None]:
             state = cycle.state
             found = [
                 job
@@ -160,18 +217,28 @@ class Service(HostService):
                 and (not name or job.spec.name == name)
             ]
             found.sort(key=lambda j: j.id)
-            return [with_reason(cycle, job) for job in (found[-limit:] if limit else found)]
+            found = found[-limit:] if limit else found
+            if len(found) <= SLICE:
+                return [with_reason(cycle, job) for job in found], None
+            return found, Reasons.of(cycle)
 
-        answer: list[Job] = await self._ask(ask)
-        return answer
+        found, reasons = await self._ask(look)
+        return found if reasons is None else await asyncio.to_thread(lambda: [*map(reasons.shown, found)])
 
     async def queue(self, *, user: str, limit: int) -> Sequence[Job]:
-        def ask(cycle: Cycle, now_us: int) -> list[Job]:
-            found = (job for job in cycle.queue(now_us) if not user or job.spec.user == user)
-            return [with_reason(cycle, job) for job in islice(found, limit or None)]
+        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Snapshot, Reasons]:
+            state = cycle.state
+            pending = [state.jobs[j] for j in state.pending]
+            return pending, state.detached(state.snapshot(now_us)), Reasons.of(cycle)
 
-        answer: list[Job] = await self._ask(ask)
-        return answer
+        pending, snapshot, reasons = await self._ask(look)
+
+        def think() -> list[Job]:
+            ordered = in_order(pending, self._policies.queue, snapshot)
+            found = (job for job in ordered if not user or job.spec.user == user)
+            return list(map(reasons.shown, islice(found, limit or None)))
+
+        return await self._think(user, think)
 
     async def job(self, job_id: int) -> Job:
         def ask(cycle: Cycle, now_us: int) -> Job | None:
@@ -191,6 +258,25 @@ class Service(HostService):
 
     def progress(self, job_id: int) -> Progress | None:
         return self._leader.cycle.state.progress.get(job_id)
+
+    async def cancel_all(self, job_ids: Sequence[int], by: str) -> Sequence[Job]:
+        """Cancel those that have not ended; the jobs as they are then."""
+
+        def make(state: ClusterState, part: Sequence[int]) -> list[ev.Event]:
+            alive = [i for i in part if i in state.jobs and not state.jobs[i].state.final]
+            return [ev.CancelRequested(i, by) for i in alive]
+
+        def look(cycle: Cycle, now_us: int) -> list[Job]:
+            return [cycle.state.jobs[i] for i in job_ids if i in cycle.state.jobs]
+
+        done = 0
+        while done < len(job_ids):
+            part = job_ids[done : done + (BUSY_SLICE if self._leader.is_busy() else SLICE)]
+            with suppress(IllegalTransition):  # one has ended in this very turn: the others are cancelled
+                await self._request(partial(make, part=part), weight=len(part))
+            done += len(part)
+        answer: list[Job] = await self._ask(look)
+        return answer
 
     async def cancel(self, job_id: int, by: str, signal: int | None) -> Job:
         job = await self.job(job_id)
@@ -250,6 +336,7 @@ class Service(HostService):
 
     def jobs_changed(self, jobs: Sequence[Job]) -> None:
         """The leader's news; called in its thread."""
+        self._backlog.changed(jobs)
         with self._waiters_lock:
             if not self._waiters:
                 return
@@ -263,21 +350,6 @@ class Service(HostService):
     async def why(self, job_id: int) -> Mapping[str, Any]:
         job = await self.job(job_id)
 
-        def ask(cycle: Cycle, now_us: int) -> dict[str, Any]:
-            state = cycle.state
-            snapshot = state.snapshot_without(job, now_us)
-            answer: dict[str, Any] = {"job": job_id, "state": job.state, "alignment": None}
-            reserved = cycle.reserved if job.state is JobState.PENDING else None
-            _, reasons, verdicts = explain(job, snapshot, cycle.policies, cycle.tuning, reserved)
-            answer["verdicts"] = verdicts
-            if job.state is JobState.PENDING:
-                answer["reasons"] = reasons
-            else:
-                answer["reasons"] = [job.reason] if job.reason else []
-                answer["placement"] = job.placement
-                answer["alignment"] = alignment_around(state.alignment, job_id)
-            return answer
-
         if job.state.final:
             reasons = [job.reason] if job.reason else []
             return {
@@ -287,7 +359,24 @@ class Service(HostService):
                 "verdicts": [],
                 "alignment": None,
             }
-        answer: Mapping[str, Any] = await self._ask(ask)
+
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Alignment]:
+            state = cycle.state
+            snapshot = state.detached(state.snapshot_without(job, now_us))
+            reserved = cycle.reserved if job.state is JobState.PENDING else None
+            return snapshot, cycle.tuning, reserved, state.alignment
+
+        snapshot, tuning, reserved, alignment = await self._ask(look)
+        _, reasons, verdicts = await self._think(
+            job.spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
+        )
+        answer: dict[str, Any] = {"job": job_id, "state": job.state, "alignment": None, "verdicts": verdicts}
+        if job.state is JobState.PENDING:
+            answer["reasons"] = reasons
+        else:
+            answer["reasons"] = [job.reason] if job.reason else []
+            answer["placement"] = job.placement
+            answer["alignment"] = alignment_around(alignment, job_id)
         return answer
 
     def iterations(self, job_id: int) -> Mapping[str, Any]:
@@ -321,6 +410,10 @@ class Service(HostService):
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
         return {**answer, "set_aside": [one.why for one in aside]}
 
+    @property
+    def _policies(self) -> Policies:
+        return self._own_policies or self._leader.cycle.policies
+
     # -- within --------------------------------------------------------------------------------
 
     async def _change(self, job_id: int, event: ev.Event) -> Job:
@@ -347,6 +440,26 @@ def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
         schedules=tuple(s for s in alignment.schedules if s.component == component),
         unmatched=tuple(j for j in alignment.unmatched if any(j in link.jobs for link in mine)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Reasons:
+    """Why pending jobs wait, by the last passes: no part of their records."""
+
+    of_jobs: Mapping[int, Reason]
+    of_shapes: Blocked
+
+    @classmethod
+    def of(cls, cycle: Cycle) -> Reasons:
+        """Copies, for another thread."""
+        return cls(dict(cycle.state.reasons), cycle.blocked.copy())
+
+    def shown(self, job: Job) -> Job:
+        """The job with its newest reason."""
+        if job.state is not JobState.PENDING:
+            return job
+        reason = self.of_jobs.get(job.id) or self.of_shapes.reason_of(job)
+        return replace(job, reason=reason) if reason is not None else job
 
 
 def with_reason(cycle: Cycle, job: Job) -> Job:

@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -21,7 +21,7 @@ from rm.api import status as daemon
 from rm.api.openapi import document
 from rm.config import Config
 from rm.core.acceptance import NUMBER_MAX
-from rm.core.job import JobSpec
+from rm.core.job import Job, JobSpec
 from rm.errors import Forbidden, LimitReached, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
@@ -39,6 +39,8 @@ from rm.web.shares import retry_after_s
 from rm.web.steps_routes import StepsRoutes
 
 LIMITS = web.AppKey("limits", Limits)
+SPECS_PER_REQUEST = 10  # of a user's share of requests: so many jobs in one cost as much as one alone
+LONG = 500  # jobs in a list, which is then made beside the event loop
 WAIT_MAX_S = 300.0
 _STILL_THERE_S = 2.0
 KEY_MAX = 128
@@ -63,6 +65,7 @@ def make_app(service: Service, config: Config) -> web.Application:
             web.get("/v1/me", api.me),
             web.post("/v1/jobs", api.submit),
             web.get("/v1/jobs", api.jobs),
+            web.delete("/v1/jobs", api.cancel_all),
             web.get("/v1/queue", api.queue),
             web.post("/v1/plan", api.plan),
             web.get(r"/v1/jobs/{id:\d{1,18}}", api.job),
@@ -170,6 +173,13 @@ async def _while_connected(request: web.Request, work: Coroutine[Any, Any, T]) -
         task.cancel()
 
 
+async def _listed(found: Sequence[Job], shown: Callable[[Job], jobs.Job]) -> web.Response:
+    def make() -> web.Response:
+        return respond(jobs.Jobs(jobs=list(map(shown, found))))
+
+    return await asyncio.to_thread(make) if len(found) > LONG else make()
+
+
 def _number(request: web.Request, name: str, default: float, least: float = 0) -> float:
     """Of the query; one that is larger than any that makes sense is as good as the largest."""
     text = request.query.get(name)
@@ -247,7 +257,9 @@ class _Api:
             values, several = wire.submission(body, self.specs_max)
             return [self._spec(value, caller) for value in values], several
 
-        return await asyncio.to_thread(read) if len(body) > wire.SMALL_BYTES else read()
+        specs, several = await asyncio.to_thread(read) if len(body) > wire.SMALL_BYTES else read()
+        request.app[LIMITS].charge(request, len(specs) // SPECS_PER_REQUEST)
+        return specs, several
 
     def _may_rank(self, spec: JobSpec, caller: Caller) -> None:
         """Whoever stands before others in the queue needs somebody's leave."""
@@ -293,13 +305,12 @@ class _Api:
             )
         )
         told = self.service.progress
-        return respond(jobs.Jobs(jobs=[job_of(job, told(job.id)) for job in found]))
+        return await _listed(found, lambda job: job_of(job, told(job.id)))
 
     async def queue(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "limit")
         user, limit = request.query.get("user", ""), int(_number(request, "limit", 0))
-        found = await _settled(self.service.queue(user=user, limit=limit))
-        return respond(jobs.Jobs(jobs=[job_of(job) for job in found]))
+        return await _listed(await _settled(self.service.queue(user=user, limit=limit)), job_of)
 
     async def job(self, request: web.Request) -> web.Response:
         caller = self._caller(request)
@@ -316,6 +327,32 @@ class _Api:
             raise UsageError(f"There is no signal {signal}.")
         job = await _settled(self.service.cancel(job_id, caller.user, signal))
         return respond(jobs.OneJob(job=job_of(job)))
+
+    async def cancel_all(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "user", "name", "state")
+        query, caller = request.query, self._caller(request)
+        caller.must_be_somebody()
+        user, name = query.get("user", ""), query.get("name", "")
+        states = wire.states_from(query.get("state", ""))
+        if not (user or name or states):
+            raise UsageError("Say whose jobs, of which name, or in which state.")
+        listed = await _settled(
+            self.service.jobs(states=states, user=user, name=name, limit=0, everything=False)
+        )
+        mine: list[int] = []
+        refused: list[jobs.NotCancelled] = []
+        for job in listed:
+            if job.state.final:
+                continue
+            try:
+                caller.must_own(job.spec.user, f"Job {job.id}")
+            except Forbidden as error:
+                refused.append(jobs.NotCancelled(job=job.id, message=error.what))
+            else:
+                mine.append(job.id)
+        done = await _settled(self.service.cancel_all(mine, caller.user))
+        answer = jobs.Cancelled(jobs=[job_of(job) for job in done], refused=refused)
+        return await asyncio.to_thread(respond, answer) if len(done) > LONG else respond(answer)
 
     async def change(self, request: web.Request) -> web.Response:
         job_id, caller = await self._owned(request)

@@ -51,6 +51,13 @@ class Limits:
         name = request.headers.get(ACTING_FOR)
         return None if name is None else f"for {name}"
 
+    def charge(self, request: web.Request, count: int) -> None:
+        """A request that was as much work as `count` more."""
+        guest = self.guests.of(request)
+        key = self._key(request, guest.key) if guest is not None else None
+        if key is not None and count:
+            self.shares.charge(key, count * BODY_UNIT_BYTES)
+
     async def _serve(self, request: web.Request, handler: Handler, key: Key | None) -> web.StreamResponse:
         if key is not None:
             try:

@@ -1,0 +1,97 @@
+"""How many jobs of each user wait, and what they weigh: specifications are kept in memory and database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rm.core.acceptance import size_bytes
+from rm.core.job import Job, JobSpec, JobState
+from rm.errors import Conflict
+
+
+@dataclass(slots=True)
+class Load:
+    jobs: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Room that is kept for a submission until its jobs are committed, by user."""
+
+    kept: dict[str, Load]
+
+
+class Backlog:
+    """What `admit` grants counts until `release`; each job that waits counts by itself once it is there."""
+
+    def __init__(self, jobs_max: int, bytes_max: int) -> None:
+        self._jobs_max = jobs_max
+        self._bytes_max = bytes_max
+        self._lock = threading.Lock()
+        self._waiting: dict[int, tuple[str, int]] = {}  # job -> (user, bytes)
+        self._loads: dict[str, Load] = {}
+
+    def admit(self, specs: Sequence[JobSpec]) -> Admission:
+        """Room for all of these, or for none.
+
+        Raises:
+            Conflict: a user would have too many jobs waiting.
+        """
+        asked: dict[str, Load] = {}
+        for spec in specs:
+            load = asked.setdefault(spec.user, Load())
+            load.jobs += 1
+            load.bytes += size_bytes(spec)
+        with self._lock:
+            for user, more in asked.items():
+                self._refuse(user, self._loads.get(user, Load()), more)
+            for user, more in asked.items():
+                load = self._loads.setdefault(user, Load())
+                load.jobs += more.jobs
+                load.bytes += more.bytes
+        return Admission(asked)
+
+    def _refuse(self, user: str, load: Load, more: Load) -> None:
+        if load.jobs + more.jobs > self._jobs_max:
+            raise Conflict(
+                f"{user} has {load.jobs} jobs waiting, and with {more.jobs} more would have over "
+                f"{self._jobs_max}.",
+                "Submit them when some have started (limits.pending_jobs).",
+            )
+        if load.jobs and load.bytes + more.bytes > self._bytes_max:
+            raise Conflict(
+                f"The waiting jobs of {user} would have over {self._bytes_max} bytes of scripts.",
+                "Submit them when some have started, or export less (limits.pending_bytes).",
+            )
+
+    def release(self, admission: Admission) -> None:
+        """The room is not kept any more; it may be called from any thread."""
+        with self._lock:
+            for user, kept in admission.kept.items():
+                self._subtract(user, kept.jobs, kept.bytes)
+
+    def changed(self, jobs: Iterable[Job]) -> None:
+        """What has become of jobs."""
+        with self._lock:
+            for job in jobs:
+                known = self._waiting.get(job.id)
+                if job.state is JobState.PENDING:
+                    if known is None:
+                        size = size_bytes(job.spec)
+                        self._waiting[job.id] = (job.spec.user, size)
+                        load = self._loads.setdefault(job.spec.user, Load())
+                        load.jobs += 1
+                        load.bytes += size
+                elif known is not None:
+                    del self._waiting[job.id]
+                    self._subtract(known[0], 1, known[1])
+
+    def _subtract(self, user: str, jobs: int, size: int) -> None:
+        load = self._loads[user]
+        load.jobs -= jobs
+        load.bytes -= size
+        if not load.jobs:
+            del self._loads[user]

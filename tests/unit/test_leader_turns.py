@@ -1,0 +1,195 @@
+"""No request holds the leader for long: it makes many changes in parts, and thinks beside it."""
+
+import asyncio
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.adapters.store_memory import MemoryStore
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.job import JobSpec, JobState
+from rm.core.store import Batch
+from rm.daemon import service as service_module
+from rm.daemon.backlog import Backlog
+from rm.daemon.leader import TURN_WEIGHT, Leader
+from rm.errors import Conflict
+from tests import builders
+from tests.fakes import ManualClock
+from tests.unit.test_service import House
+
+PATIENCE_S = 30
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.leader.stop()
+
+
+def commits(house: House, monkeypatch: pytest.MonkeyPatch) -> list[Batch]:
+    """What is committed from now on."""
+    made: list[Batch] = []
+    commit = house.store.commit
+
+    def noted(batch: Batch, version: int) -> int:
+        made.append(batch)
+        return commit(batch, version)
+
+    monkeypatch.setattr(house.store, "commit", noted)
+    return made
+
+
+def submit(house: House, specs: Sequence[JobSpec], key: str = "") -> list[int]:
+    return list(asyncio.run(house.service.submit(specs, key)))
+
+
+def test_many_jobs_are_submitted_in_parts_and_acknowledged_when_all_are_durable(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = commits(house, monkeypatch)
+    ids = submit(house, [builders.spec(name=f"j{i}", hold=True) for i in range(1_234)])
+    assert ids == list(range(1, 1_235))
+    assert [len(batch.jobs) for batch in made if batch.jobs] == [500, 500, 234]
+    assert len(house.store.jobs()) == 1_234
+
+
+def test_others_have_their_turn_between_the_parts(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader is held in its first part while somebody else asks; who is then served before the third."""
+    made = commits(house, monkeypatch)
+    asked = threading.Event()
+    apply = house.leader.cycle.step
+
+    def step(events: Any, now_us: int) -> Any:
+        if len(events) > 1:
+            assert asked.wait(PATIENCE_S)
+        return apply(events, now_us)
+
+    monkeypatch.setattr(Cycle, "step", lambda self, events, now_us: step(events, now_us))
+    big = threading.Thread(target=submit, args=(house, [builders.spec(hold=True)] * 2_000))
+    big.start()
+    small = house.leader.request(lambda state: [ev.JobSubmitted(10_000, builders.spec(name="small"))])
+    asked.set()
+    small.result(PATIENCE_S)
+    big.join(PATIENCE_S)
+    names = [{job.spec.name for job in batch.jobs} for batch in made]
+    assert {"small"} & set().union(*names[:3])
+    assert all(len(batch.jobs) <= 2 * TURN_WEIGHT for batch in made)
+
+
+def test_a_turn_takes_no_more_than_it_should(house: House) -> None:
+    cycle, clock = house.leader.cycle, ManualClock()
+    inbox = Leader(cycle, MemoryStore(), 0, clock)  # nobody takes anything out
+    for _ in range(3):
+        inbox.request(lambda state: [], weight=TURN_WEIGHT)
+    for _ in range(2 * TURN_WEIGHT):
+        inbox.post(ev.Tick())
+    sizes = []
+    while inbox.is_busy():
+        clock.us += 1_000_000
+        sizes.append(len(inbox._gather()))
+    assert sizes[:3] == [1, 1, 1]
+    assert max(sizes) <= TURN_WEIGHT
+
+
+def test_a_part_that_is_there_already_is_not_submitted_again(house: House) -> None:
+    """A daemon that ended between two parts; the client sends the same with the same key."""
+    specs = [builders.spec(name=f"j{i}", hold=True) for i in range(1_100)]
+    first = submit(house, specs[:600], "k")
+    assert submit(house, specs, "k") == [*first, *range(601, 1_101)]
+    assert submit(house, specs, "k") == list(range(1, 1_101))
+    with pytest.raises(Conflict, match="idempotency key"):
+        submit(house, specs[:5], "k")
+    assert len(house.store.jobs()) == 1_100
+
+
+def test_a_part_that_failed_by_somebody_elses_fault_is_made_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn is taken apart and made again from the last commit: no job is lost or doubled."""
+    step, failed = Cycle.step, []
+
+    def once(self: Cycle, events: Any, now_us: int) -> Any:
+        if len(events) > 1 and not failed:
+            failed.append(1)
+            step(self, events, now_us)
+            raise RuntimeError("somebody else's defect")
+        return step(self, events, now_us)
+
+    monkeypatch.setattr(Cycle, "step", once)
+    specs = [builders.spec(name=f"j{i}", hold=True) for i in range(700)]
+    ids = submit(house, specs, "k")
+    assert [job.spec.name for job in house.store.jobs()] == [spec.name for spec in specs]
+    assert ids == [job.id for job in house.store.jobs()]
+    assert submit(house, specs, "k") == ids
+
+
+def test_a_user_has_a_bounded_number_of_jobs_waiting(house: House) -> None:
+    house.service._backlog = Backlog(1_000, 1 << 40)
+    house.leader.on_jobs = house.service.jobs_changed
+    mine = [builders.spec(hold=True)] * 600
+    submit(house, mine)
+    for specs in (mine, [builders.spec(hold=True)] * 401):
+        with pytest.raises(Conflict, match=r"alice has 600 jobs waiting.*over 1000"):
+            submit(house, specs)
+    submit(house, [builders.spec(user="bob", hold=True)] * 1_000)
+    submit(house, mine[:400])
+    asyncio.run(house.service.cancel_all(range(1, 101), "alice"))
+    submit(house, mine[:100])
+    with pytest.raises(Conflict):
+        submit(house, mine[:1])
+
+
+def test_what_waits_of_a_user_has_a_bounded_size() -> None:
+    backlog = Backlog(10, 1_000)
+    large = builders.spec(script="#!/bin/sh\n" + "x" * 590)
+    room = backlog.admit([large])
+    with pytest.raises(Conflict, match="over 1000 bytes"):
+        backlog.admit([large])
+    backlog.release(room)
+    room = backlog.admit([large])
+    backlog.changed([builders.job(1, script=large.script)])
+    backlog.release(room)
+    with pytest.raises(Conflict):
+        backlog.admit([large])
+    for state in (JobState.PENDING, JobState.CONFIGURING, JobState.COMPLETED):
+        backlog.changed([builders.job(1, state=state, script=large.script)])
+    backlog.admit([large])
+    backlog.admit([builders.spec(user="bob", script=large.script)])
+
+
+def test_six_thousand_jobs_are_cancelled_by_one_request(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = submit(house, [builders.spec(hold=True)] * 6_000)
+    made = commits(house, monkeypatch)
+    done = asyncio.run(house.service.cancel_all(ids, "alice"))
+    assert {job.state for job in done} == {JobState.CANCELLED}
+    assert [len(batch.jobs) for batch in made if batch.jobs] == [500] * 12
+    assert asyncio.run(house.service.cancel_all(ids, "alice"))[0].state is JobState.CANCELLED
+
+
+def test_the_leader_goes_on_while_a_question_is_thought_about(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.do(ev.HostAdded(builders.host("h1")))
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(*arguments: Any) -> Any:
+        begun.set()
+        assert go_on.wait(PATIENCE_S)
+        return None, [], []
+
+    monkeypatch.setattr(service_module, "explain", slow)
+    answers: list[Any] = []
+    asking = threading.Thread(target=lambda: answers.append(asyncio.run(house.service.plan(builders.spec()))))
+    asking.start()
+    assert begun.wait(PATIENCE_S)
+    house.do(ev.JobSubmitted(1, builders.spec()))  # it is done while the question is open
+    go_on.set()
+    asking.join(PATIENCE_S)
+    assert answers[0]["placement"] is None
