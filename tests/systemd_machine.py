@@ -23,6 +23,7 @@ done
 mount -t tmpfs none /run
 mkdir -p "$1/dev/pts" "$1/dev/shm"
 for name in null zero full random urandom tty console; do
+  [ -e "/dev/$name" ] || continue
   touch "$1/dev/$name"
   mount --bind "/dev/$name" "$1/dev/$name"
 done

@@ -25,7 +25,7 @@ INSTALLED = """
 ip link set lo up
 mkdir -p /opt/rmx "$1/venv.upper" "$1/venv.work"
 mount -t overlay none -o "lowerdir={venv},upperdir=$1/venv.upper,workdir=$1/venv.work" /opt/rmx
-mkdir -p /srv/checkout /opt/python
+mkdir -p /srv/checkout /opt/python /etc/ld.so.conf.d
 mount --bind {python} /opt/python
 echo /opt/python/lib >/etc/ld.so.conf.d/000-python.conf
 ldconfig
