@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from rm.core.actions import Collect
 from rm.core.state import ClusterState
@@ -31,7 +30,8 @@ from rm.daemon.environment import expand
 
 log = logging.getLogger(__name__)
 
-PATIENCE_S = 60.0  # for a slow network file system
+PATIENCE_S = 60.0  # for a slow network file system, and a share of what is to be written
+SHARE_BYTES = 256 << 20
 BATCH = 50  # deliveries that are written together
 AVOIDED_S = 300.0  # a directory that did not answer is not tried again for so long
 PROGRAM = str(Path(__file__).with_name("deliver_as_user.py"))
@@ -78,10 +78,10 @@ def for_each_task(pattern: str) -> str:
     return f"{stem}.%t{suffix}"
 
 
-T = TypeVar("T")
 LogOf = Callable[[int], Path]
 Done = Callable[[str], None]
 Waiting = tuple[Delivery, LogOf, Done]
+Log = tuple[int, Path, str]  # number of its delivery, where it lies, its name in the directory
 
 
 class Deliverer:
@@ -148,7 +148,7 @@ class Deliverer:
                 for rank, name in delivery.files
                 if log_of(rank).exists()
             ]
-            for some in batched(found, deliver_as_user.FILES_MAX):
+            for some in _shares(found):
                 for (number, _, _), why in zip(some, self._ask(alike[0][0], some), strict=True):
                     told[number] = told[number] or why
         except OSError as error:
@@ -158,7 +158,7 @@ class Deliverer:
             return ["a defect of rm; the daemon's log has the details"] * len(alike)
         return told
 
-    def _ask(self, delivery: Delivery, found: Sequence[tuple[int, Path, str]]) -> list[str]:
+    def _ask(self, delivery: Delivery, found: Sequence[Log]) -> list[str]:
         """Of each log "", or why it could not be written."""
         place, now = (delivery.user, delivery.directory), time.monotonic()
         if now < self._avoided.get(place, 0.0):
@@ -196,7 +196,7 @@ class Deliverer:
                 raise OSError(
                     error.errno,
                     "the daemon is not root, and its helper rm-deliver.socket cannot be used "
-                    f"({os.strerror(error.errno or 0)})",
+                    f"({error.strerror or error})",
                 ) from None
             return door, None
         door, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -213,9 +213,19 @@ class Deliverer:
         return door, child
 
 
-def batched(items: Sequence[T], most: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), most):
-        yield items[start : start + most]
+def _shares(found: Sequence[Log]) -> Iterator[list[Log]]:
+    """So many of the logs at a time as one process takes, and writes in time."""
+    share: list[Log] = []
+    left = 0
+    for one in found:
+        size = one[1].stat().st_size
+        if share and (size > left or len(share) == deliver_as_user.FILES_MAX):
+            yield share
+            share = []
+        left = SHARE_BYTES - size if not share else left - size
+        share.append(one)
+    if share:
+        yield share
 
 
 def _is_me(user: str) -> bool:

@@ -122,6 +122,28 @@ def test_many_that_wait_are_written_together_and_told_apart(
 
 
 @as_root
+def test_large_logs_are_written_in_shares(
+    outcomes: Outcomes, homes: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each share has its own time: many large logs are no directory that hangs."""
+    asked: list[int] = []
+    ask = Deliverer._ask
+
+    def count(self: Deliverer, delivery: Delivery, found: Any) -> list[str]:
+        asked.append(len(found))
+        return ask(self, delivery, found)
+
+    monkeypatch.setattr(Deliverer, "_ask", count)
+    monkeypatch.setattr("rm.daemon.deliver.SHARE_BYTES", 2 * len("said\n"))
+    home = homes(OWNER)
+    logs = Delivery(OWNER, str(home), tuple((rank, f"rm-1.{rank}.out") for rank in range(5)))
+    outcomes.deliverer.submit(logs, lambda _: outcomes.log, lambda why: outcomes.said.put((OWNER, why)))
+    assert outcomes.said.get(timeout=60) == (OWNER, "")
+    assert asked == [2, 2, 1]
+    assert len(list(home.iterdir())) == 5
+
+
+@as_root
 def test_nothing_is_ever_written_as_root(outcomes: Outcomes, homes: Callable[[str], Path]) -> None:
     home = homes("root")
     assert "root's output is never delivered" in outcomes.of("root", home)
