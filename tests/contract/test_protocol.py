@@ -1,0 +1,190 @@
+"""One protocol on both sides: what the daemon sends, the agents take, and what they say fits its type."""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.protocol import attempts, hosts, network, probes, steps
+from rm.protocol.codes import AgentError, Code
+from rm.protocol.line import read_answer, read_line, read_notification, read_refusal, request_line
+from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
+from rm.protocol.request import Request, name_of
+from rm.protocol.tables import renewed, requests
+from tests.agent_process import AGENTS, ME, USER, Agent, agents
+
+sys.path.insert(0, str(AGENTS))
+import rm_agent
+import rm_pause
+import rm_probe
+import rm_shape
+import rm_steps
+
+DOCUMENT = Path(__file__).parents[2] / "docs/agent-protocol.md"
+TREES = {path.name: ast.parse(path.read_text()) for path in AGENTS.glob("*.py")}
+NOWHERE = "no-such-if0"
+FOREVER_US = 1 << 53
+
+
+def test_the_document_has_the_tables_as_they_are() -> None:
+    text = DOCUMENT.read_text()
+    assert renewed(text) == text, "python -m rm.protocol.tables docs/agent-protocol.md renews them"
+
+
+def test_there_is_a_request_for_every_operation_and_no_other() -> None:
+    own = {"ping", "facts", "cancel", "tasks", "logs", *rm_agent.CHANGES}
+    siblings = (rm_shape, rm_pause, rm_probe, rm_steps)
+    known = own.union(*(set(module.OPS) | set(module.SLOW_OPS) for module in siblings))
+    assert {name_of(kind) for kind in requests()} == known
+
+
+def test_every_field_that_is_sent_is_read() -> None:
+    words = {
+        node.value
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    sent = {field for kind in requests() for field in kind.__struct_encode_fields__}
+    sent |= set(attempts.Task.__struct_encode_fields__) | set(attempts.Grid.__struct_encode_fields__)
+    assert sent <= words, sent - words
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """(file, code) of every code that the agents refuse with."""
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                first = node.args[0] if node.args else None
+                if node.func.id in ("SpoolError", "KernelRefused") and isinstance(first, ast.Constant):
+                    yield name, first.value
+
+
+def test_the_daemon_knows_every_code() -> None:
+    found = list(refusals())
+    assert len(found) > 20
+    unknown = [one for one in found if Code(one[1]) is Code.UNKNOWN]
+    assert not unknown
+
+
+class Wire:
+    """A real agent, spoken to as the daemon's channel does."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.number = 1_000_000
+        self.asked: set[type] = set()
+
+    def ask(self, request: Request[Any]) -> Any:
+        """The answer, or the AgentError that the agent refused with."""
+
+        self.number += 1
+        self.asked.add(type(request))
+        self.agent.send(request_line(self.number, request).rstrip(b"\n"))
+        text = json.dumps(self.agent.answer(self.number)).encode()
+        line = read_line(text)
+        assert line is not None
+        if line.ok:
+            return read_answer(type(request), line.result)
+        refused = read_refusal(text)
+        assert refused.code not in (Code.BAD_REQUEST, Code.DEFECT, Code.NO_SUCH_OP, Code.UNKNOWN), refused
+        return refused
+
+    def news(self) -> list[Unasked]:
+
+        return [read_notification(m["event"], json.dumps(m).encode()) for m in self.agent.events]
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with agents() as start:
+        yield Wire(start())
+
+
+def launch(job: int, script: str = "#!/bin/sh\nexec sleep 600\n", **more: Any) -> attempts.Launch:
+    fields: dict[str, Any] = {
+        "user": USER, "script": script, "args": ["a"], "chdir": "/", "chdir_required": False,
+        "env": {"A": "b"}, "tasks": [attempts.Task(rank=r, gpus=["GPU-1"], env={}) for r in (0, 1)],
+        "mem_bytes_per_task": 0, "time_limit_us": 0, "grace_us": 100_000, "hold": False,
+        "allow_root": ME == "root" and USER == "root", "not_after_us": FOREVER_US,
+    }  # fmt: skip
+    return attempts.Launch(job=job, attempt=1, epoch=7, **{**fields, **more})
+
+
+def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None:
+    who = {"job": 1, "attempt": 1}
+    order = {**who, "epoch": 7}
+    here = {**who, "interface": NOWHERE}
+    assert isinstance(wire.news()[0], Hello)
+    assert wire.ask(hosts.Ping()).now_us > 0
+    assert wire.ask(hosts.Facts()).cpus > 0
+    launched = wire.ask(launch(1))
+    assert [t.rank for t in launched.tasks] == [0, 1]
+    grid = attempts.Grid(epoch_us=5, period_us=100_000, gate=True, pause_seq=1)
+    assert wire.ask(attempts.Schedule(**order, schedule=grid)) is not None
+    assert wire.ask(attempts.Schedule(**order, schedule=None)) is not None
+    assert {t.state for t in wire.ask(attempts.Tasks()).tasks} == {attempts.TaskState.RUNNING}
+    part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
+    assert (part.data, part.done) == ("", False)
+    assert wire.ask(attempts.Signalled(**order, signal=18)) is not None
+    held = wire.ask(launch(2, "#!/bin/sh\ntrue\n", hold=True))
+    assert {t.state for t in held.tasks} == {attempts.TaskState.PREPARED}
+    started = wire.ask(attempts.Start(job=2, attempt=1, epoch=7, not_after_us=FOREVER_US))
+    assert len(started.tasks) == 2
+    assert isinstance(wire.ask(launch(3, not_after_us=1)), AgentError)
+    assert wire.ask(launch(3, not_after_us=1)).code is Code.TOO_LATE
+    wire.ask(attempts.Stop(**order, grace_us=0, why="cancel"))
+    for rank in (0, 1):
+        wire.agent.event("exit", job=1, rank=rank)
+        wire.agent.event("exit", job=2, rank=rank)
+    for job in (1, 2):
+        assert wire.ask(attempts.Discard(job=job, attempt=1, epoch=7)) is not None
+    shape = network.Shape(
+        **order, interface=NOWHERE, rate_bps=1, priority=0, class_rate_bps=1, ceil_bps=1, queue_packets=0
+    )
+    for request in (
+        shape,
+        network.Unshape(**order, interface=NOWHERE),
+        network.CountTraffic(**here),
+        network.ShapeCounters(interface=NOWHERE),
+        network.CountersNow(interface=NOWHERE),
+        network.Watch(interface=NOWHERE, interval_us=1_000, duration_us=1_000),
+        network.Profile(**here, duration_us=1_000),
+        network.Pause(**who, length_us=1_000),
+        network.Regulate(**order, interface=NOWHERE, duration_us=1_000, rank=0, phases=1),
+    ):
+        assert isinstance(wire.ask(request), AgentError)
+    assert wire.ask(network.CountersNow(interface="lo")).tx_bytes >= 0
+    assert wire.ask(network.Watch(interface="lo", interval_us=1_000, duration_us=1_000)).samples
+    there = {"address": "127.0.0.1", "port": 9}
+    assert isinstance(wire.ask(probes.ProbeTools()).iperf3, bool)
+    assert wire.ask(probes.ProbeOneWay(**there, count=1, interval_us=1_000, offset_us=1)).received == 0
+    assert wire.ask(probes.ProbeRoundTrip(**there, count=1, interval_us=1_000)).received == 0
+    assert isinstance(wire.ask(probes.ProbeThroughput(**there, rate_bps=0, duration_us=1_000)), AgentError)
+    assert isinstance(wire.ask(probes.ProbeMtu(**there)), AgentError)
+    reflect = probes.Reflect(port=48_613, duration_us=1_000, idle_us=1_000, allow=["127.0.0.1"])
+    assert wire.ask(reflect).answered == 0
+    step = {"id": 0, "task": 0, "op": "ping", "args": {"data": "pong"}}
+    assert wire.ask(steps.Steps(steps=[step])).results[0]["id"] == 0
+    assert wire.ask(attempts.Cancel(request=5)) is not None
+    assert wire.asked == set(requests())
+    assert {Hello, Started, Exit} <= {type(one) for one in wire.news()}
+
+
+def test_what_a_program_writes_as_its_reports_always_fits(wire: Wire) -> None:
+    lines = ["[0,1,2,3,4,5]", "[true,1,2,3,4,null]", "[7,1,2,3,4,null]", "[0,1e300,2,3,4,5]", "[" * 5_000]
+    text = "\\n".join(lines)
+    script = f"#!/bin/sh\nprintf '{text}\\n' >> $RM_REPORTS\nexec sleep 600\n"
+    wire.ask(launch(1, script))
+    wire.agent.event("iterations", job=1)
+    told = [one for one in wire.news() if isinstance(one, Iterations)]
+    assert all(item == (item[0], 1, 2, 3, 4, 5) for one in told for item in one.items)
+    wire.ask(attempts.Stop(job=1, attempt=1, epoch=7, grace_us=0, why="cancel"))
+    for rank in (0, 1):
+        wire.agent.event("exit", job=1, rank=rank)
