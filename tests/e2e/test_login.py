@@ -220,8 +220,8 @@ def test_agents_for_jobs_only_take_no_steps_and_no_root(cluster: Cluster) -> Non
 
 
 def test_it_is_taken_away_again(cluster: Cluster) -> None:
-    for changed in (True, False):
-        report = play(cluster, "login", rm_login_state="absent")
+    for playbook, changed in (("uninstall", True), ("login", False)):
+        report = play(cluster, playbook, rm_login_state="absent", rm_force=True)
         assert report.ok, report.failures()
         assert bool(report.recap()[name(cluster)].changed) is changed
     for path in ("/etc/sudoers.d/rmlogin", "/var/lib/rmlogin"):
