@@ -244,6 +244,21 @@ def test_what_is_wrong_with_a_script_is_said_and_it_is_still_there(
     visiting(daemon.socket, story)
 
 
+def test_nobody_reads_so_many_logs_that_none_are_left_for_others(daemon: Daemon) -> None:
+    async def story(visit: Visit) -> None:
+        ann, boss = await someone(visit, "t-ann"), await someone(visit, "t-boss")
+        reading = [await ann.session.get(f"{ann.url}/job/1/log?follow=1") for _ in range(8)]
+        told = await ann.get("/job/1/log")
+        assert (told.status, "You are reading 8 logs already." in told.text) == (429, True)
+        assert (await boss.get("/job/1/log")).text == "hello\nworld\n"
+        daemon.call(daemon.service.finish, 1)
+        for response in reading:
+            assert (await response.read()).endswith(b"more\n")
+        assert (await ann.get("/job/1/log")).text == "hello\nworld\n"
+
+    visiting(daemon.socket, story)
+
+
 def test_a_log_is_followed_to_its_end(daemon: Daemon) -> None:
     async def story(visit: Visit) -> None:
         ann = await someone(visit, "t-ann")

@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from rm.config import WebConfig
-from rm.errors import ConfigError
+from rm.errors import ConfigError, LimitReached, RmError, StoreUnavailable
 from rm.web.pages.frame import Frame
 from rm.web.pages.login import Login
 from rm.web.pages.people import Door, Sessions
@@ -112,6 +112,27 @@ def test_a_token_logs_in_and_the_session_ends_with_it(daemon: Daemon, tokens: To
             pass
         tokens.users["t-ann"] = "ann"
         assert (await copy.get("/part/jobs", **headers)).status == 401
+
+    visiting(daemon.socket, story)
+
+
+def test_a_daemon_that_is_busy_or_away_logs_nobody_out(
+    daemon: Daemon, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(visit: Visit) -> None:
+        ann = visit()
+        await ann.log_in("t-ann")
+        for trouble in (LimitReached("Too many requests."), StoreUnavailable("The database is away.")):
+
+            def refuse(*_: object, error: RmError = trouble) -> None:
+                raise error
+
+            monkeypatch.setattr("rm.web.api.caller_of", refuse)
+            while "<bdi>?</bdi>" not in (text := (await ann.get("/")).text):
+                assert "Log out" in text
+        monkeypatch.setattr("rm.web.api.caller_of", tokens.caller_of)
+        while "<bdi>ann</bdi>" not in (await ann.get("/")).text:
+            pass
 
     visiting(daemon.socket, story)
 

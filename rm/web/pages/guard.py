@@ -97,10 +97,7 @@ def guarded(names: Collection[str]) -> Middleware:
             )
             response = web.Response(status=421, text=text)
         elif request.method not in ("GET", "HEAD", "POST"):
-            response = web.Response(
-                status=405,
-                headers={"Allow": "GET, HEAD, POST"},
-            )
+            response = web.Response(status=405, headers={"Allow": "GET, HEAD, POST"})
         elif request.method == "POST" and not is_ours(request):
             response = web.Response(
                 status=403, text="This form was not sent by this page, and nothing was done.\n"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from urllib.parse import urlencode
 
 from aiohttp import web
 
-from rm.errors import RmError
+from rm.errors import LimitReached, RmError
 from rm.web.pages import job_view
 from rm.web.pages.frame import Frame
 from rm.web.pages.login import PERSON
-from rm.web.pages.people import Person
+from rm.web.pages.people import Door, Person
 from rm.web.pages.source import Source
 
 TAIL_BYTES = 65_536
+READ_MOST = 8  # logs at once at one door: the daemon counts all of the page's as one user's
 PartOf = Callable[[str, Mapping[str, str], Person], Awaitable[tuple[int, str]]]
 
 
@@ -23,6 +25,7 @@ class JobPage:
         self._source = source
         self._frame = frame
         self._part_of = part_of
+        self._read: Counter[str] = Counter()  # logs being read, by the key of the door
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get(r"/job/{id:\d{1,18}}", self.page), web.get(r"/job/{id:\d{1,18}}/log", self.log)]
@@ -51,10 +54,21 @@ class JobPage:
 
     async def log(self, request: web.Request) -> web.StreamResponse:
         """The log's end; with `follow` what is added, too, until the task ends."""
+        door = request[PERSON].door
+        if self._read[door.key] >= READ_MOST:
+            raise LimitReached(f"You are reading {READ_MOST} logs already.", "Close some of their pages.")
+        self._read[door.key] += 1
+        try:
+            return await self._log(request, door)
+        finally:
+            self._read[door.key] -= 1
+            self._read += Counter()  # without those who read none
+
+    async def _log(self, request: web.Request, door: Door) -> web.StreamResponse:
         asked = {**_chosen(request), "tail": TAIL_BYTES, "follow": request.query.get("follow", "")}
         path = f"jobs/{request.match_info['id']}/logs?{urlencode(asked)}"
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
-        async with self._source.at(request[PERSON].door).stream(path) as chunks:
+        async with self._source.at(door).stream(path) as chunks:
             try:
                 await response.prepare(request)
                 await _pass_on(chunks, response)

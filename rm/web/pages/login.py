@@ -28,6 +28,7 @@ from rm.web.pages.source import Source
 PERSON: web.RequestKey[Person] = web.RequestKey("person", Person)
 OPEN_TO_ALL = ("/login", "/enter", "/favicon.ico")
 FOR_PROGRAMS = ("/metrics", "/maddash/")
+REFUSED = (401, 403)
 TOKEN_MOST = 500  # characters
 FORM_MOST = 8_192  # bytes of the login's
 
@@ -68,10 +69,9 @@ class Login:
         leaves = door.key.startswith("session ")
         try:
             me = await self._source.at(door).get("me")
-        except Unreachable:  # nobody is sent away because the daemon is
-            me = {"user": "?", "role": "nobody"}
-        except RmError:  # the token was revoked, or its time is over
-            me = {"user": "", "role": "nobody"}
+        except RmError as error:
+            # a token that was revoked, or is over; nobody is sent away because the daemon is, or is busy
+            me = {"user": "" if error.http_status in REFUSED else "?", "role": "nobody"}
         if not me["user"]:
             if leaves:
                 self._sessions.close(self._cookie(request))
@@ -105,12 +105,12 @@ class Login:
         return self._shown(request, "")
 
     async def enter_with_token(self, request: web.Request) -> web.Response:
+        if not self._is_private(request):
+            return self._shown(request, "This connection is not encrypted.", 403)
         if (request.content_length or 0) > FORM_MOST:
             raise web.HTTPRequestEntityTooLarge(FORM_MOST, request.content_length or 0)
         asked = await request.post()
         token = str(asked.get("token", "")).strip()
-        if not self._is_private(request):
-            return self._shown(request, "This connection is not encrypted.", 403)
         if not token or len(token) > TOKEN_MOST or not token.isascii() or not token.isprintable():
             return self._shown(request, "That is not a token.", 403)
         try:
