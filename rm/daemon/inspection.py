@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 WATCH_US = 3_000_000
 MIN_CONFIDENCE = 0.5
 CLEAN_ITERATIONS = 5
+# A host tells these, and whoever aligns jobs works longer on odd ones: no training iterates so.
+SHORTEST_US, LONGEST_US, MOST_PHASES = 1_000, 600_000_000, 64
 
 
 class Inspection:
@@ -100,12 +102,12 @@ def profile_of(measured: Profiled, periods_us: list[int]) -> TrafficProfile | No
     `periods_us` are the iterations reported meanwhile: with enough of them their median is the
     period, and the phases keep their measured times within it.
     """
-    if measured.confidence < MIN_CONFIDENCE or not measured.phases:
+    if measured.confidence < MIN_CONFIDENCE or not 0 < len(measured.phases) <= MOST_PHASES:
         return None
     period_us = measured.period_us
     if len(periods_us) >= CLEAN_ITERATIONS:
         period_us = int(median(periods_us))
-    if period_us <= 0:
+    if not SHORTEST_US <= period_us <= LONGEST_US:
         return None
     kept = []
     for offset_us, duration_us, rate_bps in measured.phases:

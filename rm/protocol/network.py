@@ -137,8 +137,8 @@ class Regulated(Struct, frozen=True, kw_only=True):
 class Regulate(Ordered[Regulated], frozen=True, kw_only=True, tag="regulate"):
     """Keep a job that knows nothing of rm in its slots: watch its bytes, report `iterations` as those of
     `rank`, and wait out what its schedule asks by freezing. An iteration has `phases` communication phases;
-    one begins when `need_bytes` came, and ends after `quiet_us` below that. `schedule` holds where the attempt
-    has none of its own."""
+    one begins when `need_bytes` came, and ends after `quiet_us` below that. `schedule` holds where the
+    attempt has none of its own."""
 
     interface: Word
     duration_us: DurationUs

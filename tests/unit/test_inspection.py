@@ -84,7 +84,10 @@ def test_reported_iterations_give_the_period_if_there_are_enough() -> None:
 
 
 def test_an_unclear_measurement_is_no_profile() -> None:
-    unclear: list[dict[str, Any]] = [{}, {"confidence": 0.4}, {"phases": []}, {"period_us": 0}]
+    unclear: list[dict[str, Any]] = [
+        {}, {"confidence": 0.4}, {"phases": []}, {"phases": [[0, 1, 1]] * 65},
+        {"period_us": 0}, {"period_us": 1}, {"period_us": 1 << 53},
+    ]  # fmt: skip
     for change in unclear:
         assert profile_of(measured(**({**MEASURED, **change} if change else {})), []) is None
 
