@@ -19,7 +19,7 @@ from rm.errors import RmError
 
 BENCHMARKS = (
     "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "store",
-    "grid", "gaps", "alerts", "playbook",
+    "grid", "gaps", "alerts", "playbook", "hostile",
 )  # fmt: skip
 
 

@@ -190,8 +190,8 @@ class LimitsConfig:
     max_priority: int = 0
     connections: AtLeastOne = 1024
     followers: AtLeastOne = 512
-    bytes_under_way: AtLeastOne = 64 * 1024 * 1024
-    requests_per_s: Positive = 200.0
+    bytes_under_way: AtLeastOne = 32 * 1024 * 1024
+    requests_per_s: Positive = 50.0
     request_burst: AtLeastOne = 1000
     header_s: Positive = 10.0
     idle_s: Positive = 75.0

@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import socket
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -81,6 +82,7 @@ log = logging.getLogger("rm")
 US = 1_000_000
 WATCH_S = 0.25  # between two looks whether the lease is held
 DESCRIPTORS = 65_536
+SWITCH_S = 0.001  # a thread that thinks must not keep the event loop and the leader waiting
 
 
 class HostKeys:
@@ -115,6 +117,7 @@ def run_daemon(config: Config) -> None:
     """
     start_logging(config)
     raise_descriptors()
+    sys.setswitchinterval(SWITCH_S)
     policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
     zone_of(config.monitor.timezone)
     alert_rules(config)

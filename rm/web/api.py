@@ -11,6 +11,7 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -39,6 +40,7 @@ from rm.web.shares import retry_after_s
 from rm.web.steps_routes import StepsRoutes
 
 LIMITS = web.AppKey("limits", Limits)
+BESIDE = web.AppKey("beside", asyncio.Semaphore)
 SPECS_PER_REQUEST = 10  # of a user's share of requests: so many jobs in one cost as much as one alone
 LONG = 500  # jobs in a list, which is then made beside the event loop
 WAIT_MAX_S = 300.0
@@ -57,6 +59,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         middlewares=[_errors, limits.middleware()], client_max_size=config.limits.body_bytes
     )
     app[LIMITS] = limits
+    app[BESIDE] = asyncio.Semaphore(1)
     api = _Api(service, config)
     app.add_routes(
         [
@@ -173,11 +176,19 @@ async def _while_connected(request: web.Request, work: Coroutine[Any, Any, T]) -
         task.cancel()
 
 
-async def _listed(found: Sequence[Job], shown: Callable[[Job], jobs.Job]) -> web.Response:
+async def _beside(request: web.Request, work: Callable[[], T]) -> T:
+    """Off the event loop, one after the other: several would leave it little of the interpreter."""
+    async with request.app[BESIDE]:
+        return await asyncio.to_thread(work)
+
+
+async def _listed(
+    request: web.Request, found: Sequence[Job], shown: Callable[[Job], jobs.Job]
+) -> web.Response:
     def make() -> web.Response:
         return respond(jobs.Jobs(jobs=list(map(shown, found))))
 
-    return await asyncio.to_thread(make) if len(found) > LONG else make()
+    return await _beside(request, make) if len(found) > LONG else make()
 
 
 def _number(request: web.Request, name: str, default: float, least: float = 0) -> float:
@@ -257,7 +268,7 @@ class _Api:
             values, several = wire.submission(body, self.specs_max)
             return [self._spec(value, caller) for value in values], several
 
-        specs, several = await asyncio.to_thread(read) if len(body) > wire.SMALL_BYTES else read()
+        specs, several = await _beside(request, read) if len(body) > wire.SMALL_BYTES else read()
         request.app[LIMITS].charge(request, len(specs) // SPECS_PER_REQUEST)
         return specs, several
 
@@ -305,12 +316,13 @@ class _Api:
             )
         )
         told = self.service.progress
-        return await _listed(found, lambda job: job_of(job, told(job.id)))
+        return await _listed(request, found, lambda job: job_of(job, told(job.id)))
 
     async def queue(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "limit")
         user, limit = request.query.get("user", ""), int(_number(request, "limit", 0))
-        return await _listed(await _settled(self.service.queue(user=user, limit=limit)), job_of)
+        found = await _settled(self.service.queue(user=user, limit=limit))
+        return await _listed(request, found, job_of)
 
     async def job(self, request: web.Request) -> web.Response:
         caller = self._caller(request)
@@ -352,7 +364,7 @@ class _Api:
                 mine.append(job.id)
         done = await _settled(self.service.cancel_all(mine, caller.user))
         answer = jobs.Cancelled(jobs=[job_of(job) for job in done], refused=refused)
-        return await asyncio.to_thread(respond, answer) if len(done) > LONG else respond(answer)
+        return await _beside(request, partial(respond, answer)) if len(done) > LONG else respond(answer)
 
     async def change(self, request: web.Request) -> web.Response:
         job_id, caller = await self._owned(request)

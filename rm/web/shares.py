@@ -22,7 +22,7 @@ Key = int | str
 RESERVED = 256  # descriptors for the hosts' channels, the database and files
 FEW = 4  # connections that a user may have where others took all but …
 SPARE = 64  # … these
-BODY_UNIT_BYTES = 64 << 10  # of a body or an answer, which cost as much as a request
+BODY_UNIT_BYTES = 32 << 10  # of a body or an answer, which cost as much as a request
 PATIENCE_S = 5.0  # that a request waits for its turn
 DEBT_S = 60.0
 
