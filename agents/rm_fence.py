@@ -155,7 +155,7 @@ class Fences:
         if not found.majors:
             return
         allowed, unknown = found.open_to(gpus)
-        if unknown:
+        if unknown and found.gpus:
             fence.lacks.append("the GPUs %s: the driver does not know them" % ", ".join(unknown))
         if self.means == BY_PROGRAM:
             try:

@@ -6,8 +6,6 @@ is not seen outside, and a user cannot take it away.
 
 import ctypes
 import os
-import shutil
-import tempfile
 
 CLONE_NEWNS = 0x20000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_SLAVE = 2, 4, 4096, 16384, 1 << 19
@@ -21,7 +19,7 @@ def enclose(covered=()):
     _mount("none", "/", "", MS_REC | MS_SLAVE)
     if covered:
         # not on the host's /dev: a file that nobody has the rights to
-        aside = tempfile.mkdtemp(prefix="rm-covered-")
+        aside = _make_aside("/run", "covered")
         _mount("none", aside, "tmpfs", MS_NOSUID | MS_NODEV, "mode=000,size=4k,nr_inodes=4")
         blind = os.path.join(aside, "device")
         os.close(os.open(blind, os.O_CREAT | os.O_WRONLY, 0))
@@ -35,11 +33,18 @@ def make_temporary(where, name):
     """The directory for a job's /tmp below `where`, "" for memory. Made at random, entered by root alone."""
     if where == IN_MEMORY:
         return ""
-    home = tempfile.mkdtemp(prefix="rm-%s-" % name, dir=where)
+    home = _make_aside(where, name)
     inside = os.path.join(home, "tmp")
     os.mkdir(inside)
     os.chmod(inside, 0o1777)
     return home
+
+
+def _make_aside(where, name):
+    """A new directory of root's, whatever lies below `where` already."""
+    path = os.path.join(where, "rm-%s-%s" % (name, os.urandom(6).hex()))
+    os.mkdir(path, 0o700)
+    return path
 
 
 def mount_temporary(home):
@@ -54,6 +59,8 @@ def mount_temporary(home):
 def remove_temporary(home):
     """With everything in it; follows no link, and knows no directory but those that `make_temporary` made."""
     if home and os.path.basename(home).startswith("rm-"):
+        import shutil  # it brings a megabyte that every forked supervisor would share
+
         shutil.rmtree(home, ignore_errors=True)
 
 
