@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from rm.adapters import records, schema
+from rm.adapters.set_aside import sound
 from rm.core.cells import Cell, Change
 from rm.core.history import Retention, Sample, Summary, merge, summarise
 from rm.core.mesh import MeshState
@@ -107,7 +108,7 @@ class SqlHistory:
             query = query.where(tries.c.mesh == mesh)
         query = query.order_by(tries.c.at_us.desc(), tries.c.mesh.desc()).limit(limit)
         with self._reading("read the history") as c:
-            return [records.sample(r) for r in c.execute(query)][::-1]
+            return sound("measurement", c.execute(query), records.sample)[::-1]
 
     def summaries(
         self, source: str, destination: str, span_us: int, since_us: int = 0, until_us: int | None = None
@@ -117,7 +118,7 @@ class SqlHistory:
         if until_us is not None:
             query = query.where(spans.c.start_us < until_us)
         with self._reading("read the history") as c:
-            return [records.summary(r) for r in c.execute(query.order_by(spans.c.start_us))]
+            return sound("summary", c.execute(query.order_by(spans.c.start_us)), records.summary)
 
     def latest(self, mesh: str = "") -> list[Sample]:
         other = tries.alias()
@@ -155,7 +156,7 @@ class SqlHistory:
                 return None
             hour = SAMPLES.where(tries.c.at_us >= start_us, tries.c.at_us < start_us + HOUR_US)
             rows = c.execute(hour).all()
-            made = summarise((records.sample(r) for r in rows), HOUR_US)
+            made = summarise(sound("measurement", rows, records.sample), HOUR_US)
             self._put_summaries(c, made, rows)
             self._mark(c, HOURLY, start_us + HOUR_US)
             self._go_back(c, known, DAILY, start_us // DAY_US * DAY_US)
@@ -176,7 +177,7 @@ class SqlHistory:
                 of_hours, spans.c.start_us >= start_us, spans.c.start_us < start_us + DAY_US
             )
             rows = c.execute(day).all()
-            made = merge((records.summary(r) for r in rows), DAY_US)
+            made = merge(sound("summary", rows, records.summary), DAY_US)
             self._put_summaries(c, made, rows)
             self._mark(c, DAILY, start_us + DAY_US)
         return len(made)
@@ -236,7 +237,7 @@ class SqlHistory:
         if mesh:
             query = query.where(cells.c.mesh == mesh)
         with self._reading("read the grid") as c:
-            return [records.cell(r) for r in c.execute(query)]
+            return sound("cell", c.execute(query), records.cell)
 
     def put_cells(self, new: Iterable[Cell], changes: Iterable[Change] = ()) -> None:
         for told in chunks(changes, CHUNK):
@@ -262,12 +263,12 @@ class SqlHistory:
                 query = query.where(flips.c[name] == value)
         query = query.order_by(flips.c.at_us.desc(), *(flips.c[name].desc() for name in wanted)).limit(limit)
         with self._reading("read the grid's changes") as c:
-            return [records.change(r) for r in c.execute(query)][::-1]
+            return sound("change", c.execute(query), records.change)[::-1]
 
     def mesh_states(self) -> list[MeshState]:
         with self._reading("read the meshes") as c:
             query = sa.select(schema.meshes).order_by(schema.meshes.c.mesh)
-            return [records.mesh_state(r) for r in c.execute(query)]
+            return sound("mesh", c.execute(query), records.mesh_state)
 
     def put_mesh_state(self, state: MeshState) -> None:
         with self._changing("record a mesh") as c:

@@ -37,11 +37,11 @@ def sound(
         try:
             found.append(read(row))
         except StoreError as error:
-            key = tuple(str(getattr(row, column)) for column in _PLACES[kind][0][1])
-            if damaged is not None:
-                damaged.append(Damaged(kind, key, error.what))
-            else:
+            if damaged is None:
                 log.warning("%s It is left out.", error.what)
+                continue
+            key = tuple(str(getattr(row, column)) for column in _PLACES[kind][0][1])
+            damaged.append(Damaged(kind, key, error.what))
     return found
 
 

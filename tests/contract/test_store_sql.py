@@ -23,6 +23,7 @@ from rm.adapters.store_sql import open_store
 from rm.core.actions import Discard, Intent
 from rm.core.host import Zone
 from rm.core.job import JobState
+from rm.core.mesh import MeshState
 from rm.core.network import LinkStats
 from rm.core.store import Batch, Entry, Measured, StoredAction
 from rm.daemon.leader import stored
@@ -242,6 +243,16 @@ DAMAGE = {
     ("measurement", "h1", "h2"): "UPDATE measurements SET body = '{' WHERE source = 'h1'",
     ("document", "note"): "UPDATE documents SET body = 'x' WHERE name = 'note'",
 }
+
+
+def test_damaged_rows_of_the_history_are_left_out(empty_url: str) -> None:
+    store = open_store(empty_url)
+    history = store.history
+    for mesh in ("good", "bad"):
+        history.put_mesh_state(MeshState(mesh))
+    run_sql(empty_url, "UPDATE meshes SET body = '[' WHERE mesh = 'bad';")
+    assert [state.mesh for state in history.mesh_states()] == ["good"]
+    store.close()
 
 
 def test_damaged_rows_are_set_aside_with_all_that_is_in_them(empty_url: str) -> None:
