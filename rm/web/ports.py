@@ -30,7 +30,8 @@ Answer: TypeAlias = Awaitable[T] | T
 class Service(Protocol):
     # -- jobs
     def submit(self, specs: Sequence[JobSpec], key: str = "") -> Answer[Sequence[int]]:
-        """Ids in order; returns only after the commit of all of them, or raises for all."""
+        """Ids in order; returns only after the commit of all of them. It refuses all or none; only where the
+        daemon ends meanwhile, some of many may be there."""
         ...
 
     def plan(self, spec: JobSpec) -> Answer[Mapping[str, Any]]:
