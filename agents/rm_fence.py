@@ -132,10 +132,10 @@ class Fences:
                              ("memory", "memory.memsw.limit_in_bytes", str(memory), False)]  # fmt: skip
         elif memory:
             fence.lacks.append("its memory: there is no memory controller")
-        cpus, how = request["cpus_per_task"] * tasks, request["fence"]["cpus"]
+        cpus, how = max(1, request["cpus_per_task"] * tasks), request["fence"]["cpus"]
         # with v1 a share would cost each launch a move between groups, which takes milliseconds
         if how == "weight" and version("cpu") == 2:
-            fence.limits.append(("cpu", "cpu.weight", str(max(1, min(10_000, 100 * cpus))), False))
+            fence.limits.append(("cpu", "cpu.weight", str(min(10_000, 100 * cpus)), False))
         elif how == "limit" and version("cpu") == 2:
             fence.limits.append(("cpu", "cpu.max", "%d %d" % (cpus * PERIOD_US, PERIOD_US), True))
         elif how == "limit" and version("cpu") == 1:
@@ -199,6 +199,16 @@ class Fences:
             self._kept = True
 
 
+@contextlib.contextmanager
+def _refusing(what):
+    """An error of the kernel's as a refusal of this launch; the host may be good for others."""
+    try:
+        yield
+    except OSError as error:
+        why = (os.uname().nodename, what, ": ".join(filter(None, [error.filename, error.strerror])))
+        raise SpoolError("not-enforced", "Host %s cannot %s: %s." % why) from None
+
+
 def _most_processes():
     with open("/proc/sys/kernel/pid_max") as file:
         return int(file.read())
@@ -228,7 +238,8 @@ class Fence:
 
     def bind(self, group):
         if self.program >= 0:
-            rm_fence_bpf.attach(self.program, group.path)
+            with _refusing("close the device files of other GPUs to the job"):
+                rm_fence_bpf.attach(self.program, group.path)
             os.close(self.program)
 
     def enclose(self, name):
@@ -236,13 +247,14 @@ class Fence:
         where = self.settings["private_tmp"] if os.getuid() == 0 else ""
         if not where and not self.covered:
             return
-        self._outside = rm_fence_mounts.namespace()
-        rm_fence_mounts.enclose(self.covered)
-        if where:
-            self.temporary = rm_fence_mounts.make_temporary(where, name)
-            rm_fence_mounts.mount_temporary(self.temporary)
-        self._inside = rm_fence_mounts.namespace()
-        rm_fence_mounts.move_to(self._outside)
+        with _refusing("give the job mounts of its own"):
+            self._outside = rm_fence_mounts.namespace()
+            rm_fence_mounts.enclose(self.covered)
+            if where:
+                self.temporary = rm_fence_mounts.make_temporary(where, name)
+                rm_fence_mounts.mount_temporary(self.temporary)
+            self._inside = rm_fence_mounts.namespace()
+            rm_fence_mounts.move_to(self._outside)
 
     def remove(self):
         rm_fence_mounts.remove_temporary(self.temporary)

@@ -19,7 +19,7 @@ import traceback
 
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
 from rm_cgroup import descendants, send
-from rm_spool import boot_id, sentence_of, write_json
+from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
 
@@ -121,11 +121,11 @@ class Supervisor:
             self._write_meta(sync=True)
             self.group.create(self.fence.limits)
             self.fence.bind(self.group)
-        except OSError as error:
+        except (OSError, SpoolError) as error:
             self.group.remove()
             self.fence.remove()
             self.folder.remove()
-            code, sentence = sentence_of(error)
+            code, sentence = sentence_of(error) if isinstance(error, OSError) else (error.code, str(error))
             self._say({"event": "failed", "code": code, "error": sentence})
             return
         if self.request["hold"]:

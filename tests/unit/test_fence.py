@@ -202,6 +202,14 @@ def test_what_a_killed_supervisor_left_of_a_jobs_tmp_is_removed(start: Start) ->
     until(lambda: not list(where.iterdir()), "it is removed")
 
 
+def test_a_launch_whose_own_tmp_cannot_be_made_is_refused(start: Start) -> None:
+    agent = start()
+    reply = agent.launch(SH, fence={"private_tmp": "/nonexistent/here"})
+    assert (reply["ok"], reply["code"]) == (False, "not-enforced")
+    assert "/nonexistent/here" in reply["error"]
+    assert list((agent.state / "jobs").iterdir()) == []
+
+
 def test_an_output_in_tmp_is_one_in_the_hosts_tmp(start: Start) -> None:
     agent = start()
     folder = agent.state / "open"
