@@ -14,7 +14,7 @@ help:
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
 	@echo "make papers  the papers' results over seeds; writes the tables and plots of docs/papers (takes a while)"
-	@echo "make lock    pin today's versions of all dependencies in requirements.lock"
+	@echo "make lock    pin all dependencies with hashes, for running and for testing (ARGS=--upgrade: newest)"
 	@echo "make clean   remove the virtual environments and caches"
 
 demo: need-lab $(STAMP)
@@ -39,7 +39,7 @@ papers: $(STAMP)
 	.venv/bin/rmx sim paper --all --update-docs $(ARGS)
 
 lock:
-	@scripts/lock.sh
+	@scripts/lock.sh $(ARGS)
 
 setup: $(STAMP)
 
@@ -50,11 +50,11 @@ need-lab:
 need-test:
 	@scripts/prerequisites.sh test
 
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP): pyproject.toml requirements-test.lock
 	@scripts/prerequisites.sh venv
 	@echo "Making the virtual environment .venv (this takes a minute the first time)"
 	@python3 -m venv .venv
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-test.lock
 	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 

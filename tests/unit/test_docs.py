@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -201,16 +202,42 @@ def test_make_targets_exist() -> None:
     assert named - prose <= targets
 
 
-def test_the_lock_is_plain_and_holds_what_is_needed() -> None:
-    lines = [x for x in (ROOT / "requirements.lock").read_text().splitlines() if not x.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line) for line in lines)
-    locked = {re.sub(r"[-_.]+", "-", line.split("==")[0]).lower() for line in lines}
+PIN = re.compile(r"([a-z0-9-]+)==[A-Za-z0-9.]+(?: ; [^\\\n]+)?((?: \\\n    --hash=sha256:[0-9a-f]{64})+)")
+
+
+def _locked(name: str) -> set[str]:
+    """The packages of a lock, of which each line but comments is a pin with hashes."""
+    text = re.sub(r"^#.*\n", "", (ROOT / name).read_text(), flags=re.MULTILINE)
+    assert not PIN.sub("", text).strip()
+    return {pin[1] for pin in PIN.finditer(text)}
+
+
+def _names(wanted: list[str]) -> set[str]:
+    return {re.sub(r"[-_.]+", "-", re.split(r"[^A-Za-z0-9._-]", one)[0]).lower() for one in wanted}
+
+
+def test_the_locks_have_hashes_and_no_test_package_is_needed_to_run() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    wanted = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
-    for extra in project["project"]["optional-dependencies"].values():
-        wanted += extra
-    names = {re.sub(r"[-_.]+", "-", re.split(r"[\[<>=,;]", w)[0]).lower() for w in wanted}
-    assert names <= locked
+    extras = project["project"]["optional-dependencies"]
+    needed = _names([*project["project"]["dependencies"], *extras["postgres"]])
+    run, test = _locked("requirements.lock"), _locked("requirements-test.lock")
+    assert needed <= run <= test
+    assert _names([*extras["test"], *project["build-system"]["requires"]]) <= test
+    # every pin to run is of what rm needs, or what that needs in turn
+    reached, new = set(needed), set(needed)
+    while new:
+        asked = [text for one in new for text in _requirements(one) if "extra ==" not in text]
+        new = _names(asked) & run - reached
+        reached |= new
+    assert run - reached <= {"psycopg-binary", "tzdata", "colorama"}  # an extra's, and other systems'
+    assert not run & (_names(extras["test"]) - needed)
+
+
+def _requirements(package: str) -> list[str]:
+    try:
+        return metadata.requires(package) or []
+    except metadata.PackageNotFoundError:  # of another system
+        return []
 
 
 def test_scripts_are_shell() -> None:
