@@ -16,7 +16,7 @@ from rm.core.blocked import Blocked, behind, shape
 from rm.core.host import HostState
 from rm.core.job import Job, Placement
 from rm.core.neighbours import Neighbourhood
-from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, ReservingPolicy
+from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import Snapshot
 from rm.core.state import all_of, placed_view, take
@@ -130,7 +130,7 @@ def decide(
 def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning) -> Ahead[Decision] | None:
     """What decides for jobs behind a reservation, where the queue policy makes any."""
     queue = policies.queue
-    if not isinstance(queue, ReservingPolicy):
+    if not reserves(queue):
         return None
     return Ahead(
         snapshot,

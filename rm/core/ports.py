@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeGuard, runtime_checkable
 
 from rm.core.alignment import Alignment
 from rm.core.job import Job, Placement
@@ -42,7 +42,6 @@ class QueuePolicy(Protocol):
         ...
 
 
-@runtime_checkable
 class ReservingPolicy(QueuePolicy, Protocol):
     """A queue policy under which the first job that does not fit gets a reservation: those after it
     start only where they do not delay it."""
@@ -50,6 +49,11 @@ class ReservingPolicy(QueuePolicy, Protocol):
     def end_us(self, job: Job, snapshot: Snapshot) -> int | None:
         """When the job is expected to have ended, if it runs or else started now; None = never."""
         ...
+
+
+def reserves(policy: QueuePolicy) -> TypeGuard[ReservingPolicy]:
+    """Asked in every pass: `isinstance` with a protocol would look at all of its attributes."""
+    return hasattr(policy, "end_us")
 
 
 class PlacementPolicy(Protocol):

@@ -11,6 +11,7 @@ import importlib
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cache
 from typing import Any
 
 from rm.errors import ConfigError
@@ -18,6 +19,7 @@ from rm.errors import ConfigError
 KINDS = ("queue", "placement", "comm")
 
 
+@cache
 def names(kind: str) -> tuple[str, ...]:
     """All policies of one kind, sorted, spelled as in rm.toml (with hyphens)."""
     package = importlib.import_module(_package(kind))

@@ -1,54 +1,125 @@
-"""Seeded failure runs: nothing acknowledged is lost, nothing starts twice, all resources return."""
+"""The modelled world itself: it replays, it finds defects of the core, and shortens what shows them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from rm.core import events as ev
+from rm.core import job_transitions
 from rm.core.job import JobState
-from rm.core.state import all_of
+from rm.core.state import ClusterState
+from tests.sim import schedules, world
+from tests.sim.choices import Choices, Played, shrunk
 from tests.sim.world import World
 
-CHUNKS = 20
-SEEDS_PER_CHUNK = 25
+TRIED = range(60)  # seeds among which a defect must show
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_whatever_fails_no_job_is_lost_or_started_twice(chunk: int) -> None:
-    for seed in range(chunk * SEEDS_PER_CHUNK, (chunk + 1) * SEEDS_PER_CHUNK):
-        world = World(seed)
-        jobs = world.run()
-        story = f"seed {seed}"
-        assert len(world.acknowledged) == len(set(world.acknowledged)) == 12, story
-        for job_id in world.acknowledged:
-            assert jobs[job_id].state.final, f"{story}: {jobs[job_id]}"
-        assert len(world.starts) == len(set(world.starts)), f"{story}: a task was started twice"
-        for job_id in world.acknowledged:
-            check_end(world, job_id, story)
-        state = world.cycle.state
-        assert not state.placed, story
-        assert {n: all_of(h) for n, h in state.hosts.items()} == state.free, story
-        assert all(not h.attempts for h in world.hosts.values()), f"{story}: a host remembers"
-        assert not world.db.actions, f"{story}: the outbox is not empty"
-
-
-def check_end(world: World, job_id: int, story: str) -> None:
-    job = world.db.jobs[job_id]
-    if job.state is JobState.COMPLETED:
-        ran = {rank for j, attempt, rank in world.starts if (j, attempt) == (job_id, job.attempt)}
-        assert ran == set(range(job.spec.ntasks)), f"{story}: a part of the gang never ran: {job}"
-        assert all(t.exit_code == 0 for t in job.tasks), f"{story}: {job}"
-    if job.state is JobState.CANCELLED:
-        assert job_id in world.cancelled, story
-    if job.state is JobState.NODE_FAIL:
-        assert not job.spec.requeue, story
-
-
-def test_a_run_replays_from_its_seed() -> None:
+def test_a_run_replays_from_its_seed_and_from_its_events() -> None:
     first, second = World(7), World(7)
     assert first.run() == second.run()
     assert first.daemons == second.daemons > 1, "the daemon should have died at least once"
+    again = World(Played(first.choices.events()))
+    assert again.run() == first.db.jobs
 
 
 def test_without_failures_every_gang_completes_on_its_first_attempt() -> None:
-    world = World(1, faults=0.0)
-    jobs = world.run()
+    calm = World(1, faults=0.0)
+    jobs = calm.run()
     assert {j.attempt for j in jobs.values()} == {1}
     assert {j.state for j in jobs.values()} <= {JobState.COMPLETED, JobState.FAILED}
+
+
+def test_every_kind_of_event_is_among_those_of_some_seeds() -> None:
+    drawn = " ".join(what for seed in TRIED for _, what, _ in _events(seed))
+    for kind in (
+        "dies before commit", "dies after commit", "dies before action", "dies between", "request of action",
+        "answer to action", "launch of", "switched off", "cut off", "freezes", "exit twice", "cancels",
+        "inbox", "may be requeued", "fail",
+    ):  # fmt: skip
+        assert kind in drawn, kind
+
+
+def _events(seed: int) -> list[Any]:
+    choices = Choices(seed)
+    assert schedules.problem(choices) == ""
+    return choices.events()
+
+
+def _accept_late(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(world, "LATE_US", 1 << 60)
+
+
+def _repeat_after_reboot(patch: pytest.MonkeyPatch) -> None:
+    def always(state: Any, up: Any, reported: Any, action: Any) -> bool:
+        job = state.jobs.get(action.job)
+        return job is not None and job.attempt == action.attempt and job.occupies
+
+    patch.setattr(world, "worth_repeating", always)
+
+
+def _forget_the_key(patch: pytest.MonkeyPatch) -> None:
+    rebuild = world.rebuild
+
+    def without_keys(*args: Any) -> ClusterState:
+        state = rebuild(*args)
+        state.submissions.clear()
+        return state
+
+    patch.setattr(world, "rebuild", without_keys)
+
+
+def _keep_resources(patch: pytest.MonkeyPatch) -> None:
+    vacate = ClusterState.vacate
+
+    def leaking(self: ClusterState, job: Any) -> None:
+        if job.attempt == 1:
+            vacate(self, job)
+        else:
+            self.placed.pop(job.id, None)
+
+    patch.setattr(ClusterState, "vacate", leaking)
+
+
+def _overlook_losses(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(job_transitions.TRANSITIONS, (JobState.RUNNING, ev.TasksLost), lambda c, j, e: None)
+
+
+DEFECTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "a late launch is taken": _accept_late,
+    "a launch is repeated after a reboot": _repeat_after_reboot,
+    "keys are forgotten by a restart": _forget_the_key,
+    "resources of second attempts stay taken": _keep_resources,
+    "lost tasks are not noticed": _overlook_losses,
+}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_found_and_shown_by_few_events(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    DEFECTS[defect](monkeypatch)
+    for seed in range(500):
+        choices = Choices(seed)
+        if not schedules.problem(choices):
+            continue
+        events = choices.events()
+        if not schedules.of_events(events):
+            continue
+        least = shrunk(events, lambda some: bool(schedules.of_events(some)))
+        assert schedules.of_events(least)
+        assert len(least) <= 25, least
+        assert 2 * len(least) <= len(events)
+        return
+    raise AssertionError("no seed shows it")
+
+
+def test_a_list_of_events_is_played_by_one_command() -> None:
+    events = [(1, schedules.SUBMITS, 1), (3, "h0 is cut off", 1)]
+    argv = [sys.executable, "-m", "tests.sim.schedules", "--events", json.dumps(events)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "everything held\n", "")

@@ -1,4 +1,4 @@
-"""A modelled world around the real core: hosts that crash and are cut off, messages that come
+"""A modelled world around the real core: hosts that crash, freeze and are cut off, messages that come
 twice or late, a daemon that dies between any two actions. One seed, one run, exactly."""
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ from rm.core.state import rebuild
 from rm.core.store import Batch, Measured, StoredAction
 from rm.core.traffic import TrafficProfile
 from tests import builders
+from tests.sim.choices import Choices
 
 S = 1_000_000
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
 RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts fail all the time
+
+LATE_US = 15 * S  # a launch that reaches its host later is refused there; less than `down_after_us`
+NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
 
 
 @dataclass
@@ -48,7 +52,11 @@ class ModelHost:
     name: str
     attempts: dict[tuple[int, int], Attempt] = field(default_factory=dict)
     cut: bool = False
+    heals: int = 0  # the step at which a cut ends
+    thaws: int = 0  # the step at which it is not frozen any more; 0 = it is not
+    greets: int = 0  # the step from which it says hello; of a frozen one, at which it is found silent
     hello_due: bool = True
+    unread: list[tuple[int, int, Action]] = field(default_factory=list)  # (epoch, sent_us, action)
     epoch: int = 0
     boots: int = 1
 
@@ -58,7 +66,7 @@ class World:
 
     def __init__(
         self,
-        seed: int,
+        seed: int | Choices,
         hosts: int = 4,
         jobs: int = 12,
         faults: float = 1.0,
@@ -66,7 +74,7 @@ class World:
     ) -> None:
         """`journalled` names policies: they decide, their steps are journalled, and the hosts also
         tell of the network, of their jobs' traffic and of how far these have come."""
-        self.random = random.Random(seed)
+        self.choices = seed if isinstance(seed, Choices) else Choices(seed)
         self.journalled = journalled
         self.measuring = random.Random(f"measuring {seed}")  # the rest of a seed's story stays as it is
         self.faults = faults
@@ -75,7 +83,9 @@ class World:
         self.hosts = {f"h{i}": ModelHost(f"h{i}") for i in range(hosts)}
         self.acknowledged: list[int] = []
         self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
+        self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
         self.cancelled: set[int] = set()
+        self.turns = 0
         self.to_submit = jobs
         self.inbox: list[Any] = []
         self.daemons = 0
@@ -114,21 +124,25 @@ class World:
         for host in self.hosts.values():
             host.hello_due = True
 
-    def crash_or(self, chance: float) -> bool:
+    def dies(self, where: str, chance: float) -> bool:
         """Does the daemon die here?"""
-        if self.random.random() >= chance * self.faults:
+        if not self.choices.happens(f"the daemon dies {where}", chance * self.faults):
             return False
         self.boot()
         return True
 
     def turn(self, events: list[ev.Event]) -> bool:
-        """One turn of the leader's loop; False when the daemon died in it."""
+        """One turn of the leader's loop; False when the daemon died before it told of it."""
+        due_us = self.cycle.next_due_us()
+        if not events and due_us is not None and due_us > self.now_us:
+            return True
+        self.turns += 1
         entries = self.recorder.before(self.cycle, self.now_us) if self.journalled else ()
         outcome = self.cycle.step(events, self.now_us)
         if self.journalled:
             entries += self.recorder.after(self.cycle, events, outcome, self.now_us)
-        if self.crash_or(0.01):
-            return False  # before the commit: as if nothing had been said
+        if self.dies(f"before commit {self.turns}", 0.01):
+            return False  # as if nothing had been said
         state, changes = self.cycle.state, outcome.changes
         self.version = self.store.commit(
             Batch(
@@ -152,12 +166,14 @@ class World:
             ),
             self.version,
         )
+        if self.dies(f"after commit {self.turns}", 0.01):
+            return False  # it is done, and nobody knows
         if outcome.recompute is not None:
             self.inbox.append(outcome.recompute.run())
         for intent in outcome.intents:
             self.open[intent.id] = intent
         for intent in outcome.intents:
-            if self.crash_or(0.01):
+            if self.dies(f"before action {intent.id}", 0.01):
                 return True
             self.send(intent)
         return True
@@ -166,16 +182,19 @@ class World:
         host = self.hosts[intent.action.host]
         if host.name not in self.greeted or host.cut:
             return  # stays open until the next hello
-        if self.random.random() < 0.02 * self.faults:
-            self.lose_channel(host)  # the request is lost
+        if host.thaws:
+            host.unread.append((self.epoch, self.now_us, intent.action))
+            return  # it may be carried out when the host thaws
+        if self.choices.happens(f"the request of action {intent.id} is lost", 0.02 * self.faults):
+            self.lose_channel(host)
             return
         key = (intent.action.job, intent.action.attempt)
         held = host.attempts.get(key)
         if isinstance(intent.action, Collect | Discard) and held is not None and held.state == "running":
             return  # stays open: the exit brings us back
         news = self.carry_out(host, intent.action)
-        if self.random.random() < 0.02 * self.faults:
-            self.lose_channel(host)  # it was carried out, and the answer is lost
+        if self.choices.happens(f"the answer to action {intent.id} is lost", 0.02 * self.faults):
+            self.lose_channel(host)  # it was carried out
             return
         self.inbox += news
         self.inbox.append(ev.ActionSettled(intent.id))
@@ -184,28 +203,22 @@ class World:
     def lose_channel(self, host: ModelHost) -> None:
         self.greeted.discard(host.name)
         host.hello_due = True
+        host.greets = self.choices.step + self.choices.number(f"{host.name} needs so long to greet", 0, 4)
         self.inbox.append(ev.HostSilent(host.name, "the connection broke"))
 
     # -- a host --------------------------------------------------------------------------------
 
     def carry_out(self, host: ModelHost, action: Action) -> list[ev.Event]:
-        assert self.epoch >= host.epoch, "a deposed leader reached a host"
-        host.epoch = self.epoch
+        host.epoch = max(host.epoch, self.epoch)
         key = (action.job, action.attempt)
         attempt = host.attempts.get(key)
         match action:
             case Launch():
                 if attempt is None:
-                    if self.random.random() < 0.03 * self.faults:
-                        return [
-                            ev.LaunchFailed(
-                                action.job,
-                                action.attempt,
-                                host.name,
-                                self.random.choice(["no-space", "internal"]),
-                                "disk full",
-                            )
-                        ]
+                    what = f"the launch of {key} on {host.name} fails"
+                    if self.choices.happens(what, 0.03 * self.faults):
+                        why = self.choices.among(f"why {what}", ["internal", "no-space"])
+                        return [ev.LaunchFailed(action.job, action.attempt, host.name, why, "disk full")]
                     attempt = Attempt(tuple(t.rank for t in action.tasks), "prepared")
                     host.attempts[key] = attempt
                     if not action.hold:
@@ -244,9 +257,13 @@ class World:
             assert not mine, f"the logs of {key} on {host.name} are lost while the job goes on"
 
     def begin(self, key: tuple[int, int], attempt: Attempt) -> None:
+        job = self.db.jobs.get(key[0])
+        if job is None or job.attempt != key[1] or not job.occupies:
+            self.begun.append(key)
         attempt.state = "running"
-        attempt.ends_us = self.now_us + self.random.randint(1, 30) * S
-        attempt.code = 3 if self.random.random() < 0.1 else 0
+        runs = f"{key} ranks {attempt.ranks}"
+        attempt.ends_us = self.now_us + self.choices.number(f"{runs} take so long", 1, 30) * S
+        attempt.code = 3 if self.choices.happens(f"{runs} fail", 0.1) else 0
         self.starts += [(*key, rank) for rank in attempt.ranks]
 
     def started(self, host: ModelHost, key: tuple[int, int], attempt: Attempt) -> ev.Event:
@@ -300,23 +317,23 @@ class World:
 
     def step(self) -> None:
         self.now_us += S // 2
-        chance = self.random.random
-        if self.to_submit and chance() < 0.5:
+        choices, rate = self.choices, self.faults
+        choices.step += 1
+        if self.to_submit and choices.happens("somebody submits a job", 0.5):
             self.submit()
         for host in self.hosts.values():
             known = self.cycle.state.hosts.get(host.name)
-            if known is not None and known.drained_by and chance() < 0.05:  # somebody made room
-                self.inbox.append(ev.HostResumed(host.name, "root"))
-            if chance() < 0.004 * self.faults:  # power off and on again
+            if known is not None and known.drained_by and choices.happens(f"{host.name} is resumed", 0.05):
+                self.inbox.append(ev.HostResumed(host.name, "root"))  # somebody made room
+            if choices.happens(f"{host.name} is switched off and on", 0.004 * rate):
                 host.attempts.clear()
+                host.unread.clear()
                 host.boots += 1
-                host.cut = False
+                host.cut, host.thaws = False, 0
                 self.lose_channel(host)
-            if chance() < 0.01 * self.faults and not host.cut:
-                host.cut = True
-                self.lose_channel(host)
-            elif host.cut and chance() < 0.05:
-                host.cut = False
+            self.weather(host)
+            if host.thaws:
+                continue
             exits = self.exits(host)
             if host.name in self.greeted and not host.cut:
                 self.inbox += exits
@@ -324,20 +341,45 @@ class World:
                 for intent in [i for i in self.open.values() if i.action.host == host.name]:
                     if (intent.action.job, intent.action.attempt) in ended:
                         self.send(intent)
-                if exits and chance() < 0.1 * self.faults:
-                    self.inbox += exits  # said twice
-            if host.hello_due and not host.cut and chance() < 0.5:
+                if exits and choices.happens(f"{host.name} says an exit twice", 0.1 * rate):
+                    self.inbox += exits
+            if host.hello_due and not host.cut and choices.step >= host.greets:
                 self.hello(host)
-        if self.acknowledged and chance() < 0.01 * self.faults:
-            self.cancel(self.random.choice(self.acknowledged))
+        if self.acknowledged and choices.happens("somebody cancels", 0.01 * rate):
+            self.cancel(choices.among("cancelled is", self.acknowledged))
         if self.journalled:
             self.inbox += self.measure()
         events, self.inbox = self.inbox, []
-        if chance() < 0.1 * self.faults:
-            self.random.shuffle(events)
+        choices.shuffle("inbox", events, 0.1 * rate)
         self.turn(events)
-        if self.crash_or(0.005):
-            return
+        self.dies("between steps", 0.005)
+
+    def weather(self, host: ModelHost) -> None:
+        """Cuts and frosts come and go."""
+        choices, rate, step = self.choices, self.faults, self.choices.step
+        if host.cut and step >= host.heals:
+            host.cut = False
+        elif not host.cut and choices.happens(f"{host.name} is cut off", 0.01 * rate):
+            host.cut, host.heals = True, step + choices.number(f"{host.name} is cut off so long", 1, 50)
+            self.lose_channel(host)
+        if host.thaws and step >= host.thaws:
+            self.thaw(host)
+        elif not host.thaws and choices.happens(f"{host.name} freezes", 0.005 * rate):
+            host.thaws = step + choices.number(f"{host.name} is frozen so long", 1, 60)
+            host.greets = step + NOTICED_STEPS
+        if host.thaws and host.name in self.greeted and step >= host.greets:
+            self.lose_channel(host)
+
+    def thaw(self, host: ModelHost) -> None:
+        """It reads what was sent to it: of an older leader nothing, and no launch that comes late. Nobody
+        hears the answers, since the connection is lost."""
+        host.thaws = 0
+        for epoch, sent_us, action in host.unread:
+            late = isinstance(action, Launch | Start) and self.now_us - sent_us > LATE_US
+            if epoch >= host.epoch and not late:
+                self.carry_out(host, action)
+        host.unread.clear()
+        self.lose_channel(host)
 
     def measure(self) -> list[ev.Event]:
         """What the hosts tell by the way: some directions of the network, and about their jobs."""
@@ -363,9 +405,16 @@ class World:
         return builders.profile(period, (0, duty * period, self.measuring.choice([400, 900])))
 
     def submit(self) -> None:
-        tasks = self.random.choice([1, 1, 2, 4, 6])
+        choices, key = self.choices, f"submission {len(self.acknowledged)}"
+        known = self.cycle.state.submissions.get(("alice", key))
+        if known is not None:  # it was done, and the answer got lost
+            self.acknowledged += known
+            self.to_submit -= 1
+            return
         spec: JobSpec = builders.spec(
-            ntasks=tasks, cpus_per_task=self.random.choice([1, 2]), requeue=self.random.random() < 0.5
+            ntasks=choices.among("its tasks", [1, 1, 2, 4, 6]),
+            cpus_per_task=choices.number("its CPUs per task", 1, 2),
+            requeue=choices.happens("it may be requeued", 0.5),
         )
         if self.journalled:
             wait_us = self.measuring.choice([None, None, None, 5 * S])
@@ -377,26 +426,31 @@ class World:
                 exclusive=self.measuring.random() < 0.1,
             )
         job_id = self.cycle.state.next_job
-        if self.turn([ev.JobSubmitted(job_id, spec)]):
+        self.cycle.state.submissions["alice", key] = [job_id]
+        if self.turn([ev.JobSubmitted(job_id, spec, key)]):
             self.acknowledged.append(job_id)  # only after the commit
             self.to_submit -= 1
 
     def cancel(self, job_id: int) -> None:
         job = self.cycle.state.jobs.get(job_id)
-        if job is not None and not job.state.final and self.turn([ev.CancelRequested(job_id, "alice")]):
-            self.cancelled.add(job_id)
+        if job is not None and not job.state.final:
+            self.cancelled.add(job_id)  # also when nobody hears of it
+            self.turn([ev.CancelRequested(job_id, "alice")])
 
-    def run(self, max_steps: int = 4_000) -> dict[int, Job]:
+    def run(self, max_steps: int = 2_000) -> dict[int, Job]:
         """Play until every acknowledged job has ended and nothing is open; the jobs by id."""
         for step in range(max_steps):
             if step == max_steps // 2:
                 self.faults = 0.0  # the weather clears: everything must come to rest
                 for host in self.hosts.values():
-                    host.cut = False
+                    host.heals, host.thaws = 0, min(host.thaws, self.choices.step)
+                    self.inbox.append(ev.HostResumed(host.name, "root"))
             self.step()
             jobs = self.db.jobs
             busy = any(a.state == "running" for h in self.hosts.values() for a in h.attempts.values())
             quiet = not self.to_submit and not busy and not self.inbox and not self.db.actions
             if quiet and all(jobs[j].state.final for j in self.acknowledged):
-                break
+                self.faults = 0.0  # and every host comes back
+                if len(self.greeted) == len(self.hosts):
+                    break
         return dict(self.db.jobs)

@@ -1,0 +1,87 @@
+"""What happens by chance in a modelled world: drawn from a seed and written down, or played from a list.
+
+Each chance has a quiet outcome. Only what is not quiet is written down, under a name that does not shift
+when something else is left out; so a list of a seed's events can be made shorter and played again.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+Event = tuple[int, str, int]  # step, what, outcome
+OUTCOMES = 1 << 30
+
+
+class Choices:
+    """Drawn from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self.step = 0
+        self._random = random.Random(seed)
+        self._drawn: dict[tuple[int, str], int] = {}
+
+    def happens(self, what: str, probability: float) -> bool:
+        """Quiet: it does not."""
+        if self._random.random() >= probability:
+            return False
+        self._drawn[self.step, what] = 1
+        return True
+
+    def number(self, what: str, least: int, most: int) -> int:
+        """Quiet: the least."""
+        drawn = self._random.randint(least, most)
+        if drawn != least:
+            self._drawn[self.step, what] = drawn
+        return drawn
+
+    def among(self, what: str, options: Sequence[T]) -> T:
+        """Quiet: the first."""
+        return options[self.number(what, 0, len(options) - 1)]
+
+    def shuffle(self, what: str, items: list[T], probability: float) -> None:
+        """Quiet: they stay in order."""
+        if self.happens(what, probability):
+            order = self.number(f"order of the {what}", 0, OUTCOMES)
+            random.Random(order).shuffle(items)
+
+    def events(self) -> list[Event]:
+        return [(step, what, outcome) for (step, what), outcome in self._drawn.items()]
+
+
+class Played(Choices):
+    """What is listed happens, and nothing else does."""
+
+    def __init__(self, events: Iterable[Event]) -> None:
+        super().__init__(0)
+        self._listed = {(step, what): outcome for step, what, outcome in events}
+
+    def happens(self, what: str, probability: float) -> bool:
+        return probability > 0 and (self.step, what) in self._listed
+
+    def number(self, what: str, least: int, most: int) -> int:
+        return min(self._listed.get((self.step, what), least), most)
+
+
+def shrunk(events: Sequence[Event], fails: Callable[[Sequence[Event]], bool]) -> list[Event]:
+    """A list of events that still fails, from which none can be left out (Zeller's ddmin)."""
+    left, parts = list(events), 2
+    while left:
+        size = -(-len(left) // parts)
+        for start in range(0, len(left), size):
+            rest = left[:start] + left[start + size :]
+            if fails(rest):
+                left, parts = rest, max(parts - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            parts = min(2 * parts, len(left))
+    return left
+
+
+def told(events: Sequence[Event]) -> str:
+    return json.dumps(events)

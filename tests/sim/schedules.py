@@ -1,0 +1,118 @@
+"""Seeded schedules of failures, what must hold after each, and the shortest list of events that breaks it.
+
+python -m tests.sim.schedules --seed 7        plays one seed, and shrinks it if it fails
+python -m tests.sim.schedules --events LIST   plays a list of events that was printed
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from rm.core.job import JobState
+from rm.core.state import all_of
+from tests.sim.choices import Choices, Event, Played, shrunk
+from tests.sim.world import World
+
+JOBS = 10
+SCHEDULES = 10_000
+PARTS = 4  # test files, which the test runner spreads over the cores
+CHUNKS = 20  # of each part
+SHRINK_STEPS = 400  # a schedule that is shrunk must come to rest within these
+SUBMITS = "somebody submits a job"
+
+
+def check(world: World) -> None:
+    """Nothing acknowledged is lost, nothing starts twice or late, all resources return."""
+    jobs = world.db.jobs
+    assert not world.to_submit, f"{world.to_submit} jobs were never acknowledged"
+    assert sorted(world.acknowledged) == sorted(jobs), "a job was lost, or made twice"
+    assert len(world.acknowledged) == len(set(world.acknowledged)), "an id was given out twice"
+    for job_id in world.acknowledged:
+        assert jobs[job_id].state.final, f"never ended: {jobs[job_id]}"
+    assert len(world.starts) == len(set(world.starts)), "a task was started twice"
+    assert not world.begun, f"attempts began after they were given up: {world.begun}"
+    for job_id in world.acknowledged:
+        check_end(world, job_id)
+    state = world.cycle.state
+    assert not state.placed, "a job holds resources"
+    assert {n: all_of(h) for n, h in state.hosts.items()} == state.free, "resources did not come back"
+    assert all(not h.attempts for h in world.hosts.values()), "a host remembers"
+    assert not world.db.actions, "the outbox is not empty"
+
+
+def check_end(world: World, job_id: int) -> None:
+    job = world.db.jobs[job_id]
+    if job.state is JobState.COMPLETED:
+        ran = {rank for j, attempt, rank in world.starts if (j, attempt) == (job_id, job.attempt)}
+        assert ran == set(range(job.spec.ntasks)), f"a part of the gang never ran: {job}"
+        assert all(t.exit_code == 0 for t in job.tasks), f"{job}"
+    if job.state is JobState.CANCELLED:
+        assert job_id in world.cancelled, f"nobody cancelled it: {job}"
+    if job.state is JobState.NODE_FAIL:
+        assert not job.spec.requeue, f"it may be requeued: {job}"
+
+
+def problem(choices: Choices, jobs: int = JOBS, max_steps: int = 2_000) -> str:
+    """What a schedule breaks; "" when everything held."""
+    try:
+        world = World(choices, jobs=jobs)
+        world.run(max_steps)
+        check(world)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def of_events(events: Sequence[Event]) -> str:
+    submitted = sum(what == SUBMITS for _, what, _ in events)
+    return problem(Played(events), submitted, SHRINK_STEPS)
+
+
+def play(seed: int) -> None:
+    """
+    Raises:
+        AssertionError: with the shortest list of events that still fails, and how to play it.
+    """
+    choices = Choices(seed)
+    found = problem(choices)
+    if found:
+        raise AssertionError(report(seed, found, choices.events()))
+
+
+def report(seed: int, found: str, events: list[Event]) -> str:
+    if not of_events(events):
+        return f"seed {seed}: {found}\n(its events alone do not show it: play the seed)"
+    least = shrunk(events, lambda some: bool(of_events(some)))
+    lines = [f"seed {seed}: {of_events(least)}", f"{len(least)} of its {len(events)} events are enough:"]
+    lines += [f"  step {step}: {what} ({outcome})" for step, what, outcome in least]
+    lines.append(f"Play them: python -m tests.sim.schedules --events '{json.dumps(least)}'")
+    return "\n".join(lines)
+
+
+def seeds(part: int, chunk: int) -> range:
+    size = SCHEDULES // PARTS // CHUNKS
+    first = (part * CHUNKS + chunk) * size
+    return range(first, first + size)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.schedules", description=__doc__)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--seed", type=int)
+    what.add_argument("--events", type=json.loads)
+    given = parser.parse_args()
+    if given.events is not None:
+        found = of_events([(step, what, outcome) for step, what, outcome in given.events])
+    else:
+        choices = Choices(given.seed)
+        if found := problem(choices):
+            found = report(given.seed, found, choices.events())
+    print(found or "everything held")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
