@@ -419,3 +419,34 @@ def test_the_daemon_said_nothing_of_defects(cluster: Cluster, patient: Cluster) 
         text = Path(log).read_text()
         assert "Traceback" not in text
         assert "defect" not in text
+
+
+def test_a_host_that_remembers_another_leader_is_drained_and_used_no_less(patient: Cluster) -> None:
+    name = "z1h2"
+    patient.lab.exec(name, ["sh", "-c", "echo 1000000 >/var/lib/rm/epoch"])
+    job = patient.submit("--hosts", name, "--wrap", f"{MARK}")
+    assert patient.wait(job, *FINAL)["state"] == "COMPLETED"
+    assert runs(patient, job) == ["1"]
+    assert "does not know" in patient.host_state(name, "DRAINED")["reason"]
+    patient.rmx("host", "resume", name)
+    patient.restart()  # its epoch counts at the hello: nothing is refused any more
+    patient.all_up()
+    again = patient.submit("--hosts", name, "--wrap", "true")
+    assert patient.wait(again, *FINAL)["state"] == "COMPLETED"
+    assert patient.hosts()[name]["state"] == "UP"
+
+
+def test_a_launch_that_was_on_its_way_to_a_frozen_host_never_starts_late(cluster: Cluster) -> None:
+    frozen = "z2h2"
+    cluster.lab.freeze(frozen)
+    jobs = [cluster.submit("--hosts", f"z2h1,{frozen}", "--wrap", f"{MARK}") for _ in range(6)]
+    for job in jobs:
+        assert cluster.wait(job, *FINAL, wait_s=90)["state"] == "COMPLETED"
+    cluster.host_state(frozen, "DOWN")
+    before = {job: runs(cluster, job) for job in jobs}
+    cluster.lab.thaw(frozen)
+    cluster.all_up()
+    probe = cluster.submit("--hosts", frozen, "--wrap", "true")  # comes after what had waited there
+    assert cluster.wait(probe, *FINAL)["state"] == "COMPLETED"
+    assert {job: runs(cluster, job) for job in jobs} == before
+    assert all(len(lines) == 1 for lines in before.values())
