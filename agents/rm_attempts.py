@@ -21,6 +21,7 @@ POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed 
 REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's iterations are known
 QUIET_REPORTS_S = 0.5  # for jobs that have not reported yet, or no longer do
 QUIET_AFTER_S = 10
+VANISHED = 10
 LIVE = ("launching", "prepared", "running")
 NOT_LIVE = ("exited", "lost")
 
@@ -37,6 +38,7 @@ class Attempt:
         self.offsets = {}  # rank -> bytes of its reports already read
         self.reported = set()  # ranks that have written some
         self.reported_at = 0.0
+        self.vanished = 0  # looks since its folder was gone before its launch was told
         self.troubled = False  # a step of ours failed for it, and that was said
 
     def live(self):
@@ -176,8 +178,12 @@ class Attempts:
         self.supervisors = {pid for pid in self.supervisors if os.waitpid(pid, os.WNOHANG)[0] == 0}
 
     def _look_after(self, attempt):
-        if not attempt.folder.alive():
-            self._look_again(attempt)
+        if attempt.folder.alive():
+            return
+        if not attempt.settled() and not os.path.isdir(attempt.folder.path) and attempt.vanished < VANISHED:
+            attempt.vanished += 1  # its supervisor gave the launch up, and is about to say why
+            return
+        self._look_again(attempt)
 
     def _look_again(self, attempt):
         """The supervisor is gone: tell the ends that it could not tell."""
