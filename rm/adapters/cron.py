@@ -34,6 +34,7 @@ LOOKED = 12  # runs ahead that a cron expression's interval is taken from
 FIRST_S = 10.0  # from the daemon's start to the first run of what follows an interval
 FOLLOWERS = 16  # runs at the same time, at most
 CLOCK_S = 1.0  # between two looks at the clock
+REPEATED_MIN = 24 * 60  # a zone may go back by as much, when it crosses the date line
 SET_BACK_S = 2.0  # from which on it was set back, and is not just made to go slower
 
 
@@ -223,9 +224,27 @@ class Later(BaseTrigger):  # type: ignore[misc]
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
         last = (self._plain or previous) if previous is not None else None
         self._plain = self._trigger.get_next_fire_time(last, now)
+        if last is not None and self._plain is not None and not _is_after(self._plain, last):
+            self._plain = self._past_repeated_hour(last)
         if self._plain is None:
             return None
-        return self._plain + timedelta(seconds=random.uniform(0, self._jitter_s))
+        # in UTC: two times of one zone are compared by their faces, and adding to one forgets its pass
+        return self._plain.astimezone(UTC) + timedelta(seconds=random.uniform(0, self._jitter_s))
+
+    def _past_repeated_hour(self, last: datetime) -> datetime | None:
+        """The first time after `last` where the trigger answers none: APScheduler's cron takes the second
+        pass of an hour that the clock goes through twice for the first one, for ever."""
+        for minutes in range(1, REPEATED_MIN + 1):
+            at = (last.astimezone(UTC) + timedelta(minutes=minutes)).astimezone(last.tzinfo)
+            found: datetime | None = self._trigger.get_next_fire_time(None, at)
+            if found is None or _is_after(found, last):
+                return found
+        return None
+
+
+def _is_after(one: datetime, other: datetime) -> bool:
+    """By the instant: two times of one zone are compared by their faces."""
+    return one.timestamp() > other.timestamp()
 
 
 def _weekdays(text: str, schedule: Cron) -> str:
