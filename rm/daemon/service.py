@@ -32,8 +32,9 @@ from rm.core.progress import Progress
 from rm.core.reasons import Reason
 from rm.core.snapshot import Snapshot
 from rm.core.state import ClusterState
-from rm.core.store import Store
+from rm.core.store import Damaged, Store
 from rm.daemon.agents import Hosts
+from rm.daemon.asking import LOOK_S
 from rm.daemon.backlog import Admission, Backlog
 from rm.daemon.host_keys import Keys
 from rm.daemon.host_service import HostService, shown
@@ -88,6 +89,7 @@ class Service(HostService):
         self._bulks: dict[str, asyncio.Lock] = {}
         self._waiters: dict[int, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._waiters_lock = threading.Lock()
+        self._looking: asyncio.Future[Sequence[Damaged]] | None = None
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -405,10 +407,19 @@ class Service(HostService):
         }
         try:
             answer: Mapping[str, Any] = await self._ask(ask)
-            aside = await asyncio.to_thread(self._store.aside)
+            aside = await self._set_aside()
         except StoreUnavailable as error:  # that is how the daemon is
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
         return {**answer, "set_aside": [one.why for one in aside]}
+
+    async def _set_aside(self) -> Sequence[Damaged]:
+        """One question at a time: a database that hangs holds up one thread, and no answer for long."""
+        looking = self._looking
+        if looking is None or looking.done():
+            looking = self._looking = asyncio.ensure_future(asyncio.to_thread(self._store.aside))
+        if not (await asyncio.wait({looking}, timeout=LOOK_S))[0]:
+            raise self._leader.waiting() or StoreUnavailable("The database has not answered yet.")
+        return looking.result()
 
     @property
     def _policies(self) -> Policies:
