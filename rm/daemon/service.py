@@ -89,7 +89,7 @@ class Service(HostService):
         self._bulks: dict[str, asyncio.Lock] = {}
         self._waiters: dict[int, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._waiters_lock = threading.Lock()
-        self._looking: asyncio.Future[Sequence[Damaged]] | None = None
+        self._looking: asyncio.Task[list[Damaged]] | None = None
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -412,11 +412,11 @@ class Service(HostService):
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
         return {**answer, "set_aside": [one.why for one in aside]}
 
-    async def _set_aside(self) -> Sequence[Damaged]:
+    async def _set_aside(self) -> list[Damaged]:
         """One question at a time: a database that hangs holds up one thread, and no answer for long."""
-        looking = self._looking
-        if looking is None or looking.done():
-            looking = self._looking = asyncio.ensure_future(asyncio.to_thread(self._store.aside))
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(asyncio.to_thread(self._store.aside))
+        looking: asyncio.Task[list[Damaged]] = self._looking
         if not (await asyncio.wait({looking}, timeout=LOOK_S))[0]:
             raise self._leader.waiting() or StoreUnavailable("The database has not answered yet.")
         return looking.result()
