@@ -148,6 +148,8 @@ def test_a_second_daemon_takes_over_from_one_that_vanishes(cluster: Cluster, how
         assert ran(cluster, job) == ["1"]
     finally:
         second.end()
+        first.kill()  # it has ended by itself, unless the test failed
+        first.wait(WAIT_S)
         cluster.start()
         cluster.all_up()
 
