@@ -5,7 +5,7 @@ POSIX := .venv/.ansible_posix
 DDP := .venv-ddp
 TORCH := torch==2.13.0 numpy==2.4.6
 
-.PHONY: help demo ddp test lint bench papers lock clean setup need-lab need-test
+.PHONY: help demo ddp test lint bench papers lock dist sbom clean setup need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
@@ -15,6 +15,8 @@ help:
 	@echo "make bench   the speed figures"
 	@echo "make papers  the papers' results over seeds; writes the tables and plots of docs/papers (takes a while)"
 	@echo "make lock    pin all dependencies with hashes, for running and for testing (ARGS=--upgrade: newest)"
+	@echo "make dist    wheel and sdist of the commit in dist/, the same bytes each time"
+	@echo "make sbom    what rm needs to run, with hashes and licences (CycloneDX), in dist/"
 	@echo "make clean   remove the virtual environments and caches"
 
 demo: need-lab $(STAMP)
@@ -40,6 +42,12 @@ papers: $(STAMP)
 
 lock:
 	@scripts/lock.sh $(ARGS)
+
+dist: $(STAMP)
+	@$(PY) -m scripts.dist
+
+sbom: $(STAMP)
+	@$(PY) -m scripts.sbom
 
 setup: $(STAMP)
 
@@ -71,4 +79,4 @@ $(DDP)/.installed: Makefile
 	@touch $@
 
 clean:
-	rm -rf .venv $(DDP) .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv $(DDP) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
