@@ -21,6 +21,7 @@ import msgspec
 
 from rm import paths
 from rm.core import registry
+from rm.core.rights import Role
 from rm.errors import ConfigError, UsageError
 from rm.units import parse_time_limit_us
 
@@ -199,6 +200,36 @@ class LimitsConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class HttpsConfig:
+    """A door for who is not on this machine: where it listens ("" = nowhere), with which certificate."""
+
+    listen: str = ""
+    certificate: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RolesConfig:
+    """Users, and groups of the system as @group."""
+
+    operators: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PrivacyConfig:
+    """What users do not see of each other; operators and administrators do."""
+
+    jobs: bool = False
+    metrics: str = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditConfig:
+    keep_days: Positive = 400.0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     jobs: JobsConfig = field(default_factory=JobsConfig)
@@ -212,6 +243,10 @@ class Config:
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
     alerts: AlertsConfig = field(default_factory=AlertsConfig)
     web: WebConfig = field(default_factory=WebConfig)
+    https: HttpsConfig = field(default_factory=HttpsConfig)
+    roles: RolesConfig = field(default_factory=RolesConfig)
+    privacy: PrivacyConfig = field(default_factory=PrivacyConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
 
 
@@ -437,6 +472,15 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
         raise ConfigError(
             f"fabric.spines is {config.fabric.spines}, but fabric.uplink_mbps is 0.",
             "Say how much one link from a leaf to a spine carries, in Mbit/s.",
+        )
+    if config.privacy.metrics not in list(Role):
+        raise ConfigError(
+            f"privacy.metrics is '{config.privacy.metrics}'.", f"Use {', '.join(Role)}: who may read them."
+        )
+    if config.https.listen and not (config.https.certificate and config.https.key):
+        raise ConfigError(
+            "https.listen is set, but https.certificate or https.key is not.",
+            "Name a PEM file of the certificate (with its chain) and one of its key.",
         )
     if jobs.run_root_as == "root":
         raise ConfigError(

@@ -55,6 +55,12 @@ class Forbidden(RmError):
     http_status = 403
 
 
+class Unauthenticated(Forbidden):
+    """The door does not know who asks: there is no token, or one that does not count."""
+
+    http_status = 401
+
+
 class Conflict(RmError):
     """The thing exists but is in a state that does not allow the request."""
 

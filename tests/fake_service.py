@@ -42,6 +42,8 @@ class FakeService:
         self.monitoring: Any = None
         self.alerting: Any = None
         self.steps: Any = None
+        self.tokens: Any = None
+        self.audit: Any = None
 
     async def submit(self, specs: Sequence[JobSpec], key: str = "") -> list[int]:
         if any(spec.ntasks > 100 for spec in specs):

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 
+from rm.core.rights import Role
 from rm.errors import Forbidden
 from rm.web import identity
 from rm.web.pages.listen import serve_page
@@ -26,14 +27,14 @@ class Tokens:
     users: dict[str, str] = field(default_factory=dict)
     admins: tuple[str, ...] = ()
 
-    def caller_of(self, request: Any, admins: Any) -> identity.Caller:
+    async def caller_of(self, request: Any, keeper: identity.Doorkeeper) -> identity.Caller:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind != "Bearer":
-            return identity.caller_of(request, admins)
+            return await identity.caller_of(request, keeper)
         if token not in self.users:
             raise Forbidden("This token is not known.", "It was revoked, or its time is over.")
         user = self.users[token]
-        return identity.Caller(12345, user, user in self.admins)
+        return identity.Caller(12345, user, Role.ADMIN if user in self.admins else Role.USER)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rm.core.audit import Act
 from rm.core.cells import Cell, Change, Status
 from rm.core.history import Sample, Stat, Summary
 from rm.core.host import Host, Zone
@@ -19,6 +20,7 @@ from rm.core.job import Job
 from rm.core.mesh import MeshState
 from rm.core.network import LinkStats
 from rm.core.store import Entry, Measured, StoredAction
+from rm.core.token import Token
 from rm.errors import StoreError, Unstorable
 
 Value = TypeVar("Value")
@@ -29,6 +31,8 @@ _JOB_FIELDS = tuple(f.name for f in fields(Job) if f.name != "spec")
 _job = msgspec.json.Decoder(Job)
 _host = msgspec.json.Decoder(Host)
 _zone = msgspec.json.Decoder(Zone)
+_token = msgspec.json.Decoder(Token)
+_act = msgspec.json.Decoder(Act)
 _stats = msgspec.json.Decoder(LinkStats)
 _object = msgspec.json.Decoder(dict[str, Any])
 _cell = msgspec.json.Decoder(Cell)
@@ -68,6 +72,16 @@ def job_row(job: Job) -> Row:
         "ended_us": job.ended_us,
         "body": _job_to_text(job),
     }
+
+
+def token_row(token: Token) -> Row:
+    what = f"Token {token.id}"
+    return {"id": token.id, "user_name": token.user, "body": to_text(token, what)}
+
+
+def act_row(act: Act) -> Row:
+    text = to_text(act, "An entry of the audit log")
+    return {"at_us": act.at_us, "user_name": act.user, "body": text}
 
 
 def named_row(name: str, value: object, what: str) -> Row:
@@ -175,6 +189,14 @@ def zone(row: Any) -> Zone:
 
 def document(row: Any) -> dict[str, Any]:
     return _from(_object, row.body, f"Document {row.name}")
+
+
+def token(row: Any) -> Token:
+    return _from(_token, row.body, f"Token {row.id}")
+
+
+def act(row: Any) -> Act:
+    return _from(_act, row.body, f"Entry {row.seq} of the audit log")
 
 
 def measured(row: Any) -> Measured:

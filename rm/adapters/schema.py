@@ -21,6 +21,7 @@ from sqlalchemy import (
     UniqueConstraint,
     bindparam,
     delete,
+    insert,
     select,
     text,
     update,
@@ -154,6 +155,26 @@ journal = Table(
     sqlite_autoincrement=True,
 )
 
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_name", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+# The audit log, whose numbers are not used again either.
+acts = Table(
+    "acts",
+    metadata,
+    Column("seq", KEY, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index(None, "at_us"),
+    sqlite_autoincrement=True,
+)
+
 # The history of the network: a pair is a direction, `body` what was found by metric.
 network_pairs = Table(
     "network_pairs",
@@ -245,6 +266,8 @@ DELETE_ZONE = delete(zones).where(zones.c.name == bindparam("b_name"))
 DELETE_ACTION = delete(actions).where(actions.c.id == bindparam("b_id"))
 # literal, so that the partial index serves
 STARTS = select(journal.c.seq, journal.c.at_us).where(IS_START).order_by(journal.c.seq)
+ADD_ACTS = insert(acts)
+DELETE_TOKEN = delete(tokens).where(tokens.c.id == bindparam("b_id"))
 DELETE_DOCUMENT = delete(documents).where(documents.c.name == bindparam("b_name"))
 
 
@@ -254,7 +277,7 @@ def ordered(table: Table) -> Select[Any]:
 
 def upserts(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, or replace all but the key of the one that has this key."""
-    keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name"}
+    keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name", tokens: "id"}
     made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
     for table in (measurements, network_summaries, history_marks, network_cells, network_changes, meshes):
         made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))

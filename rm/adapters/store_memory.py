@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.adapters.history_memory import HistoryTables, MemoryHistory
+from rm.core.audit import Act
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
 from rm.core.store import START, Batch, Damaged, Entry, Lease, Loaded, Measured, StoredAction
+from rm.core.token import Token
 from rm.errors import StaleLeader, StoreError
 
 
@@ -34,6 +36,9 @@ class MemoryDatabase:
     measurements: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     journal: list[tuple[int, Entry]] = field(default_factory=list)
+    tokens: dict[str, Token] = field(default_factory=dict)
+    last_act: int = 0
+    acts: list[tuple[int, Act]] = field(default_factory=list)
     history: HistoryTables = field(default_factory=HistoryTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -66,6 +71,7 @@ class MemoryStore:
                 actions=tuple(a for _, a in sorted(db.actions.items())),
                 measurements=tuple(Measured(a, b, s) for (a, b), s in sorted(db.measurements.items())),
                 documents=tuple(sorted(db.documents.items())),
+                tokens=tuple(t for _, t in sorted(db.tokens.items())),
             )
 
     def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:
@@ -175,6 +181,22 @@ class MemoryStore:
             db.journal = [(s, e) for s, e in db.journal if s >= kept]
             return before - len(db.journal)
 
+    def acts(
+        self, after: int = 0, limit: int = 1000, since_us: int = 0, user: str | None = None
+    ) -> list[tuple[int, Act]]:
+        with self._db.lock:
+            return [
+                (seq, act)
+                for seq, act in self._db.acts
+                if seq > after and act.at_us >= since_us and user in (None, act.user)
+            ][:limit]
+
+    def prune_acts(self, before_us: int) -> int:
+        with self._db.lock:
+            before = len(self._db.acts)
+            self._db.acts = [(seq, act) for seq, act in self._db.acts if act.at_us >= before_us]
+            return before - len(self._db.acts)
+
     def close(self) -> None:
         self._epoch = None
 
@@ -213,6 +235,12 @@ def _apply(db: MemoryDatabase, batch: Batch) -> None:
             db.documents.pop(name, None)
         else:
             db.documents[name] = body
+    for name in batch.removed_tokens:
+        db.tokens.pop(name, None)
+    db.tokens.update((t.id, t) for t in batch.tokens)
+    for act in batch.acts:
+        db.last_act += 1
+        db.acts.append((db.last_act, act))
     for entry in batch.events:
         db.last_seq += 1
         db.journal.append((db.last_seq, entry))

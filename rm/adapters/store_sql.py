@@ -23,6 +23,7 @@ from rm.adapters.database import be_patient, make_engine, sentences
 from rm.adapters.history_sql import SqlHistory
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.adapters.set_aside import put_aside, rows_aside, sound
+from rm.core.audit import Act
 from rm.core.job import Job, JobState
 from rm.core.store import Batch, Damaged, Entry, Lease, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
@@ -73,6 +74,7 @@ class SqlStore:
                 actions=tuple(read("action", schema.ordered(schema.actions), records.action)),
                 measurements=tuple(sorted(measurements, key=lambda m: (m.source, m.destination))),
                 documents=tuple(sorted(documents, key=lambda d: d[0])),
+                tokens=tuple(read("token", schema.ordered(schema.tokens), records.token)),
             )
         return replace(loaded, damaged=tuple(damaged))
 
@@ -137,6 +139,9 @@ class SqlStore:
                 c.execute(schema.DELETE_DOCUMENT, {"b_name": name})
             else:
                 c.execute(self._upsert["documents"], records.named_row(name, body, "Document"))
+        put(schema.DELETE_TOKEN, [{"b_id": id} for id in batch.removed_tokens])
+        put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
+        put(schema.ADD_ACTS, [records.act_row(a) for a in batch.acts])
         put(sa.insert(schema.journal), [records.entry_row(e) for e in batch.events])
 
     def lease(self) -> Lease:
@@ -239,6 +244,30 @@ class SqlStore:
             if some < PRUNE_CHUNK:
                 return forgotten
             time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
+
+    def acts(
+        self, after: int = 0, limit: int = 1000, since_us: int = 0, user: str | None = None
+    ) -> list[tuple[int, Act]]:
+        columns = schema.acts.c
+        query = sa.select(schema.acts).where(columns.seq > after)
+        if since_us:
+            query = query.where(columns.at_us >= since_us)
+        if user is not None:
+            query = query.where(columns.user_name == user)
+        with self._reading("read the audit log") as c:
+            return [(r.seq, records.act(r)) for r in c.execute(query.order_by(columns.seq).limit(limit))]
+
+    def prune_acts(self, before_us: int) -> int:
+        """In many short transactions, as the journal."""
+        columns, forgotten = schema.acts.c, 0
+        oldest = sa.select(columns.seq).where(columns.at_us < before_us).limit(PRUNE_CHUNK)
+        while True:
+            with self._changing("prune the audit log") as c:
+                some = c.execute(sa.delete(schema.acts).where(columns.seq.in_(oldest))).rowcount
+            forgotten += some
+            if some < PRUNE_CHUNK:
+                return forgotten
+            time.sleep(PRUNE_PAUSE_S)
 
     def check_writable(self) -> None:
         """Raises StoreError when the database can only be read."""

@@ -10,15 +10,19 @@ from typing import Any
 import msgspec
 
 from rm.api.answer import Refused
-from rm.api.routes import ANY_REQUEST, JSON_ERRORS, PATHS, ROUTES, Parameter, Role, Route
+from rm.api.routes import ANY_REQUEST, JSON_ERRORS, PATHS, ROUTES, Parameter, Route, Who
 
 REF = "#/components/schemas/{name}"
 JSON = "application/json"
 WORD = {"type": "string", "minLength": 1}
 NAMES = re.compile(r"\{(\w+)\}")
 MAY = {
-    Role.OWNER: "For the owner of the job and administrators.",
-    Role.ADMIN: "For administrators.",
+    Who.PROGRAMS: "For whom privacy.metrics says.",
+    Who.USER: "For whoever has an account.",
+    Who.OWNER: "For the owner of the job and operators.",
+    Who.READER: "For the owner of the job and administrators.",
+    Who.OPERATOR: "For operators.",
+    Who.ADMIN: "For administrators.",
 }
 
 
@@ -49,7 +53,7 @@ def describe(routes: Sequence[Route], version: str) -> dict[str, Any]:
         ]
         operation: dict[str, Any] = {
             "operationId": route.name,
-            "summary": " ".join(filter(None, (route.meaning, MAY.get(route.role)))),
+            "summary": " ".join(filter(None, (route.meaning, MAY.get(route.who)))),
             "parameters": named + query,
             "responses": _responses(route, of),
         }

@@ -12,15 +12,19 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from rm.api import alerts, channels, hosts, jobs, monitoring, network, people, reasons, status
+from rm.api import accounts, alerts, channels, hosts, jobs, monitoring, network, people, reasons, status
 from rm.api.answer import Count, Request
 
 
-class Role(StrEnum):
-    """Who may call a route."""
+class Who(StrEnum):
+    """Who may call a route: the one table of rights (`rm/web/access.py` enforces it)."""
 
-    ANYBODY = "anybody"  # whom the door lets in
-    OWNER = "owner"  # of the job, and administrators
+    ANYBODY = "anybody"  # whom the door lets in, also nobody in particular
+    PROGRAMS = "programs"  # whom privacy.metrics says
+    USER = "user"  # with an account
+    OWNER = "owner"  # of the job, and operators
+    READER = "reader"  # the job's owner, and administrators
+    OPERATOR = "operator"
     ADMIN = "admin"
 
 
@@ -39,7 +43,7 @@ class Parameter:
 @dataclass(frozen=True, slots=True)
 class Route:
     """`answer` is a type, or the media type of what is no JSON object of ours. `errors` are the statuses
-    of refusals besides those that any request can meet: 400, 403, 413, 429 and
+    of refusals besides those that any request can meet: 400, 401, 403, 413, 429 and
     500, and 404 where the path names something."""
 
     method: str
@@ -50,7 +54,7 @@ class Route:
     body: type[Request] | None = None
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
-    role: Role = Role.ANYBODY
+    who: Who = Who.ANYBODY
     status: int = 200
     errors: tuple[int, ...] = ()
 
@@ -59,6 +63,7 @@ Flag = Annotated[str, Meta(pattern="^[01]?$")]
 Seconds = Annotated[float, Meta(ge=0)]
 JSON_ERRORS = {
     400: "UsageError: the request is malformed.",
+    401: "Unauthenticated: the door asks for a token, and this one does not count.",
     403: "Forbidden: the caller may not do this.",
     404: "NotFound: there is no such job, host or other thing.",
     409: "Conflict: it is in a state that does not allow the request.",
@@ -68,7 +73,7 @@ JSON_ERRORS = {
     500: "RmError: a defect of the daemon, or of its database.",
     502: "Unreachable: a host did not answer.",
 }
-ANY_REQUEST = (400, 403, 413, 429, 500)
+ANY_REQUEST = (400, 401, 403, 413, 429, 500)
 
 CONFLICT = (409,)  # or: this daemon does not do such a thing
 UNKNOWN = (404, 409)  # what the query or the body names
@@ -88,9 +93,9 @@ ROUTES: Sequence[Route] = (
           jobs.Submitted, jobs.Submit, status=201, errors=(422,), headers=(
               Parameter("Idempotency-Key", Annotated[str, Meta(max_length=128, pattern=r"^[ -~]*$")],
                         "a submission that is repeated with its key is answered as the first time", ""),
-          )),
+          ), who=Who.USER),
     Route("POST", "/v1/plan", "plan", "Dry run: where the job would start now, or why it would not.",
-          reasons.Plan, jobs.PlanRequest),
+          reasons.Plan, jobs.PlanRequest, who=Who.USER),
     Route("GET", "/v1/jobs", "jobs", "Jobs, the newest last: unfinished ones and those that ended within "
           "`jobs.recent_s`.", jobs.Jobs, query=(
               Parameter("state", str, "names or short codes, with commas", ""),
@@ -110,15 +115,15 @@ ROUTES: Sequence[Route] = (
               Parameter("user", str, "of one user", ""),
               Parameter("name", str, "of one name", ""),
               Parameter("state", str, "names or short codes, with commas", ""),
-          )),
+          ), who=Who.USER),
     Route("GET", "/v1/jobs/{id}", "job", "One job; script, arguments and environment for its owner and "
           "administrators.", jobs.WholeJob),
     Route("DELETE", "/v1/jobs/{id}", "cancel", "Cancel the job, or only send its tasks a signal.",
           jobs.OneJob, query=(
               Parameter("signal", Annotated[int, Meta(ge=0, le=64)], "the signal's number; 0 = cancel", 0),
-          ), role=Role.OWNER, errors=(409, 502)),
+          ), who=Who.OWNER, errors=(409, 502)),
     *(
-        Route("POST", f"/v1/jobs/{{id}}/{verb}", verb, meaning, jobs.OneJob, role=Role.OWNER, errors=CONFLICT)
+        Route("POST", f"/v1/jobs/{{id}}/{verb}", verb, meaning, jobs.OneJob, who=Who.OWNER, errors=CONFLICT)
         for verb, meaning in (
             ("hold", "Keep the waiting job from starting."),
             ("release", "Let the held job start."),
@@ -134,7 +139,7 @@ ROUTES: Sequence[Route] = (
               Parameter("offset", Count, "from this byte", 0),
               Parameter("tail", Count, "instead: the last so many bytes", 0),
               Parameter("follow", Flag, "until the task ends", ""),
-          ), role=Role.OWNER, errors=(409, 502)),
+          ), who=Who.READER, errors=(409, 502)),
     Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why),
     Route("GET", "/v1/jobs/{id}/iterations", "iterations", "Iteration times against their baseline.",
           jobs.Iterations, query=(Parameter("last", Count, "the newest so many; 0 = all", 0),)),
@@ -142,22 +147,22 @@ ROUTES: Sequence[Route] = (
     Route("GET", "/v1/hosts", "hosts", "Hosts with what is free on them and their jobs.", hosts.Hosts,
           query=(Parameter("variables", str, "with their variables, for administrators"),)),
     Route("POST", "/v1/hosts", "add_hosts", "Add hosts, or change what is known of them.", hosts.Hosts,
-          hosts.AddHosts, role=Role.ADMIN, status=201),
-    Route("DELETE", "/v1/hosts/{name}", "remove_host", "Remove the host.", hosts.OneHost, role=Role.ADMIN,
+          hosts.AddHosts, who=Who.ADMIN, status=201),
+    Route("DELETE", "/v1/hosts/{name}", "remove_host", "Remove the host.", hosts.OneHost, who=Who.ADMIN,
           errors=CONFLICT),
     Route("POST", "/v1/hosts/{name}/drain", "drain", "Let the host finish its jobs and take no new ones.",
-          hosts.OneHost, hosts.Drain, role=Role.ADMIN),
+          hosts.OneHost, hosts.Drain, who=Who.OPERATOR),
     Route("POST", "/v1/hosts/{name}/resume", "resume", "Let the host take jobs again.", hosts.OneHost,
-          role=Role.ADMIN),
+          who=Who.OPERATOR),
     Route("GET", "/v1/hosts/{name}/key", "present_key", "The SSH key that the host presents, and the pinned "
-          "one.", hosts.HostKeys, role=Role.ADMIN, errors=(409, 502)),
+          "one.", hosts.HostKeys, who=Who.ADMIN, errors=(409, 502)),
     Route("POST", "/v1/hosts/{name}/key", "accept_key", "Pin the presented key if it has exactly this "
-          "fingerprint.", hosts.HostKeys, hosts.AcceptKey, role=Role.ADMIN, errors=(409, 502)),
+          "fingerprint.", hosts.HostKeys, hosts.AcceptKey, who=Who.ADMIN, errors=(409, 502)),
     # -- the network
     Route("GET", "/v1/links", "links", "The links with the jobs that share them.", network.Links),
     Route("GET", "/v1/network", "network", "What was measured last of each pair.", network.Pairs),
     Route("POST", "/v1/network/measure", "measure", "Measure now.", network.Measured, network.Measure,
-          role=Role.ADMIN, errors=UNKNOWN),
+          who=Who.OPERATOR, errors=UNKNOWN),
     Route("GET", "/v1/network/history", "history", "What was measured of one direction.", network.History,
           query=(
               Parameter("source", str, "a host", required=True),
@@ -176,37 +181,53 @@ ROUTES: Sequence[Route] = (
               Parameter("limit", Count, "the newest so many, at most 10,000", 10_000),
           ), errors=CONFLICT),
     Route("POST", "/v1/monitor/{mesh}/run", "run_mesh", "Run the mesh now; answered when it is over.",
-          monitoring.OneMesh, monitoring.RunMesh, role=Role.ADMIN, errors=(409, 502)),
+          monitoring.OneMesh, monitoring.RunMesh, who=Who.OPERATOR, errors=(409, 502)),
     Route("POST", "/v1/monitor/{mesh}/pause", "pause_mesh", "Pause the mesh.", monitoring.OneMesh,
-          role=Role.ADMIN, errors=CONFLICT),
+          who=Who.OPERATOR, errors=CONFLICT),
     Route("POST", "/v1/monitor/{mesh}/resume", "resume_mesh", "Let the paused mesh go on.",
-          monitoring.OneMesh, role=Role.ADMIN, errors=CONFLICT),
+          monitoring.OneMesh, who=Who.OPERATOR, errors=CONFLICT),
     Route("GET", "/v1/sources", "sources", "The archives that are read.", monitoring.Sources,
           errors=CONFLICT),
     Route("POST", "/v1/sources/{name}/read", "read_source", "Read the archive now.", monitoring.OneSource,
-          role=Role.ADMIN, errors=(409, 502)),
+          who=Who.OPERATOR, errors=(409, 502)),
     # -- alerts
     Route("GET", "/v1/alerts", "alerts", "Alerts, silences, rules and channels ([more](alerts.md)).",
           alerts.Alerts, errors=CONFLICT),
     Route("POST", "/v1/alerts/acknowledge", "acknowledge", "Say who looks after alerts.",
-          alerts.Acknowledged, alerts.Acknowledge, role=Role.ADMIN, errors=UNKNOWN),
+          alerts.Acknowledged, alerts.Acknowledge, who=Who.OPERATOR, errors=UNKNOWN),
     Route("POST", "/v1/alerts/silences", "silence", "Keep alerts from firing for a while.",
-          alerts.OneSilence, alerts.SilenceRequest, role=Role.ADMIN, errors=CONFLICT),
+          alerts.OneSilence, alerts.SilenceRequest, who=Who.OPERATOR, errors=CONFLICT),
     Route("DELETE", "/v1/alerts/silences/{id}", "end_silence", "End the silence.", alerts.OneSilence,
-          role=Role.ADMIN, errors=CONFLICT),
+          who=Who.OPERATOR, errors=CONFLICT),
     # -- playbook steps
     Route("GET", "/v1/channels", "channels", "The connected agents that take playbook steps.",
-          channels.Channels, role=Role.ADMIN, errors=CONFLICT),
+          channels.Channels, who=Who.ADMIN, errors=CONFLICT),
     Route("POST", "/v1/channels/{host}/steps", "run_steps", "Run steps on the host; answered when they are "
           "over, and given up when the connection ends. 502: the outcome is unknown.", channels.StepsAnswer,
-          channels.StepsRequest, role=Role.ADMIN, errors=(409, 502)),
+          channels.StepsRequest, who=Who.ADMIN, errors=(409, 502)),
+    # -- people
+    Route("GET", "/v1/tokens", "tokens", "The caller's tokens.", accounts.Tokens, query=(
+        Parameter("user", str, "of this user, for administrators; `*` = of all", ""),
+    ), who=Who.USER),
+    Route("POST", "/v1/tokens", "create_token", "Make a token; its text is in this answer only.",
+          accounts.NewToken, accounts.TokenRequest, who=Who.USER, status=201, errors=UNKNOWN),
+    Route("DELETE", "/v1/tokens/{token}", "revoke_token", "Revoke a token of one's own; administrators, any.",
+          accounts.OneToken, who=Who.USER, errors=CONFLICT),
+    Route("GET", "/v1/audit", "audit", "The audit log, oldest first: the next `after` is the last `seq`.",
+          accounts.Acts, query=(
+              Parameter("after", Count, "above this number", 0),
+              Parameter("since_us", Count, "at or after this instant", 0),
+              Parameter("user", str, "of one user", ""),
+              Parameter("limit", Count, "at most so many, and at most 10,000", 1000),
+          ), who=Who.ADMIN),
     # -- for programs
     Route("GET", "/v1/openapi.json", "openapi", "This table as OpenAPI 3.1.", "application/json"),
-    Route("GET", "/metrics", "metrics", "[Prometheus](monitoring.md#prometheus-and-grafana).", "text/plain"),
+    Route("GET", "/metrics", "metrics", "[Prometheus](monitoring.md#prometheus-and-grafana).", "text/plain",
+          who=Who.PROGRAMS),
     *(
         Route("GET", f"/maddash/{path}", f"maddash_{path.count('/')}_{path.split('/')[0]}",
               "[MaDDash's REST API](monitoring.md#maddashs-rest-api), in its own shapes.",
-              "application/json", errors=CONFLICT)
+              "application/json", who=Who.PROGRAMS, errors=CONFLICT)
         for path in ("dashboards", "events", "grids", "grids/{mesh}", "grids/{mesh}/{source}",
                      "grids/{mesh}/{source}/{destination}", "grids/{mesh}/{source}/{destination}/{check}")
     ),

@@ -10,9 +10,8 @@ import msgspec
 from msgspec import inspect as types
 
 from rm.api.answer import Answer, Request
-from rm.api.routes import ROUTES, Role, Route
+from rm.api.routes import ROUTES, Route, Who
 
-WHO = {Role.ANYBODY: "", Role.OWNER: "owner", Role.ADMIN: "admin"}
 PLAIN = {
     types.StrType: "text", types.IntType: "int", types.FloatType: "number", types.BoolType: "bool",
     types.NoneType: "null", types.AnyType: "anything",
@@ -27,7 +26,7 @@ def markdown(routes: Sequence[Route] = ROUTES) -> str:
         status = f", {route.status}" if route.status != 200 else ""
         body = f"`{route.body.__name__}`" if route.body else ""
         rows.append(
-            f"| `{route.method} {route.path}{_query(route)}` | {WHO[route.role]} | {body} | {answer}{status} "
+            f"| `{route.method} {route.path}{_query(route)}` | {_who(route)} | {body} | {answer}{status} "
             f"| {route.meaning}{_meanings(route)} |"
         )
     named = [kind for route in routes for kind in (route.body, route.answer) if inspect.isclass(kind)]
@@ -114,3 +113,7 @@ def _shown(kind: types.Type) -> str:
     if isinstance(kind, types.LiteralType):
         return " | ".join(map(str, kind.values))
     return PLAIN[type(kind)]
+
+
+def _who(route: Route) -> str:
+    return "" if route.who is Who.ANYBODY else route.who

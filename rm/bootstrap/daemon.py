@@ -51,6 +51,7 @@ from rm.core.state import ClusterState, rebuild
 from rm.core.store import Damaged, Store
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
+from rm.daemon.audit_log import AuditLog
 from rm.daemon.backlog import Backlog
 from rm.daemon.deliver import Deliverer, deliveries
 from rm.daemon.executor import Executor
@@ -68,6 +69,7 @@ from rm.daemon.regulator import Regulator
 from rm.daemon.service import Service
 from rm.daemon.sources import Sources
 from rm.daemon.steps_service import Steps
+from rm.daemon.token_keeper import TokenKeeper
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.protocol import attempts as wire
@@ -307,6 +309,8 @@ class Daemon:
         )
         leader.on_jobs = service.jobs_changed
         service.steps = Steps(fleet)
+        tokens = service.tokens = TokenKeeper(leader, clock, loaded.tokens)
+        audit = service.audit = AuditLog(leader, store, clock, config.audit.keep_days)
 
         timers = Timers(self.zone)
         keep = retention_of(config)
@@ -321,6 +325,8 @@ class Daemon:
             meshes.malformed,
             self._sources(leader, board, meshes, timers),
         )
+        timers.every(60, "tokens", tokens.write_down)
+        timers.every(3600, "prune the audit log", audit.prune)
         timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
         timers.every(
             3600, "prune the journal", lambda: prune_journal(store, clock, config.daemon.journal_days)

@@ -37,6 +37,8 @@ OTHER_VERBS = {
     "host": ("rm.cli.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
     "monitor": ("rm.cli.monitor", "monitor", "Show, run and pause the meshes that measure the network."),
     "alerts": ("rm.cli.alerts", "alerts", "List what is wrong now, and what was; acknowledge, silence."),
+    "token": ("rm.cli.token", "token", "Make, list and revoke tokens for the HTTPS door."),
+    "audit": ("rm.cli.audit", "audit", "Show who did what, from where."),
     "daemon": ("rm.cli.daemon", "daemon", "Run the daemon."),
     "web": ("rm.cli.web", "web", "Serve the page about jobs, links and the network."),
     "config": ("rm.cli.config_show", "config", "Show the configuration and where it comes from."),

@@ -11,10 +11,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from rm.core.audit import Act
 from rm.core.history import History
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
+from rm.core.token import Token
 
 # Kinds of journal entries (`rm.core.journal`); what precedes a start can be forgotten.
 START, STEP = "start", "step"
@@ -60,7 +62,8 @@ class Batch:
     finishing an action that is not open does nothing. `documents` are small named JSON objects
     of the leader's own (None forgets one). A job is new when its id is at least
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
-    A job's `spec` is written with its first version only, since it never changes.
+    A job's `spec` is written with its first version only, since it never changes. `acts` are added to the
+    audit log.
     """
 
     events: tuple[Entry, ...] = ()
@@ -73,6 +76,9 @@ class Batch:
     finished_actions: tuple[int, ...] = ()
     measurements: tuple[Measured, ...] = ()
     documents: tuple[tuple[str, dict[str, Any] | None], ...] = ()
+    tokens: tuple[Token, ...] = ()
+    removed_tokens: tuple[str, ...] = ()
+    acts: tuple[Act, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ class Loaded:
     """One consistent view of all that the leader needs.
 
     `jobs` by ascending id; `hosts` and `zones` in the order in which they were first stored;
-    `actions` (the open ones) by ascending id; `measurements` by source and destination.
+    `actions` (the open ones) by ascending id; `measurements` by source and destination; `tokens` by id.
     """
 
     version: int
@@ -101,6 +107,7 @@ class Loaded:
     actions: tuple[StoredAction, ...] = ()
     measurements: tuple[Measured, ...] = ()
     documents: tuple[tuple[str, dict[str, Any]], ...] = ()
+    tokens: tuple[Token, ...] = ()
     damaged: tuple[Damaged, ...] = ()  # rows that were read around
 
 
@@ -217,6 +224,17 @@ class Store(Protocol):
         What is left begins with a start, so that it can be replayed. Without such a start
         nothing is forgotten.
         """
+        ...
+
+    def acts(
+        self, after: int = 0, limit: int = 1000, since_us: int = 0, user: str | None = None
+    ) -> list[tuple[int, Act]]:
+        """The oldest `limit` entries of the audit log with a number above `after`, in order: those at or
+        after `since_us`, of one user when `user` is given."""
+        ...
+
+    def prune_acts(self, before_us: int) -> int:
+        """Forgets the acts before `before_us`; counts them."""
         ...
 
     def close(self) -> None: ...

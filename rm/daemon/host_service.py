@@ -17,11 +17,13 @@ from rm.core.state import ClusterState
 from rm.daemon.agents import Hosts
 from rm.daemon.alerting import Alerting
 from rm.daemon.asking import Asking
+from rm.daemon.audit_log import AuditLog
 from rm.daemon.demands import link_demands
 from rm.daemon.host_keys import HostKeyDesk, Keys
 from rm.daemon.leader import Leader
 from rm.daemon.monitor_service import MonitorService
 from rm.daemon.steps_service import Steps
+from rm.daemon.token_keeper import TokenKeeper
 from rm.errors import Conflict, NotFound
 
 
@@ -38,6 +40,8 @@ class HostService(Asking):
         self.monitoring: MonitorService | None = None
         self.alerting: Alerting | None = None
         self.steps: Steps | None = None
+        self.tokens: TokenKeeper | None = None
+        self.audit: AuditLog | None = None
 
     async def hosts(self) -> Sequence[tuple[Host, Free | None, Sequence[int]]]:
         def ask(cycle: Cycle, now_us: int) -> list[tuple[Host, Free | None, Sequence[int]]]:

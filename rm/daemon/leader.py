@@ -7,7 +7,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -15,9 +15,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from rm import __version__
+from rm.adapters.audit_scope import Deed, current_deed
 from rm.core import events as ev
 from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
 from rm.core.alignment import Alignment
+from rm.core.audit import Act, with_targets
 from rm.core.cycle import Cycle, Outcome, Recomputation
 from rm.core.job import Job
 from rm.core.journal import Recorder, named
@@ -26,6 +28,7 @@ from rm.core.reconcile import reconcile, worth_repeating
 from rm.core.restoring import restore
 from rm.core.state import ClusterState
 from rm.core.store import Batch, Damaged, Entry, Measured, Store, StoredAction
+from rm.core.token import Token
 from rm.daemon.executor import Executor, HostReport
 from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
 from rm.protocol.codes import Code
@@ -55,6 +58,7 @@ class Request:
     answer: Callable[[ClusterState], Any]
     weight: int = 1  # how many events it makes, about
     done: Future[Any] = field(default_factory=Future)
+    deed: Deed | None = field(default_factory=current_deed)
 
 
 @dataclass(slots=True)
@@ -67,10 +71,11 @@ class Question:
 
 @dataclass(slots=True)
 class Keep:
-    """Documents to make durable; they are no part of the state."""
+    """What to make durable besides the state; nothing is decided from it."""
 
-    documents: tuple[tuple[str, dict[str, Any] | None], ...]
+    batch: Batch
     done: Future[Any] = field(default_factory=Future)
+    deed: Deed | None = field(default_factory=current_deed)
 
 
 class Leader:
@@ -143,7 +148,15 @@ class Leader:
 
     def keep(self, documents: tuple[tuple[str, dict[str, Any] | None], ...]) -> Future[Any]:
         """Make documents durable (None forgets one), in the order of the calls; the future ends then."""
-        return self._enter(Keep(documents))
+        return self._enter(Keep(Batch(documents=documents)))
+
+    def keep_tokens(self, tokens: tuple[Token, ...], removed: tuple[str, ...] = ()) -> Future[Any]:
+        """Make tokens durable, and forget others."""
+        return self._enter(Keep(Batch(tokens=tokens, removed_tokens=removed)))
+
+    def record(self, act: Act) -> Future[Any]:
+        """Into the audit log, on its own."""
+        return self._enter(Keep(Batch(acts=(act,)), deed=None))
 
     def waiting(self) -> StoreUnavailable | None:
         """Why nothing can be asked or changed now: the database does not answer. From any thread."""
@@ -291,9 +304,15 @@ class Leader:
                 question.done.set_exception(error)
 
     def _keep(self, kept: list[Keep]) -> None:
-        documents = tuple(document for item in kept for document in item.documents)
+        acts = [act for item in kept if item.deed is not None for act in _recorded(item.deed, ())]
+        batch = Batch(
+            documents=tuple(d for item in kept for d in item.batch.documents),
+            tokens=tuple({t.id: t for item in kept for t in item.batch.tokens}.values()),
+            removed_tokens=tuple(id for item in kept for id in item.batch.removed_tokens),
+            acts=tuple([a for item in kept for a in item.batch.acts] + acts),
+        )
         try:
-            self._store_durably(Batch(documents=documents))
+            self._store_durably(batch)
         except Unstorable as error:  # nothing was written; what was decided in this turn is
             for item in kept:
                 item.done.set_exception(error)
@@ -308,7 +327,11 @@ class Leader:
         for index, refusal in outcome.refused.items():
             if not any(a <= index < b for _, a, b in requests):
                 log.info("ignored %s: %s", type(events[index]).__name__, refusal)
-        self._commit(outcome, (*begun, *made))
+        acts = []
+        for request, first, last in requests:
+            if request.deed is not None and not _refusal(outcome, first, last):
+                acts += _recorded(request.deed, events[first:last])
+        self._commit(outcome, (*begun, *made), tuple(acts))
         for request, first, last in requests:
             self._answer(request, outcome, first, last)
         try:
@@ -363,7 +386,7 @@ class Leader:
         self.executor.repeat_open(host)
         return [report.up, *failed, *reconcile(state, host, report.tasks, launches, ends, now_us)]
 
-    def _commit(self, outcome: Outcome, entries: tuple[Entry, ...]) -> None:
+    def _commit(self, outcome: Outcome, entries: tuple[Entry, ...], acts: tuple[Act, ...] = ()) -> None:
         changes, state = outcome.changes, self.cycle.state
         batch = Batch(
             events=entries,
@@ -374,6 +397,7 @@ class Leader:
             actions=tuple(stored(i) for i in outcome.intents),
             finished_actions=tuple(changes.settled),
             measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),
+            acts=acts,
         )
         if batch != Batch():
             self._store_durably(batch)
@@ -416,7 +440,7 @@ class Leader:
                 item.done.set_exception(self.waiting() or stopping())
 
     def _answer(self, request: Request, outcome: Outcome, first: int, last: int) -> None:
-        refusal = next((outcome.refused[i] for i in range(first, last) if i in outcome.refused), None)
+        refusal = _refusal(outcome, first, last)
         if refusal is not None:
             request.done.set_exception(refusal)
             return
@@ -454,6 +478,19 @@ def _weight(item: Any) -> int:
 def _begin(item: Request | Question | Keep) -> bool:
     """False when the asker has given up."""
     return item.done.set_running_or_notify_cancel()
+
+
+def _refusal(outcome: Outcome, first: int, last: int) -> Exception | None:
+    """Why one of these events changed nothing."""
+    return next((outcome.refused[i] for i in range(first, last) if i in outcome.refused), None)
+
+
+def _recorded(deed: Deed, events: Sequence[ev.Event]) -> list[Act]:
+    """The entry of the audit log for a request that is about to be committed; one for each request."""
+    if deed.recorded:
+        return []
+    deed.recorded = True
+    return [with_targets(deed.act, events)]
 
 
 def stopping() -> Unreachable:

@@ -10,10 +10,13 @@ from typing import Any, ClassVar, Protocol
 
 from aiohttp import web
 
+from rm.adapters.audit_scope import about
 from rm.api import alerts
+from rm.core.audit import listed
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond, respond_as, typed
+from rm.web.identity import CALLER
 
 COMMENT_MAX = 500  # characters
 NAMES_MAX = 1_000
@@ -44,15 +47,11 @@ class Alerts(Protocol):
 
 
 class AlertRoutes:
-    """`admin` names the caller or refuses."""
-
     def __init__(
         self,
         find: Callable[[], Alerts | None],
-        admin: Callable[[web.Request, str], str],
     ) -> None:
         self._find = find
-        self._admin = admin
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -72,18 +71,19 @@ class AlertRoutes:
         return respond_as(alerts.Alerts, self._alerts().view())
 
     async def acknowledge(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "acknowledge alerts")
+        by = request[CALLER].user
         body = wire.decode(await request.read())
         wire.fields(body, "alerts", "comment")
         names = texts(body, "alerts")
         if not names:
             raise UsageError("'alerts' must be a list of at least one id, key or subject.")
+        about("alert " + listed(names))
         keys, kept = self._alerts().acknowledge(names, by, comment(body))
         await asyncio.wrap_future(kept)
         return respond(alerts.Acknowledged(acknowledged=keys))
 
     async def silence(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "silence alerts")
+        by = request[CALLER].user
         body = wire.decode(await request.read())
         wire.fields(body, "conditions", "hosts", "for_s", "comment")
         for_s = body.get("for_s")
@@ -91,12 +91,12 @@ class AlertRoutes:
             raise UsageError("'for_s' must be a number of seconds.")
         conditions, hosts = texts(body, "conditions"), texts(body, "hosts")
         for_us = round(max(-1.0, min(for_s, 1e9)) * 1e6)
+        about("silence of " + listed([*conditions, *hosts]))
         made, kept = self._alerts().silences.add(conditions, hosts, for_us, by, comment(body))
         await asyncio.wrap_future(kept)
         return respond(alerts.OneSilence(silence=typed(made, alerts.Silence)))
 
     async def end_silence(self, request: web.Request) -> web.Response:
-        self._admin(request, "end silences")
         gone, kept = self._alerts().silences.end(int(request.match_info["id"]))
         await asyncio.wrap_future(kept)
         return respond(alerts.OneSilence(silence=typed(gone, alerts.Silence)))

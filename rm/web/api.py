@@ -17,19 +17,26 @@ from typing import Any, TypeVar
 from aiohttp import web
 
 from rm import __version__
+from rm.adapters.audit_scope import about
 from rm.api import hosts, jobs, network, people, reasons
 from rm.api import status as daemon
 from rm.api.openapi import document
 from rm.config import Config
 from rm.core.acceptance import NUMBER_MAX
-from rm.core.job import Job, JobSpec
-from rm.errors import Forbidden, LimitReached, RmError, UsageError
+from rm.core.job import Job, JobSpec, JobState
+from rm.core.privacy import veiled
+from rm.core.rights import Role
+from rm.errors import Forbidden, LimitReached, NotFound, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
+from rm.web.access import Gate
+from rm.web.account_routes import AccountRoutes
+from rm.web.accounts import Accounts
 from rm.web.alert_routes import AlertRoutes
 from rm.web.answers import explanation, full_job_of, host_of, job_of, listed_host, refuse, respond, respond_as
 from rm.web.door import Door
-from rm.web.identity import Caller, caller_of
+from rm.web.https import HttpsDoor
+from rm.web.identity import CALLER, Caller, Doorkeeper
 from rm.web.limits import Limits
 from rm.web.listener import bind
 from rm.web.maddash import Maddash
@@ -54,13 +61,17 @@ log = logging.getLogger("rm.web")
 
 def make_app(service: Service, config: Config) -> web.Application:
     """The application; administrators and the defaults of jobs are `config`'s."""
+    accounts = Accounts(config)
+    keeper = Doorkeeper(accounts, lambda: service.tokens)
+    gate = Gate(keeper, Role(config.privacy.metrics), lambda: service.audit)
     limits = Limits(config.limits)
     app = web.Application(
-        middlewares=[_errors, limits.middleware()], client_max_size=config.limits.body_bytes
+        middlewares=[_errors, gate.identifying(), limits.middleware(), gate.middleware()],
+        client_max_size=config.limits.body_bytes,
     )
     app[LIMITS] = limits
     app[BESIDE] = asyncio.Semaphore(1)
-    api = _Api(service, config)
+    api = _Api(service, config, gate)
     app.add_routes(
         [
             web.get("/v1/status", api.status),
@@ -90,11 +101,12 @@ def make_app(service: Service, config: Config) -> web.Application:
             web.post("/v1/network/measure", api.measure),
         ]
     )
-    app.add_routes(metrics_routes(service))
+    app.add_routes(metrics_routes(service, config.privacy.jobs))
     app.add_routes(Maddash(lambda: service.monitoring).routes())
-    app.add_routes(AlertRoutes(lambda: service.alerting, api._admin).routes())
-    app.add_routes(MonitorRoutes(lambda: service.monitoring, api._admin, _number).routes())
-    app.add_routes(StepsRoutes(lambda: service.steps, api._admin, _while_connected).routes())
+    app.add_routes(AlertRoutes(lambda: service.alerting).routes())
+    app.add_routes(MonitorRoutes(lambda: service.monitoring, _number).routes())
+    app.add_routes(StepsRoutes(lambda: service.steps, _while_connected).routes())
+    app.add_routes(AccountRoutes(lambda: service.tokens, lambda: service.audit, accounts, _number).routes())
     return app
 
 
@@ -114,9 +126,19 @@ async def serve(service: Service, socket_path: str, config: Config) -> web.AppRu
                 os.unlink(socket_path)
 
     app.on_cleanup.append(remove)
+    https = HttpsDoor(config.https) if config.https.listen else None
+    if https is not None:
+        app.on_cleanup.append(https.stop)
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=config.limits.idle_s, shutdown_timeout=2)
     await runner.setup()
     await Door(runner, listener, app[LIMITS].guests).start()
+    if https is not None:
+        try:
+            port = await https.start(runner, app[LIMITS].guests)
+        except BaseException:
+            await runner.cleanup()
+            raise
+        log.info("https: port %d is open for tokens", port)
     return runner
 
 
@@ -191,6 +213,11 @@ async def _listed(
     return await _beside(request, make) if len(found) > LONG else make()
 
 
+def _job_in(rotation: Any) -> int:
+    job: int = rotation["job"] if isinstance(rotation, dict) else rotation.job
+    return job
+
+
 def _number(request: web.Request, name: str, default: float, least: float = 0) -> float:
     """Of the query; one that is larger than any that makes sense is as good as the largest."""
     text = request.query.get(name)
@@ -206,9 +233,10 @@ def _number(request: web.Request, name: str, default: float, least: float = 0) -
 
 
 class _Api:
-    def __init__(self, service: Service, config: Config) -> None:
+    def __init__(self, service: Service, config: Config, gate: Gate) -> None:
         self.service = service
-        self.admins = frozenset(config.daemon.admins)
+        self.gate = gate
+        self.jobs_are_private = config.privacy.jobs
         self.priority_max = config.limits.max_priority
         self.specs_max = config.limits.specs_per_request
         self.root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
@@ -218,26 +246,55 @@ class _Api:
             "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
         }
 
-    def _caller(self, request: web.Request) -> Caller:
-        return caller_of(request, self.admins)
+    # -- what the caller may see
 
-    def _admin(self, request: web.Request, what: str) -> str:
-        caller = self._caller(request)
-        caller.must_administer(what)
-        return caller.user
+    def _seen(self, caller: Caller, job: Job) -> Job:
+        return job if caller.operates or caller.user == job.spec.user else veiled(job)
 
-    async def _owned(self, request: web.Request) -> tuple[int, Caller]:
-        """The id of the job in the path, which the caller may change and read in full."""
+    def _whose(self, caller: Caller, user: str) -> str | None:
+        """Whose jobs a list may show of those asked for, "" = everybody's; None: nobody's."""
+        if not self.jobs_are_private or caller.operates:
+            return user
+        return caller.user if caller.user and user in ("", caller.user) else None
+
+    async def _job(self, request: web.Request) -> Job:
+        """The job of the path, as the caller may see it.
+
+        Raises:
+            NotFound: there is none that the caller may know of.
+        """
+        caller, job_id = request[CALLER], int(request.match_info["id"])
+        job = await _settled(self.service.job(job_id))
+        if self._whose(caller, job.spec.user) is None:
+            raise NotFound(f"There is no job {job_id} that you may see.", "`rmx queue --all` lists yours.")
+        return self._seen(caller, job)
+
+    async def _visible(self, caller: Caller) -> Callable[[int], bool]:
+        """Which ids of jobs may be shown."""
+        user = self._whose(caller, "")
+        if user == "":
+            return lambda job: True
+        found = (
+            ()
+            if user is None
+            else await _settled(
+                self.service.jobs(states=frozenset(), user=user, name="", limit=0, everything=False)
+            )
+        )
+        return frozenset(job.id for job in found).__contains__
+
+    async def _owned(self, request: web.Request, least: Role = Role.OPERATOR) -> tuple[int, Caller]:
+        """The id of the job in the path, which must be the caller's unless the role is `least` or above."""
         job_id = int(request.match_info["id"])
-        caller = self._caller(request)
-        if not caller.admin:
-            job = await _settled(self.service.job(job_id))
-            caller.must_own(job.spec.user, f"Job {job_id}")
+        caller = request[CALLER]
+        if not caller.role >= least:
+            job = await self._job(request)
+            caller.must_own(job.spec.user, f"Job {job_id}", least)
         return job_id, caller
 
     async def me(self, request: web.Request) -> web.Response:
-        caller = self._caller(request)
-        return respond(people.Me(user=caller.user, role=caller.role))
+        caller = request[CALLER]
+        return respond(people.Me(user=caller.user, role=caller.role.value))
 
     # -- jobs
 
@@ -253,15 +310,14 @@ class _Api:
     def _spec(self, value: Any, caller: Caller) -> JobSpec:
         user = self._user_for(value, caller)
         # files on this machine are written for no other than the kernel's word names, and never for root
-        deliver = self.deliver if user == caller.user and caller.uid != 0 else ""
+        deliver = self.deliver if user == caller.user and caller.local and caller.uid != 0 else ""
         spec = wire.spec_from(value, user, self.defaults, deliver)
         self._may_rank(spec, caller)
         return spec
 
     async def _specs(self, request: web.Request) -> tuple[list[JobSpec], bool]:
         """The jobs of the request's body, as the caller may ask for them; and whether it names a list."""
-        caller = self._caller(request)
-        caller.must_be_somebody()
+        caller = request[CALLER]
         body = await request.read()
 
         def read() -> tuple[list[JobSpec], bool]:
@@ -305,30 +361,40 @@ class _Api:
         wire.fields(request.query, "state", "user", "mine", "name", "limit", "all")
         query = request.query
         # asked for by name, they would be missed in a user namespace, where the caller has another one
-        mine = self._caller(request).user if query.get("mine", "") not in ("", "0") else ""
+        caller = request[CALLER]
+        mine = caller.user if query.get("mine", "") not in ("", "0") else ""
+        states = wire.states_from(query.get("state", ""))
+        user = self._whose(caller, mine or query.get("user", ""))
+        if user is None:
+            return respond(jobs.Jobs(jobs=[]))
         found = await _settled(
             self.service.jobs(
-                states=wire.states_from(query.get("state", "")),
-                user=mine or query.get("user", ""),
+                states=states,
+                user=user,
                 name=query.get("name", ""),
                 limit=int(_number(request, "limit", 0)),
                 everything=query.get("all", "") not in ("", "0"),
             )
         )
         told = self.service.progress
-        return await _listed(request, found, lambda job: job_of(job, told(job.id)))
+        return await _listed(request, found, lambda job: job_of(self._seen(caller, job), told(job.id)))
 
     async def queue(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "limit")
-        user, limit = request.query.get("user", ""), int(_number(request, "limit", 0))
+        caller, limit = request[CALLER], int(_number(request, "limit", 0))
+        user = self._whose(caller, request.query.get("user", ""))
+        if user is None:
+            return respond(jobs.Jobs(jobs=[]))
         found = await _settled(self.service.queue(user=user, limit=limit))
-        return await _listed(request, found, job_of)
+        return await _listed(request, found, lambda job: job_of(self._seen(caller, job)))
 
     async def job(self, request: web.Request) -> web.Response:
-        caller = self._caller(request)
-        job_id = int(request.match_info["id"])
-        job = await _settled(self.service.job(job_id))
-        private = caller.admin or caller.user == job.spec.user
+        caller = request[CALLER]
+        job_id, job = int(request.match_info["id"]), await self._job(request)
+        own = caller.user == job.spec.user
+        private = own or caller.admin
+        if private and not own:
+            await self.gate.read_of_others(request)
         schedule, progress = self.service.schedule(job_id), self.service.progress(job_id)
         return respond(jobs.WholeJob(job=full_job_of(job, schedule, progress, private)))
 
@@ -342,14 +408,20 @@ class _Api:
 
     async def cancel_all(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "name", "state")
-        query, caller = request.query, self._caller(request)
+        query, caller = request.query, request[CALLER]
         caller.must_be_somebody()
-        user, name = query.get("user", ""), query.get("name", "")
+        asked, name = query.get("user", ""), query.get("name", "")
+        user = self._whose(caller, asked)
         states = wire.states_from(query.get("state", ""))
-        if not (user or name or states):
+        if not (asked or name or states):
             raise UsageError("Say whose jobs, of which name, or in which state.")
-        listed = await _settled(
-            self.service.jobs(states=states, user=user, name=name, limit=0, everything=False)
+        about(f"jobs of user '{asked}', name '{name}', state '{query.get('state', '')}'")
+        listed = (
+            ()
+            if user is None
+            else await _settled(
+                self.service.jobs(states=states, user=user, name=name, limit=0, everything=False)
+            )
         )
         mine: list[int] = []
         refused: list[jobs.NotCancelled] = []
@@ -374,12 +446,14 @@ class _Api:
 
     async def wait(self, request: web.Request) -> web.Response:
         timeout_s = min(_number(request, "timeout_s", 60.0), WAIT_MAX_S)
-        job_id = int(request.match_info["id"])
+        job_id = (await self._job(request)).id
         job = await _while_connected(request, _settled(self.service.wait(job_id, timeout_s)))
-        return respond(jobs.Waited(job=job_of(job), final=job.state.final))
+        return respond(jobs.Waited(job=job_of(self._seen(request[CALLER], job)), final=job.state.final))
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
-        job_id, _ = await self._owned(request)
+        job_id, caller = await self._owned(request, Role.ADMIN)
+        if caller.admin and (await _settled(self.service.job(job_id))).spec.user != caller.user:
+            await self.gate.read_of_others(request)
         stream = request.query.get("stream", "out")
         if stream not in ("out", "err"):
             raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")
@@ -406,12 +480,17 @@ class _Api:
         return response
 
     async def why(self, request: web.Request) -> web.Response:
-        answer = await _settled(self.service.why(int(request.match_info["id"])))
+        job = await self._job(request)
+        answer = await _settled(self.service.why(job.id))
+        if job.state is not JobState.PENDING or job.launch_failures:
+            answer = {**answer, "reasons": [job.reason] if job.reason else []}
+        if self.jobs_are_private and not request[CALLER].operates:
+            answer = {**answer, "alignment": None}  # it names the jobs that this one is aligned with
         return respond(explanation(answer, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:
         last = int(_number(request, "last", 0))
-        answer = await _settled(self.service.iterations(int(request.match_info["id"])))
+        answer = await _settled(self.service.iterations((await self._job(request)).id))
         return respond_as(jobs.Iterations, {**answer, "items": answer["items"][-last:]})
 
     # -- hosts and network
@@ -419,12 +498,17 @@ class _Api:
     async def hosts(self, request: web.Request) -> web.Response:
         private = "variables" in request.query
         if private:
-            self._admin(request, "see the variables of hosts")
-        rows = await _settled(self.service.hosts())
-        return respond(hosts.Hosts(hosts=[listed_host(*row, private) for row in rows]))
+            request[CALLER].must_administer("see the variables of hosts")
+            await self.gate.read_of_others(request)
+        visible = await self._visible(request[CALLER])
+        shown = [
+            listed_host(host, free, [job for job in ids if visible(job)], private)
+            for host, free, ids in await _settled(self.service.hosts())
+        ]
+        return respond(hosts.Hosts(hosts=shown))
 
     async def add_hosts(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "add hosts")
+        by = request[CALLER].user
         body = wire.decode(await request.read())
         wire.fields(body, "hosts")
         values = body.get("hosts")
@@ -434,12 +518,12 @@ class _Api:
         return respond(hosts.Hosts(hosts=[host_of(host) for host in added]), 201)
 
     async def remove_host(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "remove hosts")
+        by = request[CALLER].user
         host = await _settled(self.service.remove_host(request.match_info["name"], by))
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def drain(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "drain hosts")
+        by = request[CALLER].user
         body = wire.decode(await request.read())
         wire.fields(body, "reason")
         reason = body.get("reason", "")
@@ -449,17 +533,16 @@ class _Api:
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def resume(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "resume hosts")
+        by = request[CALLER].user
         host = await _settled(self.service.resume(request.match_info["name"], by))
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def present_key(self, request: web.Request) -> web.Response:
-        self._admin(request, "see host keys")
         keys = await _settled(self.service.present_key(request.match_info["name"]))
         return respond_as(hosts.HostKeys, keys)
 
     async def accept_key(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "accept host keys")
+        by = request[CALLER].user
         body = wire.decode(await request.read())
         wire.fields(body, "fingerprint")
         fingerprint = body.get("fingerprint")
@@ -469,13 +552,21 @@ class _Api:
         return respond_as(hosts.HostKeys, keys)
 
     async def links(self, request: web.Request) -> web.Response:
-        return respond_as(network.Links, {"links": await _settled(self.service.links())})
+        visible = await self._visible(request[CALLER])
+        shown = [
+            {
+                **link,
+                "jobs": [job for job in link["jobs"] if visible(job)],
+                "rotations": [one for one in link["rotations"] if visible(_job_in(one))],
+            }
+            for link in await _settled(self.service.links())
+        ]
+        return respond_as(network.Links, {"links": shown})
 
     async def network(self, request: web.Request) -> web.Response:
         return respond_as(network.Pairs, {"pairs": await _settled(self.service.network())})
 
     async def measure(self, request: web.Request) -> web.Response:
-        self._admin(request, "measure the network")
         body = wire.decode(await request.read())
         wire.fields(body, "zone")
         zone = body.get("zone")

@@ -1,4 +1,4 @@
-"""Who calls, and what they may do: the kernel's word (SO_PEERCRED), never the caller's."""
+"""Who calls: by the kernel's word (SO_PEERCRED) or by a token, never by the caller's word alone."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ import pwd
 import socket
 import struct
 import time
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
-from rm.api.people import ACTING_FOR
-from rm.errors import Forbidden
+from rm.api.people import ACTING_FOR, FROM, VIA
+from rm.core.rights import Role, Scope, least
+from rm.core.token import Token
+from rm.errors import Forbidden, Unauthenticated
 from rm.paths import OVERFLOW_UID
+from rm.web.accounts import Accounts
 
 UID_MAP = "/proc/self/uid_map"
 NAME_S = 1.0
@@ -26,17 +30,36 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
+    """Who a request is from. `uid` -1: nobody in particular. `via` is the door (unix, https) or the program
+    that asks for them (page); `origin` the process or address behind it. With a token, `token` is its id, and
+    `role` no higher than its scope. A handler has it as `request[CALLER]`."""
+
     uid: int
     user: str
-    admin: bool
+    role: Role = Role.USER
+    via: str = "unix"
+    origin: str = ""
+    token: str = ""
+    scope: Scope = Scope.ADMIN
+    pid: int = 0
 
     @property
-    def role(self) -> Literal["nobody", "user", "admin"]:
-        return "admin" if self.admin else "user" if self.user else "nobody"
+    def admin(self) -> bool:
+        return self.role is Role.ADMIN
 
-    def must_own(self, user: str, what: str) -> None:
+    @property
+    def operates(self) -> bool:
+        return self.role >= Role.OPERATOR
+
+    @property
+    def local(self) -> bool:
+        """Did the kernel itself name this account: no token, and no program in between?"""
+        return self.via == "unix"
+
+    def must_own(self, user: str, what: str, least: Role = Role.OPERATOR) -> None:
+        """That `what` is the caller's, or the caller's role is `least` or above."""
         self.must_be_somebody()
-        if not self.admin and self.user != user:
+        if not self.role >= least and self.user != user:
             raise Forbidden(
                 f"{what} belongs to {user}, and you are {self.user}.", "Ask its owner or an administrator."
             )
@@ -50,7 +73,8 @@ class Caller:
         if not self.admin:
             raise Forbidden(
                 f"Only an administrator may {what}, and {self.user} is none.",
-                "Administrators are root, the user who runs the daemon and daemon.admins in rm.toml.",
+                "Administrators are root, the user who runs the daemon and those that rm.toml names (roles, "
+                "daemon.admins).",
             )
 
 
@@ -61,41 +85,153 @@ def peer_uid(peer: Any) -> int:
     return uid
 
 
-NOBODY = Caller(-1, "", False)
+CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
 
-def caller_of(request: web.Request, admins: Collection[str]) -> Caller:
-    """The peer of the request's Unix socket, or whom it acts for.
+class Doorkeeper:
+    """What the doors need to know of people: `accounts` of this machine, and `tokens`, None before the daemon
+    has them."""
+
+    def __init__(self, accounts: Accounts, tokens: Callable[[], TokenFinder | None]) -> None:
+        self.accounts = accounts
+        self._tokens = tokens
+
+    async def by_token(self, text: str, via: str, origin: str) -> Caller:
+        """The owner of a token, with no more rights than owner and scope have now.
+
+        Raises:
+            Unauthenticated: the token does not count.
+        """
+        tokens = self._tokens()
+        token = tokens.find(text) if tokens is not None else None
+        if tokens is None or token is None:
+            raise Unauthenticated(
+                "This token does not count: there is no such token, it was revoked, or its time is over.",
+                "Make another on the control machine: rmx token create.",
+            )
+        account = await self.accounts.account(token.user)
+        if account.uid != token.uid:
+            raise Unauthenticated(
+                f"This token does not count: its owner {token.user} has no account any more, or another one.",
+            )
+        tokens.use(token.id, origin)
+        own = uid_is_trusted(token.uid)
+        role = Role.ADMIN if own else await self.accounts.role_of(token.user)
+        return Caller(
+            token.uid, token.user, least(role, token.scope.most), via, origin, token.id, token.scope
+        )
+
+
+class TokenFinder(Protocol):
+    def find(self, text: str) -> Token | None:
+        """The token whose text this is, if it lives."""
+        ...
+
+    def use(self, id: str, origin: str) -> None: ...
+
+
+def uid_is_trusted(uid: int) -> bool:
+    """Root, and the user who runs the daemon: they can do to it whatever they want anyway."""
+    return uid in (0, os.geteuid())
+
+
+async def caller_of(request: web.Request, keeper: Doorkeeper) -> Caller:
+    """The owner of the request's token, the peer of its Unix socket, or whom that peer acts for.
 
     Anybody may act for nobody in particular, who may only look. For others only root and the daemon's own
-    user may act, as the page does: of their rights nothing passes to these.
+    user may act, as the page does: of their rights nothing passes to these. What bears a token has its
+    rights, through whichever door it comes.
 
     Raises:
-        Forbidden: the connection is no Unix socket, the caller is unknown in the daemon's user namespace,
-            or the uid has no name on this machine.
+        Unauthenticated: there is no token where one is needed, or it does not count.
+        Forbidden: the caller is unknown in the daemon's user namespace, or the uid has no name on this
+            machine.
     """
-    peer = request.transport.get_extra_info("socket") if request.transport is not None else None
-    if peer is None or peer.family != socket.AF_UNIX:
-        raise Forbidden("The caller of this connection is not known.", "Connect through the Unix socket.")
-    uid = peer_uid(peer)
+    text = bearer_of(request)
+    if not is_local(request):
+        if text is None:
+            raise Unauthenticated(
+                "This door needs a token: send it as `Authorization: Bearer TOKEN`.",
+                "Make one on the control machine: rmx token create.",
+            )
+        return await keeper.by_token(text, "https", origin_of(request))
+    pid, uid = peer_of(request)
+    trusted = uid_is_trusted(uid)
+    via = request.headers.get(VIA, "unix") if trusted else "unix"
+    origin = origin_of(request)
+    if text is not None:
+        return await keeper.by_token(text, via, origin)
     if uid == OVERFLOW_UID and not _knows_everyone():
         raise Forbidden(
             "Who calls cannot be told: the daemon runs in a user namespace that does not know the caller.",
             "Such a daemon serves the user who started it; for others let root run it.",
         )
-    user = _name_of(uid)
-    trusted = uid in (0, os.geteuid())
     named = request.headers.get(ACTING_FOR)
+    if named == "":
+        return Caller(-1, "", Role.NOBODY, via, origin, scope=Scope.READ)
+    user = _name_of(uid)
     if named is None:
-        return Caller(uid, user, trusted or user in admins)
-    if not named:
-        return NOBODY
+        role = Role.ADMIN if trusted else await keeper.accounts.role_of(user)
+        return Caller(uid, user, role, via, origin, pid=pid)
     if not trusted:
         raise Forbidden(
             f"Only root and the daemon's own user may act for others, and {user} is neither.",
             "Ask as yourself.",
         )
-    return Caller(_uid_of(named), named, named in admins)
+    account = await keeper.accounts.account(named)
+    if account.uid is None:
+        raise Forbidden(f"There is no account '{named:.100}' on this machine.", "Create the user first.")
+    via = via if via != "unix" else "program"
+    return Caller(account.uid, named, await keeper.accounts.role_of(named), via, origin)
+
+
+_doors: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # by transport
+
+
+def door_of(request: web.Request, caller: Caller) -> str:
+    """`via`; ssh where the process at the other end of the socket is an sshd's."""
+    if caller.via != "unix" or not caller.pid:
+        return caller.via
+    found = _doors.get(request.transport)
+    if found is None:
+        try:
+            with open(f"/proc/{caller.pid}/comm") as file:
+                found = "ssh" if file.read().startswith("sshd") else "unix"
+        except OSError:  # it has gone
+            found = "unix"
+        _doors[request.transport] = found
+    return found
+
+
+def bearer_of(request: web.Request) -> str | None:
+    """The token's text; None where none is sent."""
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    return text.strip() if kind.lower() == "bearer" else None
+
+
+def is_local(request: web.Request) -> bool:
+    """Does the request come through the Unix socket?"""
+    peer = request.transport.get_extra_info("socket") if request.transport is not None else None
+    return peer is not None and peer.family == socket.AF_UNIX
+
+
+def peer_of(request: web.Request) -> tuple[int, int]:
+    """Process and user at the other end of a Unix socket, when it was connected."""
+    assert request.transport is not None
+    peer = request.transport.get_extra_info("socket")
+    pid, uid, _ = _CREDENTIALS.unpack(
+        peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    )
+    return pid, uid
+
+
+def origin_of(request: web.Request) -> str:
+    """The address, or the process; a trusted program may name the address that it serves."""
+    if not is_local(request):
+        return request.remote or "unknown"
+    pid, uid = peer_of(request)
+    named = request.headers.get(FROM) if uid_is_trusted(uid) else None
+    return named or f"uid {uid} pid {pid}"
 
 
 def _knows_everyone() -> bool:
@@ -121,12 +257,3 @@ def _name_of(uid: int) -> str:
         _names.clear()
     _names[uid] = (name, now_s + NAME_S)
     return name
-
-
-def _uid_of(name: str) -> int:
-    try:
-        return pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise Forbidden(
-            f"There is no account '{name:.100}' on this machine.", "Create the user first."
-        ) from None

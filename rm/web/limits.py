@@ -15,6 +15,7 @@ from rm.api.people import ACTING_FOR
 from rm.config import LimitsConfig
 from rm.errors import LimitReached, UsageError
 from rm.web.door import Guests
+from rm.web.identity import CALLER, Caller
 from rm.web.shares import BODY_UNIT_BYTES, Key, Shares
 
 SLOWEST_BPS = 8 * (64 << 10)  # of a body, or of the reader of an answer
@@ -46,6 +47,9 @@ class Limits:
 
     def _key(self, request: web.Request, peer: Key) -> Key | None:
         """Whose share it is; None = of those who are not slowed down."""
+        caller: Caller | None = request.get(CALLER)
+        if caller is not None and caller.token:
+            return caller.uid
         if peer not in self.privileged:
             return peer
         name = request.headers.get(ACTING_FOR)

@@ -7,6 +7,7 @@ import inspect
 import logging
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from rm.core.job import JobState
+from rm.core.job import Job, JobState
 from rm.errors import RmError
 from rm.web.metric_families import JOBS_MOST, Told, families
 from rm.web.ports import Service
@@ -37,9 +38,13 @@ class _Once:
         return self._found
 
 
-def metrics_routes(service: Service) -> list[web.RouteDef]:
+def metrics_routes(service: Service, private: bool = False) -> list[web.RouteDef]:
+    """With `private` no job's name or user is in them."""
+
     async def metrics(request: web.Request) -> web.Response:
         told = await gather(service)
+        if private:
+            told = replace(told, jobs=[nameless(job) for job in told.jobs])
         wants = "application/openmetrics-text" in request.headers.get("Accept", "")
 
         def write() -> bytes:
@@ -53,6 +58,10 @@ def metrics_routes(service: Service) -> list[web.RouteDef]:
         return web.Response(body=body, headers={"Content-Type": OPEN if wants else PLAIN})
 
     return [web.get("/metrics", metrics)]
+
+
+def nameless(job: Job) -> Job:
+    return replace(job, spec=replace(job.spec, name="", user=""))
 
 
 async def gather(service: Service) -> Told:

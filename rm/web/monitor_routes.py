@@ -11,6 +11,7 @@ from rm.api import monitoring, network
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
+from rm.web.identity import CALLER
 
 DAY_S = 86_400.0
 CHANGES_S = 7 * DAY_S
@@ -33,21 +34,18 @@ class Monitoring(Protocol):
     async def read_source(self, name: str) -> Mapping[str, Any]: ...
 
 
-Admin = Callable[[web.Request, str], str]
 Number = Callable[[web.Request, str, float], float]
 
 
 class MonitorRoutes:
-    """`admin` names the caller or refuses, `number` reads the query."""
+    """`number` reads the query."""
 
     def __init__(
         self,
         find: Callable[[], Monitoring | None],
-        admin: Admin,
         number: Number,
     ) -> None:
         self._find = find
-        self._admin = admin
         self._number = number
 
     def routes(self) -> list[web.RouteDef]:
@@ -94,7 +92,6 @@ class MonitorRoutes:
         return respond_as(network.History, await self._monitoring().history(source, destination, span_us))
 
     async def run(self, request: web.Request) -> web.Response:
-        self._admin(request, "run meshes")
         body = wire.decode(await request.read())
         wire.fields(body, "all")
         if not isinstance(body.get("all", False), bool):
@@ -103,18 +100,16 @@ class MonitorRoutes:
         return await self._state(self._monitoring().run(mesh, body.get("all", False)))
 
     async def pause(self, request: web.Request) -> web.Response:
-        by = self._admin(request, "pause meshes")
+        by = request[CALLER].user
         return await self._state(self._monitoring().pause(request.match_info["mesh"], by))
 
     async def resume(self, request: web.Request) -> web.Response:
-        self._admin(request, "resume meshes")
         return await self._state(self._monitoring().resume(request.match_info["mesh"]))
 
     async def sources(self, request: web.Request) -> web.Response:
         return respond_as(monitoring.Sources, await self._monitoring().sources())
 
     async def read_source(self, request: web.Request) -> web.Response:
-        self._admin(request, "read archives")
         name = request.match_info["name"]
         return respond_as(monitoring.OneSource, {"source": await self._monitoring().read_source(name)})
 

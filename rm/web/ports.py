@@ -15,16 +15,54 @@ from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rm.core.alignment import Schedule
+from rm.core.audit import Act
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.progress import Progress
+from rm.core.rights import Scope
 from rm.core.snapshot import Free
+from rm.core.token import Token
 from rm.web.alert_routes import Alerts
 from rm.web.monitor_routes import Monitoring
 from rm.web.steps_routes import Steps
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
+
+
+class Auditing(Protocol):
+    """The audit log."""
+
+    async def record(self, act: Act) -> None:
+        """Returns when it is durable."""
+        ...
+
+    async def read(self, after: int, limit: int, since_us: int, user: str) -> Sequence[tuple[int, Act]]:
+        """The oldest `limit` entries above the number `after`, at or after `since_us`; "" = of all."""
+        ...
+
+
+class Tokens(Protocol):
+    """The tokens of the HTTPS door, which are found without waiting for anything."""
+
+    async def create(
+        self, user: str, uid: int, scope: Scope, lasts_us: int, name: str, by: str
+    ) -> tuple[Token, str]:
+        """The token, and its text for the owner."""
+        ...
+
+    def tokens(self, user: str = "") -> Sequence[Token]: ...
+    def token(self, id: str) -> Token:
+        """Raises NotFound."""
+        ...
+
+    async def revoke(self, id: str, by: str) -> Token: ...
+    def find(self, text: str) -> Token | None:
+        """The token whose text this is, if it lives."""
+        ...
+
+    def use(self, id: str, origin: str) -> None: ...
+    def now_us(self) -> int: ...
 
 
 class Service(Protocol):
@@ -125,6 +163,16 @@ class Service(Protocol):
     @property
     def monitoring(self) -> Monitoring | None:
         """Meshes, grids and histories; None where nothing can be monitored."""
+        ...
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """None where none are kept."""
+        ...
+
+    @property
+    def audit(self) -> Auditing | None:
+        """None where none is kept."""
         ...
 
     @property

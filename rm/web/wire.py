@@ -21,6 +21,7 @@ ENV_BYTES = 2 * ENVIRONMENT_BYTES
 BRACES = 64  # a job specification of many has fewer "{", in its script for one
 SHOWN = 80  # characters of a name that nobody knows
 T = TypeVar("T")
+Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 _encoder = msgspec.json.Encoder(enc_hook=lambda value: _unwrap(value))
 _decoder = msgspec.json.Decoder()
@@ -111,6 +112,11 @@ def _whole(value: Any) -> Any:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"The field '{name[:SHOWN]}' of the job specification: {error}.") from None
     return made
+
+
+def typed_body(body: bytes, kind: type[Asked]) -> Asked:
+    """The body of a request as a Struct of `rm.api`."""
+    return _typed(decode(body), kind, "request", [f.name for f in msgspec.structs.fields(kind)])
 
 
 def fields(body: Mapping[str, Any], *known: str) -> None:

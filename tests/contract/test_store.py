@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 from rm.adapters import store_sql
 from rm.adapters.store_memory import MemoryStore
+from rm.core.audit import Act
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.network import LinkStats
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.store import START, STEP, Batch, Entry, Measured, StoredAction
+from rm.core.token import Token
 from rm.errors import StaleLeader, StoreError
 from tests import builders
 
@@ -403,3 +405,24 @@ def test_any_history_ends_as_in_memory(
         ]
     finally:
         store.close()
+
+
+def test_tokens_and_acts_come_back_and_leave(database: Any, store: Any) -> None:
+    token, act = builders.filled(Token), builders.filled(Act)
+    store.commit(Batch(tokens=(replace(token, id="b"), replace(token, id="a")), acts=(act,)), 0)
+    store.commit(Batch(tokens=(replace(token, id="a", revoked_us=9),), removed_tokens=("b", "none")), 1)
+    again = database.open()
+    assert again.load().tokens == (replace(token, id="a", revoked_us=9),)
+    assert again.acts() == [(1, act)]
+    again.close()
+
+
+def test_the_audit_log_is_read_in_parts_and_its_numbers_are_not_used_again(database: Any, store: Any) -> None:
+    acts = [replace(builders.filled(Act), at_us=i, user="ann" if i % 2 else "bob") for i in range(1, 9)]
+    store.commit(Batch(acts=tuple(acts)), 0)
+    assert [seq for seq, _ in store.acts(after=2, limit=3)] == [3, 4, 5]
+    assert [act.at_us for _, act in store.acts(since_us=4, user="bob")] == [4, 6, 8]
+    assert store.prune_acts(9) == 8
+    assert store.prune_acts(9) == 0
+    store.commit(Batch(acts=(acts[0],)), 1)
+    assert [seq for seq, _ in database.open().acts()] == [9]

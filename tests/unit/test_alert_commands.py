@@ -125,18 +125,16 @@ def test_a_time_that_is_none_is_refused(world: World, daemon: Daemon, for_s: Any
     assert (status, answer["error"]["kind"]) == (400, "UsageError")
 
 
-def test_only_administrators_may(
-    world: World, daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_operators_may(world: World, daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch) -> None:
     life = begin(world, daemon)
     fire(life, "b")
 
-    def caller(_: Any, admins: Any) -> identity.Caller:
-        return identity.Caller(12345, "user", False)
+    async def caller(*_: Any) -> identity.Caller:
+        return identity.Caller(12345, "user")
 
-    monkeypatch.setattr("rm.web.api.caller_of", caller)
+    monkeypatch.setattr("rm.web.access.caller_of", caller)
     for words in (("ack", "b"), ("silence", "--for", "1h", "--host", "b"), ("unsilence", "1")):
         code, _, err = rmx(*words)
         assert code != 0
-        assert "Only an administrator may" in err
+        assert "Only an operator may" in err
     assert "firing" in rmx()[1]  # everybody may read

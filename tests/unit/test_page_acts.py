@@ -73,7 +73,7 @@ class Monitoring(PageMonitoring):
 @pytest.fixture
 def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     known = Tokens({"t-ann": "ann", "t-boss": "boss"}, ("boss",))
-    monkeypatch.setattr("rm.web.api.caller_of", known.caller_of)
+    monkeypatch.setattr("rm.web.access.caller_of", known.caller_of)
     with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
         busy = daemon.service.busy("high", "low", "wide")  # type: ignore[attr-defined]
         asyncio.run_coroutine_threadsafe(busy, daemon.loop).result(10)
@@ -181,7 +181,7 @@ def test_users_are_told_that_they_may_not(daemon: Daemon) -> None:
         ):  # fmt: skip
             told = await ann.send(path, **form)
             assert told.status == 403, path
-            assert "Only an administrator may" in told.text
+            assert "Only an operator may" in told.text
         assert daemon.service.alerting.asked == daemon.service.monitoring.runs == []
 
     visiting(daemon.socket, story)

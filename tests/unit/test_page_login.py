@@ -44,7 +44,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
 @pytest.fixture
 def tokens(monkeypatch: pytest.MonkeyPatch) -> Tokens:
     found = Tokens({"t-ann": "ann", "t-bob": "bob", "t-boss": "boss"}, ("boss",))
-    monkeypatch.setattr("rm.web.api.caller_of", found.caller_of)
+    monkeypatch.setattr("rm.web.access.caller_of", found.caller_of)
     return found
 
 
@@ -124,13 +124,13 @@ def test_a_daemon_that_is_busy_or_away_logs_nobody_out(
         await ann.log_in("t-ann")
         for trouble in (LimitReached("Too many requests."), StoreUnavailable("The database is away.")):
 
-            def refuse(*_: object, error: RmError = trouble) -> None:
+            async def refuse(*_: object, error: RmError = trouble) -> None:
                 raise error
 
-            monkeypatch.setattr("rm.web.api.caller_of", refuse)
+            monkeypatch.setattr("rm.web.access.caller_of", refuse)
             while "<bdi>?</bdi>" not in (text := (await ann.get("/")).text):
                 assert "Log out" in text
-        monkeypatch.setattr("rm.web.api.caller_of", tokens.caller_of)
+        monkeypatch.setattr("rm.web.access.caller_of", tokens.caller_of)
         while "<bdi>ann</bdi>" not in (await ann.get("/")).text:
             pass
 
@@ -297,7 +297,7 @@ def test_forms_behind_a_proxy_need_their_secret_too(daemon: Daemon) -> None:
         assert secret
         assert (await visitor.post("/do/drain", {"host": "h1"}, **right)).status == 403
         told = await visitor.post("/do/drain", {"host": "h1", "secret": secret[1]}, **right)
-        assert "Only an administrator may drain hosts" in told.text  # that is for the daemon to say
+        assert "Only an operator may drain" in told.text  # that is for the daemon to say
 
     visiting(daemon.socket, story, proxy=Proxy("X-Forwarded-User", LOCAL, SECRET))
 

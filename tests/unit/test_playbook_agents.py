@@ -231,7 +231,11 @@ def test_who_may_not_or_finds_no_daemon_is_told_once_and_goes_another_way(
 
     (note,) = told(str(tmp_path / "nobody.sock"))
     assert "No daemon listens" in note
-    monkeypatch.setattr("rm.web.api.caller_of", lambda *_: identity.Caller(1, "ash", False))
+
+    async def ash(*_: Any) -> identity.Caller:
+        return identity.Caller(1, "ash")
+
+    monkeypatch.setattr("rm.web.access.caller_of", ash)
     (note,) = told(daemon.socket)
     assert "Only an administrator" in note
     assert fleet.asked == []

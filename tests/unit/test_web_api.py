@@ -1,5 +1,6 @@
 """The HTTP API: its JSON, its errors, and who may do what."""
 
+import asyncio
 import http.client
 import json
 import os
@@ -15,10 +16,12 @@ from typing import Any
 import pytest
 
 from rm.api.people import ACTING_FOR
-from rm.config import Config, DaemonConfig, JobsConfig
+from rm.config import Config, DaemonConfig, JobsConfig, RolesConfig
 from rm.core.job import JobState
-from rm.errors import ConfigError, Conflict, Forbidden
+from rm.core.rights import Role
+from rm.errors import ConfigError, Conflict, Forbidden, Unauthenticated
 from rm.web import identity
+from rm.web.accounts import Accounts
 from rm.web.listener import bind
 from tests.fake_service import Daemon, serving
 
@@ -53,10 +56,10 @@ def call(
 def as_user(monkeypatch: pytest.MonkeyPatch, user: str) -> None:
     """Tests run as one uid only: the right to act is checked after the kernel's answer."""
 
-    def caller(_: Any, admins: Any) -> identity.Caller:
-        return identity.Caller(12345, user, user in admins)
+    async def caller(_: Any, keeper: identity.Doorkeeper) -> identity.Caller:
+        return identity.Caller(12345, user, await keeper.accounts.role_of(user))
 
-    monkeypatch.setattr("rm.web.api.caller_of", caller)
+    monkeypatch.setattr("rm.web.access.caller_of", caller)
 
 
 def test_submit_knows_the_user_by_the_socket_and_fills_defaults(daemon: Daemon) -> None:
@@ -188,7 +191,11 @@ def test_files_on_this_machine_are_made_only_for_the_caller(
             status, answer = call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "deliver": name}})
             assert status == 400
             assert "Unknown field 'deliver'" in answer["error"]["message"]
-        monkeypatch.setattr("rm.web.api.caller_of", lambda *_: identity.Caller(0, "root", True))
+
+        async def root(*_: Any) -> identity.Caller:
+            return identity.Caller(0, "root", Role.ADMIN)
+
+        monkeypatch.setattr("rm.web.access.caller_of", root)
         assert delivered_as() == ""
 
 
@@ -307,10 +314,15 @@ def test_the_socket_is_removed_at_the_end(tmp_path: Path) -> None:
     assert not (tmp_path / "rm.sock").exists()
 
 
-def test_a_caller_without_peer_credentials_is_refused() -> None:
+def caller_of(request: Any, *admins: str) -> identity.Caller:
+    keeper = identity.Doorkeeper(Accounts(Config(roles=RolesConfig(admins=admins))), lambda: None)
+    return asyncio.run(identity.caller_of(request, keeper))
+
+
+def test_a_caller_without_peer_credentials_needs_a_token() -> None:
     tcp = SimpleNamespace(get_extra_info=lambda _: SimpleNamespace(family=socket.AF_INET))
-    with pytest.raises(Forbidden, match="not known"):
-        identity.caller_of(SimpleNamespace(transport=tcp), ())  # type: ignore[arg-type]
+    with pytest.raises(Unauthenticated, match="needs a token"):
+        caller_of(SimpleNamespace(transport=tcp, headers={}))
 
 
 def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_trust(
@@ -321,10 +333,10 @@ def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_tru
     uid_map = tmp_path / "uid_map"
     monkeypatch.setattr(identity, "UID_MAP", str(uid_map))
     uid_map.write_text("         0          0 4294967295\n")
-    assert identity.caller_of(request, ()).user == "nobody"
+    assert caller_of(request).user == "nobody"
     uid_map.write_text("         0       1002          1\n         1     165536      65535\n")
     with pytest.raises(Forbidden, match="does not know the caller"):
-        identity.caller_of(request, ())
+        caller_of(request)
 
 
 def peer_of(uid: int, **headers: str) -> Any:
@@ -335,15 +347,15 @@ def peer_of(uid: int, **headers: str) -> Any:
 
 def test_only_the_daemons_own_user_acts_for_others_and_passes_no_right_on() -> None:
     own, somebody = os.geteuid(), {ACTING_FOR: "daemon"}
-    acting = identity.caller_of(peer_of(own, **somebody), ("boss",))
+    acting = caller_of(peer_of(own, **somebody), "boss")
     assert (acting.user, acting.admin, acting.role) == ("daemon", False, "user")
-    assert identity.caller_of(peer_of(own, **somebody), ("daemon",)).role == "admin"
-    assert identity.caller_of(peer_of(own, **{ACTING_FOR: "root"}), ()).admin is False
+    assert caller_of(peer_of(own, **somebody), "daemon").role == "admin"
+    assert caller_of(peer_of(own, **{ACTING_FOR: "root"})).admin is False
     stranger = next(p.pw_uid for p in pwd.getpwall() if p.pw_uid not in (0, own))
     with pytest.raises(Forbidden, match="may act for others"):
-        identity.caller_of(peer_of(stranger, **somebody), ())
+        caller_of(peer_of(stranger, **somebody))
     with pytest.raises(Forbidden, match="no account 'no such'"):
-        identity.caller_of(peer_of(own, **{ACTING_FOR: "no such"}), ())
+        caller_of(peer_of(own, **{ACTING_FOR: "no such"}))
 
 
 def test_nobody_in_particular_only_looks(daemon: Daemon) -> None:

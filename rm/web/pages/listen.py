@@ -14,7 +14,7 @@ from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
 
 
-def address_of(listen: str) -> tuple[str, int]:
+def address_of(listen: str, key: str = "web.listen") -> tuple[str, int]:
     """`127.0.0.1:8080`, `[::1]:8080`, `8080` (this machine only) to host and port.
 
     Raises:
@@ -24,7 +24,7 @@ def address_of(listen: str) -> tuple[str, int]:
     host = host.strip("[]") if colon else "127.0.0.1"
     if not port.isascii() or not port.isdigit() or int(port) > 65535 or not host:
         raise ConfigError(
-            f"web.listen is '{listen}', which is not an address.",
+            f"{key} is '{listen}', which is not an address.",
             "Write an address and a port: 127.0.0.1:8080.",
         )
     return host, int(port)

@@ -1,0 +1,125 @@
+"""The tokens: made, found by their text, revoked, and when and from where each was used last.
+
+All that live are in memory, so that a request with a token costs the database nothing. What was used last is
+written once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rm.adapters.audit_scope import about
+from rm.core.ports import Clock
+from rm.core.rights import Scope
+from rm.core.token import Token, digest_of, id_of, text_of
+from rm.daemon.leader import Leader
+from rm.errors import Conflict, NotFound, RmError, UsageError
+from rm.units import DAY_US
+
+SECRET_BYTES = 32
+ID_BYTES = 5
+OF_ONE_USER = 100  # that live
+NAME_MOST = 100  # characters
+LONGEST_US = 3660 * DAY_US
+KEPT_US = 30 * DAY_US  # after its end a token is still listed
+
+
+class TokenKeeper:
+    def __init__(self, leader: Leader, clock: Clock, stored: Sequence[Token]) -> None:
+        self._leader = leader
+        self._clock = clock
+        self._tokens = {token.id: token for token in stored}
+        self._used: set[str] = set()
+        self._lock = threading.Lock()
+
+    async def create(
+        self, user: str, uid: int, scope: Scope, lasts_us: int, name: str, by: str
+    ) -> tuple[Token, str]:
+        """A token and its text, which nobody can have again.
+
+        Raises:
+            UsageError: it would end before it begins, or its name is too long.
+            Conflict: the user has too many.
+        """
+        now_us = self._clock.now_us()
+        if not 0 < lasts_us <= LONGEST_US:
+            raise UsageError("A token ends after a time above 0 and of at most ten years.")
+        if len(name) > NAME_MOST or not name.isprintable():
+            raise UsageError(f"A token's name is text of up to {NAME_MOST} characters.")
+        id = secrets.token_hex(ID_BYTES)
+        text = text_of(id, secrets.token_urlsafe(SECRET_BYTES))
+        token = Token(id, user, uid, scope, digest_of(text), now_us, by, now_us + lasts_us, name)
+        with self._lock:
+            if sum(t.user == user and t.lives(now_us) for t in self._tokens.values()) >= OF_ONE_USER:
+                raise Conflict(f"{user} has {OF_ONE_USER} tokens.", "Revoke some: rmx token revoke ID.")
+            self._tokens[id] = token
+        about(f"token {id} of {user}, scope {scope}")
+        try:
+            await asyncio.wrap_future(self._leader.keep_tokens((token,)))
+        except RmError:
+            with self._lock:
+                del self._tokens[id]
+            raise
+        return token, text
+
+    def tokens(self, user: str = "") -> list[Token]:
+        """Of one user, or all; the oldest first."""
+        with self._lock:
+            found = [token for token in self._tokens.values() if user in ("", token.user)]
+        return sorted(found, key=lambda token: (token.created_us, token.id))
+
+    def token(self, id: str) -> Token:
+        """Raises NotFound."""
+        with self._lock:
+            found = self._tokens.get(id)
+        if found is None:
+            raise NotFound(f"There is no token {id:.50}.", "`rmx token list` shows them.")
+        return found
+
+    async def revoke(self, id: str, by: str) -> Token:
+        """It counts no more as soon as this is called; the answer comes after the commit."""
+        now_us = self._clock.now_us()
+        with self._lock:
+            token = self._tokens.get(id)
+            if token is None:
+                raise NotFound(f"There is no token {id:.50}.", "`rmx token list` shows them.")
+            if token.revoked_us is None:
+                token = self._tokens[id] = replace(token, revoked_us=now_us, revoked_by=by)
+        await asyncio.wrap_future(self._leader.keep_tokens((token,)))
+        return token
+
+    def now_us(self) -> int:
+        return self._clock.now_us()
+
+    def find(self, text: str) -> Token | None:
+        """The token whose text this is, if it lives."""
+        id = id_of(text)
+        with self._lock:
+            token = self._tokens.get(id) if id is not None else None
+        if token is None or not token.is_of(text) or not token.lives(self._clock.now_us()):
+            return None
+        return token
+
+    def use(self, id: str, origin: str) -> None:
+        now_us = self._clock.now_us()
+        with self._lock:
+            token = self._tokens.get(id)
+            if token is not None:
+                self._tokens[id] = replace(token, used_us=now_us, used_from=origin)
+                self._used.add(id)
+
+    def write_down(self) -> None:
+        """Make durable what was used since the last time, and forget what ended long ago."""
+        now_us = self._clock.now_us()
+        with self._lock:
+            ended = [t.id for t in self._tokens.values() if t.ended_us() < now_us - KEPT_US]
+            for id in ended:
+                del self._tokens[id]
+            used = tuple(self._tokens[id] for id in self._used if id in self._tokens)
+            self._used.clear()
+        if used or ended:
+            self._leader.keep_tokens(used, tuple(ended)).result()

@@ -1,0 +1,109 @@
+"""`/v1/tokens` and `/v1/audit`. The contract is docs/http-api.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from rm.api import accounts
+from rm.core import token as core
+from rm.core.rights import Scope
+from rm.errors import Conflict, Forbidden, NotFound
+from rm.web import wire
+from rm.web.accounts import Accounts
+from rm.web.answers import respond
+from rm.web.identity import CALLER
+from rm.web.ports import Auditing, Tokens
+
+ACTS_MOST = 10_000
+
+
+class AccountRoutes:
+    """`number` reads the query."""
+
+    def __init__(
+        self,
+        find_tokens: Callable[[], Tokens | None],
+        find_audit: Callable[[], Auditing | None],
+        known: Accounts,
+        number: Callable[[web.Request, str, float], float],
+    ) -> None:
+        self._find_tokens = find_tokens
+        self._find_audit = find_audit
+        self._known = known
+        self._number = number
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/tokens", self.tokens),
+            web.post("/v1/tokens", self.create),
+            web.delete("/v1/tokens/{token}", self.revoke),
+            web.get("/v1/audit", self.audit),
+        ]
+
+    def _tokens(self) -> Tokens:
+        found = self._find_tokens()
+        if found is None:
+            raise Conflict("This daemon keeps no tokens.")
+        return found
+
+    async def tokens(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "user")
+        caller, keeper = request[CALLER], self._tokens()
+        user = request.query.get("user", "") or caller.user
+        if user != caller.user:
+            caller.must_administer("see the tokens of others")
+        found = keeper.tokens("" if user == "*" else user)
+        return respond(accounts.Tokens(tokens=[self._shown(token) for token in found]))
+
+    async def create(self, request: web.Request) -> web.Response:
+        caller, keeper = request[CALLER], self._tokens()
+        asked = wire.typed_body(await request.read(), accounts.TokenRequest)
+        user = asked.user or caller.user
+        if user != caller.user:
+            caller.must_administer(f"make tokens for {user}")
+        scope = Scope(asked.scope)
+        if scope.rank > caller.scope.rank:
+            raise Forbidden(
+                f"This token has the scope {caller.scope}, and makes none of the scope {scope}.",
+                "No token gives more than it has.",
+            )
+        uid = (await self._known.account(user)).uid
+        if uid is None:
+            raise NotFound(f"There is no account '{user:.100}' on this machine.", "Create the user first.")
+        made, text = await keeper.create(
+            user, uid, scope, int(asked.expires_s * 1e6), asked.name, caller.user
+        )
+        return respond(accounts.NewToken(token=self._shown(made), text=text), 201)
+
+    async def revoke(self, request: web.Request) -> web.Response:
+        caller, keeper = request[CALLER], self._tokens()
+        id = request.match_info["token"]
+        if not caller.admin and keeper.token(id).user != caller.user:
+            raise NotFound(f"You have no token {id:.50}.", "`rmx token list` shows them.")
+        return respond(accounts.OneToken(token=self._shown(await keeper.revoke(id, caller.user))))
+
+    async def audit(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "after", "since_us", "user", "limit")
+        audit = self._find_audit()
+        if audit is None:
+            raise Conflict("This daemon keeps no audit log.")
+        after, since_us = (int(self._number(request, name, 0)) for name in ("after", "since_us"))
+        limit = max(1, min(int(self._number(request, "limit", 1000)), ACTS_MOST))
+        found = await audit.read(after, limit, since_us, request.query.get("user", ""))
+        told = [accounts.Act(seq=seq, **_fields(act)) for seq, act in found]
+        return respond(accounts.Acts(acts=told))
+
+    def _shown(self, token: core.Token) -> accounts.Token:
+        fields = _fields(token)
+        for hidden in ("digest", "uid"):
+            del fields[hidden]
+        return accounts.Token(**fields, live=token.lives(self._tokens().now_us()))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.to_builtins(value)
+    return found

@@ -1,0 +1,111 @@
+"""The HTTPS door: TLS 1.2 or newer, with a certificate that is read again when its files change."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+from contextlib import suppress
+
+from aiohttp import web
+
+from rm.config import HttpsConfig
+from rm.errors import ConfigError
+from rm.web.door import Door, Guests
+from rm.web.pages.listen import address_of
+
+LOOK_EVERY_S = 5.0
+BACKLOG = 1024
+log = logging.getLogger("rm.web")
+
+
+class Certificate:
+    """`context` is what new connections are encrypted with."""
+
+    def __init__(self, config: HttpsConfig) -> None:
+        self._files = (os.path.expanduser(config.certificate), os.path.expanduser(config.key))
+        self._seen = self._state()
+        self.context = self._load()
+
+    def look(self) -> bool:
+        """Take new files, if there are; a wrong pair leaves the old one. Called in a thread."""
+        state = self._state()
+        if state == self._seen:
+            return False
+        self._seen = state
+        try:
+            self._load()
+            self.context.load_cert_chain(*self._files, password=_no_passphrase)
+        except (ConfigError, OSError, ssl.SSLError) as error:
+            log.error("the old certificate stays: %s", error)
+            return False
+        log.info("the certificate %s was read again", self._files[0])
+        return True
+
+    def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
+        found: list[tuple[int, int, int] | None] = []
+        for file in self._files:
+            try:
+                about = os.stat(file)
+                found.append((about.st_ino, about.st_size, about.st_mtime_ns))
+            except OSError:
+                found.append(None)
+        return tuple(found)
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        context.set_alpn_protocols(["http/1.1"])
+        try:
+            context.load_cert_chain(*self._files, password=_no_passphrase)
+        except (OSError, ssl.SSLError, ValueError) as error:
+            raise ConfigError(
+                f"The certificate {self._files[0]} with the key {self._files[1]} cannot be used: "
+                f"{getattr(error, 'strerror', None) or error}.",
+                "https.certificate and https.key must be a pair of PEM files that the daemon may read.",
+            ) from None
+        return context
+
+
+def _no_passphrase() -> str:
+    """OpenSSL would ask for it on the terminal."""
+    raise ValueError("the key has a passphrase")
+
+
+class HttpsDoor:
+    """Open from `start` to `stop`. Made with a certificate that cannot be used: ConfigError."""
+
+    def __init__(self, config: HttpsConfig) -> None:
+        self._config = config
+        self._certificate = Certificate(config)
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self, runner: web.AppRunner, guests: Guests) -> int:
+        """The port, as soon as it is open; `runner` closes it."""
+        host, port = address_of(self._config.listen, "https.listen")
+        try:
+            listener = socket.create_server(
+                (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise ConfigError(
+                f"https.listen: {self._config.listen} cannot be used: {error.strerror or error}.",
+                "Name an address of this machine and a free port.",
+            ) from None
+        await Door(runner, listener, guests, self._certificate.context).start()
+        self._looking = asyncio.create_task(self._look())
+        return int(listener.getsockname()[1])
+
+    async def stop(self, _: web.Application) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._looking
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.to_thread(self._certificate.look)

@@ -1,0 +1,91 @@
+"""Who may call which route, and what other users see of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from rm.api.routes import ROUTES, Who
+from rm.config import Config, RolesConfig
+from rm.core.job import Job, JobState
+from rm.core.privacy import veiled
+from rm.core.rights import Role, Scope
+from rm.errors import Forbidden
+from rm.web import accounts
+from rm.web.access import check, need_of
+from rm.web.accounts import Account, Accounts
+from rm.web.identity import Caller
+from tests import builders
+
+ROLES = list(Role)
+
+
+def passes(role: Role, scope: Scope, name: str) -> bool:
+    route = next(route for route in ROUTES if route.name == name)
+    user = "" if role is Role.NOBODY else "ann"
+    try:
+        check(Caller(7, user, role, scope=scope), route, need_of(route, Role.NOBODY))
+    except Forbidden:
+        return False
+    return True
+
+
+def test_whatever_changes_something_is_for_somebody() -> None:
+    for route in ROUTES:
+        assert route.method == "GET" or route.who is not Who.ANYBODY, route.name
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("jobs", Role.NOBODY), ("submit", Role.USER), ("cancel", Role.USER), ("drain", Role.OPERATOR),
+     ("add_hosts", Role.ADMIN), ("channels", Role.ADMIN), ("audit", Role.ADMIN)],
+)  # fmt: skip
+def test_a_route_is_for_its_role_and_those_above(name: str, least: Role) -> None:
+    for role in ROLES:
+        assert passes(role, Scope.ADMIN, name) is (ROLES.index(role) >= ROLES.index(least)), role
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("jobs", Scope.READ), ("plan", Scope.READ), ("logs", Scope.READ), ("submit", Scope.SUBMIT),
+     ("create_token", Scope.SUBMIT), ("drain", Scope.OPERATE), ("audit", Scope.ADMIN)],
+)  # fmt: skip
+def test_a_token_serves_its_scope_and_those_below(name: str, least: Scope) -> None:
+    for scope in Scope:
+        assert passes(Role.ADMIN, scope, name) is (scope.rank >= least.rank), scope
+
+
+def test_roles_follow_the_rank() -> None:
+    for (i, a), (j, b) in itertools.product(enumerate(ROLES), repeat=2):
+        assert (a >= b) is (i >= j)
+
+
+def test_roles_are_of_users_and_of_groups_as_they_are_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = frozenset({"ops"})
+    monkeypatch.setattr(accounts, "_look_up", lambda user, _: Account(7, groups))
+    now = [0.0]
+    roles = RolesConfig(operators=("@ops",), admins=("boss",))
+    known = Accounts(Config(roles=roles), now_s=lambda: now[0])
+
+    def role(user: str) -> Role:
+        return asyncio.run(known.role_of(user))
+
+    assert (role("ann"), role("boss")) == (Role.OPERATOR, Role.ADMIN)
+    groups = frozenset()
+    now[0] += accounts.KEPT_S
+    assert role("ann") is Role.USER
+
+
+def test_the_reason_of_a_waiting_job_is_everybodys_and_that_of_an_ended_one_is_not() -> None:
+    job: Job = replace(builders.filled(Job), state=JobState.FAILED)
+    assert job.reason is not None
+    told = veiled(job)
+    assert told.reason is not None
+    assert job.reason.message not in str(told)
+    assert (told.history, told.spec.chdir, told.spec.env, told.spec.script) == ((), "", (), "")
+    assert all(task.note == "" for task in told.tasks)
+    waiting = replace(job, state=JobState.PENDING, launch_failures=0)
+    assert veiled(waiting).reason == job.reason
