@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from rm.core.job import Job, JobState
 from rm.daemon.agents import Agents
@@ -16,6 +17,9 @@ from rm.protocol.codes import Code, code_of
 FOLLOW_S = 0.1
 QUIET_S = 1.0  # between two looks at a log that does not grow
 CHUNK_BYTES = 128 * 1024
+# Parts that a host is asked for at once: it keeps its answers in memory until they are sent, and takes a
+# daemon that is far behind with reading for gone.
+OF_ONE_USER, IN_ALL = 4, 64
 
 
 class AgentForgot(Exception):
@@ -30,6 +34,8 @@ class LogReader:
         self._hosts = hosts
         self._logs = logs
         self._job_of = job_of
+        # of (host, user), and of (host, "") in all; those that somebody has or waits for
+        self._turns: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
 
     async def read(
         self, job_id: int, rank: int, stream: str, offset: int, follow: bool
@@ -91,11 +97,18 @@ class LogReader:
             limit=limit,
         )
         try:
-            return await asyncio.wrap_future(self._hosts.call(host, request))
+            async with self._turn(host, job.spec.user, OF_ONE_USER), self._turn(host, "", IN_ALL):
+                return await asyncio.wrap_future(self._hosts.call(host, request))
         except RmError as error:
             if code_of(error) is Code.NO_SUCH_ATTEMPT:
                 raise AgentForgot from None
             raise
+
+    def _turn(self, host: str, user: str, at_once: int) -> asyncio.Semaphore:
+        turn = self._turns.get((host, user))
+        if turn is None:
+            turn = self._turns[host, user] = asyncio.Semaphore(at_once)
+        return turn
 
     async def _logs_on_host(
         self, job: Job, host: str, rank: int, stream: str, offset: int, follow: bool

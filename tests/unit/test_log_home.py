@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rm.core.actions import Collect
-from rm.core.job import JobState
+from rm.core.job import JobState, Task
 from rm.daemon import log_home
 from rm.daemon.log_home import CHUNK_BYTES, LogHome, TooSlow
 from rm.daemon.log_reader import CHUNK_BYTES as READ_BYTES
-from rm.daemon.log_reader import LogReader
+from rm.daemon.log_reader import IN_ALL, OF_ONE_USER, LogReader
 from rm.errors import Unreachable
 from rm.protocol.attempts import LogPart, Logs
 from tests import builders
@@ -187,3 +187,50 @@ def test_readers_that_stop_reading_hold_a_part_of_the_log_each(tmp_path: Path) -
         return most
 
     assert asyncio.run(main()) < 40 * 2 * READ_BYTES
+
+
+class Late(Host):
+    """An agent that answers when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(1, lambda offset, limit: b"x"[offset:])
+        self.owed: list[tuple[Any, Future[Any]]] = []
+        self.most = 0
+
+    def call(self, name: str, request: Any, timeout_s: float = 10) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.owed.append((request, future))
+        self.most = max(self.most, len(self.owed))
+        return future
+
+    def pay(self) -> None:
+        owed, self.owed = self.owed, []
+        for request, future in owed:
+            future.set_result(super().call("h1", request).result())
+
+
+@pytest.mark.parametrize(("users", "most"), [(1, OF_ONE_USER), (100, IN_ALL)])
+def test_a_host_is_asked_for_few_parts_at_once_however_many_read(
+    tmp_path: Path, users: int, most: int
+) -> None:
+    host, readers = Late(), 400
+
+    async def job_of(number: int) -> Any:
+        task = Task(0, "h1", started_us=1)
+        return builders.job(number, state=JobState.RUNNING, tasks=(task,), user=f"u{number % users}")
+
+    async def main() -> list[bytes]:
+        reader = LogReader(host, tmp_path, job_of)
+
+        async def whole(number: int) -> bytes:
+            return b"".join([part async for part in reader.read(number, 0, "out", 0, False)])
+
+        tasks = [asyncio.ensure_future(whole(number)) for number in range(1, readers + 1)]
+        while not all(task.done() for task in tasks):
+            for _ in range(10):
+                await asyncio.sleep(0)
+            host.pay()
+        return [task.result() for task in tasks]
+
+    assert asyncio.run(main()) == [b"x"] * readers
+    assert host.most == most
