@@ -343,7 +343,9 @@ class Daemon:
         page: web.AppRunner | None = None
         try:
             if config.web.listen:
-                page, url = await serve_page(config.daemon.socket, config.web.listen, settings_of(config.web))
+                page, url = await serve_page(
+                    config.daemon.socket, config.web.listen, settings_of(config.web), config.limits
+                )
                 log.info("the page is at %s", url)
             regulator.start()
             leader.start(actions)

@@ -11,6 +11,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from rm.config import LimitsConfig
 from rm.errors import ConfigError
 from rm.web.pages import (
     queue_view,
@@ -290,3 +291,50 @@ def test_scripts_and_environments_stay_inside_even_where_the_page_may_read_them(
     assert f'id="job-{first}"' not in html  # it is too far behind for the list: its own answer was read
     assert "hunter2" not in html
     assert "hunter2" not in "".join(get(daemon.socket, f"/part/{p}?job={first}")[1] for p in PARTS)
+
+
+async def _is_closed(reader: asyncio.StreamReader) -> bool:
+    async with asyncio.timeout(30):
+        return await reader.read(1 << 16) == b""
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: 127.0"])
+def test_who_says_nothing_keeps_no_connection(daemon: Daemon, begun: bytes) -> None:
+    async def main() -> None:
+        limits = LimitsConfig(header_s=0.1)
+        runner, url = await serve_page(daemon.socket, "127.0.0.1:0", PageSettings(anonymous=True), limits)
+        try:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", int(url.rstrip("/").rpartition(":")[2])
+            )
+            writer.write(begun)
+            assert await _is_closed(reader)
+            writer.close()
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(main())
+
+
+def test_connections_of_one_address_are_few(daemon: Daemon) -> None:
+    async def main() -> None:
+        limits = LimitsConfig(connections=4)
+        runner, url = await serve_page(daemon.socket, "127.0.0.1:0", PageSettings(anonymous=True), limits)
+        port = int(url.rstrip("/").rpartition(":")[2])
+        try:
+            held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(4)]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            assert (await reader.read(1 << 16)).startswith(b"HTTP/1.1 429 ")
+            writer.close()
+            held.pop()[1].close()
+            async with aiohttp.ClientSession() as session, asyncio.timeout(30):
+                while True:  # the daemon hears of the end of a connection soon
+                    async with session.get(url + "login") as response:
+                        if response.status != 429:
+                            break
+            for _, writer in held:
+                writer.close()
+        finally:
+            await runner.cleanup()
+
+    asyncio.run(main())

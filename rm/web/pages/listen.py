@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import ipaddress
+import resource
+import socket
+import time
 from dataclasses import replace
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
+from rm.config import LimitsConfig
 from rm.errors import ConfigError
+from rm.web.door import BACKLOG, Door, Guests
 from rm.web.pages.app import make_page
 from rm.web.pages.guard import names_of_this_machine
 from rm.web.pages.settings import PageSettings
 from rm.web.pages.source import Source
+from rm.web.shares import Shares
+
+FORM_S = 120.0  # for a form to come, at 64 KiB/s, and to be answered
 
 
 def address_of(listen: str, key: str = "web.listen") -> tuple[str, int]:
@@ -37,7 +46,9 @@ def is_local(host: str) -> bool:
         return host == "localhost"
 
 
-async def serve_page(socket_path: str, listen: str, settings: PageSettings) -> tuple[web.AppRunner, str]:
+async def serve_page(
+    socket_path: str, listen: str, settings: PageSettings, limits: LimitsConfig | None = None
+) -> tuple[web.AppRunner, str]:
     """Serve the page of the daemon at `socket_path`; the runner, whose `cleanup()` ends it, and the URL.
 
     Raises:
@@ -46,14 +57,42 @@ async def serve_page(socket_path: str, listen: str, settings: PageSettings) -> t
     host, port = address_of(listen)
     names = (*names_of_this_machine(), host, *settings.names)
     app = make_page(Source(socket_path), replace(settings, names=names))
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=75, shutdown_timeout=1)
+    guests = _guests(limits or LimitsConfig())
+    app.middlewares.insert(0, _attended(guests))
+    runner = web.AppRunner(app, access_log=None, keepalive_timeout=guests.idle_s, shutdown_timeout=1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         await runner.cleanup()
         raise ConfigError(
             f"The page cannot listen on {listen}: {error.strerror or error}.", "Name another port."
         ) from None
-    port = runner.addresses[0][1]
+    await Door(runner, listener, guests).start()
+    port = listener.getsockname()[1]
     return runner, f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+
+def _guests(limits: LimitsConfig) -> Guests:
+    """Whoever reaches the port may hold connections, of half the descriptors at most: the daemon has others
+    to serve, and files to open."""
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return Guests(Shares(limits, descriptors // 2), limits.header_s, limits.idle_s)
+
+
+def _attended(guests: Guests) -> Middleware:
+    @web.middleware
+    async def attended(request: web.Request, handler: Handler) -> web.StreamResponse:
+        guest = guests.of(request)
+        if guest is None:
+            return await handler(request)
+        guest.begin()
+        if request.method == "POST":
+            guest.until_s = time.monotonic() + FORM_S
+        try:
+            return await handler(request)
+        finally:
+            guest.end()
+
+    return attended
