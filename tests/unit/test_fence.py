@@ -187,6 +187,21 @@ def test_each_job_has_its_own_tmp_which_goes_with_it(start: Start, kind: str) ->
     assert agent.log(2) == "/dev/shm:\n\n/tmp:\n"
 
 
+def test_a_jobs_tmp_goes_however_deep_its_directories_are(start: Start) -> None:
+    agent = start()
+    where = agent.state / "temporary"
+    where.mkdir()
+    deep = (
+        "import os\nos.chdir('/tmp')\nos.symlink('/etc', 'link')\n"
+        "for _ in range(3000):\n    os.mkdir('d', 0o700); os.chdir('d')\n"
+        "open('left', 'w').close()\n"
+    )
+    agent.launch("#!/usr/bin/env python3\n" + deep, fence={"private_tmp": str(where)})
+    agent.event("exit", job=1, code=0)
+    assert list(where.iterdir()) == []
+    assert Path("/etc/passwd").exists()
+
+
 def test_what_a_killed_supervisor_left_of_a_jobs_tmp_is_removed(start: Start) -> None:
     agent = start()
     where = agent.state / "temporary"
