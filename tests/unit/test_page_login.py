@@ -262,6 +262,24 @@ def test_programs_bring_their_token(daemon: Daemon, tokens: Tokens) -> None:
     visiting(daemon.socket, story)
 
 
+def test_a_program_whose_token_nobody_has_looked_at_gets_nothing(
+    daemon: Daemon, tokens: Tokens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(visit: Visit) -> None:
+        for trouble, status in (
+            (LimitReached("Too many requests."), 429), (StoreUnavailable("The database is away."), 503),
+        ):  # fmt: skip
+
+            def refuse(*_: object, error: RmError = trouble) -> None:
+                raise error
+
+            monkeypatch.setattr("rm.web.api.caller_of", refuse)
+            for path in ("/metrics", "/maddash/grids"):
+                assert (await visit().get(path, Authorization=f"Bearer {status}")).status == status
+
+    visiting(daemon.socket, story)
+
+
 # -- a reverse proxy
 
 
