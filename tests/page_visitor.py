@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 
 from rm.core.rights import Role
-from rm.errors import Forbidden
+from rm.errors import Unauthenticated
 from rm.web import identity
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
@@ -27,14 +27,14 @@ class Tokens:
     users: dict[str, str] = field(default_factory=dict)
     admins: tuple[str, ...] = ()
 
-    async def caller_of(self, request: Any, keeper: identity.Doorkeeper) -> identity.Caller:
+    async def caller_of(self, request: Any, keeper: Any) -> identity.Caller:
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
         if kind != "Bearer":
             return await identity.caller_of(request, keeper)
         if token not in self.users:
-            raise Forbidden("This token is not known.", "It was revoked, or its time is over.")
+            raise Unauthenticated("This token is not known.", "It was revoked, or its time is over.")
         user = self.users[token]
-        return identity.Caller(12345, user, Role.ADMIN if user in self.admins else Role.USER)
+        return identity.Caller(12345, user, Role.ADMIN if user in self.admins else Role.USER, "page")
 
 
 @dataclass

@@ -78,6 +78,7 @@ class Login:
             if leaves:
                 self._sessions.close(self._cookie(request))
             return Person(NOBODY)
+        door = door.seen_from(request.remote or "")
         return Person(door, me["user"], me["role"], self._sessions.secret(door), leaves)
 
     def _door(self, request: web.Request) -> Door:
@@ -116,7 +117,8 @@ class Login:
         if not token or len(token) > TOKEN_MOST or not token.isascii() or not token.isprintable():
             return self._shown(request, "That is not a token.", 403)
         try:
-            me = await self._source.at(with_token(token)).ask_anew("me")
+            door = with_token(token).seen_from(request.remote or "")  # wrong tokens are recorded, too
+            me = await self._source.at(door).ask_anew("me")
         except Unreachable as error:
             return self._shown(request, str(error), 502)
         except RmError as error:

@@ -7,9 +7,9 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from rm.api.people import ACTING_FOR, VIA
+from rm.api.people import ACTING_FOR, FROM, VIA
 
 SESSIONS_MOST = 10_000
 NOTES_MOST = 1_000
@@ -23,6 +23,10 @@ class Door:
 
     key: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)  # they may hold a token
+
+    def seen_from(self, address: str) -> Door:
+        """With the address for the audit log."""
+        return replace(self, headers={**self.headers, FROM: address})
 
 
 NOBODY = Door("", {**PAGE, ACTING_FOR: ""})
