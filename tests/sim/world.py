@@ -103,7 +103,7 @@ class World:
         epoch = self.store.acquire_lease("daemon", self.now_us, 60 * S)
         assert epoch is not None
         self.epoch = epoch
-        loaded = self.store.load()
+        loaded = self.store.load(ended_after_us=self.now_us - 300 * S)  # as jobs.recent_s has it
         self.version = loaded.version
         state = rebuild(
             loaded.jobs,
@@ -203,7 +203,8 @@ class World:
     def lose_channel(self, host: ModelHost) -> None:
         self.greeted.discard(host.name)
         host.hello_due = True
-        host.greets = self.choices.step + self.choices.number(f"{host.name} needs so long to greet", 0, 4)
+        # a hello comes after the news of the lost channel, as in the executor
+        host.greets = self.choices.step + self.choices.number(f"{host.name} needs so long to greet", 1, 5)
         self.inbox.append(ev.HostSilent(host.name, "the connection broke"))
 
     # -- a host --------------------------------------------------------------------------------
@@ -453,4 +454,7 @@ class World:
                 self.faults = 0.0  # and every host comes back
                 if len(self.greeted) == len(self.hosts):
                     break
+            elif quiet and not self.faults:  # a job that lost hosts again and again may wait for hours
+                waiting = (j for j in self.acknowledged if jobs[j].not_before_us > self.now_us)
+                self.inbox += [ev.ReleaseRequested(j, "root") for j in waiting if not jobs[j].state.final]
         return dict(self.db.jobs)
