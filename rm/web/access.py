@@ -10,6 +10,7 @@ A handler finds the caller as `request[CALLER]` (rm.web.identity).
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import itertools
 import logging
 import re
@@ -29,8 +30,9 @@ from rm.errors import Forbidden, RmError
 from rm.web.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
 from rm.web.ports import Auditing
 
-FAILURES, WITHIN_S = 10, 60.0  # wrong tokens of one address that are recorded
-ORIGINS_MOST = 10_000
+FAILURES, WITHIN_S = 10, 60.0  # wrong tokens of one source that are recorded
+REFUSALS = 60  # of one known user that are, within the same time
+SOURCES_MOST = 10_000
 BEGUN = frozenset({"run_steps", "measure", "run_mesh", "read_source"})  # they take long: recorded at once
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 LEAST = {
@@ -158,7 +160,7 @@ class Gate:
                     answer = await handler(request)
             except RmError as error:
                 outcome = Outcome.FAILED if error.http_status >= 500 else Outcome.REFUSED
-                await self._record(done.act.ended(outcome, _told(error)))
+                await self._refused(done.act.ended(outcome, _told(error)))
                 raise
             except Exception as error:
                 if not done.recorded:
@@ -175,7 +177,7 @@ class Gate:
             check(caller, route, need)
             return await handler(request)
         except Forbidden as error:
-            await self._record(_act(request, caller, route).ended(Outcome.REFUSED, _told(error)))
+            await self._refused(_act(request, caller, route).ended(Outcome.REFUSED, _told(error)))
             raise
 
     async def read_of_others(self, request: web.Request) -> None:
@@ -188,20 +190,30 @@ class Gate:
         """Of the failures of one address only the first in a while are written down: the log must not be
         filled by somebody who has no right to anything."""
         origin = origin_of(request)
-        now_s = time.monotonic()
-        if len(self._failures) >= ORIGINS_MOST:
-            self._failures.clear()
-        recent = [s for s in self._failures.get(origin, ()) if now_s - s < WITHIN_S]
-        self._failures[origin] = recent
-        if len(recent) >= FAILURES:
+        if self._too_often(source_of(origin), FAILURES):
             return
-        recent.append(now_s)
         named = id_of(bearer_of(request) or "") or ""
         via = "https" if request.secure else "unix"
         verb = route.name if route is not None else "unknown"
         log.warning("a request from %s was refused: %s", origin, error.what)
         act = Act(time.time_ns() // 1000, "", -1, Role.NOBODY, via, clean(origin), verb, token=clean(named))
         await self._record(act.ended(Outcome.REFUSED, _told(error)))
+
+    def _too_often(self, source: str, most: int) -> bool:
+        now_s = time.monotonic()
+        if len(self._failures) >= SOURCES_MOST:
+            self._failures.clear()
+        recent = [s for s in self._failures.get(source, ()) if now_s - s < WITHIN_S]
+        self._failures[source] = recent
+        if len(recent) >= most:
+            return True
+        recent.append(now_s)
+        return False
+
+    async def _refused(self, act: Act) -> None:
+        """Of what one user is refused, the first in a while: each row is a commit that all wait for."""
+        if not self._too_often(f"user {act.user}", REFUSALS):
+            await self._record(act)
 
     async def _record(self, act: Act) -> None:
         auditing = self._find()
@@ -214,6 +226,16 @@ def _act(request: web.Request, caller: Caller, route: Route) -> Act:
         time.time_ns() // 1000, caller.user, caller.uid, caller.role, clean(door_of(request, caller)),
         clean(caller.origin), route.name, clean(_target(route, request.match_info)), caller.token,
     )  # fmt: skip
+
+
+def source_of(origin: str) -> str:
+    """Who counts as one: a user of this machine, whatever the process; an address, or an IPv6 network of one
+    host (/64), which has more addresses than anybody could count."""
+    try:
+        address = ipaddress.ip_address(origin)
+    except ValueError:
+        return origin.partition(" pid ")[0]
+    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else origin
 
 
 def _told(error: RmError) -> str:

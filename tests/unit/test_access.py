@@ -15,7 +15,7 @@ from rm.core.privacy import veiled
 from rm.core.rights import Role, Scope
 from rm.errors import Forbidden
 from rm.web import accounts
-from rm.web.access import check, need_of
+from rm.web.access import check, need_of, source_of
 from rm.web.accounts import Account, Accounts
 from rm.web.identity import Caller
 from tests import builders
@@ -89,3 +89,16 @@ def test_the_reason_of_a_waiting_job_is_everybodys_and_that_of_an_ended_one_is_n
     assert all(task.note == "" for task in told.tasks)
     waiting = replace(job, state=JobState.PENDING, launch_failures=0)
     assert veiled(waiting).reason == job.reason
+
+
+@pytest.mark.parametrize(
+    ("origin", "source"),
+    [
+        ("uid 1000 pid 7", "uid 1000"),
+        ("192.0.2.7", "192.0.2.7"),
+        ("2001:db8:0:1::7", "2001:db8:0:1::/64"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_another_process_or_address_does_not_make_another_source(origin: str, source: str) -> None:
+    assert source_of(origin) == source
