@@ -273,7 +273,7 @@ def test_a_program_whose_token_nobody_has_looked_at_gets_nothing(
             def refuse(*_: object, error: RmError = trouble) -> None:
                 raise error
 
-            monkeypatch.setattr("rm.web.api.caller_of", refuse)
+            monkeypatch.setattr("rm.web.access.caller_of", refuse)
             for path in ("/metrics", "/maddash/grids"):
                 assert (await visit().get(path, Authorization=f"Bearer {status}")).status == status
 
