@@ -1,8 +1,8 @@
-"""Host keys for administrators: asked for in threads of their own, one at a time per host, and kept a while.
+"""Host keys for administrators: asked for in threads of their own, one at a time per host.
 
 A host that does not answer takes a thread for the whole of a connection's time-out. So these threads are no
-one else's; whoever asks for a host that is being asked already waits for that answer; and an answer, a
-failure included, is not asked for again at once.
+one else's; whoever asks for a host that is being asked already waits for that answer; and a host that failed
+is not asked again at once. A key is not kept: one that has changed since must be seen.
 """
 
 from __future__ import annotations
@@ -34,18 +34,15 @@ class HostKeyDesk:
         self._keys = keys
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="host-keys")
         self._asked: dict[Host, asyncio.Task[Mapping[str, Any]]] = {}
-        self._kept: dict[Host, tuple[float, Mapping[str, Any] | RmError]] = {}  # until when
+        self._failed: dict[Host, tuple[float, RmError]] = {}  # until when
 
     async def present(self, host: Host) -> Mapping[str, Any]:
         """What the host presents and what is pinned. Raises HostKeyError, Unreachable or Conflict."""
         host = _door(host)
         now = asyncio.get_running_loop().time()
-        self._kept = {one: kept for one, kept in self._kept.items() if kept[0] > now}
-        if host in self._kept:
-            found = self._kept[host][1]
-            if isinstance(found, RmError):
-                raise found
-            return found
+        self._failed = {one: failed for one, failed in self._failed.items() if failed[0] > now}
+        if host in self._failed:
+            raise self._failed[host][1]
         if host not in self._asked:
             if len(self._asked) >= WAITING_MAX:
                 said = f"{WAITING_MAX} hosts are being asked for their keys."
@@ -61,21 +58,17 @@ class HostKeyDesk:
         try:
             return await loop.run_in_executor(self._pool, self._keys.accept, host, fingerprint)
         finally:
-            self._kept.pop(_door(host), None)
+            self._failed.pop(_door(host), None)
 
     async def _ask(self, host: Host) -> Mapping[str, Any]:
         loop = asyncio.get_running_loop()
-        found: Mapping[str, Any] | RmError
         try:
-            found = await loop.run_in_executor(self._pool, self._keys.present, host)
+            return await loop.run_in_executor(self._pool, self._keys.present, host)
         except RmError as problem:
-            found = problem
+            self._failed[host] = (loop.time() + KEPT_S, problem)
+            raise
         finally:
             del self._asked[host]
-        self._kept[host] = (loop.time() + KEPT_S, found)
-        if isinstance(found, RmError):
-            raise found
-        return found
 
 
 def _door(host: Host) -> Host:

@@ -20,7 +20,6 @@ from rm.sim.network.fluid import Fluid
 from rm.sim.program import program_of
 from rm.sim.workload import SimJob, hosts
 from rm.sim.world import World
-from tests import builders
 from tests.fake_service import Daemon, serving
 from tests.unit.test_web_api import SPEC, as_user, call
 
@@ -79,9 +78,7 @@ def test_what_is_within_the_bounds_is_accepted(fields: dict[str, Any]) -> None:
     accept(replace(SMALL, **fields))
 
 
-def test_the_simulator_and_the_tests_make_no_other_jobs_than_a_daemon_takes() -> None:
-    with pytest.raises(UsageError, match="65 phases"):
-        builders.job(traffic=phases(65))
+def test_the_simulator_makes_no_other_jobs_than_a_daemon_takes() -> None:
     huge = JobSpec("one", "sim", "", ntasks=2, tasks_per_host=1, traffic=phases(65))
     cluster = hosts(2, nic_bps=10**9)
     policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
