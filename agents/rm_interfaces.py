@@ -11,7 +11,7 @@ import struct
 import subprocess
 import time
 
-SIOCGIFADDR = 0x8915
+SIOCGIFADDR, IFF_UP = 0x8915, 1
 SYSFS = "/sys/class/net"
 RDMA = "/sys/class/infiniband"
 RESOLVE_S = 3.0  # for all names together: a silent name server must not hold up the hello
@@ -39,30 +39,21 @@ def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
 
 
 def _interface(name, sysfs):
-    def number(path, otherwise):
+    def number(path, otherwise, base=10):
         try:
             with open(os.path.join(sysfs, name, path)) as file:
-                return int(file.read())
+                return int(file.read(), base)
         except (OSError, ValueError):
             return otherwise
 
     return {
         "name": name,
         "address": _address(name),
-        "up": bool(_flags(os.path.join(sysfs, name, "flags")) & 1),
+        "up": bool(number("flags", 0, 16) & IFF_UP),
         "speed_bps": max(0, number("speed", 0)) * 1_000_000,
         "mtu_bytes": max(0, number("mtu", 0)),
         "numa_node": max(-1, number("device/numa_node", -1)),
     }
-
-
-def _flags(path):
-    """IFF_UP and the rest, which the kernel writes in hexadecimal."""
-    try:
-        with open(path) as file:
-            return int(file.read(), 16)
-    except (OSError, ValueError):
-        return 0
 
 
 def _address(name):

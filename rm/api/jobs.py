@@ -15,7 +15,6 @@ State = Literal[
     "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "FAILED", "CANCELLED",
     "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY",
 ]  # fmt: skip
-Id = Annotated[int, Meta(ge=1)]
 Positive = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 # patterns are Unicode's and of the whole value, as ECMA-262 has them
 NO_NUL = r"^[^\u0000]*$"

@@ -112,13 +112,11 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
     from msgspec import to_builtins
 
     from rm.adapters.inventory_files import hosts_for_daemon
+    from rm.api.hosts import HostRequest
 
-    observed = ["state", "drained_by", "reason", "boot_id", "agent_version", "since_us"]
-    observed += ["found", "nics", "unenforced"]
     hosts, dropped = hosts_for_daemon(file)
-    found = [
-        {key: value for key, value in to_builtins(host).items() if key not in observed} for host in hosts
-    ]
+    asked = HostRequest.__struct_fields__
+    found = [{key: value for key, value in to_builtins(host).items() if key in asked} for host in hosts]
     answer = session.client.post("hosts", body={"hosts": found})
     if dropped:
         note(
