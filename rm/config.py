@@ -96,6 +96,7 @@ class SshConfig:
     identity_files: tuple[str, ...] = ()
     connect_timeout_s: Positive = 10.0
     dead_after_s: Positive = 6.0
+    agent_dead_after_s: Positive = 15.0
     connections: AtLeastOne = 64
     weak_algorithms: bool = False
 

@@ -59,6 +59,7 @@ class AgentChannel:
         self.host = host
         self.hello = Hello(version="", protocol=0)
         self.least_epoch = 0  # of orders: see `Fleet.raise_epoch`
+        self.heard = 0  # how often something came
         self._settings = settings
         self._connection: Any = None
         self._channel: Any = None
@@ -68,6 +69,7 @@ class AgentChannel:
         self._queue: deque[bytes] = deque()
         self._pumping = False
         self._lost = ""
+        self._given_up = ""  # why we closed it, when the host is to blame
         self._text = bytearray()  # of a line whose end has not come
         self._errors = StandardError(host.name)
 
@@ -179,10 +181,16 @@ class AgentChannel:
                 Unreachable(f"{self.host.name} did not answer {op} in time; whether it was done is unknown."),
             )
 
-    def close(self) -> None:
-        """Give up: every call under way fails with an unknown outcome."""
+    @property
+    def unread(self) -> bool:
+        """Has something arrived that was not looked at yet?"""
+        return self._channel is not None and bool(self._channel.recv_ready())
+
+    def close(self, why: str = "") -> None:
+        """Give up: every call under way fails with an unknown outcome. `why`: the sentence that is told."""
         with self._lock:
-            self._lost = self._lost or f"The channel to {self.host.name} is closed."
+            self._given_up = self._given_up or why
+            self._lost = self._lost or why or f"The channel to {self.host.name} is closed."
             pending, self._pending = self._pending, {}
             self._queue.clear()
         if self._connection is not None:
@@ -224,6 +232,7 @@ class AgentChannel:
                 return
             except OSError:
                 return
+            self.heard += 1
             if channel.recv_stderr_ready():
                 self._errors.take(channel.recv_stderr(65536))
             if not data:
@@ -279,6 +288,8 @@ class AgentChannel:
         )
 
     def _end_sentence(self) -> str:
+        if self._given_up:
+            return self._given_up
         words = self._last_words()
         if self._channel.exit_status_ready() and self._channel.recv_exit_status() >= 0:
             return f"The agent on {self.host.name} ended{': ' + words if words else ''}."

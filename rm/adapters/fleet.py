@@ -11,7 +11,9 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from rm.adapters.agent_channel import AgentChannel
+from rm.adapters.heartbeat import Heartbeat
 from rm.adapters.pace import Pace
+from rm.adapters.retries import Retries
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
@@ -23,9 +25,6 @@ from rm.protocol.request import Answer, Request
 
 log = logging.getLogger("rm.fleet")
 
-FIRST_RETRY_S = 0.5
-LAST_RETRY_S = 15.0
-KEY_RETRY_S = 60.0  # a refused key does not change by asking; `retry` is called when it was accepted
 CLOSE_S = 5.0
 NEWS_BURST, NEWS_PER_S = 20_000, 5_000  # notifications of one host
 CLOCK_EVERY_S = 30.0
@@ -178,7 +177,13 @@ class Fleet:
         channel = member.channel
         if channel is not None:
             channel.expire(now)
-            if now >= member.clock.due_at:
+            if not member.heartbeat.look(channel, now):
+                channel.close(
+                    f"The agent on {member.host.name} has not answered for "
+                    f"{self._settings.agent_dead_after_s:g} s, although its SSH server does: it hangs or was "
+                    "stopped. Another is started."
+                )
+            elif now >= member.clock.due_at:
                 member.clock.measure(channel)
 
 
@@ -234,12 +239,14 @@ class _Member(threading.Thread):
         self.channel: AgentChannel | None = None
         self.why = ""
         self.clock = _Clock()
+        self.heartbeat = Heartbeat(settings.agent_dead_after_s)
         self.wake = threading.Event()
         self._settings = settings
         self._listener = listener
         self._opening: AgentChannel | None = None
         self._closed = threading.Event()
         self._told: tuple[bool, str] | None = None
+        self._greeted = False  # did the agent say hello in this conversation?
         self._pace = Pace(NEWS_BURST, NEWS_PER_S)
 
     def same_door(self, host: Host) -> bool:
@@ -259,29 +266,27 @@ class _Member(threading.Thread):
             opening.close()
 
     def run(self) -> None:
-        pause_s = FIRST_RETRY_S
+        retries = Retries(self._settings.down_after_s, time.monotonic())
         while not self._closed.is_set():
             self.wake.clear()
-            began, misfit = time.monotonic(), False
+            began, refused, misfit = time.monotonic(), False, False
+            self._greeted = False
             try:
                 self._converse()
             except Misfit as error:
                 misfit = True
                 self._complain(str(error))
             except HostKeyError as error:
+                refused = True
                 self._tell(False, str(error))
-                pause_s = KEY_RETRY_S
             except RmError as error:
                 self._tell(False, str(error))
             except Exception as error:  # a defect on one host must not silence it for ever
                 log.exception("the channel to %s failed", self.host.name)
                 self._tell(False, f"The channel to {self.host.name} failed by a defect of rm: {error!r}.")
-            if time.monotonic() - began > LAST_RETRY_S and not misfit:
-                pause_s = FIRST_RETRY_S
+            pause_s = retries.pause_s(began, time.monotonic(), self._greeted and not misfit, refused)
             if self.wake.wait(pause_s * random.uniform(0.7, 1.3)):
-                pause_s = FIRST_RETRY_S
-            else:
-                pause_s = min(LAST_RETRY_S, pause_s * 2)
+                retries.hurry()
 
     def _converse(self) -> None:
         self._opening = channel = AgentChannel(self.host, self._settings)
@@ -289,7 +294,8 @@ class _Member(threading.Thread):
             if self._closed.is_set():
                 return
             channel.open()
-            self.channel = channel
+            self.heartbeat = Heartbeat(self._settings.agent_dead_after_s)
+            self.channel, self._greeted = channel, True
             self.clock.begin(channel.hello)
             self._tell(True, "")
             for notification in channel.notifications():

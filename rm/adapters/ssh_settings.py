@@ -10,7 +10,8 @@ from pathlib import Path
 class SshSettings:
     """How hosts are reached. Times in seconds.
 
-    A connection over which nothing came for `dead_after_s` although it was asked for is dead.
+    A connection over which nothing came for `dead_after_s` although it was asked for is dead; an agent that
+    says nothing for `agent_dead_after_s` hangs. A lost host is tried again often for `down_after_s`.
     `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
     by `python`. Without `identity_files` the user's own keys and SSH agent are used; in their names %h is
     the host's name. `weak_algorithms` allows ciphers, MACs and key exchanges that OpenSSH no longer offers.
@@ -20,6 +21,8 @@ class SshSettings:
     identity_files: tuple[Path, ...] = ()
     connect_timeout_s: float = 10.0
     dead_after_s: float = 6.0
+    agent_dead_after_s: float = 15.0
+    down_after_s: float = 20.0
     agent_command: str = ""
     python: str = "python3"
     weak_algorithms: bool = False

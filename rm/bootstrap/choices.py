@@ -27,6 +27,8 @@ def ssh_settings(config: Config) -> SshSettings:
         identity_files=tuple(Path(f) for f in config.ssh.identity_files),
         connect_timeout_s=config.ssh.connect_timeout_s,
         dead_after_s=config.ssh.dead_after_s,
+        agent_dead_after_s=config.ssh.agent_dead_after_s,
+        down_after_s=config.hosts.down_after_s,
         python=config.hosts.python,
         weak_algorithms=config.ssh.weak_algorithms,
     )

@@ -246,3 +246,25 @@ def test_a_full_disk_refuses_the_launch_by_a_sentence(lab: Lab, up: Callable[[st
         lab.free_disk("z1h1")
     fleet.call("z1h1", launch("exit 0", job=31))
     assert fleet.wait("z1h1", "exit").code == 0
+
+
+def test_an_agent_that_hangs_is_replaced_and_its_tasks_run_on(lab: Lab) -> None:
+    deploy(lab, "z1h2")
+    watched = Listener(replace(settings_of(lab), agent_dead_after_s=8))
+    try:
+        watched.fleet.add(host_of(lab, "z1h2"))
+        assert watched.wait("z1h2", "up") == ""
+        task = watched.call("z1h2", launch("exec sleep 600", job=41)).tasks[0]
+        hello = watched.fleet.hello("z1h2")
+        assert hello is not None
+        after = len(watched.said)
+        lab.exec("z1h2", ["kill", "-STOP", str(hello.pid)])
+        assert "hangs or was stopped" in watched.wait("z1h2", "down", after=after, wait_s=60)
+        watched.wait("z1h2", "up", after=after, wait_s=60)
+        (found,) = [t for t in watched.call("z1h2", Tasks()).tasks if t.job == 41]
+        assert (found.state, found.pid) == (TaskState.RUNNING, task.pid)
+        watched.call("z1h2", Stop(job=41, attempt=1, epoch=1, why="cancel", grace_us=1_000_000))
+        assert watched.wait("z1h2", "exit", after=after).why == "cancel"
+        lab.exec("z1h2", ["kill", "-CONT", str(hello.pid)])
+    finally:
+        watched.fleet.close()
