@@ -219,9 +219,11 @@ class RolesConfig:
 
 @dataclass(frozen=True, slots=True)
 class PrivacyConfig:
-    """What users do not see of each other; operators and administrators do."""
+    """What users do not see of each other and of the cluster; operators and administrators do."""
 
     jobs: bool = False
+    hosts: bool = False
+    usage: bool = False
     metrics: str = "nobody"
 
 

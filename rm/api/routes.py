@@ -44,7 +44,8 @@ class Parameter:
 class Route:
     """`answer` is a type, or the media type of what is no JSON object of ours. `errors` are the statuses
     of refusals besides those that any request can meet: 400, 401, 403, 413, 429 and
-    500, and 404 where the path names something."""
+    500, and 404 where the path names something. `private`: the switches of `[privacy]` with which it is for
+    operators alone."""
 
     method: str
     path: str
@@ -57,6 +58,7 @@ class Route:
     who: Who = Who.ANYBODY
     status: int = 200
     errors: tuple[int, ...] = ()
+    private: frozenset[str] = frozenset()
 
 
 Flag = Annotated[str, Meta(pattern="^[01]?$")]
@@ -83,6 +85,9 @@ PATHS: dict[str, Any] = {
     "host": Annotated[str, Meta(min_length=1)],
     "mesh": Annotated[str, Meta(min_length=1)],
 }
+
+HOSTS = frozenset({"hosts"})
+USED = frozenset({"hosts", "usage"})
 
 ROUTES: Sequence[Route] = (
     Route("GET", "/v1/status", "status", "The daemon, its policies, how many jobs and hosts in which state.",
@@ -159,8 +164,10 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/v1/hosts/{name}/key", "accept_key", "Pin the presented key if it has exactly this "
           "fingerprint.", hosts.HostKeys, hosts.AcceptKey, who=Who.ADMIN, errors=(409, 502)),
     # -- the network
-    Route("GET", "/v1/links", "links", "The links with the jobs that share them.", network.Links),
-    Route("GET", "/v1/network", "network", "What was measured last of each pair.", network.Pairs),
+    Route("GET", "/v1/links", "links", "The links with the jobs that share them.", network.Links,
+          private=USED),
+    Route("GET", "/v1/network", "network", "What was measured last of each pair.", network.Pairs,
+          private=HOSTS),
     Route("POST", "/v1/network/measure", "measure", "Measure now.", network.Measured, network.Measure,
           who=Who.OPERATOR, errors=UNKNOWN),
     Route("GET", "/v1/network/history", "history", "What was measured of one direction.", network.History,
@@ -168,10 +175,11 @@ ROUTES: Sequence[Route] = (
               Parameter("source", str, "a host", required=True),
               Parameter("destination", str, "a host", required=True),
               Parameter("since_s", Seconds, "so far back", 86_400),
-          ), errors=UNKNOWN),
+          ), errors=UNKNOWN, private=HOSTS),
     Route("GET", "/v1/monitor", "meshes", "The meshes and the archives' grids, and maintenance windows.",
-          monitoring.Meshes, errors=CONFLICT),
-    Route("GET", "/v1/monitor/{mesh}", "grid", "The cells of a mesh.", monitoring.Grid, errors=CONFLICT),
+          monitoring.Meshes, errors=CONFLICT, private=HOSTS),
+    Route("GET", "/v1/monitor/{mesh}", "grid", "The cells of a mesh.", monitoring.Grid, errors=CONFLICT,
+          private=HOSTS),
     Route("GET", "/v1/monitor/{mesh}/changes", "changes", "How statuses changed.", monitoring.Changes,
           query=(
               Parameter("check", str, "of one check", ""),
@@ -179,7 +187,7 @@ ROUTES: Sequence[Route] = (
               Parameter("destination", str, "of one destination", ""),
               Parameter("since_s", Seconds, "so far back", 604_800),
               Parameter("limit", Count, "the newest so many, at most 10,000", 10_000),
-          ), errors=CONFLICT),
+          ), errors=CONFLICT, private=HOSTS),
     Route("POST", "/v1/monitor/{mesh}/run", "run_mesh", "Run the mesh now; answered when it is over.",
           monitoring.OneMesh, monitoring.RunMesh, who=Who.OPERATOR, errors=(409, 502)),
     Route("POST", "/v1/monitor/{mesh}/pause", "pause_mesh", "Pause the mesh.", monitoring.OneMesh,
@@ -187,12 +195,12 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/v1/monitor/{mesh}/resume", "resume_mesh", "Let the paused mesh go on.",
           monitoring.OneMesh, who=Who.OPERATOR, errors=CONFLICT),
     Route("GET", "/v1/sources", "sources", "The archives that are read.", monitoring.Sources,
-          errors=CONFLICT),
+          errors=CONFLICT, private=HOSTS),
     Route("POST", "/v1/sources/{name}/read", "read_source", "Read the archive now.", monitoring.OneSource,
           who=Who.OPERATOR, errors=(409, 502)),
     # -- alerts
     Route("GET", "/v1/alerts", "alerts", "Alerts, silences, rules and channels ([more](alerts.md)).",
-          alerts.Alerts, errors=CONFLICT),
+          alerts.Alerts, errors=CONFLICT, private=HOSTS),
     Route("POST", "/v1/alerts/acknowledge", "acknowledge", "Say who looks after alerts.",
           alerts.Acknowledged, alerts.Acknowledge, who=Who.OPERATOR, errors=UNKNOWN),
     Route("POST", "/v1/alerts/silences", "silence", "Keep alerts from firing for a while.",
@@ -223,11 +231,11 @@ ROUTES: Sequence[Route] = (
     # -- for programs
     Route("GET", "/v1/openapi.json", "openapi", "This table as OpenAPI 3.1.", "application/json"),
     Route("GET", "/metrics", "metrics", "[Prometheus](monitoring.md#prometheus-and-grafana).", "text/plain",
-          who=Who.PROGRAMS),
+          who=Who.PROGRAMS, private=USED),
     *(
         Route("GET", f"/maddash/{path}", f"maddash_{path.count('/')}_{path.split('/')[0]}",
               "[MaDDash's REST API](monitoring.md#maddashs-rest-api), in its own shapes.",
-              "application/json", who=Who.PROGRAMS, errors=CONFLICT)
+              "application/json", who=Who.PROGRAMS, errors=CONFLICT, private=HOSTS)
         for path in ("dashboards", "events", "grids", "grids/{mesh}", "grids/{mesh}/{source}",
                      "grids/{mesh}/{source}/{destination}", "grids/{mesh}/{source}/{destination}/{check}")
     ),

@@ -50,3 +50,7 @@ _SCOPES = list(Scope)
 
 def least(a: Role, b: Role) -> Role:
     return b if a >= b else a
+
+
+def most(a: Role, b: Role) -> Role:
+    return a if a >= b else b

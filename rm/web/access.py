@@ -23,8 +23,9 @@ from aiohttp.typedefs import Handler, Middleware
 
 from rm.adapters.audit_scope import deed
 from rm.api.routes import ROUTES, Route, Who
+from rm.config import PrivacyConfig
 from rm.core.audit import Act, Outcome, clean
-from rm.core.rights import Role, Scope
+from rm.core.rights import Role, Scope, most
 from rm.core.token import id_of
 from rm.errors import Forbidden, RmError
 from rm.web.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
@@ -52,10 +53,11 @@ class Need:
     changes: bool
 
 
-def need_of(route: Route, metrics: Role) -> Need:
-    """`metrics` is who may read what is for programs."""
+def need_of(route: Route, privacy: PrivacyConfig) -> Need:
     changes = route.method not in SAFE and route.name != "plan"
-    role = metrics if route.who is Who.PROGRAMS else LEAST[route.who]
+    role = Role(privacy.metrics) if route.who is Who.PROGRAMS else LEAST[route.who]
+    if any(getattr(privacy, switch) for switch in route.private):
+        role = most(role, Role.OPERATOR)
     if role is Role.ADMIN and route.who is Who.ADMIN:
         scope = Scope.ADMIN
     elif route.who is Who.OPERATOR:
@@ -86,11 +88,13 @@ def check(caller: Caller, route: Route, need: Need) -> None:
 class Gate:
     """`routes` by the web's own names of them, so that one that the table lacks is closed."""
 
-    def __init__(self, keeper: Doorkeeper, metrics: Role, find: Callable[[], Auditing | None]) -> None:
+    def __init__(
+        self, keeper: Doorkeeper, privacy: PrivacyConfig, find: Callable[[], Auditing | None]
+    ) -> None:
         self._keeper = keeper
         self._find = find
         self._routes = {(route.method, _bare(route.path)): route for route in ROUTES}
-        self._needs = {route.name: need_of(route, metrics) for route in ROUTES}
+        self._needs = {route.name: need_of(route, privacy) for route in ROUTES}
         self._found: dict[tuple[str, str, str], Route | None] = {}
         self._failures: dict[str, list[float]] = {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar, Protocol
 
@@ -17,6 +17,7 @@ from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond, respond_as, typed
 from rm.web.identity import CALLER
+from rm.web.sight import Sight
 
 COMMENT_MAX = 500  # characters
 NAMES_MAX = 1_000
@@ -50,8 +51,10 @@ class AlertRoutes:
     def __init__(
         self,
         find: Callable[[], Alerts | None],
+        sight: Callable[[web.Request], Awaitable[Sight]],
     ) -> None:
         self._find = find
+        self._sight = sight
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -68,7 +71,7 @@ class AlertRoutes:
         return found
 
     async def alerts(self, request: web.Request) -> web.Response:
-        return respond_as(alerts.Alerts, self._alerts().view())
+        return respond_as(alerts.Alerts, (await self._sight(request)).alerts(self._alerts().view()))
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         by = request[CALLER].user

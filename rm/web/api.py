@@ -24,9 +24,8 @@ from rm.api.openapi import document
 from rm.config import Config
 from rm.core.acceptance import NUMBER_MAX
 from rm.core.job import Job, JobSpec, JobState
-from rm.core.privacy import veiled
 from rm.core.rights import Role
-from rm.errors import Forbidden, LimitReached, NotFound, RmError, UsageError
+from rm.errors import Forbidden, ImpossibleRequest, LimitReached, NotFound, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
 from rm.web.access import Gate
@@ -44,6 +43,7 @@ from rm.web.metrics import metrics_routes
 from rm.web.monitor_routes import MonitorRoutes
 from rm.web.ports import Answer, Service
 from rm.web.shares import retry_after_s
+from rm.web.sight import Sight, is_open, sight_of
 from rm.web.steps_routes import StepsRoutes
 
 LIMITS = web.AppKey("limits", Limits)
@@ -63,7 +63,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     """The application; administrators and the defaults of jobs are `config`'s."""
     accounts = Accounts(config)
     keeper = Doorkeeper(accounts, lambda: service.tokens)
-    gate = Gate(keeper, Role(config.privacy.metrics), lambda: service.audit)
+    gate = Gate(keeper, config.privacy, lambda: service.audit)
     limits = Limits(config.limits)
     app = web.Application(
         middlewares=[_errors, gate.identifying(), limits.middleware(), gate.middleware()],
@@ -101,9 +101,9 @@ def make_app(service: Service, config: Config) -> web.Application:
             web.post("/v1/network/measure", api.measure),
         ]
     )
-    app.add_routes(metrics_routes(service, config.privacy.jobs))
+    app.add_routes(metrics_routes(service, api.sight))
     app.add_routes(Maddash(lambda: service.monitoring).routes())
-    app.add_routes(AlertRoutes(lambda: service.alerting).routes())
+    app.add_routes(AlertRoutes(lambda: service.alerting, api.sight).routes())
     app.add_routes(MonitorRoutes(lambda: service.monitoring, _number).routes())
     app.add_routes(StepsRoutes(lambda: service.steps, _while_connected).routes())
     app.add_routes(AccountRoutes(lambda: service.tokens, lambda: service.audit, accounts, _number).routes())
@@ -213,11 +213,6 @@ async def _listed(
     return await _beside(request, make) if len(found) > LONG else make()
 
 
-def _job_in(rotation: Any) -> int:
-    job: int = rotation["job"] if isinstance(rotation, dict) else rotation.job
-    return job
-
-
 def _number(request: web.Request, name: str, default: float, least: float = 0) -> float:
     """Of the query; one that is larger than any that makes sense is as good as the largest."""
     text = request.query.get(name)
@@ -236,7 +231,7 @@ class _Api:
     def __init__(self, service: Service, config: Config, gate: Gate) -> None:
         self.service = service
         self.gate = gate
-        self.jobs_are_private = config.privacy.jobs
+        self.privacy = config.privacy
         self.priority_max = config.limits.max_priority
         self.specs_max = config.limits.specs_per_request
         self.root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
@@ -248,12 +243,9 @@ class _Api:
 
     # -- what the caller may see
 
-    def _seen(self, caller: Caller, job: Job) -> Job:
-        return job if caller.operates or caller.user == job.spec.user else veiled(job)
-
     def _whose(self, caller: Caller, user: str) -> str | None:
         """Whose jobs a list may show of those asked for, "" = everybody's; None: nobody's."""
-        if not self.jobs_are_private or caller.operates:
+        if not self.privacy.jobs or caller.operates:
             return user
         return caller.user if caller.user and user in ("", caller.user) else None
 
@@ -264,24 +256,21 @@ class _Api:
             NotFound: there is none that the caller may know of.
         """
         caller, job_id = request[CALLER], int(request.match_info["id"])
-        job = await _settled(self.service.job(job_id))
-        if self._whose(caller, job.spec.user) is None:
-            raise NotFound(f"There is no job {job_id} that you may see.", "`rmx queue --all` lists yours.")
-        return self._seen(caller, job)
+        try:
+            job = await _settled(self.service.job(job_id))
+        except NotFound:
+            job = None
+        if job is None or self._whose(caller, job.spec.user) is None:
+            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists those that you may see.")
+        return (await self.sight(request)).job(job)
 
-    async def _visible(self, caller: Caller) -> Callable[[int], bool]:
-        """Which ids of jobs may be shown."""
-        user = self._whose(caller, "")
-        if user == "":
-            return lambda job: True
-        found = (
-            ()
-            if user is None
-            else await _settled(
-                self.service.jobs(states=frozenset(), user=user, name="", limit=0, everything=False)
-            )
-        )
-        return frozenset(job.id for job in found).__contains__
+    async def sight(self, request: web.Request) -> Sight:
+        """What of others the caller may see."""
+        caller = request[CALLER]
+        if caller.operates or is_open(self.privacy) or not caller.user:
+            return sight_of(self.privacy, caller, ())
+        own = self.service.jobs(states=frozenset(), user=caller.user, name="", limit=0, everything=False)
+        return sight_of(self.privacy, caller, {job.id for job in await _settled(own)})
 
     async def _owned(self, request: web.Request, least: Role = Role.OPERATOR) -> tuple[int, Caller]:
         """The id of the job in the path, which must be the caller's unless the role is `least` or above."""
@@ -303,7 +292,10 @@ class _Api:
         key = request.headers.get("Idempotency-Key", "")
         if len(key) > KEY_MAX or not key.isprintable():
             raise UsageError(f"The idempotency key is longer than {KEY_MAX} characters or not printable.")
-        ids = await _settled(self.service.submit(specs, key))
+        try:
+            ids = await _settled(self.service.submit(specs, key))
+        except ImpossibleRequest as error:
+            raise (await self.sight(request)).refusal(error) from None
         told = jobs.Submitted(jobs=list(ids)) if several else jobs.Submitted(job=ids[0])
         return respond(told, 201)
 
@@ -355,7 +347,8 @@ class _Api:
         specs, several = await self._specs(request)
         if several:
             raise UsageError("A plan is made for one job: send 'spec'.")
-        return respond(explanation(await _settled(self.service.plan(specs[0])), reasons.Plan))
+        told = await _settled(self.service.plan(specs[0]))
+        return respond(explanation((await self.sight(request)).explained(told, specs[0].user), reasons.Plan))
 
     async def jobs(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "state", "user", "mine", "name", "limit", "all")
@@ -376,8 +369,8 @@ class _Api:
                 everything=query.get("all", "") not in ("", "0"),
             )
         )
-        told = self.service.progress
-        return await _listed(request, found, lambda job: job_of(self._seen(caller, job), told(job.id)))
+        told, sight = self.service.progress, await self.sight(request)
+        return await _listed(request, found, lambda job: job_of(sight.job(job), told(job.id)))
 
     async def queue(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "limit")
@@ -386,7 +379,8 @@ class _Api:
         if user is None:
             return respond(jobs.Jobs(jobs=[]))
         found = await _settled(self.service.queue(user=user, limit=limit))
-        return await _listed(request, found, lambda job: job_of(self._seen(caller, job)))
+        sight = await self.sight(request)
+        return await _listed(request, found, lambda job: job_of(sight.job(job)))
 
     async def job(self, request: web.Request) -> web.Response:
         caller = request[CALLER]
@@ -395,7 +389,8 @@ class _Api:
         private = own or caller.admin
         if private and not own:
             await self.gate.read_of_others(request)
-        schedule, progress = self.service.schedule(job_id), self.service.progress(job_id)
+        schedule = (await self.sight(request)).schedule(self.service.schedule(job_id))
+        progress = self.service.progress(job_id)
         return respond(jobs.WholeJob(job=full_job_of(job, schedule, progress, private)))
 
     async def cancel(self, request: web.Request) -> web.Response:
@@ -448,7 +443,7 @@ class _Api:
         timeout_s = min(_number(request, "timeout_s", 60.0), WAIT_MAX_S)
         job_id = (await self._job(request)).id
         job = await _while_connected(request, _settled(self.service.wait(job_id, timeout_s)))
-        return respond(jobs.Waited(job=job_of(self._seen(request[CALLER], job)), final=job.state.final))
+        return respond(jobs.Waited(job=job_of((await self.sight(request)).job(job)), final=job.state.final))
 
     async def logs(self, request: web.Request) -> web.StreamResponse:
         job_id, caller = await self._owned(request, Role.ADMIN)
@@ -480,12 +475,10 @@ class _Api:
         return response
 
     async def why(self, request: web.Request) -> web.Response:
-        job = await self._job(request)
-        answer = await _settled(self.service.why(job.id))
+        job, sight = await self._job(request), await self.sight(request)
+        answer = sight.explained(await _settled(self.service.why(job.id)), job.spec.user)
         if job.state is not JobState.PENDING or job.launch_failures:
             answer = {**answer, "reasons": [job.reason] if job.reason else []}
-        if self.jobs_are_private and not request[CALLER].operates:
-            answer = {**answer, "alignment": None}  # it names the jobs that this one is aligned with
         return respond(explanation(answer, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:
@@ -500,11 +493,9 @@ class _Api:
         if private:
             request[CALLER].must_administer("see the variables of hosts")
             await self.gate.read_of_others(request)
-        visible = await self._visible(request[CALLER])
-        shown = [
-            listed_host(host, free, [job for job in ids if visible(job)], private)
-            for host, free, ids in await _settled(self.service.hosts())
-        ]
+        sight = await self.sight(request)
+        found = sight.listed(await _settled(self.service.hosts()))
+        shown = [listed_host(host, free, ids, private) for host, free, ids in found]
         return respond(hosts.Hosts(hosts=shown))
 
     async def add_hosts(self, request: web.Request) -> web.Response:
@@ -552,15 +543,7 @@ class _Api:
         return respond_as(hosts.HostKeys, keys)
 
     async def links(self, request: web.Request) -> web.Response:
-        visible = await self._visible(request[CALLER])
-        shown = [
-            {
-                **link,
-                "jobs": [job for job in link["jobs"] if visible(job)],
-                "rotations": [one for one in link["rotations"] if visible(_job_in(one))],
-            }
-            for link in await _settled(self.service.links())
-        ]
+        shown = (await self.sight(request)).links(await _settled(self.service.links()))
         return respond_as(network.Links, {"links": shown})
 
     async def network(self, request: web.Request) -> web.Response:
@@ -575,4 +558,5 @@ class _Api:
         return respond(network.Measured(measured=await _settled(self.service.measure(zone))))
 
     async def status(self, request: web.Request) -> web.Response:
-        return respond_as(daemon.Status, await _settled(self.service.status()))
+        told = await _settled(self.service.status())
+        return respond_as(daemon.Status, (await self.sight(request)).status(told))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,10 +16,11 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from rm.core.job import Job, JobState
+from rm.core.job import JobState
 from rm.errors import RmError
 from rm.web.metric_families import JOBS_MOST, Told, families
 from rm.web.ports import Service
+from rm.web.sight import Sight
 
 log = logging.getLogger("rm.web")
 
@@ -38,13 +39,11 @@ class _Once:
         return self._found
 
 
-def metrics_routes(service: Service, private: bool = False) -> list[web.RouteDef]:
-    """With `private` no job's name or user is in them."""
+def metrics_routes(service: Service, sight: Callable[[web.Request], Awaitable[Sight]]) -> list[web.RouteDef]:
+    """Jobs that the caller may not know of have no series of their own; they count."""
 
     async def metrics(request: web.Request) -> web.Response:
-        told = await gather(service)
-        if private:
-            told = replace(told, jobs=[nameless(job) for job in told.jobs])
+        told = seen(await gather(service), await sight(request))
         wants = "application/openmetrics-text" in request.headers.get("Accept", "")
 
         def write() -> bytes:
@@ -60,8 +59,11 @@ def metrics_routes(service: Service, private: bool = False) -> list[web.RouteDef
     return [web.get("/metrics", metrics)]
 
 
-def nameless(job: Job) -> Job:
-    return replace(job, spec=replace(job.spec, name="", user=""))
+def seen(told: Told, sight: Sight) -> Told:
+    iterations = {job: one for job, one in told.iterations.items() if sight.of(job)}
+    rotations = [link["rotations"] for link in sight.links(told.links)]
+    links = [{**link, "rotations": r} for link, r in zip(told.links, rotations, strict=True)]
+    return replace(told, iterations=iterations, links=links)
 
 
 async def gather(service: Service) -> Told:

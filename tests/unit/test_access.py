@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from rm.api.routes import ROUTES, Who
-from rm.config import Config, RolesConfig
+from rm.config import Config, PrivacyConfig, RolesConfig
 from rm.core.job import Job, JobState
 from rm.core.privacy import veiled
 from rm.core.rights import Role, Scope
@@ -27,7 +27,7 @@ def passes(role: Role, scope: Scope, name: str) -> bool:
     route = next(route for route in ROUTES if route.name == name)
     user = "" if role is Role.NOBODY else "ann"
     try:
-        check(Caller(7, user, role, scope=scope), route, need_of(route, Role.NOBODY))
+        check(Caller(7, user, role, scope=scope), route, need_of(route, PrivacyConfig()))
     except Forbidden:
         return False
     return True

@@ -1,0 +1,187 @@
+"""What one caller may see of others: `[privacy]` of rm.toml, applied to every answer in one place.
+
+Operators see everything. What a whole route tells of hosts or of what is in use is closed to others by its
+line in `rm.api.routes` (`private`); here is what answers keep for those who may ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rm.config import PrivacyConfig
+from rm.core.alignment import Alignment, Schedule
+from rm.core.host import Host
+from rm.core.job import Job, JobState
+from rm.core.privacy import veiled, without_others
+from rm.core.reasons import HostVerdict, Reason
+from rm.core.snapshot import Free
+from rm.errors import ImpossibleRequest
+from rm.web.identity import Caller
+
+FOR_OPERATORS = "The details are for operators."
+Listed = tuple[Host, Free | None, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """`own`: the numbers of the caller's jobs, where something is closed: jobs of others, hosts without a job
+    of the caller's, what is in use."""
+
+    caller: Caller
+    own: Collection[int] = ()
+    jobs: bool = False
+    hosts: bool = False
+    usage: bool = False
+
+    def of(self, job: int) -> bool:
+        return not self.jobs or job in self.own
+
+    def text(self, text: str) -> str:
+        return without_others(text, self.of) if self.jobs else text
+
+    # -- jobs
+
+    def job(self, job: Job) -> Job:
+        """One that the caller may know of."""
+        if self.caller.operates:
+            return job
+        if self.caller.user != job.spec.user:
+            job = veiled(job)
+            if self.hosts:
+                spec = replace(job.spec, hosts_only=(), hosts_excluded=())
+                job = replace(job, spec=spec, tasks=(), avoid=())
+        if not (self.jobs or self._vague):
+            return job
+        if self.jobs:
+            job = replace(job, history=tuple((at_us, self.text(what)) for at_us, what in job.history))
+        if job.state is JobState.PENDING and job.reason is not None:
+            job = replace(job, reason=self.reason(job.reason))
+        return job
+
+    def reason(self, reason: Reason) -> Reason:
+        """Why something waits."""
+        if self._vague:
+            return replace(reason, message=FOR_OPERATORS, numbers=())
+        if not self.jobs:
+            return reason
+        numbers = tuple((n, v) for n, v in reason.numbers if not n.endswith("_job") or self.of(int(v)))
+        return replace(reason, message=self.text(reason.message), numbers=numbers)
+
+    def explained(self, answer: Mapping[str, Any], user: str) -> Mapping[str, Any]:
+        """Of why and plan, about a job of this user."""
+        if self.hosts and user != self.caller.user:
+            answer = {**answer, "placement": None}
+        waits = answer.get("state", JobState.PENDING) == JobState.PENDING
+        verdicts: Iterable[HostVerdict] = () if self._vague else answer["verdicts"]
+        return {
+            **answer,
+            "reasons": [self.reason(reason) for reason in answer["reasons"]] if waits else answer["reasons"],
+            "verdicts": [
+                v if v.refused is None else replace(v, refused=self.reason(v.refused)) for v in verdicts
+            ],
+            "alignment": self._alignment(answer["alignment"]),
+        }
+
+    def _alignment(self, told: Alignment | None) -> Alignment | None:
+        if told is None or self._vague:
+            return None
+        if not self.jobs:
+            return told
+        links = tuple(
+            replace(
+                link,
+                jobs=tuple(filter(self.of, link.jobs)),
+                rotations=tuple(one for one in link.rotations if self.of(one.job)),
+            )
+            for link in told.links
+        )
+        return replace(
+            told,
+            links=links,
+            schedules=tuple(filter(None, (self.schedule(s) for s in told.schedules if self.of(s.job)))),
+            shaping=tuple(rule for rule in told.shaping if self.of(rule.job)),
+            unmatched=tuple(filter(self.of, told.unmatched)),
+            rejected=None if told.rejected is None else self.reason(told.rejected),
+            plans=(),
+        )
+
+    def schedule(self, told: Schedule | None) -> Schedule | None:
+        """Of a job that may be known. A component is named by the smallest number of its jobs."""
+        return told if told is None or self.of(told.component) else replace(told, component=told.job)
+
+    def refusal(self, error: ImpossibleRequest) -> ImpossibleRequest:
+        """It quotes the reasons of hosts."""
+        if not self._vague:
+            return error
+        return ImpossibleRequest("The job could never run on this cluster.", FOR_OPERATORS)
+
+    # -- hosts and links
+
+    def listed(self, found: Sequence[Listed]) -> list[Listed]:
+        """Hosts; where they are closed, those on which the caller's jobs run."""
+        shown: list[Listed] = []
+        for host, free, jobs in found:
+            if self.hosts and not any(job in self.own for job in jobs):
+                continue
+            known = [job for job in jobs if self.of(job)]
+            shown.append((self.host(host), None if self.usage else free, known))
+        return shown
+
+    def host(self, host: Host) -> Host:
+        if not self.jobs:
+            return host
+        return replace(host, drained_by=self.text(host.drained_by), reason=self.text(host.reason))
+
+    def links(self, found: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        if not self.jobs:
+            return list(found)
+        return [
+            {
+                **link,
+                "jobs": [job for job in link["jobs"] if self.of(job)],
+                "rotations": [one for one in link["rotations"] if self.of(_job_in(one))],
+                "demands": [one for one in link.get("demands", ()) if self.of(_job_in(one))],
+            }
+            for link in found
+        ]
+
+    # -- the daemon
+
+    def alerts(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not self.jobs:
+            return told
+        kept = [row for row in told["alerts"] if self.text(row["subject"]) == row["subject"]]
+        return {**told, "alerts": [{**row, "message": self.text(row["message"])} for row in kept]}
+
+    def status(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
+        hidden: dict[str, Any] = {}
+        if self.jobs:
+            hidden["set_aside"] = ()
+        if self.usage:
+            hidden["jobs"] = {}
+        if self.hosts:
+            hidden["hosts"] = {}
+        return {**told, **hidden} if hidden else told
+
+    @property
+    def _vague(self) -> bool:
+        """Do the reasons of jobs tell more of hosts, or of what others use, than the caller may know?"""
+        return self.hosts or self.usage
+
+
+def _job_in(one: Any) -> int:
+    job: int = one["job"] if isinstance(one, Mapping) else one.job
+    return job
+
+
+def is_open(privacy: PrivacyConfig) -> bool:
+    return not (privacy.jobs or privacy.hosts or privacy.usage)
+
+
+def sight_of(privacy: PrivacyConfig, caller: Caller, own: Collection[int]) -> Sight:
+    """`own`, the numbers of the caller's jobs, is needed where something is closed."""
+    if caller.operates:
+        return Sight(caller)
+    return Sight(caller, frozenset(own), privacy.jobs, privacy.hosts, privacy.usage)

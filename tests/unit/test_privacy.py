@@ -1,0 +1,376 @@
+"""`[privacy]`: in no answer of the daemon is there anything of what the configuration hides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from rm.adapters.store_memory import MemoryStore
+from rm.api.routes import ROUTES, Route, Who
+from rm.config import AlertsConfig, Config, PrivacyConfig
+from rm.core import events as ev
+from rm.core.cycle import Cycle
+from rm.core.engine import Policies
+from rm.core.job import JobState
+from rm.core.privacy import without_others
+from rm.core.registry import load
+from rm.core.rights import Role
+from rm.core.state import ClusterState
+from rm.daemon.alert_setup import rules_of
+from rm.daemon.alerting import Alerting
+from rm.daemon.leader import Leader
+from rm.daemon.service import Service
+from rm.protocol.codes import Code
+from rm.web import identity
+from rm.web.pages.parts import ALL_PARTS
+from tests import builders
+from tests.fake_page import PageMonitoring
+from tests.fake_service import serving
+from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
+from tests.page_visitor import Visit, visiting
+from tests.unit.test_leader import FakeExecutor
+
+ANN, BOB = "annsecret", "bobvisible"
+HOSTS = ("h1", "h2", "h3")
+FIRST = 71_717_100  # a job's number, which nothing else is like
+SECRETS = ("annsecret", "secretname", "scriptword", "secretcomment", "/secretpath", "secretenv", "secretnote")
+PLANNED = {"name": "wide", "script": "#!/bin/sh\ntrue\n", "ntasks": 6, "cpus_per_task": 4}
+TRAFFIC = (  # some pairs of these have a rotation, some none, and some no common period
+    builders.profile(200, (0, 80, 900)),
+    builders.profile(200, (0, 150, 900)),
+    builders.profile(173, (0, 90, 800)),
+)
+
+
+class Monitoring(PageMonitoring):
+    async def sources(self) -> Mapping[str, Any]:
+        return {"sources": [], "malformed": []}
+
+
+class World:
+    """A daemon without hosts at the other end: jobs of two users, drawn by lot, that share hosts and links,
+    run, wait, fail and are held."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.clock = ManualClock(1_000_000_000)
+        store = MemoryStore()
+        assert store.acquire_lease("here", self.clock.us, 10**15)
+        policies = Policies(
+            load("queue", "backfill"), load("placement", "first-fit"), load("comm", "metronome")
+        )
+        state = ClusterState()
+        state.next_job = FIRST
+        self.leader = Leader(Cycle(state, policies), store, 0, self.clock)
+        self.leader.executor = FakeExecutor()  # type: ignore[assignment]
+        anything: Any = None
+        self.service = Service(
+            self.leader, store, FakeHosts(), anything, self, lambda zone: 0, self.clock, folder, 10**9,
+            {"epoch": 7, "started_us": 5},
+        )  # fmt: skip
+        self.service.monitoring = Monitoring()  # type: ignore[assignment]
+        self.leader.start(())
+        self.service.alerting = self.alerting = Alerting(
+            self.leader, FakeHosts(), self.clock, lambda hosts: (), lambda: self._standings(), (), UTC,
+            rules_of([{"name": "r", "after_s": 0}], []), {}, AlertsConfig(), (), "here",
+        )  # fmt: skip
+        self.jobs: dict[str, list[int]] = {ANN: [], BOB: []}
+        self._fill()
+
+    def of(self, job: int) -> Mapping[str, Any]:
+        """Iterations."""
+        return {
+            "baseline_us": 200_000,
+            "mean_us": 1.0,
+            "p90_us": 1,
+            "p99_us": 1,
+            "count": 7,
+            "pauses": 1,
+            "items": [],
+        }
+
+    def do(self, *events: ev.Event) -> None:
+        self.leader.request(lambda state: list(events)).result(PATIENCE_S)
+
+    def _standings(self) -> dict[int, str | None]:
+        return dict.fromkeys(self.jobs[ANN] + self.jobs[BOB], "its iterations are slow")
+
+    def _fill(self) -> None:
+        for name in HOSTS:
+            self.do(ev.HostAdded(builders.host(name)), ev.HostUp(name, "boot", "0.1"))
+        for user in (ANN, BOB):  # these share a link
+            self._submit(user, ntasks=2, cpus_per_task=1, traffic=TRAFFIC[0], time_limit_us=60_000_000)
+            self._start(self.jobs[user][0])
+        for _ in range(12):
+            self._submit(self.chance.choice((ANN, BOB)))
+            self._happen()
+        for user in (ANN, BOB):  # for which there is no room
+            self._submit(user, ntasks=24, cpus_per_task=1)
+        self.clock.us += 60_000_000
+        self.alerting.look()
+        self.alerting.look()
+
+    def job(self, number: int) -> Any:
+        return self.leader.ask(lambda cycle, now_us: cycle.state.jobs[number]).result(PATIENCE_S)
+
+    def _submit(self, user: str, **fields: Any) -> None:
+        chance, number = self.chance, FIRST + sum(map(len, self.jobs.values()))
+        own: dict[str, Any] = {"name": "plain"}
+        if user == ANN:
+            own = {
+                "name": "secretname", "comment": "secretcomment", "chdir": "/secretpath",
+                "output": "/secretpath/o", "env": (("A", "secretenv"),),
+                "script": "#!/bin/sh\nscriptword\n", "script_args": ("scriptword",),
+            }  # fmt: skip
+        drawn: dict[str, Any] = {
+            "ntasks": chance.choice((1, 2, 3)), "cpus_per_task": chance.choice((1, 2, 4)),
+            "traffic": chance.choice((None, *TRAFFIC)), "time_limit_us": chance.choice((None, 60_000_000)),
+            "priority": chance.choice((0, 5)),
+        }  # fmt: skip
+        spec = builders.spec(**own, user=user, **{**drawn, **fields})
+        self.jobs[user].append(number)
+
+        def make(state: ClusterState) -> list[ev.Event]:
+            state.next_job = number + 1
+            return [ev.JobSubmitted(number, spec)]
+
+        self.leader.request(make).result(PATIENCE_S)
+
+    def _happen(self) -> None:
+        """Something to one of the jobs."""
+        number = self.chance.choice(self.jobs[ANN] + self.jobs[BOB])
+        job = self.job(number)
+        open_tasks = [task for task in job.tasks if task.ended_us is None]
+        if job.state is JobState.PENDING:
+            self.do(ev.HoldRequested(number, job.spec.user)) if self.chance.random() < 0.1 else None
+        elif open_tasks and job.state is JobState.CONFIGURING:
+            host = open_tasks[0].host
+            if self.chance.random() < 0.15:
+                what = f"/spool/{number}.1: {'secretnote' if job.spec.user == ANN else 'full'}"
+                self.do(ev.LaunchFailed(number, job.attempt, host, Code.SPOOL, what))
+                return
+            self._start(number)
+        elif open_tasks and self.chance.random() < 0.3:
+            task = open_tasks[0]
+            self.do(ev.TaskExited(number, job.attempt, task.host, task.rank, 3, 0, 5, self.clock.us))
+
+    def _start(self, number: int) -> None:
+        job = self.job(number)
+        for host in dict.fromkeys(task.host for task in job.tasks):
+            ranks = tuple(task.rank for task in job.tasks if task.host == host)
+            self.do(ev.TasksPrepared(number, job.attempt, host))
+            self.do(ev.TasksStarted(number, job.attempt, host, self.clock.us, ranks))
+
+    def close(self) -> None:
+        self.alerting.close()
+        self.service.close()
+        self.leader.stop()
+
+
+async def by_token(request: Any, keeper: Any) -> identity.Caller:
+    """The token is the name."""
+    user = request.headers.get("Authorization", "").removeprefix("Bearer ")
+    if not user:
+        return identity.Caller(-1, "", Role.NOBODY)
+    return identity.Caller(12345, user, Role.OPERATOR if user == "op" else Role.USER)
+
+
+@contextmanager
+def cluster(
+    folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch, **privacy: Any
+) -> Iterator[tuple[World, str]]:
+    monkeypatch.setattr("rm.web.access.caller_of", by_token)
+    world = World(folder, seed)
+    config = Config(privacy=PrivacyConfig(**privacy))
+    kind: Any = lambda: world.service  # noqa: E731
+    try:
+        with serving(folder / "rm.sock", config, kind) as daemon:
+            yield world, daemon.socket
+    finally:
+        world.close()
+
+
+def paths(world: World, route: Route) -> list[str]:
+    """The route's paths for jobs of both, one that there is not, and each kind of thing."""
+    named = {"{name}": ["h1"], "{mesh}": ["latency"], "{host}": ["h1"], "{source}": ["h1"],
+             "{destination}": ["h3"], "{check}": ["other"], "{token}": ["x"]}  # fmt: skip
+    own = world.jobs[BOB] if route.name != "logs" else []  # which lie on hosts
+    named["{id}"] = [str(job) for job in (*world.jobs[ANN], *own, 5)]
+    found = [route.path]
+    for part, values in named.items():
+        found = [path.replace(part, value) for path in found for value in (values if part in path else [""])]
+    queries = {"jobs": ["", "?all=1", f"?user={ANN}", "?name=secretname"], "queue": ["", f"?user={ANN}"],
+               "wait": ["?timeout_s=0"], "history": ["?source=h1&destination=h3"],
+               "cancel_all": [f"?user={ANN}", "?name=secretname"]}  # fmt: skip
+    return [path + query for path in found for query in queries.get(route.name, [""])]
+
+
+async def answers(world: World, socket: str, user: str) -> dict[str, str]:
+    """Each answer that a user may get of the API, by its request."""
+    told = {}
+    headers = {"Authorization": f"Bearer {user}"} if user else {}
+    async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket), headers=headers) as session:
+
+        async def ask(method: str, path: str, body: Any = None) -> None:
+            async with session.request(method, f"http://rm{path}", json=body) as response:
+                assert response.status != 500, path
+                told[f"{method} {path}"] = f"{response.status} {await response.text()}"
+
+        for route in ROUTES:
+            if route.method == "GET":
+                for path in paths(world, route):
+                    await ask("GET", path)
+        await ask("POST", "/v1/plan", {"spec": {**PLANNED, "traffic": None}})
+        await ask("POST", "/v1/plan", {"spec": {"name": "p", "script": "#!\n", "traffic": _traffic()}})
+        for route in ROUTES:
+            if (route.who in (Who.OWNER, Who.READER) and route.method != "GET") or route.name == "cancel_all":
+                for path in paths(world, route):
+                    if not any(str(job) in path for job in world.jobs[BOB]):
+                        await ask(route.method, path)
+    return told
+
+
+def _traffic() -> Any:
+    return {
+        "period_us": 200_000,
+        "phases": [{"offset_us": 0, "duration_us": 90_000, "rate_bps": 900_000_000}],
+    }
+
+
+def leaks(world: World, request: str, answer: str) -> list[str]:
+    """What of Ann's jobs is in the answer, but what the request itself named."""
+    words = [word for word in SECRETS if word in answer and word not in request]
+    numbers = {int(n) for n in re.findall(r"\d+", answer)} & set(world.jobs[ANN])
+    return words + [str(n) for n in numbers if str(n) not in request]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_answer_has_anything_of_anothers_private_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    with cluster(tmp_path, seed, monkeypatch, jobs=True) as (world, socket):
+        for user in (BOB, ""):
+            told = asyncio.run(answers(world, socket, user))
+            found = {request: leaks(world, request, answer) for request, answer in told.items()}
+            assert {request: what for request, what in found.items() if what} == {}
+            for request, answer in told.items():  # whether there is such a job cannot be told either
+                for job in world.jobs[ANN]:
+                    if f"/{job}" in request:
+                        none = (
+                            told[request.replace(str(job), "5")]
+                            .replace("job 5", "job N")
+                            .replace("Job 5", "Job N")
+                        )
+                        assert answer.replace(str(job), "N") == none
+
+
+def test_what_is_private_was_in_the_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the other test looks for is there to be found."""
+    seen: set[str] = set()
+    for seed in range(6):
+        with cluster(tmp_path, seed, monkeypatch) as (world, socket):
+            told = asyncio.run(answers(world, socket, BOB))
+            for request, answer in told.items():
+                if leaks(world, request, answer):
+                    seen.add(re.sub(r"\d{8}", "ID", request))
+    for request in (
+        "GET /v1/jobs", "GET /v1/queue", "GET /v1/hosts", "GET /v1/links", "GET /v1/alerts", "GET /metrics",
+        "GET /v1/jobs/ID", "GET /v1/jobs/ID/why", "POST /v1/plan",
+    ):  # fmt: skip
+        assert request in seen
+
+
+def test_no_page_has_anything_of_anothers_private_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, 0, monkeypatch, jobs=True) as (world, socket):
+        theirs, own = world.jobs[ANN], world.jobs[BOB]
+
+        async def story(visit: Visit) -> None:
+            visitor = visit()
+            assert (await visitor.log_in(BOB)).status == 303
+            asked = ["/", f"/?user={ANN}", "/submit"]
+            asked += [f"/part/{name}?job={job}" for name in ALL_PARTS for job in (theirs[0], own[0])]
+            asked += [f"/job/{job}{more}" for job in theirs for more in ("", "/log")]
+            asked += [f"/job/{job}" for job in own]
+            for path in asked:
+                told = await visitor.get(path)
+                assert leaks(world, path, told.text) == [], path
+            assert str(own[0]) in (await visitor.get("/")).text
+            script = "#!/bin/sh\n#SBATCH --ntasks=6 --cpus-per-task=4\n"
+            tried = await visitor.send("/submit", script=script, act="try")
+            assert leaks(world, "", tried.text) == []
+
+        visiting(socket, story)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("jobs 7, 8 contend on z1h1: score 3", "jobs 7, 8 contend on z1h1: score 3"),
+        ("jobs 7, 9 contend on z1h1: score 3", "job 7 and others contend on z1h1: score 3"),
+        ("Jobs 9, 10 contend", "Other jobs contend"),
+        ("waits behind job 9, which starts", "waits behind another job, which starts"),
+        ("could not launch job 9: /spool/9.1: full", "could not launch another job"),
+        ("Job 9 is damaged", "Another job is damaged"),
+        ("no job here, 9 hosts", "no job here, 9 hosts"),
+    ],
+)
+def test_a_sentence_loses_the_jobs_that_may_not_be_known(text: str, told: str) -> None:
+    assert without_others(text, {7, 8}.__contains__) == told
+
+
+def test_closed_hosts_are_those_without_a_job_of_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, 0, monkeypatch, hosts=True) as (world, socket):
+        mine = {task.host for job in world.jobs[BOB] for task in world.job(job).tasks}
+        world.do(ev.HostAdded(builders.host("elsewhere")))
+        told = asyncio.run(answers(world, socket, BOB))
+        listed = json.loads(told["GET /v1/hosts"].partition(" ")[2])["hosts"]
+        assert {host["name"] for host in listed} <= mine
+        assert listed
+        for request in (
+            "/v1/links",
+            "/v1/network",
+            "/v1/monitor",
+            "/v1/alerts",
+            "/metrics",
+            "/maddash/grids",
+        ):
+            assert told[f"GET {request}"].startswith("403")
+        assert json.loads(told["GET /v1/status"].partition(" ")[2])["hosts"] == {}
+        for request, answer in told.items():
+            assert "elsewhere" not in answer, request
+        others = [job for job in json.loads(told["GET /v1/jobs"][4:])["jobs"] if job["spec"]["user"] == ANN]
+        assert others
+        assert all(job["tasks"] == job["hosts"] == [] for job in others)
+        everything = asyncio.run(answers(world, socket, "op"))
+        assert "elsewhere" in everything["GET /v1/hosts"]
+        assert everything["GET /v1/links"].startswith("200")
+
+
+def test_closed_usage_is_what_is_free_and_how_much_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, 0, monkeypatch, usage=True) as (world, socket):
+        told = asyncio.run(answers(world, socket, BOB))
+        assert all(host["free"] is None for host in json.loads(told["GET /v1/hosts"][4:])["hosts"])
+        assert json.loads(told["GET /v1/status"][4:])["jobs"] == {}
+        assert told["GET /v1/links"].startswith("403")
+        assert told["GET /metrics"].startswith("403")
+        waiting = json.loads(told[f"GET /v1/jobs/{world.jobs[BOB][-1]}/why"][4:])
+        assert [reason["code"] for reason in waiting["reasons"]]
+        assert all(reason["numbers"] == {} for reason in waiting["reasons"])
+        assert waiting["verdicts"] == []
+        assert "free" in asyncio.run(answers(world, socket, "op"))["GET /metrics"]
