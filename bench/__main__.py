@@ -19,7 +19,7 @@ from rm.errors import RmError
 
 BENCHMARKS = (
     "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "store",
-    "grid", "gaps", "alerts", "playbook", "hostile",
+    "grid", "gaps", "alerts", "playbook", "hostile", "solvers",
 )  # fmt: skip
 
 
@@ -42,7 +42,11 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer samples")
     parser.add_argument("--json", metavar="FILE", help="write the figures there too")
     parser.add_argument("--hosts", type=int, default=16, metavar="N", help="lab hosts for `playbook`")
-    parser.add_argument("--install-peers", action="store_true", help="fetch pyinfra, into a cache directory")
+    parser.add_argument(
+        "--install-peers",
+        action="store_true",
+        help="fetch what rm is compared with (pyinfra, solvers), into a cache directory",
+    )
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(BENCHMARKS):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}; known: {', '.join(BENCHMARKS)}")

@@ -6,8 +6,6 @@ share its cores. With `--quick` only rm's own ways are measured.
 
 from __future__ import annotations
 
-import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -19,6 +17,7 @@ from pathlib import Path
 
 from bench.cluster import RMX, Cluster, cluster, environment
 from bench.figure import Figure, Settings
+from bench.peer_environment import peer_program
 from bench.playbook_tasks import PLAYBOOK, PYINFRA, PYINFRA_HOST, TEMPLATE, UNDO
 from rm.adapters.playbook_agents import DaemonAgents
 from rm.adapters.playbook_run import run_playbook
@@ -31,7 +30,6 @@ from rm.playbook.inventory_hosts import to_hosts
 FORKS = 16
 PATIENCE_S = 1800.0
 WARM_ANSIBLE, WARM_PYINFRA, COLD_ANSIBLE, COLD_PYINFRA = 40.0, 8.0, 12.0, 2.5
-PEERS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rm-bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,20 +200,5 @@ def pyinfra_inventory(lab: Lab, place: Path) -> Path:
 
 
 def pyinfra_program(settings: Settings) -> Path | None:
-    """pyinfra in an environment of its own, made when asked for; it needs an older paramiko than rm."""
-    program = PEERS / "pyinfra" / "bin" / "pyinfra"
-    if not program.exists() and settings.install_peers:
-        PEERS.mkdir(parents=True, exist_ok=True)
-        for argv in (
-            [sys.executable, "-m", "venv", str(PEERS / "pyinfra")],
-            [str(program.with_name("pip")), "install", "--quiet", "pyinfra>=3,<4", "paramiko<5"],
-        ):
-            done = subprocess.run(argv, capture_output=True, text=True, check=False)
-            if done.returncode:
-                shutil.rmtree(PEERS / "pyinfra")
-                print(f"  Without pyinfra, which cannot be installed: {done.stderr.strip()[-300:]}")
-                return None
-    if not program.exists():
-        print("  Without pyinfra: --install-peers installs it into a cache directory.")
-        return None
-    return program
+    """pyinfra needs an older paramiko than rm."""
+    return peer_program("pyinfra", "pyinfra", ("pyinfra>=3,<4", "paramiko<5"), settings)
