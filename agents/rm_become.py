@@ -19,18 +19,17 @@ MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processe
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
-def become_task(folder, group, request, user, fence, task, said):
-    """In the forked child: become the task. Never returns; says on `said` what went wrong, or where it is."""
+def become_task(folder, group, request, user, fence, task, printed, said):
+    """In the forked child: become the task. Never returns; says on `said` what went wrong, or where it is.
+    `printed`: what takes the output of a task that named no file for it (rm_capture.py), else None."""
     try:
         os.setsid()
         group.enter()
         environ = task_environment(folder, request, user, task)
-        # the spool's own file is opened before the process becomes the user's, the user's files after
-        spooled = None if task["output"] else folder.open_log(task["rank"], APPEND)
         spool = os.path.dirname(folder.path)
         os.umask(0o022)
         if fence.has_view:
-            _open_outside(request, user, task, spooled, spool, said)
+            _open_outside(request, user, task, printed, spool, said)
             fence.enter_view()
         refused = fence.bind_task()
         if refused:
@@ -43,7 +42,7 @@ def become_task(folder, group, request, user, fence, task, said):
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it
         _enter_directory(request, user, lambda words: _tell(said, words))
         if not fence.has_view:
-            _open_streams(task, spooled, spool)
+            _open_streams(task, printed, spool)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD,
                        signal.SIGXFSZ):  # fmt: skip
@@ -86,13 +85,13 @@ def task_environment(folder, request, user, task):
     return environ
 
 
-def _open_outside(request, user, task, spooled, spool, said):
+def _open_outside(request, user, task, printed, spool, said):
     """Open the streams before the job's own mounts hide what they name: a log in /tmp is the host's."""
     os.initgroups(user.name, user.gid)
     os.setegid(user.gid)
     os.seteuid(user.uid)
     _enter_directory(request, user, lambda words: _tell(said, {"opened_in": words["chdir"]}))
-    _open_streams(task, spooled, spool)
+    _open_streams(task, printed, spool)
     os.seteuid(0)
     os.setegid(0)
 
@@ -118,11 +117,11 @@ def _enter_directory(request, user, tell):
         return
 
 
-def _open_streams(task, spooled, spool):
-    """Output and errors: to the spool's file, open already, or to the files that the user named."""
+def _open_streams(task, printed, spool):
+    """Output and errors: to the supervisor, or to the files that the user named."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.dup2(_open_output(task["output"], task["truncate"], spool) if spooled is None else spooled, 1)
+    os.dup2(_open_output(task["output"], task["truncate"], spool) if printed is None else printed, 1)
     merged = not task["error"] or task["error"] == task["output"]
     os.dup2(1 if merged else _open_output(task["error"], task["truncate"], spool), 2)
 

@@ -17,16 +17,40 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def read_spooled(folder, rank, offset, limit):
-    """(bytes, size) of what the task wrote to the spool."""
+    """(bytes, where they begin, size of the file, bytes that it holds) of what the task wrote to the spool.
+
+    They begin later than asked for where rm_capture.py has punched the file.
+    """
     try:
         fd = folder.open_log(rank, os.O_RDONLY)
     except FileNotFoundError:
-        return b"", 0
-    return _piece(fd, offset, limit)
+        return b"", offset, 0, 0
+    try:
+        while True:
+            begin, end, size, kept = _around(fd, offset)
+            data = os.pread(fd, min(limit, end - begin), begin)
+            if _around(fd, offset)[0] == begin:  # else it was punched meanwhile
+                return data, begin, size, kept
+    finally:
+        os.close(fd)
+
+
+def _around(fd, offset):
+    """(begin, end) of the first bytes from `offset` on that the file holds, its size, how many it holds."""
+    size = os.fstat(fd).st_size
+    try:
+        hole = os.lseek(fd, 0, os.SEEK_HOLE)
+        after = os.lseek(fd, hole, os.SEEK_DATA) if hole < size else size
+    except OSError:  # the file system knows no holes, or this one is at the end
+        hole = after = size
+    kept = size - (after - hole)
+    if offset < hole:
+        return offset, hole, size, kept
+    return max(offset, after), max(size, offset), size, kept
 
 
 def read_as(meta, path, offset, limit):
-    """(bytes, size) of a file that the user named, whatever it is by now; in a process of its own.
+    """As `read_spooled`, of a file that the user named, whatever it is by now; in a process of its own.
 
     The process keeps the real user id of the agent, so that the user can neither signal nor trace it, and
     opens with the rights of the user alone. Files of /proc are none of the user's: the process that opens
@@ -40,7 +64,7 @@ def read_as(meta, path, offset, limit):
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
-        return b"", 0
+        return b"", offset, 0, 0
     except OSError as error:
         raise _unreadable(path, os.strerror(error.errno)) from None
     if _is_of_proc(fd):
@@ -57,8 +81,8 @@ def _piece(fd, offset, limit):
     try:
         about = os.fstat(fd)
         if not stat.S_ISREG(about.st_mode):
-            return b"", 0  # a fifo or a device: what went there is gone
-        return os.pread(fd, limit, offset), about.st_size
+            return b"", offset, 0, 0  # a fifo or a device: what went there is gone
+        return os.pread(fd, limit, offset), offset, about.st_size, about.st_size
     finally:
         os.close(fd)
 

@@ -179,9 +179,9 @@ class Operations(Attempts):
         ended = attempt.ranks[rank]["state"] in NOT_LIVE
         task = attempt.meta.get("tasks", {}).get(str(rank), {})
 
-        def answer(data, size):
-            end = offset + len(data)
-            return {"data": base64.b64encode(data).decode(), "offset": end, "size": size,
+        def answer(data, begin, size, kept):
+            end = begin + len(data)
+            return {"data": base64.b64encode(data).decode(), "offset": end, "size": size, "kept_bytes": kept,
                     "done": ended and end >= size}  # fmt: skip
 
         path = task.get(stream)
@@ -190,7 +190,7 @@ class Operations(Attempts):
         if stream == "out" and spooled:
             return answer(*rm_logs.read_spooled(attempt.folder, rank, offset, limit))
         if not path or (stream == "err" and path == task.get("out")):  # merged, or never opened
-            return answer(b"", 0)
+            return answer(b"", offset, 0, 0)
         return lambda _: answer(*rm_logs.read_as(attempt.meta, path, offset, limit))
 
     def schedule(self, request, reply):

@@ -45,7 +45,7 @@ def checked_launch(request):
         ("chdir_required", bool, False), ("output", str, ""), ("error", str, ""), ("tasks", list, None),
         ("mem_bytes_per_task", int, 0), ("time_limit_us", int, 0), ("grace_us", int, 30_000_000),
         ("hold", bool, False), ("allow_root", bool, False), ("cpus_per_task", int, 1), ("fence", dict, {}),
-        ("master_port", bool, False),
+        ("master_port", bool, False), ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value

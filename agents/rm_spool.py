@@ -4,12 +4,14 @@
                          meta.json         who, where and with which process ids
                          control           fifo: the agent's words to the supervisor
                          script, schedule.json
-                         <rank>/out, exit.json, reports.jsonl
+                         <rank>/exit.json, reports.jsonl
+                         logs/<rank>       what a task without --output printed, of bounded size
     discarded                              one line per discarded attempt: a late launch of it is refused
 
 locked = alive; free with exit.json = exited; free without = lost. Folders belong to the agent, so that no
-user can put a link where the agent writes; only the script and the reports belong to the user. Files are
-few on purpose: making and removing them is most of what a short job costs.
+user can put a link where the agent writes; only the script, the reports and the logs belong to the user, so
+that they count towards a quota, and into `logs` nobody but the agent can go. Files are few on purpose: making
+and removing them is most of what a short job costs.
 """
 
 import contextlib
@@ -91,9 +93,12 @@ class Folder:
     def open_log(self, rank, flags):
         """The spool's own file for what a rank writes; never through a link."""
         careful = os.O_NOFOLLOW | os.O_CLOEXEC
-        home = os.open(self.at(str(rank)), os.O_RDONLY | os.O_DIRECTORY | careful)
         try:
-            return os.open("out", flags | careful, 0o600, dir_fd=home)
+            home, name = os.open(self.at("logs"), os.O_RDONLY | os.O_DIRECTORY | careful), str(rank)
+        except FileNotFoundError:  # launched by an agent of an earlier version
+            home, name = os.open(self.at(str(rank)), os.O_RDONLY | os.O_DIRECTORY | careful), "out"
+        try:
+            return os.open(name, flags | careful, 0o600, dir_fd=home)
         finally:
             os.close(home)
 
@@ -136,6 +141,7 @@ class Folder:
     def fill(self, ranks, script, uid, gid):
         """Everything a launch needs on disk, except meta.json. Raises OSError half-way; see `remove`."""
         write_bytes(self.at("script"), script.encode(), 0o700)
+        os.mkdir(self.at("logs"), 0o700)
         for rank in ranks:
             os.mkdir(self.at(str(rank)), 0o711)
             fd = os.open(

@@ -18,6 +18,7 @@ import time
 import traceback
 
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
+from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
 from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
@@ -73,6 +74,7 @@ class Rank:
     def __init__(self, task):
         self.task = task
         self.rank = task["rank"]
+        self.capture = None  # of what it prints, unless it named a file for that
         self.pid = 0
         self.pipe = None
         self.said = b""
@@ -100,6 +102,7 @@ class Supervisor:
         self.limit_at = self.kill_at = None  # monotonic seconds
         self.finished = False
         self.unrecorded = []  # exits that the disk refused
+        self.captures = Captures()
         self.meta = {
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
@@ -117,11 +120,13 @@ class Supervisor:
             self.fence.enclose("%d.%d" % (self.folder.job, self.folder.attempt))
             if self.fence.temporary:
                 self.meta["temporary"] = self.fence.temporary
+            self._capture()
             # the intent is durable before the first process exists
             self._write_meta(sync=True)
             self.group.create(self.fence.limits)
             self.fence.bind(self.group)
         except (OSError, SpoolError) as error:
+            self.captures.close()
             self.group.remove()
             self.fence.remove()
             self.folder.remove()
@@ -136,6 +141,7 @@ class Supervisor:
         poll.register(self.control, select.POLLIN)
         poll.register(wake, select.POLLIN)
         self.poll = poll
+        self.captures.watch(poll)
         for rank in self.ranks:
             if rank.pipe is not None:
                 poll.register(rank.pipe, select.POLLIN)
@@ -146,6 +152,7 @@ class Supervisor:
             for rank in self.ranks:
                 if rank.pipe in ready:
                     self._hear(rank)
+            self.captures.take(ready)
             if self.control in ready:
                 self._obey()
             self._check_time()
@@ -154,6 +161,13 @@ class Supervisor:
 
     # starting
 
+    def _capture(self):
+        most, reserve = self.request["log_bytes"], self.request["log_reserve_bytes"]
+        for rank in self.ranks:
+            if not rank.task["output"]:
+                rank.capture = Capture(self.folder, rank.rank, self.user, most, reserve)
+                self.captures.add(rank.capture)
+
     def _start(self):
         self.meta["state"] = "running"
         for rank in self.ranks:
@@ -161,8 +175,12 @@ class Supervisor:
             os.set_blocking(rank.pipe, False)
             rank.pid = self.group.fork()
             if rank.pid == 0:
-                become_task(self.folder, self.group, self.request, self.user, self.fence, rank.task, said)
+                printed = None if rank.capture is None else rank.capture.entrance
+                become_task(self.folder, self.group, self.request, self.user, self.fence, rank.task, printed,
+                            said)  # fmt: skip
             os.close(said)
+            if rank.capture is not None:
+                rank.capture.close_entrance()
         if self.request["time_limit_us"]:
             self.limit_at = time.monotonic() + self.request["time_limit_us"] / 1e6
 
@@ -254,6 +272,7 @@ class Supervisor:
 
     def _timeout_ms(self):
         deadlines = [at for at in (self.limit_at, self.kill_at) if at is not None]
+        deadlines += self.captures.due()
         if self.unrecorded:
             deadlines.append(time.monotonic() + 1)
         if not deadlines:
@@ -291,6 +310,9 @@ class Supervisor:
                     self.kill_at = time.monotonic() + 0.05
                 return
             self.finished = True
+            self.captures.close()
+        if any(not rank.recorded for rank in ended):
+            self.captures.drain()
         for rank in ended:
             if not rank.recorded and (self.finished or len(ended) < len(self.ranks)):
                 self._record(rank)

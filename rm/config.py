@@ -86,6 +86,7 @@ class FenceConfig:
 class HostsConfig:
     inventory: str = ""
     down_after_s: Positive = 20.0
+    log_reserve_mb: Count = 512
     agent_dir: str = "/opt/rm/agents"
     python: str = "python3"
 

@@ -447,6 +447,8 @@ class Daemon:
             config.jobs.run_root_as,
             config.hosts.agent_dir,
             fence_of(config.fence),
+            config.jobs.max_log_bytes,
+            config.hosts.log_reserve_mb << 20,
             Ids() if config.fence.check_ids else lambda user: None,
         )
         return launch_request(state, rules, epoch)

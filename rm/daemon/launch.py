@@ -18,13 +18,16 @@ from rm.protocol import attempts as wire
 @dataclass(frozen=True, slots=True)
 class LaunchRules:
     """What rm.toml says of launches. `run_root_as` is the user that root's jobs run as; `ids_of` gives a
-    user's uid and gid here, None for those that are not known or not to be compared."""
+    user's uid and gid here, None for those that are not known or not to be compared. `log_bytes` of a
+    task's log are kept on its host, on whose disk logs leave `log_reserve_bytes` free."""
 
     grace_us: int
     allow_root: bool
     run_root_as: str
     libraries: str  # folder on the hosts that holds the iteration client
     fence: wire.Fence
+    log_bytes: int
+    log_reserve_bytes: int
     ids_of: Callable[[str], tuple[int, int] | None]
 
 
@@ -82,4 +85,6 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         not_after_us=0,  # set when it is sent
         master_port=job.placement is not None and job.placement.hosts[0] == action.host,
         fence=rules.fence,
+        log_bytes=rules.log_bytes,
+        log_reserve_bytes=rules.log_reserve_bytes,
     )

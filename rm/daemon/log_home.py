@@ -36,16 +36,20 @@ class TooSlow(RmError):
 
 @dataclass(slots=True)
 class Part:
-    """A log that is coming home: the bytes from `offset` to `end` are missing, and come until `until_s`."""
+    """A log that is coming home: the bytes from `offset` to `end` are missing, of which the host has `left`
+    at most, and come until `until_s`."""
 
     offset: int
     end: int
+    left: int
     until_s: float
     note: str = ""
 
 
 class LogHome:
     """Brings logs home, as much of each as `max_bytes` and the disk allow: the newest part of a longer one.
+
+    What a host has not kept of a log (`LogPart.kept_bytes`) is left out; a line of the log says so.
 
     `reserve_bytes` of the disk are never taken, and what lies above them is not given to one log. A host is
     trusted with neither the size that it says nor its pace.
@@ -111,25 +115,28 @@ class LogHome:
         answer = self._ask(action, rank, stream, 0, CHUNK_BYTES)
         size, room = answer.size, self._room_bytes()
         most = min(self._max_bytes, room // SHARE_OF_ROOM)
-        start = max(0, size - most)
-        part = Part(start, size, self._clock() + PATIENCE_S + (size - start) / SLOWEST_BYTES_PER_S)
-        if most < min(size, self._max_bytes):
+        kept = size if answer.kept_bytes is None else min(size, answer.kept_bytes)
+        start = 0 if kept <= most else size - most
+        left = min(kept, most)
+        part = Part(start, size, left, self._clock() + PATIENCE_S + left / SLOWEST_BYTES_PER_S)
+        if most < min(kept, self._max_bytes):
             part.note = f"only the last {most} bytes of a log were kept: the daemon's disk is nearly full"
         if start < size:
             path.parent.mkdir(parents=True, exist_ok=True)
             coming_to(path).unlink(missing_ok=True)
             if start == 0:
-                self._take(part, content(answer, action.host), path)
+                self._take(part, answer, action.host, path)
         self._parts[path] = part
         return part
 
-    def _take(self, part: Part, data: bytes, path: Path) -> None:
-        data = data[: part.end - part.offset]
+    def _take(self, part: Part, answer: LogPart, host: str, path: Path) -> None:
+        data = content(answer, host)[: min(part.left, part.end - part.offset)]
         with coming_to(path).open("ab") as file:
             file.write(data)
-        part.offset += len(data)
-        if not data:
-            part.end = part.offset  # it has become shorter
+        part.left -= len(data)
+        part.offset = max(part.offset + len(data), answer.offset)
+        if not data or not part.left:
+            part.end = part.offset  # it has become shorter, or the host says more than it had
 
     def _go_on(self, action: Collect, rank: int, stream: Stream, part: Part, path: Path) -> None:
         turn_s = self._clock() + TURN_S
@@ -140,9 +147,9 @@ class LogHome:
             if self._clock() > turn_s:
                 raise TooSlow(f"{action.host} has not sent a log within {TURN_S:g} s.")
             self._room_bytes()
-            limit = min(CHUNK_BYTES, part.end - part.offset)
+            limit = min(CHUNK_BYTES, part.left, part.end - part.offset)
             answer = self._ask(action, rank, stream, part.offset, limit)
-            self._take(part, content(answer, action.host), path)
+            self._take(part, answer, action.host, path)
 
     def _room_bytes(self) -> int:
         """What logs may still take of the disk."""

@@ -70,8 +70,9 @@ class LogReader:
                 if offset < 0:
                     size = (await self._ask_host(job, task.host, rank, stream, 0, 0)).size
                     offset = max(0, offset + size)
-                async for data in self._logs_on_host(job, task.host, rank, stream, offset, follow):
-                    offset += len(data)
+                parts = self._logs_on_host(job, task.host, rank, stream, offset, follow)
+                async for after, data in parts:
+                    offset = after
                     yield data
             except Unreachable:
                 if not follow or job.state.final:
@@ -112,7 +113,8 @@ class LogReader:
 
     async def _logs_on_host(
         self, job: Job, host: str, rank: int, stream: str, offset: int, follow: bool
-    ) -> AsyncIterator[bytes]:
+    ) -> AsyncIterator[tuple[int, bytes]]:
+        """Its parts, each with the offset of the next one."""
         pause_s = FOLLOW_S
         while True:
             answer = await self._ask_host(job, host, rank, stream, offset, CHUNK_BYTES)
@@ -120,7 +122,7 @@ class LogReader:
             offset = answer.offset
             if data:
                 pause_s = FOLLOW_S
-                yield data
+                yield offset, data
             elif answer.done or not follow:
                 return
             else:

@@ -88,7 +88,9 @@ class Launched(Struct, frozen=True, kw_only=True):
 class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known. The ids
     of the user, where they are given, must be those on the host. With `master_port` the host chooses a port
-    at which the job's tasks meet, which is free now and no other attempt's, and no one can guess."""
+    at which the job's tasks meet, which is free now and no other attempt's, and no one can guess. Of what a
+    task without `output` prints the host keeps the first and the newest part, `log_bytes` in all; logs leave
+    `log_reserve_bytes` of the disk free, or a tenth of a small one."""
 
     user: Word
     script: Text
@@ -110,6 +112,8 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     gid: UserId | UnsetType = UNSET
     master_port: bool = False
     fence: Fence = Fence()
+    log_bytes: Bytes = 64 << 20
+    log_reserve_bytes: Bytes = 0
 
 
 class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
@@ -167,12 +171,14 @@ class Tasks(Request[TaskReports], frozen=True, kw_only=True, tag="tasks"):
 
 class LogPart(Struct, frozen=True, kw_only=True):
     """`data` in base64; `offset` is where the next part begins, `size` the file's; `done`: the task has ended
-    and all was read."""
+    and all was read. `kept_bytes` is how many of `size` there are: of a long log what lies between its
+    beginning and its newest part is gone, and the part that begins there begins after it. null: all."""
 
     data: Annotated[str, Meta(max_length=LOG_CHUNK_BYTES * 4 // 3 + 4)]
     offset: Bytes
     size: Bytes
     done: bool
+    kept_bytes: Bytes | None = None
 
 
 class Logs(OfAttempt[LogPart], frozen=True, kw_only=True, tag="logs"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+import base64
 import os
 import pwd
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -370,6 +371,62 @@ def test_a_full_disk_refuses_a_launch_and_still_keeps_an_exit(start: Start) -> N
         agent.end()
         (task,) = start().tasks()
         assert (task["state"], task["why"]) == ("exited", "cancel")
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
+def whole_log(agent: Agent, job: int = 1) -> tuple[bytes, dict[str, Any]]:
+    """All that `logs` gives of rank 0 when it is read from its beginning to its end, and the last answer."""
+    data, offset = b"", 0
+    while True:
+        reply = agent.call("logs", job=job, attempt=1, rank=0, stream="out", offset=offset, limit=1 << 18)
+        data += base64.b64decode(reply["data"])
+        if reply["offset"] == offset:
+            return data, reply
+        offset = reply["offset"]
+
+
+def test_of_a_log_without_end_the_beginning_and_the_newest_part_are_kept(agent: Agent) -> None:
+    script = SH + "echo the beginning; head -c 30000000 /dev/zero | tr '\\0' x; echo; echo the end\n"
+    agent.launch(script, log_bytes=1 << 20)
+    assert agent.event("exit", job=1)["code"] == 0
+    data, last = whole_log(agent)
+    assert data.startswith(b"the beginning\nxxxx")
+    assert data.endswith(b"xxxx\nthe end\n")
+    assert (last["size"], last["done"]) == (30_000_023, True)
+    assert len(data) == last["kept_bytes"] <= 1 << 20
+    (said,) = [line for line in data.splitlines() if b"not kept" in line]
+    cut = int(said.split()[1])
+    assert cut + len(data) == last["size"]
+    assert 0 < (agent.state / "jobs/1.1/logs/0").stat().st_blocks * 512 <= 1 << 20
+
+
+def test_a_task_may_open_its_own_standard_output_again(agent: Agent) -> None:
+    agent.launch(SH + "echo one; echo two >/dev/stdout; echo three >/dev/stderr; cat /dev/fd/0")
+    assert agent.event("exit", job=1)["code"] == 0
+    assert agent.log() == "one\ntwo\nthree\n"
+
+
+@root
+def test_what_is_printed_never_takes_the_reserve_of_the_disk_and_belongs_to_the_user(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        reserve = {"log_reserve_bytes": 1 << 40}  # of a small disk a tenth: 2 MiB
+        agent.launch(SH + "echo begun; exec yes", job=1, **reserve)
+        log = state / "jobs/1.1/logs/0"
+        until(lambda: log.stat().st_size > 1 << 26, "64 MiB were printed")
+        assert log.stat().st_uid == pwd.getpwnam(USER).pw_uid
+        assert (state / "jobs/1.1/logs").stat().st_mode & 0o077 == 0
+        assert log.stat().st_blocks * 512 < 4 << 20, "one log takes a share of the room that there is"
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+        agent.event("exit", job=1, why="cancel")
+        assert whole_log(agent)[0].startswith(b"begun\ny\ny\n")
+        (state / "filler").write_bytes(bytes(os.statvfs(state).f_bavail * 4096 - (1 << 20)))
+        agent.launch(SH + "echo quiet", job=2, **reserve)
+        assert agent.event("exit", job=2)["code"] == 0
+        assert agent.log(2) == "\n[rm: 6 bytes of output are not kept here: the disk is nearly full]\n"
     finally:
         subprocess.run(["umount", "-l", state], check=True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from rm.core.actions import Collect
 from rm.core.job import JobState, Task
@@ -76,6 +77,36 @@ def test_a_log_comes_home_once_and_whole(tmp_path: Path) -> None:
     assert keeper.path(ACTION, 0, "out").read_bytes() == content
     assert len(host.asked) == 6
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["0.out"]
+
+
+def test_of_a_log_that_was_cut_on_its_host_all_that_is_left_comes_home(tmp_path: Path) -> None:
+    """The host has the first 1,000 bytes and the last 2 MiB of 1 TiB."""
+    size = 1 << 40
+    tail = size - 2 * MIB
+
+    def data(offset: int, limit: int) -> bytes:
+        return (
+            b"a" * min(limit, 1_000 - offset)
+            if offset < 1_000
+            else b"z" * min(limit, size - max(tail, offset))
+        )
+
+    class Cut(Host):
+        def call(self, name: str, request: Any, timeout_s: float = 10) -> Future[Any]:
+            part = super().call(name, request).result()
+            begin = request.offset if request.offset < 1_000 else max(tail, request.offset)
+            length = len(base64.b64decode(part.data))
+            future: Future[Any] = Future()
+            future.set_result(replace(part, offset=begin + length, kept_bytes=2 * MIB + 1_000))
+            return future
+
+    host = Cut(size, data)
+    assert home(host, tmp_path).fetch(ACTION, 0, "out") == ""
+    assert home(host, tmp_path).path(ACTION, 0, "out").read_bytes() == b"a" * 1_000 + b"z" * 2 * MIB
+    assert len(host.asked) == 9
+    shorter = home(host, tmp_path / "shorter", most=MIB)  # than what the host has
+    shorter.fetch(ACTION, 0, "out")
+    assert shorter.path(ACTION, 0, "out").read_bytes() == b"z" * MIB
 
 
 def test_an_empty_log_leaves_no_file(tmp_path: Path) -> None:
