@@ -86,6 +86,8 @@ def _responses(route: Route, of: Mapping[Any, Mapping[str, Any]]) -> dict[str, A
         content = {JSON: {"schema": of[route.answer]}}
     refused = {JSON: {"schema": of[Refused]}}
     found = {str(route.status): {"description": "Done.", "content": content}}
+    if route.method == "GET" and route.name != "logs":
+        found["304"] = {"description": "It is what the ETag in If-None-Match stands for."}
     missing = {404} if "{" in route.path else set()
     for status in sorted({*ANY_REQUEST, *missing, *route.errors}):
         found[str(status)] = {"description": JSON_ERRORS[status], "content": refused}

@@ -27,11 +27,12 @@ from rm.config import PrivacyConfig
 from rm.core.audit import Act, Outcome, clean
 from rm.core.rights import Role, Scope, most
 from rm.core.token import id_of
-from rm.errors import Forbidden, RmError
+from rm.errors import Forbidden, LimitReached, RmError
 from rm.web.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
 from rm.web.ports import Auditing
 
 FAILURES, WITHIN_S = 10, 60.0  # wrong tokens of one source that are recorded
+ANSWERED, REFUSE_S = 60, 1.0  # that are answered at once within the same time, and when others are
 REFUSALS = 60  # of one known user that are, within the same time
 SOURCES_MOST = 10_000
 BEGUN = frozenset({"run_steps", "measure", "run_mesh", "read_source"})  # they take long: recorded at once
@@ -140,7 +141,14 @@ class Gate:
             return await caller_of(request, self._keeper)
         except RmError as error:
             await self._refused_at_the_door(request, route, error)
-            raise
+            if not self._too_often(f"door {source_of(origin_of(request))}", ANSWERED):
+                raise
+            await asyncio.sleep(REFUSE_S)  # one connection gets no more than an answer a second
+            raise LimitReached(
+                f"{error.what} {ANSWERED} requests from where you are were refused so within a minute.",
+                error.hint,
+                WITHIN_S,
+            ) from None
 
     async def _pass(
         self, request: web.Request, handler: Handler, caller: Caller, route: Route
@@ -154,14 +162,9 @@ class Gate:
                 check(caller, route, need)
                 if route.name in BEGUN or not need.changes:
                     done.recorded = True
-                    begun = replace(act, outcome=Outcome.BEGUN if need.changes else Outcome.DONE)
-                    recording = asyncio.ensure_future(self._record(begun))
-                    try:
-                        answer = await handler(request)
-                    finally:
-                        await recording
-                else:
-                    answer = await handler(request)
+                    # durable before anything is done: what follows may end the daemon, or never end
+                    await self._record(replace(act, outcome=Outcome.BEGUN if need.changes else Outcome.DONE))
+                answer = await handler(request)
             except RmError as error:
                 outcome = Outcome.FAILED if error.http_status >= 500 else Outcome.REFUSED
                 await self._refused(done.act.ended(outcome, _told(error)))

@@ -34,6 +34,7 @@ from rm.web.accounts import Accounts
 from rm.web.alert_routes import AlertRoutes
 from rm.web.answers import explanation, full_job_of, host_of, job_of, listed_host, refuse, respond, respond_as
 from rm.web.door import Door
+from rm.web.etag import tagged
 from rm.web.https import HttpsDoor
 from rm.web.identity import CALLER, Caller, Doorkeeper
 from rm.web.limits import Limits
@@ -66,7 +67,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     gate = Gate(keeper, config.privacy, lambda: service.audit)
     limits = Limits(config.limits)
     app = web.Application(
-        middlewares=[_errors, gate.identifying(), limits.middleware(), gate.middleware()],
+        middlewares=[_errors, gate.identifying(), limits.middleware(), gate.middleware(), tagged],
         client_max_size=config.limits.body_bytes,
     )
     app[LIMITS] = limits

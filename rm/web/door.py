@@ -191,6 +191,7 @@ class Door(web.BaseSite):
             await self._loop.connect_accepted_socket(
                 lambda: guest, peer, ssl=self._ssl,
                 ssl_handshake_timeout=self._guests.header_s if self._ssl is not None else None,
+                ssl_shutdown_timeout=self._guests.header_s if self._ssl is not None else None,
             )  # fmt: skip
         except (OSError, ssl.SSLError, asyncio.CancelledError):  # gone, or no TLS
             if guest.until_s == 0.0:  # it was never connected: nobody else ends it

@@ -88,10 +88,13 @@ class Control:
         return str(self.as_user(user).post("tokens", body=body)["text"])
 
     def call(
-        self, method: str, path: str, token: str = "", body: Any = None, headers: Any = None
-    ) -> tuple[int, Any, http.client.HTTPResponse]:
+        self, method: str, path: str, token: str = "", body: Any = None, headers: Any = None,
+        source: str = "127.0.0.1",
+    ) -> tuple[int, Any, http.client.HTTPResponse]:  # fmt: skip
         trusted = ssl.create_default_context(cafile=str(self.authority.file))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=trusted, timeout=60)
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, context=trusted, timeout=60, source_address=(source, 0)
+        )
         given = {"Authorization": f"Bearer {token}"} if token else {}
         payload = None if body is None else json.dumps(body)
         connection.request(method, path, payload, given | (headers or {}))
@@ -159,7 +162,7 @@ def test_without_a_good_token_nothing_is_answered(control: Control) -> None:
 def test_wrong_tokens_are_recorded_but_do_not_fill_the_log(control: Control) -> None:
     before = len(control.acts())
     for _ in range(40):
-        assert control.call("GET", "/v1/status", "rmt_0_wrong")[0] == 401
+        assert control.call("GET", "/v1/status", "rmt_0_wrong", source="127.0.0.7")[0] == 401
     recorded = [act for act in control.acts()[before:] if act["outcome"] == "refused" and not act["user"]]
     assert len(recorded) <= 10
     assert control.call("GET", "/v1/status", control.token(ANN, "read"))[0] == 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -14,6 +13,7 @@ from urllib.parse import urlencode
 from aiohttp import ETag, web
 
 from rm.errors import Unreachable
+from rm.web.etag import etag_of, is_known
 from rm.web.pages.acts import Acts
 from rm.web.pages.frame import Frame
 from rm.web.pages.guard import add_headers, guarded
@@ -92,9 +92,8 @@ def _static(name: str) -> bytes:
 
 def _answer(request: web.Request, body: bytes, kind: str, kept: str = "no-cache") -> web.Response:
     """With the body's ETag; 304 without a body to whoever has it."""
-    etag = hashlib.blake2b(body, digest_size=8).hexdigest()
-    told = request.if_none_match
-    same = told is not None and any(tag.value == etag for tag in told)
+    etag = etag_of(body)
+    same = is_known(request, etag)
     response = (
         web.Response(status=304) if same else web.Response(body=body, content_type=kind, charset="utf-8")
     )

@@ -1,0 +1,200 @@
+"""The doors of the API: what a client has already, silent TLS, wrong tokens, and what is recorded first."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from rm.config import Config, HttpsConfig, JobsConfig, LimitsConfig
+from rm.core.audit import Act, Outcome
+from rm.core.rights import Role
+from rm.errors import Unauthenticated
+from rm.web import access, identity
+from rm.web.door import Guests
+from rm.web.https import HttpsDoor
+from rm.web.shares import Shares
+from tests.certificates import Authority
+from tests.fake_service import Daemon, FakeService, serving
+from tests.unit.test_web_api import SPEC, call
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[Daemon]:
+    with serving(tmp_path / "rm.sock", Config(jobs=JobsConfig(run_root_as="rmjob"))) as daemon:
+        yield daemon
+
+
+def ask(daemon: Daemon, method: str, path: str, **headers: str) -> tuple[int, Any, bytes]:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = http.client.HTTPConnection("rm")
+    connection.sock = socket.socket(socket.AF_UNIX)
+    connection.sock.connect(daemon.socket)
+    connection.request(method, path, headers=sent)
+    response = connection.getresponse()
+    data = response.read()
+    connection.close()
+    return response.status, response.headers, data
+
+
+# -- ETag
+
+
+@pytest.mark.parametrize("path", ["/v1/jobs", "/v1/jobs/1", "/v1/hosts", "/v1/status", "/v1/openapi.json"])
+def test_what_the_client_has_is_not_sent_again(daemon: Daemon, path: str) -> None:
+    call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+    status, headers, body = ask(daemon, "GET", path)
+    assert (status, headers["Cache-Control"]) == (200, "private, no-cache")
+    again = ask(daemon, "GET", path, If_None_Match=headers["ETag"])
+    assert (again[0], again[2], again[1]["ETag"]) == (304, b"", headers["ETag"])
+    assert ask(daemon, "GET", path, If_None_Match='"other"')[2] == body
+
+
+def test_what_has_changed_is_sent(daemon: Daemon) -> None:
+    call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
+    etag = ask(daemon, "GET", "/v1/jobs")[1]["ETag"]
+    call(daemon, "POST", "/v1/jobs/1/hold")
+    status, headers, body = ask(daemon, "GET", "/v1/jobs", If_None_Match=etag)
+    assert (status, b'"held":true' in body) == (200, True)
+    assert headers["ETag"] != etag
+
+
+def test_neither_changes_nor_refusals_have_an_etag(daemon: Daemon) -> None:
+    assert "ETag" not in ask(daemon, "GET", "/v1/jobs/7")[1]
+    assert "ETag" not in ask(daemon, "DELETE", "/v1/jobs?name=x", If_None_Match="*")[1]
+
+
+# -- TLS
+
+
+@asynccontextmanager
+async def https(folder: Path, limits: LimitsConfig, descriptors: int) -> AsyncIterator[tuple[int, Shares]]:
+    """A TLS door before a page that says hello; its port."""
+    Authority(folder).issue(folder / "cert.pem", folder / "key.pem")
+    app = web.Application()
+
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text="hello")
+
+    app.add_routes([web.get("/", hello)])
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    shares = Shares(limits, descriptors)
+    made = HttpsDoor(HttpsConfig("127.0.0.1:0", str(folder / "cert.pem"), str(folder / "key.pem")))
+    port = await made.start(runner, Guests(shares, limits.header_s, limits.idle_s))
+    try:
+        yield port, shares
+    finally:
+        await made.stop(app)
+        await runner.cleanup()
+
+
+def said(connection: socket.socket) -> bytes:
+    try:
+        return connection.recv(1000)
+    except ConnectionResetError:
+        return b""
+
+
+def test_a_silent_handshake_takes_room_and_gives_it_back_after_the_time_for_a_head(tmp_path: Path) -> None:
+    trusted = ssl.create_default_context(cafile=None)
+    trusted.check_hostname, trusted.verify_mode = False, ssl.CERT_NONE
+
+    def silent(port: int) -> None:
+        with ExitStack() as stack:
+            here = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+                for _ in range(4)
+            ]
+            fifth = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            assert b" 429 " in said(fifth)
+            assert [said(one) for one in here] == [b""] * 4  # closed by the daemon, in time
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusted, timeout=30)
+        connection.request("GET", "/")
+        assert connection.getresponse().read() == b"hello"
+        connection.close()
+
+    async def main() -> None:
+        async with https(tmp_path, LimitsConfig(connections=4, header_s=0.5), 10_000) as (port, shares):
+            await asyncio.to_thread(silent, port)
+            while shares.connections:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+# -- wrong tokens
+
+
+def test_wrong_tokens_are_refused_more_slowly_and_right_ones_are_not(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access, "REFUSE_S", 0.0)
+    where = ["2001:db8::1"]
+
+    async def caller(request: Any, keeper: Any) -> identity.Caller:
+        if "right" not in request.headers.get("Authorization", ""):
+            raise Unauthenticated("This token does not count.")
+        return identity.Caller(12345, "ann", Role.USER, "https", where[0], "t1")
+
+    monkeypatch.setattr(access, "caller_of", caller)
+    monkeypatch.setattr(access, "origin_of", lambda request: where[0])
+
+    def wrong() -> int:
+        return ask(daemon, "GET", "/v1/status", Authorization="Bearer wrong")[0]
+
+    assert [wrong() for _ in range(access.ANSWERED)] == [401] * access.ANSWERED
+    where[0] = "2001:db8::2"  # of the same network of one host
+    status, headers, body = ask(daemon, "GET", "/v1/status", Authorization="Bearer wrong")
+    assert (status, headers["Retry-After"]) == (429, "60")
+    assert b"does not count" in body
+    assert ask(daemon, "GET", "/v1/status", Authorization="Bearer right")[0] == 200
+    where[0] = "2001:db8:0:1::1"
+    assert wrong() == 401
+
+
+# -- the audit log
+
+
+class Auditing:
+    """Takes its time until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.acts: list[Act] = []
+        self.asked, self.go = threading.Event(), threading.Event()
+
+    async def record(self, act: Act) -> None:
+        self.acts.append(act)
+        self.asked.set()
+        await asyncio.to_thread(self.go.wait, 30)
+
+    async def read(self, *_: Any) -> Any:
+        return ()
+
+
+def test_what_takes_long_is_recorded_before_it_begins(tmp_path: Path) -> None:
+    audit = Auditing()
+
+    class Audited(FakeService):
+        def __init__(self) -> None:
+            super().__init__()
+            self.audit = audit
+
+    with serving(tmp_path / "rm.sock", kind=Audited) as daemon:
+        asking = threading.Thread(target=lambda: call(daemon, "POST", "/v1/network/measure", {}))
+        asking.start()
+        assert audit.asked.wait(30)
+        assert [(act.verb, act.outcome) for act in audit.acts] == [("measure", Outcome.BEGUN)]
+        assert daemon.service.log == []  # not before the entry is durable
+        audit.go.set()
+        asking.join()
+        assert daemon.service.log == [("measure", None)]
