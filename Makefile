@@ -1,13 +1,15 @@
 # The local commands are CI's commands. Each says what it does and sets up what it needs.
 PY := .venv/bin/python
 STAMP := .venv/.installed
+DEV := .venv/.installed-for-development
 POSIX := .venv/.ansible_posix
 DDP := .venv-ddp
 TORCH := torch==2.13.0 numpy==2.4.6
 
-.PHONY: help demo ddp test lint bench papers lock dist sbom clean setup need-lab need-test
+.PHONY: help demo ddp test lint bench papers lock dist sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
+	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
 	@echo "make test    set everything up and run the tests"
@@ -26,10 +28,10 @@ ddp: need-lab $(STAMP) $(DDP)/.installed
 	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
 
 # two at a time: much of the end-to-end tests is waiting. A file's tests stay together, as they share hosts
-test: need-test $(STAMP) $(POSIX)
+test: need-test $(DEV) $(POSIX)
 	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
-lint: $(STAMP)
+lint: $(DEV)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
@@ -43,13 +45,15 @@ papers: $(STAMP)
 lock:
 	@scripts/lock.sh $(ARGS)
 
-dist: $(STAMP)
+dist: $(DEV)
 	@$(PY) -m scripts.dist
 
-sbom: $(STAMP)
+sbom: $(DEV)
 	@$(PY) -m scripts.sbom
 
 setup: $(STAMP)
+
+setup-dev: $(DEV) $(POSIX)
 
 # the system's packages come first, so that a user without root sees one list, once
 need-lab:
@@ -58,16 +62,23 @@ need-lab:
 need-test:
 	@scripts/prerequisites.sh test
 
-$(STAMP): pyproject.toml requirements-test.lock
+# with setuptools, which puts the checkout into the environment: at the version that builds rm
+$(STAMP): pyproject.toml requirements.lock requirements-test.lock
 	@scripts/prerequisites.sh venv
 	@echo "Making the virtual environment .venv (this takes a minute the first time)"
 	@python3 -m venv .venv
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-test.lock
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@awk '/^[^ ]/ { wanted = /^setuptools==/ } wanted' requirements-test.lock > .venv/build.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r .venv/build.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
 
+$(DEV): $(STAMP) requirements-test.lock
+	@echo "Installing what building and testing rm needs"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-test.lock
+	@touch $(DEV)
+
 # what the tests compare besides ansible-core
-$(POSIX): $(STAMP) scripts/ansible_posix.sh
+$(POSIX): $(DEV) scripts/ansible_posix.sh
 	@scripts/ansible_posix.sh
 	@touch $@
 

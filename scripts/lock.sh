@@ -39,7 +39,7 @@ compile() { # compile WHAT LOCK OPTIONS…
     cat "$folder/head" "$folder/$lock" >"$lock"
     echo "Pinned $(grep -c == "$lock") packages in $lock."
 }
-compile "# What rm needs to run: pip install --require-hashes -r requirements.lock" \
+compile "# What rm needs to run, as make setup installs it: pip install --require-hashes -r requirements.lock" \
     requirements.lock "$folder/run" "$@"
-compile "# The same, and what building and testing rm needs: make setup installs it." \
+compile "# The same, and what building and testing rm needs: make setup-dev installs it." \
     requirements-test.lock "$folder/test" -c requirements.lock "$@"

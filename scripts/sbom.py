@@ -54,7 +54,7 @@ def document() -> str:
             if found["version"] != component["version"]:
                 raise ValueError(
                     f"{component['name']} {found['version']} is installed, but requirements.lock pins "
-                    f"{component['version']}. Run make setup."
+                    f"{component['version']}. Run make setup-dev."
                 )
             refs[found["bom-ref"]] = component["bom-ref"]
             component |= {key: found[key] for key in ("description", "licenses") if key in found}
