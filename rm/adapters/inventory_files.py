@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.playbook_become import BECOME_PASSWORDS, LOGIN_PASSWORDS
 from rm.adapters.vault import HEADER, Vault
 from rm.core.host import Host
 from rm.errors import ConfigError, UsageError
+from rm.playbook.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS
 from rm.playbook.inventory import Beside, Inventory, parse_all
 from rm.playbook.inventory_hosts import to_hosts
 from rm.playbook.located import load

@@ -11,9 +11,6 @@ PROMPT = "rm: password for sudo: "
 _READY = "rm: sudo let us in"
 _SHELL = f'echo "{_READY}"; exec "$@"'
 ANSWER_S = 30.0  # sudo waits a few seconds after a wrong password, and may ask a directory service
-# the variables that hold passwords, the strongest first
-BECOME_PASSWORDS = ("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass")
-LOGIN_PASSWORDS = ("ansible_password", "ansible_ssh_password", "ansible_ssh_pass")
 HINT = "Give it with --ask-become-pass, --become-password-file or the variable ansible_become_password."
 
 

@@ -14,15 +14,21 @@ from rm.adapters.playbook_program import PART_BYTES, REQUEST_BYTES, in_parts
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
 from rm.errors import Unreachable, UsageError
-from rm.playbook.steps import Batch
+from rm.playbook.connection import CONNECTIONS, SSH_ARGS
+from rm.playbook.reach import IMPLICIT
+from rm.playbook.steps import THE_HOSTS, Batch, Way
 
 if TYPE_CHECKING:
     from rm.adapters.playbook_channel import StepsChannel
 
 PORT_MAX = 65_535
-LOCALHOST = ("localhost", "127.0.0.1", "::1")
-OVER_SSH = ("ssh", "paramiko", "paramiko_ssh", "ansible.builtin.ssh")
-Key = tuple[str, bool, str, bool]  # host, as root, login, local
+# settings of the SSH connection, and the variable of a Host in which rm/adapters/ssh.py finds each
+OF_SSH = {
+    "ansible_private_key_file": "ansible_ssh_private_key_file", **{name: name for name in SSH_ARGS},
+}  # fmt: skip
+# interpreters for which the agent's own may stand
+AGENTS_PYTHON = ("auto", "auto_legacy", "auto_silent", "auto_legacy_silent", "python3", "/usr/bin/python3")
+Key = tuple[str, bool, bool, Way]  # host, as root, local, as the task says
 
 
 class Agents(Protocol):
@@ -42,7 +48,7 @@ class Agents(Protocol):
 class Ways:
     """Answers requests of the operation `steps` for any host, each over one kept-open channel.
 
-    `variables(name)` gives a host's connection variables, evaluated, `passwords(name)` what to say there.
+    `variables(name)` gives a host's connection variables, evaluated, `passwords(name, way)` what to say.
     """
 
     def __init__(
@@ -51,7 +57,7 @@ class Ways:
         settings: SshSettings,
         agents: Agents | None,
         variables: Callable[[str], Mapping[str, Any]],
-        passwords: Callable[[str], Passwords],
+        passwords: Callable[[str, Way], Passwords],
     ) -> None:
         self.passwords = passwords
         self.hosts, self.settings, self.agents, self.variables = hosts, settings, agents, variables
@@ -60,25 +66,36 @@ class Ways:
         self._guard = threading.Lock()
         self._closed = False
 
-    def host(self, name: str, login: str = "") -> Host:
+    def host(self, name: str, way: Way = THE_HOSTS) -> Host:
         """The host to connect to; a name that the inventory does not know is an address."""
         known = self.hosts.get(name) or Host(name, "", name)
-        given = self.variables(name)
+        given = self._given(name, way)
         address, user = given.get("ansible_host", known.address), given.get("ansible_user", known.login)
         port = str(given.get("ansible_port", known.port))
         if not (port.isdecimal() and 1 <= int(port) <= PORT_MAX):
             raise UsageError(
                 f"ansible_port of host '{name}' is {port!r}.", f"It lies between 1 and {PORT_MAX}."
             )
-        return replace(known, address=str(address), port=int(port), login=login or str(user))
+        kept = (
+            (key, value) for key, value in known.variables if key not in OF_SSH and key not in OF_SSH.values()
+        )
+        of_ssh = ((OF_SSH[key], str(given[key])) for key in OF_SSH if key in given)
+        return replace(
+            known, address=str(address), port=int(port), login=way.login or str(user),
+            variables=(*kept, *of_ssh),
+        )  # fmt: skip
 
-    def is_local(self, name: str) -> bool:
-        connection = self.variables(name).get("ansible_connection")
-        return connection == "local" or (connection is None and name in LOCALHOST and name not in self.hosts)
+    def _given(self, name: str, way: Way) -> dict[str, Any]:
+        return {**self.variables(name), **dict(way.variables)}
 
-    def over_ssh(self, name: str, batch: Batch) -> bool:
-        """Does the task, or the host, ask for a connection of its own?"""
-        return (batch.connection or self.variables(name).get("ansible_connection")) in OVER_SSH
+    def connection(self, name: str, way: Way) -> str:
+        """ "local", "ssh" for a connection of its own, or "" for the agent's channel where there is one."""
+        if way.connection:
+            return "" if way.connection == "auto" else way.connection
+        said = self.variables(name).get("ansible_connection")
+        if said is None:
+            return "local" if name in IMPLICIT and name not in self.hosts else ""
+        return CONNECTIONS[str(said)] or ""
 
     def send(self, name: str, batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
         """Raises Unreachable (or another RmError) when the host does not answer; where sudo refuses, each
@@ -90,30 +107,36 @@ class Ways:
             return {"results": failed, "planned": request["planned"]}
 
     def _send(self, name: str, batch: Batch, request: dict[str, Any]) -> dict[str, Any]:
-        if batch.connection == "local" or self.is_local(name):
-            return in_parts(request, lambda part: self._ask(name, batch.become, batch.login, True, part))
-        host = self.host(name, batch.login)
+        way = batch.way
+        connection = self.connection(name, way)
+        if connection == "local":
+            return in_parts(request, lambda part: self._ask(name, batch.become, True, way, part))
+        host = self.host(name, way)
         become = batch.become and host.login != "root"
-        agents = None if self.over_ssh(name, batch) else self.agents
+        agents = self.agents
+        if connection == "ssh" or self._python(name, way) not in (self.settings.python, *AGENTS_PYTHON):
+            agents = None
 
         def send(part: dict[str, Any]) -> dict[str, Any]:
             answer = agents.send(host, become, part) if agents is not None else None
-            return self._ask(name, become, batch.login, False, part) if answer is None else answer
+            return self._ask(name, become, False, way, part) if answer is None else answer
 
         if agents is not None and agents.serves(host, become):
             return in_parts(request, send, agents.request_bytes, agents.part_bytes)
         return in_parts(request, send, REQUEST_BYTES, PART_BYTES)
 
-    def _ask(
-        self, name: str, become: bool, login: str, local: bool, request: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _python(self, name: str, way: Way) -> str:
+        said = str(self._given(name, way).get("ansible_python_interpreter") or "auto")
+        return self.settings.python if said.startswith("auto") else said
+
+    def _ask(self, name: str, become: bool, local: bool, way: Way, request: dict[str, Any]) -> dict[str, Any]:
         """One request over a kept-open connection of ours; one that was lost is forgotten."""
-        key = (name, become, login, local)
+        key = (name, become, local, way)
         with self._guard:
             self._refuse_closed(name)
             lock = self._locks.setdefault(key, threading.Lock())
         with lock:  # a channel carries one request at a time
-            channel = self.channels.get(key) or self._connect(name, become, login, local)
+            channel = self.channels.get(key) or self._connect(name, become, local, way)
             try:
                 with self._guard:
                     self._refuse_closed(name)
@@ -128,15 +151,13 @@ class Ways:
         if self._closed:
             raise Unreachable(f"The run was ended before host {name} was asked.")
 
-    def _connect(self, name: str, become: bool, login: str, local: bool) -> StepsChannel | LocalSteps:
-        given = self.variables(name)
-        passwords = self.passwords(name)
+    def _connect(self, name: str, become: bool, local: bool, way: Way) -> StepsChannel | LocalSteps:
+        passwords, python = self.passwords(name, way), self._python(name, way)
         if local:
-            python = str(given.get("ansible_python_interpreter") or self.settings.python)
             return LocalSteps(name, python, become and getpass.getuser() != "root", passwords.become)
         from rm.adapters.playbook_channel import StepsChannel  # with all of SSH: only where it is used
 
-        return StepsChannel(self.host(name, login), self.settings, become, passwords)
+        return StepsChannel(self.host(name, way), replace(self.settings, python=python), become, passwords)
 
     def reconnect(self, name: str) -> None:
         """Forget the host's kept-open connections: the next request makes new ones."""

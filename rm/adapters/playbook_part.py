@@ -12,10 +12,9 @@ from typing import Any
 from rm.adapters.playbook_control import Hands, carry_out
 from rm.adapters.playbook_hosts import Ways
 from rm.adapters.playbook_orders import Orders
-from rm.adapters.playbook_passwords import PasswordBook
 from rm.adapters.playbook_roster import Roster
 from rm.adapters.playbook_secrets import masked, masked_text
-from rm.errors import RmError, UsageError
+from rm.errors import RmError
 from rm.playbook.conduct import Part
 from rm.playbook.report import Progress, Report
 from rm.playbook.steps import Batch
@@ -34,12 +33,11 @@ class Conductor:
         orders: Orders,
         roster: Roster,
         ways: Ways,
-        passwords: PasswordBook,
         report: Report,
         stopping: threading.Event,
         pool: ThreadPoolExecutor,
     ) -> None:
-        self.orders, self.roster, self.ways, self.passwords = orders, roster, ways, passwords
+        self.orders, self.roster, self.ways = orders, roster, ways
         self.report, self.stopping, self.pool = report, stopping, pool
         self.planned: dict[str, dict[str, Any]] = {}  # in check mode: what would be there by now
         self._over: queue.SimpleQueue[tuple[str, Batch, Future[dict[str, Any]]]] = queue.SimpleQueue()
@@ -80,14 +78,6 @@ class Conductor:
 
     def _start(self, part: Part, name: str, batch: Batch) -> None:
         over = self._over
-        try:
-            if batch.become:
-                self.passwords.learn(part, name)
-        except UsageError as problem:
-            refused: Future[dict[str, Any]] = Future()
-            refused.set_exception(problem)
-            over.put((name, batch, refused))
-            return
         task, more = part.doing(name)
         said = masked_text(task, self.orders.files.vault.secrets)
         self.orders.tell(Progress("start", said, hosts=(name,), more=more))
@@ -113,7 +103,7 @@ class Conductor:
         if not batch.control:
             return self.ways.send(target, batch, request)
         hands = Hands(
-            host=self.ways.host(target),
+            host=self.ways.host(target, batch.way),
             request=request,
             send=lambda host, asked: self.ways.send(host, batch, asked),
             reconnect=lambda: self.ways.reconnect(target),

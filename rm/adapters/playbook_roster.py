@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rm.adapters.playbook_hosts import LOCALHOST
 from rm.core.host import Host
 from rm.errors import UsageError
-from rm.playbook.connection import REACH
+from rm.playbook.connection import NAMES, REACH, SSH_ARGS, refusal, settled
 from rm.playbook.inventory_hosts import decode
 from rm.playbook.pattern import select
+from rm.playbook.reach import IMPLICIT
 from rm.playbook.schema import Play
+from rm.playbook.ssh_arguments import outside_program
 from rm.playbook.steps import TaskResult
 from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
 from rm.playbook.variables import HostState
@@ -38,9 +39,12 @@ class Roster:
         if limit and not self.wanted:
             raise UsageError(f"--limit {limit} leaves no host.", "See the names with --list-hosts.")
         self.states = {
-            name: HostState(name, {**_inventory(h), **inventory.get(name, {})}, login=h.login)
+            name: HostState(
+                name, {**_inventory(h), **inventory.get(name, {})}, login=h.login,
+                login_named=any(key in inventory.get(name, {}) for key in NAMES["ansible_user"]),
+            )
             for name, h in self.hosts.items()
-        }
+        }  # fmt: skip
         for state in self.states.values():
             with suppress(UsageError):  # told when the host is to be reached
                 state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
@@ -54,7 +58,7 @@ class Roster:
             pattern = str(evaluate(play.hosts, scope))
         except TemplateProblem as problem:
             raise UsageError(f"{where}'hosts': {problem}.", "Set it with -e.") from None
-        if pattern in LOCALHOST and pattern not in self.hosts:
+        if pattern in IMPLICIT and pattern not in self.hosts:
             self.states.setdefault(pattern, HostState(pattern, {"ansible_connection": "local"}))
             return (pattern,)
         names = select(pattern, list(self.hosts), self.groups, where, growing)
@@ -64,7 +68,8 @@ class Roster:
         return tuple(reversed(found) if play.order.startswith("reverse") else found)
 
     def connection_of(self, name: str, keys: Sequence[str] = REACH) -> dict[str, Any]:
-        """The variables that say how to reach a host; templates in them see the host's own variables."""
+        """The variables that say how to reach a host, each by its first name (NAMES); templates in them see
+        the host's own variables. Raises UsageError."""
         state = self.states.get(name)
         if state is None:
             return {}
@@ -74,6 +79,8 @@ class Roster:
             value = state.added[key] if added else self.extra.get(key, state.inventory.get(key))
             if value is None:
                 continue
+            if key in SSH_ARGS and added:  # they can run programs here, and this may be a host's text
+                raise UsageError(f"{key} of host '{name}' comes from a task.", "Write it in the inventory.")
             if has_template(value) and not added:
                 plain = {**state.added, "inventory_hostname": name}
                 layers = [Layer(self.extra, True), Layer(plain, False), Layer(state.inventory, True)]
@@ -81,8 +88,14 @@ class Roster:
                     value = evaluate(value, Scope(layers))
                 except TemplateProblem as problem:
                     raise UsageError(f"{key} of host '{name}': {problem}.") from None
+                if key in SSH_ARGS and (option := outside_program(str(value))):
+                    what = f"{key} of host '{name}' is a template that gives '{option}'."
+                    raise UsageError(what, "Write that option out.")
+            wrong, hint = refusal(key, value)
+            if wrong:
+                raise UsageError(f"Host '{name}': {wrong}", hint)
             found[key] = value
-        return found
+        return settled(found) if keys == REACH else found
 
     def adopt(self, result: TaskResult) -> None:
         """Hosts and groups that a task adds to the inventory of this run. Only `add_host` and `group_by` do:
@@ -103,9 +116,10 @@ class Roster:
     def _add(self, added: Mapping[str, Any]) -> None:
         name = str(added["host_name"])
         given = dict(added.get("host_vars") or {})
-        address, port = str(given.get("ansible_host", name)), int(given.get("ansible_port", 22))
+        reach = settled(given)
+        address, port = str(reach.get("ansible_host", name)), int(reach.get("ansible_port", 22))
         self.hosts.setdefault(
-            name, Host(name, "default", address, port, str(given.get("ansible_user", "root")))
+            name, Host(name, "default", address, port, str(reach.get("ansible_user", "root")))
         )
         state = self.states.setdefault(name, HostState(name, {}, login=self.hosts[name].login))
         state.added.update(given)

@@ -33,6 +33,7 @@ from rm.playbook.evaluate import Options
 from rm.playbook.flow import END
 from rm.playbook.listing import growing_of, names_of, plan_of_play
 from rm.playbook.located import nearest
+from rm.playbook.reach import check_settings
 from rm.playbook.report import Progress, Recap, Report
 from rm.playbook.rolling import batches, max_fail
 from rm.playbook.schema import Play, Playbook
@@ -110,8 +111,8 @@ class _Run:
 
     def __init__(self, playbook: Playbook, roster: Roster, settings: SshSettings, orders: Orders) -> None:
         self.playbook, self.roster, self.orders = playbook, roster, orders
-        self.passwords = PasswordBook(roster, orders.passwords, orders.files.vault)
-        self.ways = Ways(roster.hosts, settings, orders.agents, roster.connection_of, self.passwords.of)
+        passwords = PasswordBook(roster, orders.passwords, orders.files.vault)
+        self.ways = Ways(roster.hosts, settings, orders.agents, roster.connection_of, passwords.of)
         self.stopping = threading.Event()
         self.unfinished: set[str] = set()
         self.through: set[str] = set()  # who has done all of the running play
@@ -125,6 +126,7 @@ class _Run:
         chosen = [(play, self.roster.chosen(play, grows)) for play, grows in growing]
         for play, names in chosen:
             check_sources(play, self.orders.files, self.directory)
+            check_settings(play)
             if not play.prompts:  # else the answers may say it
                 self.rolling(play, names, {})
         if start_at := self.orders.start_at:
@@ -132,9 +134,7 @@ class _Run:
             if not any(fnmatchcase(name, start_at) for name in known):
                 raise UsageError(f"no task is called '{start_at}'.", nearest(start_at, known))
         with ThreadPoolExecutor(self.orders.forks, thread_name_prefix="playbook") as pool:
-            conductor = Conductor(
-                self.orders, self.roster, self.ways, self.passwords, self.report, self.stopping, pool
-            )
+            conductor = Conductor(self.orders, self.roster, self.ways, self.report, self.stopping, pool)
             try:
                 for index, (play, grows) in enumerate(growing):
                     if grows:
@@ -160,7 +160,6 @@ class _Run:
     def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
         states = self.roster.states
         self.orders.tell(Progress("play", play.name, hosts=names))
-        self.passwords.new_play()
         self.through.clear()
         prompted = self.prompted(play)
         alive = [name for name in names if not states[name].failed]

@@ -74,13 +74,14 @@ def known_hosts_of(
 
 def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
     from rm.adapters.inventory_files import read_beside, read_inventory
+    from rm.playbook.connection import settled
     from rm.playbook.inventory_hosts import to_hosts
 
     inventory, beside = read_inventory(files, vault)
     playbooks = read_beside(playbook.resolve().parent, vault)
     hosts = to_hosts(inventory)
     variables = {host.name: inventory.merged(host.name, beside, playbooks) for host in hosts}
-    with_login = [name for name, given in variables.items() if "ansible_user" in given]
+    with_login = [name for name, given in variables.items() if "ansible_user" in settled(given)]
     return KnownHosts(hosts, variables, with_login, ",".join(files), files)
 
 

@@ -77,6 +77,7 @@ def fleet_of(
     from rm.adapters.ssh_settings import SshSettings
     from rm.cli.inventory import known_hosts_of
     from rm.config import load_config
+    from rm.playbook.connection import refusal
 
     config = load_config(session.config_flag)
     identity = (private_key,) if private_key else config.ssh.identity_files
@@ -90,9 +91,10 @@ def fleet_of(
     )
     found = known_hosts_of(session, inventories, config.hosts.inventory, vault, playbook)
     for name, given in found.variables.items():
-        method = given.get("ansible_become_method", "sudo")
-        if method not in ("sudo", "ansible.builtin.sudo") and "{{" not in str(method):
-            raise UsageError(f"ansible_become_method of host '{name}' is '{method}'.", "Only sudo is known.")
+        for key, value in given.items():
+            problem, hint = refusal(key, value) if key.startswith("ansible_") else ("", "")
+            if problem:
+                raise UsageError(f"Host '{name}': {problem}", hint)
     first = "" if not found.files or "," in found.files[0] else os.path.abspath(found.files[0])
     magic = {
         "inventory_file": first,

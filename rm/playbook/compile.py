@@ -13,7 +13,7 @@ from rm.playbook.jinja import bare
 from rm.playbook.keywords import INCLUDES
 from rm.playbook.module import BadArgument, CompileContext, executor_of, registry, typed
 from rm.playbook.schema import Loop, Task, Truth
-from rm.playbook.steps import Step
+from rm.playbook.steps import THE_HOSTS, Step, Way
 from rm.playbook.template import (
     OMIT,
     Layer,
@@ -55,7 +55,7 @@ class Skip:
 class Item:
     """One pass of a task: `label` names a loop's item. `work` None: `answer` already says it all.
 
-    `target` is the host that does it, when that is another one (`delegate_to`).
+    `target` is the host that does it, when that is another one (`delegate_to`); `way` leads there.
     """
 
     label: str
@@ -67,6 +67,7 @@ class Item:
     target: str = ""
     attempts: int = 0
     index: int = -1  # in a loop
+    way: Way = THE_HOSTS
 
 
 @dataclass(frozen=True, slots=True)

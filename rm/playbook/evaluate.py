@@ -25,7 +25,7 @@ from rm.playbook.making import Making
 from rm.playbook.module import Files, brings_facts, control, registry
 from rm.playbook.outcome import name_of, summarise
 from rm.playbook.schema import Play, Task
-from rm.playbook.steps import Batch, Step, TaskResult
+from rm.playbook.steps import THE_HOSTS, Batch, Step, TaskResult, Way
 from rm.playbook.tags import selected
 from rm.playbook.template import PENDING, NeedResult, TemplateProblem
 from rm.playbook.variables import HostState
@@ -61,7 +61,7 @@ class HostPlay(Making):
             return self._piece(first=False)
         steps: list[Step] = []
         become: bool | None = None
-        login: tuple[str, str] | None = None
+        way = THE_HOSTS
         while not self.host.failed and self._frame is not None:
             self._frame, failed = to_task(self._frame)
             if failed:
@@ -98,24 +98,25 @@ class HostPlay(Making):
             if made is None:
                 continue
             new = made.steps()
-            way = (task.remote_user or "", task.connection or "")
+            own = next((item.way for item in made.items if item.step is not None), way)
             by_control = control(task.module) if task.module in registry() else False
             root = any(getattr(item.work, "become", False) for item in made.items) and self._unprivileged(
-                task
+                task, own
             )
-            if steps and new and (root != become or by_control or way != login):
+            if steps and new and (root != become or by_control or own != way):
                 break
-            if self._waiting and in_pieces(task) and new:
+            pieces = in_pieces(made)
+            if self._waiting and pieces and new:
                 break
             self._take_up(made)
-            if in_pieces(task) and new:
+            if pieces and new:
                 split(made)
                 return self._piece(first=True)
             if new:
-                become, login = root, way
+                become, way = root, own
                 steps += new
             if by_control and new:
-                return Batch(tuple(steps), root, True, "", 0, *way, where=frame.position)
+                return Batch(tuple(steps), root, True, way=way, where=frame.position)
             if self._ends_batch(made) or len(steps) >= BATCH_STEPS_MAX:
                 break
         if not self._waiting:
@@ -123,10 +124,10 @@ class HostPlay(Making):
             return None
         if not steps:
             return Batch((), False)
-        return Batch(tuple(steps), bool(become), False, "", 0, *(login or ("", "")))
+        return Batch(tuple(steps), bool(become), way=way)
 
-    def _unprivileged(self, task: Task) -> bool:
-        return (task.remote_user or self.host.login) != "root" or bool(task.delegate_to)
+    def _unprivileged(self, task: Task, way: Way) -> bool:
+        return (way.login or self.host.login) != "root" or bool(task.delegate_to)
 
     def _may_start(self, frame: Frame, task: Task) -> bool:
         """Are the other hosts far enough? False: not yet. A task that another host did is passed over."""
@@ -191,9 +192,7 @@ class HostPlay(Making):
         return replace(
             batch,
             control=control(task.module),
-            become=batch.become and self._unprivileged(task),
-            login=task.remote_user or "",
-            connection=task.connection or "",
+            become=batch.become and self._unprivileged(task, batch.way),
         )
 
     @property

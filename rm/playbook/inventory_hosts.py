@@ -9,14 +9,15 @@ from typing import Any
 
 from rm.core.host import Gpu, Host
 from rm.errors import ConfigError, UsageError
+from rm.playbook.connection import NAMES, last_name
 from rm.playbook.inventory import Inventory, InventoryHost
 from rm.playbook.located import nearest
 from rm.units import parse_memory_bytes
 
 NIC_BPS_MAX = 10**14
 _HOST_FIELDS = (
-    "ansible_host", "ansible_port", "ansible_user", "rm_zone", "rm_cpus", "rm_mem", "rm_gpus",
-    "rm_nic_mbps", "rm_interface", "rm_partitions",
+    *NAMES["ansible_host"], *NAMES["ansible_port"], *NAMES["ansible_user"],
+    "rm_zone", "rm_cpus", "rm_mem", "rm_gpus", "rm_nic_mbps", "rm_interface", "rm_partitions",
 )  # fmt: skip
 
 
@@ -32,6 +33,7 @@ def to_hosts(inventory: Inventory) -> list[Host]:
 
 def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
     variables = entry.variables
+    port, address, login = (last_name(variables, f"ansible_{it}") for it in ("port", "host", "user"))
 
     def fail(name: str, hint: str) -> ConfigError:
         line = entry.lines.get(name, entry.line)
@@ -88,9 +90,9 @@ def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
     return Host(
         name=entry.name,
         zone=str(variables.get("rm_zone", "default")),
-        address=str(variables.get("ansible_host", entry.name)),
-        port=integer("ansible_port", 22, 1, 65_535),
-        login=str(variables.get("ansible_user", "root")),
+        address=str(variables.get(address, entry.name)),
+        port=integer(port, 22, 1, 65_535),
+        login=str(variables.get(login, "root")),
         cpus=integer("rm_cpus", 0, 0, 1_000_000),
         mem_bytes=memory("rm_mem", variables["rm_mem"]) if "rm_mem" in variables else 0,
         gpus=tuple(gpus),

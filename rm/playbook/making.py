@@ -79,6 +79,10 @@ class Making(Walk):
                 work.check, work.timeout_s, work.background_s,
             )  # fmt: skip
             self._steps += 1
+            try:
+                item.way = self.scoping.way(task, item.scope or scope, item.target, work.become)
+            except TemplateProblem as problem:
+                return self._problem(frame, task, problem)
         if task.module in DYNAMIC_INCLUDES:
             self._include(frame, task, items)
         return Waiting(task, items, scope, frame, flags)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from rm.playbook.connection import CONNECTIONS
 from rm.playbook.keywords import (
     BLOCK_KEYS,
     DYNAMIC_INCLUDES,
@@ -37,13 +38,6 @@ class Library(Protocol):
     def foresee(self, reader: Reader, task: Task) -> None:
         """Check what a dynamic include may bring, as far as its name is known."""
         ...
-
-
-# as they are called, and what that comes to; without one an agent's channel may be used where there is one
-CONNECTIONS = {
-    "local": "local", "ssh": "ssh", "paramiko": "ssh", "paramiko_ssh": "ssh", "ansible.builtin.ssh": "ssh",
-    "smart": None,
-}  # fmt: skip
 
 
 def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, Any]:

@@ -10,7 +10,9 @@ from rm.playbook.crew import Crew, Options
 from rm.playbook.flow import Frame, Position
 from rm.playbook.lookups import seeker
 from rm.playbook.module import CompileContext, Files
+from rm.playbook.reach import IMPLICIT, for_host, way_of
 from rm.playbook.schema import Play, Task
+from rm.playbook.steps import Way
 from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem, evaluate
 from rm.playbook.variables import Active, Given, HostState, HostVars, layers_of
 
@@ -72,6 +74,15 @@ class Scoping:
             layers = layers_of(self.play, task, self.host, given, bound, self.foreseen)
             scope = Scope(layers, to_come, seek)
         return scope
+
+    def way(self, task: Task, scope: Scope, target: str, become: bool) -> Way:
+        """How this task gets to `target` ("" = this host). Raises TemplateProblem or NeedResult."""
+        if not target or target == self.host.name:
+            return way_of(task, scope, self.host, become)
+        other = self.crew.states.get(target)
+        if other is None:
+            other = HostState(target, {"ansible_connection": "local"} if target in IMPLICIT else {})
+        return way_of(task, for_host(scope, self.host, other), other, become)
 
     def _alive(self, where: Position) -> frozenset[str]:
         if not self.crew.reached(self.host.name, where):

@@ -39,20 +39,31 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """How a task gets to its host, where the task says so: who logs in, the connection ("local", "ssh": never
+    an agent's channel, "auto", or "" for the host's own), and variables stronger than the host's."""
+
+    login: str = ""
+    connection: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+THE_HOSTS = Way()  # as the host itself says
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Steps to run in one go, all with the same need for root. `control`: the control machine carries
     them out (rm/adapters/playbook_control), not the host's executor. `target` is the host that does them,
-    when it is another one; they start `delay_s` seconds from now. `login` and `connection` say how to get
-    there when the task does: "local", "ssh" (never an agent's channel) or "". No more than `throttle` hosts
-    (if not 0) are at `where` at a time."""
+    when it is another one; they start `delay_s` seconds from now. No more than `throttle` hosts (if not 0)
+    are at `where` at a time."""
 
     steps: tuple[Step, ...]
     become: bool
     control: bool = False
     target: str = ""
     delay_s: float = 0
-    login: str = ""
-    connection: str = ""
+    way: Way = THE_HOSTS
     throttle: int = 0
     where: tuple[int, ...] = ()
 

@@ -31,6 +31,7 @@ class HostState:
     inventory: Mapping[str, Any]
     added: dict[str, Any] = field(default_factory=dict)
     login: str = "root"
+    login_named: bool = False  # the inventory says it
     facts: dict[str, Any] | None = None
     bare: set[str] = field(default_factory=set)
     gathered: bool = False

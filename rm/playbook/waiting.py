@@ -35,8 +35,11 @@ class Waiting:
         return [item.step for item in self.items if item.step is not None]
 
 
-def in_pieces(task: Task) -> bool:
+def in_pieces(waiting: Waiting) -> bool:
+    task = waiting.task
     pause = task.loop.pause if task.loop else 0
+    if task.loop and len({item.way for item in waiting.items if item.step is not None}) > 1:
+        return True
     return bool(task.until is not None or task.retries is not None or task.delegate_to or pause
                 or task.throttle or (task.loop and task.loop.break_when))  # fmt: skip
 
@@ -50,14 +53,18 @@ def split(waiting: Waiting) -> None:
         if item.step is None:
             continue
         last = waiting.pieces[-1] if waiting.pieces else None
-        if last is None or one_by_one or last[0].target != item.target or _way(last[0]) != _way(item):
+        if last is None or one_by_one or not _together(last[0], item):
             waiting.pieces.append([item])
         else:
             last.append(item)
 
 
-def _way(item: Item) -> bool:
+def _becomes(item: Item) -> bool:
     return bool(getattr(item.work, "become", False))
+
+
+def _together(one: Item, other: Item) -> bool:
+    return (one.target, one.way, _becomes(one)) == (other.target, other.way, _becomes(other))
 
 
 def piece_batch(waiting: Waiting, first: bool) -> Batch:
@@ -72,8 +79,8 @@ def piece_batch(waiting: Waiting, first: bool) -> Batch:
         item.attempts += 1 if task.until is not None or task.retries is not None else 0
     steps = tuple(item.step for item in piece if item.step is not None)
     throttle = int(_number(task.throttle, waiting.scope))
-    return Batch(steps, _way(piece[0]), target=piece[0].target, delay_s=delay, throttle=throttle,
-                 where=waiting.frame.position)  # fmt: skip
+    return Batch(steps, _becomes(piece[0]), target=piece[0].target, delay_s=delay, way=piece[0].way,
+                 throttle=throttle, where=waiting.frame.position)  # fmt: skip
 
 
 def take(waiting: Waiting, answers: Mapping[int, dict[str, Any]]) -> None:

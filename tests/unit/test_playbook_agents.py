@@ -20,7 +20,7 @@ from rm.config import Config, DaemonConfig
 from rm.core.host import Host
 from rm.daemon.steps_service import Steps
 from rm.errors import Unreachable
-from rm.playbook.steps import Batch
+from rm.playbook.steps import Batch, Way
 from rm.protocol.codes import AgentError, Code, NotConnected
 from rm.protocol.line import read_answer
 from rm.protocol.notifications import Features, Hello
@@ -247,7 +247,11 @@ def test_long_contents_travel_in_parts_and_check_mode_may_outgrow_an_agent(
     content = os.urandom(1 << 20).hex()  # which does not get shorter by compression
     copy = step(1, "copy", dest=str(tmp_path / "long"), content=content)
     ways = Ways(
-        {GPU.name: GPU}, SshSettings(tmp_path / "none"), agents, lambda name: {}, lambda name: Passwords()
+        {GPU.name: GPU},
+        SshSettings(tmp_path / "none"),
+        agents,
+        lambda name: {},
+        lambda name, way: Passwords(),
     )
     answer = ways.send(GPU.name, Batch((), False), {**ping(), "steps": [copy]})
     assert answer["results"][0]["changed"]
@@ -296,7 +300,11 @@ def test_an_agent_that_goes_in_the_middle_leaves_the_rest_to_ssh_and_nothing_run
 
     fleet.call = call  # type: ignore[method-assign]
     ways = Ways(
-        {GPU.name: GPU}, SshSettings(tmp_path / "none"), agents, lambda name: {}, lambda name: Passwords()
+        {GPU.name: GPU},
+        SshSettings(tmp_path / "none"),
+        agents,
+        lambda name: {},
+        lambda name, way: Passwords(),
     )
     answer = ways.send(GPU.name, Batch((), False), {**ping(), "steps": steps})
     assert [one["id"] for one in answer["results"]] == [0, 1, 2, 3]
@@ -307,9 +315,9 @@ def test_an_agent_that_goes_in_the_middle_leaves_the_rest_to_ssh_and_nothing_run
 @pytest.mark.parametrize(
     ("batch", "variables"),
     [
-        (Batch((), False, connection="ssh"), {}),
+        (Batch((), False, way=Way("", "ssh")), {}),
         (Batch((), False), {"ansible_connection": "ssh"}),
-        (Batch((), False, login="ash"), {}),
+        (Batch((), False, way=Way("ash")), {}),
         (Batch((), False), {"ansible_host": "10.0.0.99"}),
         (Batch((), False), {"ansible_user": "ash"}),
     ],
@@ -328,7 +336,7 @@ def test_who_asks_for_a_connection_of_its_own_gets_one(
         SshSettings(tmp_path / "none"),
         agents,
         lambda name: variables,
-        lambda name: Passwords(),
+        lambda name, way: Passwords(),
     )
     assert ways.send(GPU.name, batch, ping())["results"][0]["ping"] == "pong"
     assert (over_ssh, fleet.asked) == (["ping"], [])

@@ -92,7 +92,7 @@ def test_a_later_play_that_is_wrong_is_told_before_the_first_begins(
 def ways(variables: dict[str, Any]) -> Ways:
     hosts = {host.name: host for host in HOSTS}
     return Ways(
-        hosts, SshSettings(Path("known_hosts")), None, lambda name: variables, lambda name: Passwords()
+        hosts, SshSettings(Path("known_hosts")), None, lambda name: variables, lambda name, way: Passwords()
     )
 
 
