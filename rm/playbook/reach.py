@@ -33,7 +33,7 @@ def way_of(task: Task, scope: Scope, host: HostState, become: bool) -> Way:
     """`scope` is the task's for this host. Raises TemplateProblem or NeedResult."""
     own: dict[str, Layer] = {}
     for layer in scope.layers:
-        if layer.values is host.inventory or layer.values is host.added:
+        if layer.values is host.inventory or layer.values is host.added or _ASKED.isdisjoint(layer.values):
             continue
         for name in _ASKED:
             if name in layer.values and name not in own:
