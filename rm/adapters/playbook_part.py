@@ -14,7 +14,7 @@ from rm.adapters.playbook_hosts import Ways
 from rm.adapters.playbook_orders import Orders
 from rm.adapters.playbook_roster import Roster
 from rm.adapters.playbook_secrets import masked, masked_text
-from rm.errors import RmError
+from rm.errors import RmError, UsageError
 from rm.playbook.conduct import Part
 from rm.playbook.report import Progress, Report
 from rm.playbook.steps import Batch
@@ -105,7 +105,7 @@ class Conductor:
         hands = Hands(
             host=self.ways.host(target, batch.way),
             request=request,
-            send=lambda host, asked: self.ways.send(host, batch, asked),
+            send=lambda host, asked: self.ways.send(host, _for(host, target, batch), asked),
             reconnect=lambda: self.ways.reconnect(target),
             hosts=tuple(self.roster.hosts.values()),
             stopping=self.stopping,
@@ -114,3 +114,14 @@ class Conductor:
             prompt=self.orders.prompt,
         )
         return carry_out(hands)
+
+
+def _for(host: str, target: str, batch: Batch) -> Batch:
+    """The batch of `target` for another host that its step asks, too. Raises UsageError."""
+    if host == target or not batch.way.variables:
+        return batch
+    names = ", ".join(name for name, _ in batch.way.variables)
+    raise UsageError(
+        f"The step on host {target} also asks host {host}: {names} of the task cannot hold for both.",
+        "Set it in the inventory, for each host.",
+    )

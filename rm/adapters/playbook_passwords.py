@@ -23,13 +23,14 @@ class PasswordBook:
     def of(self, name: str, way: Way = THE_HOSTS) -> Passwords:
         """What to say on a host, where a task's own variables come first; raises UsageError."""
         own = dict(way.variables)
-        become = [own.get(key) for key in BECOME_PASSWORDS]
-        become += self._roster.connection_of(name, BECOME_PASSWORDS).values()
-        login = [own.get(key) for key in LOGIN_PASSWORDS]
-        login += self._roster.connection_of(name, LOGIN_PASSWORDS).values()
+
+        def first(keys: tuple[str, ...], given: str) -> str:
+            found = next(filter(None, map(own.get, keys)), "")
+            theirs = {} if found else self._roster.connection_of(name, keys)
+            return found or str(next(filter(None, theirs.values()), given))
+
         found = Passwords(
-            str(next(filter(None, become), self._given.become)),
-            str(next(filter(None, login), self._given.login)),
+            first(BECOME_PASSWORDS, self._given.become), first(LOGIN_PASSWORDS, self._given.login)
         )
         self._hide(found.become, found.login)
         return found

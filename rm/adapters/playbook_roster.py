@@ -77,8 +77,8 @@ class Roster:
         for key in keys:
             added = key in state.added and key not in self.extra
             value = state.added[key] if added else self.extra.get(key, state.inventory.get(key))
-            if value is None:
-                continue
+            if value is None or (not added and key in self.extra and has_template(value)):
+                continue  # a template of -e may need what only a task knows, whose Way has its value
             if key in SSH_ARGS and added:  # they can run programs here, and this may be a host's text
                 raise UsageError(f"{key} of host '{name}' comes from a task.", "Write it in the inventory.")
             if has_template(value) and not added:
