@@ -166,6 +166,10 @@ class Operations(Attempts):
     def logs(self, request):
         """The answer, or a function that finds it, for a process of its own: a file of the user's can lie
         on a file system that keeps its reader waiting."""
+        job, count = name_of(request)
+        if (job, count) not in self.known and self.spool.gone(job, count):
+            # the daemon had all that it wanted of the logs
+            raise SpoolError("discarded", "Attempt %d of job %d was discarded on this host." % (count, job))
         attempt = self._get(request)
         rank, stream = request.get("rank", 0), request.get("stream", "out")
         offset = number(request.get("offset", 0), "offset")

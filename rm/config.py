@@ -44,6 +44,7 @@ class DaemonConfig:
     token_file: str = ""
     state_dir: str = ""
     database: str = ""
+    log_dir: str = ""
     lease_s: Positive = 4.0
     journal_days: NotNegative = 14.0
     log_level: str = "info"
@@ -505,6 +506,7 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
             daemon,
             socket=socket,
             state_dir=state,
+            log_dir=os.path.expanduser(daemon.log_dir),
             database=daemon.database or f"sqlite:///{os.path.join(state, 'rm.sqlite3')}",
         ),
         ssh=dataclasses.replace(

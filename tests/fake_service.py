@@ -35,6 +35,7 @@ class FakeService:
             "h2": builders.host("h2", "z2"),
         }
         self.output = {"out": b"hello\nworld\n", "err": b"oops\n"}
+        self.notes: dict[int, str] = {}  # of an attempt's log
         self.log: list[tuple[Any, ...]] = []
         self.pinned: str | None = None
         self.changed = asyncio.Event()
@@ -146,13 +147,28 @@ class FakeService:
                     await self._change()
         return await self.job(job_id)
 
+    def log_note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> str:
+        return self.notes.get(attempt, "")
+
     async def logs(
-        self, job_id: int, rank: int, stream: str, offset: int, follow: bool
+        self,
+        job_id: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        follow: bool,
+        lines: int = 0,
+        attempt: int = 0,
     ) -> AsyncIterator[bytes]:
+        """Each rank and attempt says the same; rank 3 is lost."""
         job = await self.job(job_id)
+        self.log.append(("logs", job_id, rank, stream, offset, follow, lines, attempt))
         if rank >= job.spec.ntasks:
             raise NotFound(f"Job {job_id} has no task {rank}.")
-        yield self.output[stream][offset:]
+        if rank == 3:
+            raise NotFound(f"The log of task {rank} of job {job_id}, attempt 1 is lost: a fire.")
+        output = self.output[stream]
+        yield b"".join(output.splitlines(True)[-lines:]) if lines else output[offset:]
         while follow and not (await self.job(job_id)).state.final:
             await self._change()
             yield b"more\n"

@@ -31,7 +31,8 @@ PURE_THIRD_PARTY = {"numpy"}
 EXTRA = {"api": {"msgspec"}, "playbook": {"jinja2", "jmespath", "yaml"}, "protocol": {"msgspec"}}
 ONLY_IN = {
     "sqlalchemy": {
-        f"rm/adapters/{name}.py" for name in ("database", "history_sql", "schema", "set_aside", "store_sql")
+        f"rm/adapters/{name}.py"
+        for name in ("database", "history_sql", "log_database", "schema", "set_aside", "store_sql")
     },
     "fabric": {"rm/adapters/ssh.py"},
     "paramiko": {"rm/adapters/ssh.py"},

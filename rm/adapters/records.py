@@ -17,6 +17,7 @@ from rm.core.cells import Cell, Change, Status
 from rm.core.history import Sample, Stat, Summary
 from rm.core.host import Host, Zone
 from rm.core.job import Job
+from rm.core.logs import KeptLog, LogName
 from rm.core.mesh import MeshState
 from rm.core.network import LinkStats
 from rm.core.store import Entry, Measured, StoredAction
@@ -35,6 +36,7 @@ _token = msgspec.json.Decoder(Token)
 _act = msgspec.json.Decoder(Act)
 _stats = msgspec.json.Decoder(LinkStats)
 _object = msgspec.json.Decoder(dict[str, Any])
+_kept = msgspec.json.Decoder(tuple[int, int, str])
 _cell = msgspec.json.Decoder(Cell)
 _change = msgspec.json.Decoder(tuple[Status, Status, str, float | None])
 _mesh_state = msgspec.json.Decoder(MeshState)
@@ -82,6 +84,19 @@ def token_row(token: Token) -> Row:
 def act_row(act: Act) -> Row:
     text = to_text(act, "An entry of the audit log")
     return {"at_us": act.at_us, "user_name": act.user, "body": text}
+
+
+def kept_log_row(log: KeptLog) -> Row:
+    name = log.name
+    body = to_text((log.size_bytes, log.kept_bytes, log.why), f"What became of a log of job {name.job}")
+    return {
+        "job": name.job, "attempt": name.attempt, "rank": name.rank, "stream": name.stream, "body": body
+    }  # fmt: skip
+
+
+def kept_log(row: Any) -> KeptLog:
+    body = _from(_kept, row.body, f"What became of a log of job {row.job}")
+    return KeptLog(LogName(row.job, row.attempt, row.rank, row.stream), *body)
 
 
 def named_row(name: str, value: object, what: str) -> Row:

@@ -14,6 +14,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Select,
     Table,
@@ -175,6 +176,32 @@ acts = Table(
     sqlite_autoincrement=True,
 )
 
+# What became of logs when their hosts forgot them; without a row: an empty one.
+logs = Table(
+    "logs",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("rank", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Their bytes, where the database keeps them (`rm/adapters/log_database.py`).
+log_parts = Table(
+    "log_parts",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("rank", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
 # The history of the network: a pair is a direction, `body` what was found by metric.
 network_pairs = Table(
     "network_pairs",
@@ -279,7 +306,8 @@ def upserts(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, or replace all but the key of the one that has this key."""
     keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name", tokens: "id"}
     made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
-    for table in (measurements, network_summaries, history_marks, network_cells, network_changes, meshes):
+    keyed = (measurements, logs, network_summaries, history_marks, network_cells, network_changes, meshes)
+    for table in keyed:
         made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))
     return made
 

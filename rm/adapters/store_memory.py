@@ -11,6 +11,7 @@ from rm.adapters.history_memory import HistoryTables, MemoryHistory
 from rm.core.audit import Act
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
+from rm.core.logs import KeptLog, LogName
 from rm.core.network import LinkStats
 from rm.core.store import START, Batch, Damaged, Entry, Lease, Loaded, Measured, StoredAction
 from rm.core.token import Token
@@ -39,6 +40,7 @@ class MemoryDatabase:
     tokens: dict[str, Token] = field(default_factory=dict)
     last_act: int = 0
     acts: list[tuple[int, Act]] = field(default_factory=list)
+    logs: dict[LogName, KeptLog] = field(default_factory=dict)
     history: HistoryTables = field(default_factory=HistoryTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -152,6 +154,10 @@ class MemoryStore:
         with self._db.lock:
             return self._db.jobs.get(id)
 
+    def logs(self, job: int) -> list[KeptLog]:
+        with self._db.lock:
+            return [log for name, log in sorted(self._db.logs.items()) if name.job == job]
+
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         with self._db.lock:
             return [(s, e) for s, e in self._db.journal if s > after][:limit]
@@ -171,6 +177,7 @@ class MemoryStore:
             ]
             for id in old:
                 del db.jobs[id]
+            db.logs = {name: log for name, log in db.logs.items() if name.job in db.jobs}
             return len(old)
 
     def prune_journal(self, before_us: int) -> int:
@@ -241,6 +248,7 @@ def _apply(db: MemoryDatabase, batch: Batch) -> None:
     for act in batch.acts:
         db.last_act += 1
         db.acts.append((db.last_act, act))
+    db.logs.update((log.name, log) for log in batch.logs)
     for entry in batch.events:
         db.last_seq += 1
         db.journal.append((db.last_seq, entry))

@@ -21,10 +21,12 @@ from sqlalchemy.engine import URL, Connection, Engine
 from rm.adapters import records, schema
 from rm.adapters.database import be_patient, make_engine, sentences
 from rm.adapters.history_sql import SqlHistory
+from rm.adapters.log_database import LogDatabase
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.adapters.set_aside import put_aside, rows_aside, sound
 from rm.core.audit import Act
 from rm.core.job import Job, JobState
+from rm.core.logs import KeptLog
 from rm.core.store import Batch, Damaged, Entry, Lease, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
 
@@ -142,6 +144,7 @@ class SqlStore:
         put(schema.DELETE_TOKEN, [{"b_id": id} for id in batch.removed_tokens])
         put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
         put(schema.ADD_ACTS, [records.act_row(a) for a in batch.acts])
+        put(self._upsert["logs"], [records.kept_log_row(log) for log in batch.logs])
         put(sa.insert(schema.journal), [records.entry_row(e) for e in batch.events])
 
     def lease(self) -> Lease:
@@ -212,6 +215,13 @@ class SqlStore:
             row = c.execute(schema.JOBS.where(schema.jobs.c.id == id)).one_or_none()
             return None if row is None else records.job(row)
 
+    def logs(self, job: int) -> list[KeptLog]:
+        columns = schema.logs.c
+        order = (columns.attempt, columns.rank, columns.stream)
+        with self._reading("read what became of logs") as c:
+            found = c.execute(sa.select(schema.logs).where(columns.job == job).order_by(*order))
+            return [records.kept_log(row) for row in found]
+
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         columns = schema.journal.c
         query = sa.select(schema.journal).where(columns.seq > after).order_by(columns.seq).limit(limit)
@@ -223,13 +233,14 @@ class SqlStore:
             return [(r.seq, r.at_us) for r in c.execute(schema.STARTS)]
 
     def prune(self, before_us: int) -> int:
-        jobs, specs, actions = schema.jobs, schema.job_specs, schema.actions
+        jobs, specs, actions, logs = schema.jobs, schema.job_specs, schema.actions, schema.logs
         busy = sa.select(actions.c.id).where(actions.c.job == jobs.c.id).exists()
         with self._changing("prune") as c:
             forgotten = c.execute(
                 sa.delete(jobs).where(jobs.c.state.not_in(UNFINISHED), jobs.c.ended_us < before_us, ~busy)
             ).rowcount
             c.execute(sa.delete(specs).where(~sa.select(jobs.c.id).where(jobs.c.id == specs.c.id).exists()))
+            c.execute(sa.delete(logs).where(~sa.select(jobs.c.id).where(jobs.c.id == logs.c.job).exists()))
         return forgotten
 
     def prune_journal(self, before_us: int) -> int:
@@ -268,6 +279,19 @@ class SqlStore:
             if some < PRUNE_CHUNK:
                 return forgotten
             time.sleep(PRUNE_PAUSE_S)
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None for a database on a server."""
+        sqlite = self._engine.dialect.name == "sqlite"
+        return Path(str(self._engine.url.database)).absolute() if sqlite else None
+
+    def log_place(self, gathered: Path) -> LogDatabase | None:
+        """Logs in this database, gathered in a directory of this machine; None where they belong beside it:
+        a SQLite file has one writer, which must not wait for them."""
+        if self.file is not None:
+            return None
+        return LogDatabase(self.name, self._reading, self._transaction, gathered)
 
     def check_writable(self) -> None:
         """Raises StoreError when the database can only be read."""

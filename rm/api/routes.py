@@ -137,12 +137,15 @@ ROUTES: Sequence[Route] = (
     ),
     Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or in time.",
           jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60),)),
-    Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come.", "text/plain",
+    Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come. The "
+          "header `Rm-Note`, percent-encoded, says what is known to be missing.", "text/plain",
           query=(
               Parameter("task", Count, "the rank", 0),
               Parameter("stream", Annotated[str, Meta(pattern="^(out|err)$")], "`out` or `err`", "out"),
               Parameter("offset", Count, "from this byte", 0),
               Parameter("tail", Count, "instead: the last so many bytes", 0),
+              Parameter("lines", Count, "instead: the last so many lines", 0),
+              Parameter("attempt", Count, "which attempt; 0 = the newest", 0),
               Parameter("follow", Flag, "until the task ends", ""),
           ), who=Who.READER, errors=(409, 502)),
     Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why),

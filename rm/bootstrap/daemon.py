@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import resource
@@ -23,9 +24,10 @@ from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.fleet import Fleet
 from rm.adapters.inventory_files import hosts_for_daemon
+from rm.adapters.log_directory import LogDirectory
 from rm.adapters.ssh import accept_key, pinned_key, present_key
 from rm.adapters.ssh_settings import SshSettings
-from rm.adapters.store_sql import open_store
+from rm.adapters.store_sql import SqlStore, open_store
 from rm.bootstrap.choices import (
     alert_rules,
     channel_of,
@@ -44,11 +46,12 @@ from rm.core.fabric import fabric_of
 from rm.core.host import Host
 from rm.core.journal import Recorder
 from rm.core.lifecycle import Rules
+from rm.core.logs import LogPlace
 from rm.core.mesh import Mesh
 from rm.core.placed import placed_task
 from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
-from rm.core.store import Damaged, Store
+from rm.core.store import Damaged
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.audit_log import AuditLog
@@ -143,18 +146,38 @@ def raise_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def log_reserve_bytes(config: Config, logs: Path) -> int:
+def log_reserve_bytes(config: Config, gathered: Path) -> int:
     """What logs leave of the disk to the database; of a small disk a tenth."""
-    return min(config.limits.log_reserve_mb << 20, shutil.disk_usage(logs).total // 10)
+    return min(config.limits.log_reserve_mb << 20, shutil.disk_usage(gathered).total // 10)
+
+
+def log_place(config: Config, store: SqlStore) -> tuple[Path, LogPlace]:
+    """Where logs are gathered, and what keeps them: every daemon that leads on this database must find them.
+
+    `daemon.log_dir` when it is set; else the database, when it is PostgreSQL's, or a directory beside its
+    file. What users printed is nobody else's business: the directory is the daemon's alone.
+    """
+    named, beside = config.daemon.log_dir, store.file or Path(config.daemon.state_dir, "rm")
+    directory = Path(named) if named else beside.with_name("logs")
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not named:
+            directory.chmod(0o700)
+        if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise ConfigError(
+            f"The directory for logs {directory} cannot be used: {error.strerror or error}.",
+            "Set daemon.log_dir to a directory that the daemon may write to.",
+        ) from None
+    kept = None if named else store.log_place(directory)
+    return directory, kept or LogDirectory(directory)
 
 
 def make_state_dir(path: Path) -> None:
-    """The daemon's own files: logs hold what users printed, the database their environments."""
+    """The daemon's own files."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        logs = path / "logs"
-        logs.mkdir(mode=0o700, exist_ok=True)
-        logs.chmod(0o700)
     except OSError as error:
         raise ConfigError(
             f"The state directory {path} cannot be used: {error.strerror or error}.",
@@ -168,7 +191,7 @@ class Daemon:
     def __init__(
         self,
         config: Config,
-        store: Store,
+        store: SqlStore,
         policies: Policies,
         holder: str,
         declared: Sequence[Host] = (),
@@ -207,7 +230,7 @@ class Daemon:
     async def _run(self, lease: HeldLease, stopped: asyncio.Event, fail: Callable[[str], None]) -> None:
         """Lead until `stopped`."""
         config, store, clock, epoch = self.config, self.store, self.clock, lease.epoch
-        logs = Path(config.daemon.state_dir) / "logs"
+        gathered, logs = log_place(config, store)
         recent_us = int(config.jobs.recent_s * US)
         loaded = await asyncio.to_thread(
             patiently, lambda: store.load(ended_after_us=clock.now_us() - recent_us), stopped.is_set
@@ -257,6 +280,7 @@ class Daemon:
             clock,
             self._launches(state, epoch),
             logs,
+            gathered,
             epoch,
             config.jobs.max_log_bytes,
             lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
@@ -265,10 +289,10 @@ class Daemon:
             regulator.iterations,
             fail,
             deliveries(state, os.uname().nodename, config.jobs.deliver),
-            Deliverer(config.jobs.deliver),
+            Deliverer(logs, config.jobs.deliver),
             lambda: lease.holds,
             lambda job: state.jobs[job].spec.user if job in state.jobs else "",
-            log_reserve_bytes(config, logs),
+            log_reserve_bytes(config, gathered),
         )
         leader.executor = executor
 
@@ -306,6 +330,7 @@ class Daemon:
             {"version": __version__, "started_us": clock.now_us(), "epoch": epoch},
             policies_of(config),
             Backlog(config.limits.pending_jobs, config.limits.pending_bytes),
+            executor.collecting,
         )
         leader.on_jobs = service.jobs_changed
         service.steps = Steps(fleet)

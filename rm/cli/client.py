@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 from rm import errors
 from rm.cli.address import Address
@@ -148,11 +148,16 @@ class Client:
         )
         return self._connected or left
 
-    def stream(self, *path: str | int, **query: Any) -> Iterator[bytes]:
-        """The body as it comes; no time limit between its parts."""
+    def stream(
+        self, *path: str | int, _note: Callable[[str], None] = lambda note: None, **query: Any
+    ) -> Iterator[bytes]:
+        """The body as it comes; no time limit between its parts. What the daemon remarks about it goes to
+        `_note`."""
         response = self._request("GET", path, query, None, None)
         if response.status >= 400:
             raise _failure(response.status, response.read())
+        if note := response.getheader("Rm-Note"):
+            _note(unquote(note))
         try:
             while chunk := response.read1(CHUNK_BYTES):
                 yield chunk

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from rm.core.actions import Action
 from rm.core.host import Host
 from rm.core.job import Job
+from rm.core.logs import KeptLog
 from rm.core.network import LinkStats
 from rm.core.state import ClusterState
 
@@ -22,6 +23,7 @@ class Changes:
     actions: list[Action] = field(default_factory=list)
     measured: list[tuple[str, str, LinkStats]] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
+    logs: list[KeptLog] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,7 @@ def _recomputed(ctx: Context, e: ev.AlignmentRecomputed) -> None:
 
 def _settled(ctx: Context, e: ev.ActionSettled) -> None:
     ctx.changes.settled.append(e.action)
+    ctx.changes.logs += e.logs
 
 
 def _noted(ctx: Context, e: ev.Noted) -> None:

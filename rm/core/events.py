@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from rm.core.alignment import Alignment
 from rm.core.host import Gpu, Host, Nic
 from rm.core.job import JobSpec, Placement
+from rm.core.logs import KeptLog
 from rm.core.network import LinkStats
 from rm.core.progress import Progress
 from rm.core.reasons import Reason
@@ -249,9 +250,11 @@ class AlignmentRecomputed:
 
 @dataclass(frozen=True, slots=True)
 class ActionSettled:
-    """The outcome of an outbox action is known; whatever it changed came as another event."""
+    """The outcome of an outbox action is known; whatever it changed came as another event. `logs`: what
+    became of those that were to be collected."""
 
     action: int
+    logs: tuple[KeptLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

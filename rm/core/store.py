@@ -15,6 +15,7 @@ from rm.core.audit import Act
 from rm.core.history import History
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
+from rm.core.logs import KeptLog
 from rm.core.network import LinkStats
 from rm.core.token import Token
 
@@ -63,7 +64,7 @@ class Batch:
     of the leader's own (None forgets one). A job is new when its id is at least
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
     A job's `spec` is written with its first version only, since it never changes. `acts` are added to the
-    audit log.
+    audit log; `logs` replace what was recorded under the same names.
     """
 
     events: tuple[Entry, ...] = ()
@@ -79,6 +80,7 @@ class Batch:
     tokens: tuple[Token, ...] = ()
     removed_tokens: tuple[str, ...] = ()
     acts: tuple[Act, ...] = ()
+    logs: tuple[KeptLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,10 @@ class Store(Protocol):
 
     def job(self, id: int) -> Job | None: ...
 
+    def logs(self, job: int) -> list[KeptLog]:
+        """What became of the logs of the job's attempts, by their names; empty ones are not among them."""
+        ...
+
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         """The oldest `limit` entries with a sequence number above `after`, in order."""
         ...
@@ -215,7 +221,8 @@ class Store(Protocol):
         ...
 
     def prune(self, before_us: int) -> int:
-        """Forgets jobs that ended before `before_us`; counts them. Jobs with an open action stay."""
+        """Forgets jobs that ended before `before_us`, and what became of their logs; counts them. Jobs with
+        an open action stay."""
         ...
 
     def prune_journal(self, before_us: int) -> int:

@@ -24,9 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rm.core.actions import Collect
+from rm.core.logs import LogName, LogPlace
 from rm.core.state import ClusterState
 from rm.daemon import deliver_as_user
 from rm.daemon.environment import expand
+from rm.errors import StoreError
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +80,9 @@ def for_each_task(pattern: str) -> str:
     return f"{stem}.%t{suffix}"
 
 
-LogOf = Callable[[int], Path]
 Done = Callable[[str], None]
-Waiting = tuple[Delivery, LogOf, Done]
-Log = tuple[int, Path, str]  # number of its delivery, where it lies, its name in the directory
+Waiting = tuple[Delivery, int, int, Done]  # with job and attempt
+Log = tuple[int, LogName, int, str]  # number of its delivery, its size in bytes, its name in the directory
 
 
 class Deliverer:
@@ -91,28 +92,32 @@ class Deliverer:
     time and nobody else's: each user has a thread of his own while there is something to deliver.
 
     Args:
+        logs: where the logs are.
         pattern: jobs.deliver of rm.toml, which all names must fit.
         helper: the socket of the helper that writes as other users where the daemon is not root.
     """
 
-    def __init__(self, pattern: str, helper: str = HELPER, patience_s: float = PATIENCE_S) -> None:
+    def __init__(
+        self, logs: LogPlace, pattern: str, helper: str = HELPER, patience_s: float = PATIENCE_S
+    ) -> None:
+        self._logs = logs
         self._pattern, self._helper, self._patience_s = pattern, helper, patience_s
         self._waiting: dict[str, deque[Waiting]] = {}
         self._avoided: dict[tuple[str, str], float] = {}  # (user, directory) -> monotonic seconds
         self._lock = threading.Lock()
         self._closed = False
 
-    def submit(self, delivery: Delivery, log_of: LogOf, done: Done) -> None:
-        """Deliver the logs that exist (an empty one does not) soon; `done` then gets "" or a sentence that
-        says why not, in another thread."""
+    def submit(self, delivery: Delivery, job: int, attempt: int, done: Done) -> None:
+        """Deliver the attempt's logs that exist (an empty one does not) soon; `done` then gets "" or a
+        sentence that says why not, in another thread."""
         with self._lock:
             if self._closed:
                 return
             waiting = self._waiting.get(delivery.user)
             if waiting is not None:
-                waiting.append((delivery, log_of, done))
+                waiting.append((delivery, job, attempt, done))
                 return
-            self._waiting[delivery.user] = deque([(delivery, log_of, done)])
+            self._waiting[delivery.user] = deque([(delivery, job, attempt, done)])
         threading.Thread(
             target=self._work, args=(delivery.user,), name=f"deliver-{delivery.user}", daemon=True
         ).start()
@@ -133,7 +138,7 @@ class Deliverer:
                 alike = [waiting.popleft()]
                 while waiting and waiting[0][0].directory == alike[0][0].directory and len(alike) < BATCH:
                     alike.append(waiting.popleft())
-            for (delivery, _, done), why in zip(alike, self._carry_out(alike), strict=True):
+            for (delivery, _, _, done), why in zip(alike, self._carry_out(alike), strict=True):
                 if why:
                     why = f"the output was not delivered to {delivery.directory}: {why}; `rmx logs` has it"
                 done(why)
@@ -142,17 +147,19 @@ class Deliverer:
         """Deliver to one directory of one user: of each delivery "", or why not all of it was written."""
         told = [""] * len(alike)
         try:
-            found = [
-                (number, log_of(rank), name)
-                for number, (delivery, log_of, _) in enumerate(alike)
-                for rank, name in delivery.files
-                if log_of(rank).exists()
-            ]
+            found: list[Log] = []
+            for number, (delivery, job, attempt, _) in enumerate(alike):
+                for rank, name in delivery.files:
+                    log_name = LogName(job, attempt, rank, "out")
+                    if (size := self._logs.size(log_name)) is not None:
+                        found.append((number, log_name, size, name))
             for some in _shares(found):
-                for (number, _, _), why in zip(some, self._ask(alike[0][0], some), strict=True):
+                for (number, *_), why in zip(some, self._ask(alike[0][0], some), strict=True):
                     told[number] = told[number] or why
         except OSError as error:
             return [error.strerror or str(error)] * len(alike)
+        except StoreError as error:
+            return [str(error)] * len(alike)
         except Exception:  # the next ones must not suffer for it
             log.exception("a delivery to %s failed", alike[0][0].directory)
             return ["a defect of rm; the daemon's log has the details"] * len(alike)
@@ -168,7 +175,7 @@ class Deliverer:
         files: list[int] = []
         door, child = self._door(delivery.user)
         try:
-            files += (os.open(path, os.O_RDONLY | os.O_CLOEXEC) for _, path, _ in found)
+            files += (self._logs.open(log_name) for _, log_name, _, _ in found)
             socket.send_fds(door, [text], files)
             answer = door.recv(deliver_as_user.ANSWER_MAX)
         except TimeoutError:
@@ -218,7 +225,7 @@ def _shares(found: Sequence[Log]) -> Iterator[list[Log]]:
     share: list[Log] = []
     left = 0
     for one in found:
-        size = one[1].stat().st_size
+        size = one[2]
         if share and (size > left or len(share) == deliver_as_user.FILES_MAX):
             yield share
             share = []

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,17 +22,18 @@ import msgspec
 from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.job import Task
+from rm.core.logs import KeptLog, LogPlace
 from rm.core.ports import Clock
 from rm.core.reconcile import ReportedTask
 from rm.daemon.agent_news import WORDS_MAX, exited, ours, reported, started, up_event
 from rm.daemon.agents import Hosts
 from rm.daemon.deliver import Deliverer, Delivery
 from rm.daemon.fair_pool import FairPool
-from rm.daemon.log_home import LogHome, TooSlow
-from rm.errors import RmError, Unreachable
+from rm.daemon.log_home import STREAMS, LogHome, TooSlow
+from rm.errors import RmError, StoreError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched, Tasks
-from rm.protocol.codes import Code, NotConnected, code_of
+from rm.protocol.codes import AgentError, Code, NotConnected, code_of
 from rm.protocol.hosts import Facts
 from rm.protocol.line import shown
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
@@ -86,7 +88,8 @@ class Executor:
         post: hands an event to the leader.
         clock: the daemon's.
         request_of: builds the request of a launch; called in the leader's thread.
-        logs: folder for collected logs, `<job>.<attempt>/<rank>.out`.
+        logs: keeps the logs that come home.
+        gathered: the directory of this machine in which they are gathered.
         max_log_bytes: how much of each log comes home; the newest part of a longer one.
         placed: the task of (job, attempt, rank) if it is on this host; called in any thread.
         leads: does the database still say that this daemon leads? It may raise StoreError.
@@ -97,7 +100,7 @@ class Executor:
         deliverer: writes these copies; without one there are none.
         may_act: False while another daemon may lead: then nothing is sent, and all is tried again.
         owner_of: the user of a job; called in the leader's thread.
-        log_reserve_bytes: of the disk of `logs`, which these leave free.
+        log_reserve_bytes: of the disk of `gathered`, which logs leave free.
     """
 
     def __init__(
@@ -106,7 +109,8 @@ class Executor:
         post: Post,
         clock: Clock,
         request_of: Callable[[Launch], wire.Launch],
-        logs: Path,
+        logs: LogPlace,
+        gathered: Path,
         epoch: int,
         max_log_bytes: int,
         placed: Callable[[str, int, int, int], Task | None],
@@ -125,7 +129,7 @@ class Executor:
         self._clock = clock
         self._request_of = request_of
         self._epoch = epoch
-        self._home = LogHome(hosts, logs, max_log_bytes, log_reserve_bytes)
+        self._home = LogHome(hosts, logs, gathered, max_log_bytes, log_reserve_bytes)
         self._owner_of = owner_of
         self._placed = placed
         self._leads = leads
@@ -218,7 +222,23 @@ class Executor:
             self._connections.pop(host, None)
             self._up.discard(host)
         for number in sorted(entries):
-            self._post(ev.ActionSettled(number))
+            action = entries[number].intent.action
+            lost: tuple[KeptLog, ...] = ()
+            if isinstance(action, Collect):
+                with suppress(OSError, StoreError):
+                    lost = self._home.found(action, f"host {host} was removed before it was collected")
+            self._post(ev.ActionSettled(number, lost))
+
+    def collecting(self, job: int, attempt: int) -> list[Collect]:
+        """The collections of this attempt's logs whose outcome is not known; from any thread."""
+        with self._lock:
+            return [
+                entry.intent.action
+                for entries in self._open.values()
+                for entry in entries.values()
+                if isinstance(entry.intent.action, Collect)
+                and (entry.intent.action.job, entry.intent.action.attempt) == (job, attempt)
+            ]
 
     # -- the fleet's side ----------------------------------------------------------------------
 
@@ -467,33 +487,26 @@ class Executor:
             )
         )
 
-    def _settle(self, intent: Intent) -> None:
+    def _settle(self, intent: Intent, logs: tuple[KeptLog, ...] = ()) -> None:
         with self._lock:
             self._open.get(intent.action.host, {}).pop(intent.id, None)
-        self._post(ev.ActionSettled(intent.id))
+        self._post(ev.ActionSettled(intent.id, logs))
 
     def _collect(self, entry: Open, action: Collect) -> None:
-        """Logs home, then the host forgets. A host that fell silent is asked again later."""
+        """Logs home, and durable there; then the host forgets. One that fell silent is asked again later."""
         try:
-            for rank in action.ranks:
-                for stream in ("out", "err"):
-                    if note := self._home.fetch(action, rank, stream):
-                        self._post(ev.Noted(action.job, note))
-            discard = wire.Discard(job=action.job, attempt=action.attempt, epoch=self._epoch)
-            self._hosts.call(action.host, discard).result(CALL_TIMEOUT_S)
+            kept = self._bring_home(action)
         except (Unreachable, TimeoutError, TooSlow):
             self._again(entry)
-            return
         except RmError as error:
             code = code_of(error)
             if code is Code.STILL_RUNNING:
                 self._wait_for_exit(entry)
-                return
-            if code is Code.STALE_EPOCH:
+            elif code is Code.STALE_EPOCH:
                 self._dispute(entry, str(error))
-                return
-            if code is not Code.NO_SUCH_ATTEMPT:
-                log.warning("logs of job %d on %s: %s", action.job, action.host, error)
+            else:  # the database that keeps logs
+                log.error("cannot keep the logs of job %d: %s", action.job, error)
+                self._again(entry, LATER_S)
         except Exception as error:
             log.error(
                 "cannot keep the logs of job %d: %s",
@@ -502,23 +515,50 @@ class Executor:
                 exc_info=not isinstance(error, OSError),
             )
             self._again(entry, LATER_S)
-            return
-        self._home.finished(action)
-        self._deliver(entry, action)
+        else:
+            self._home.finished(action)
+            self._deliver(entry, action, kept)
 
-    def _deliver(self, entry: Open, action: Collect) -> None:
+    def _bring_home(self, action: Collect) -> tuple[KeptLog, ...]:
+        """What became of the logs, when the host has forgotten the attempt."""
+        kept: tuple[KeptLog, ...] | None = None
+        try:
+            for rank in action.ranks:
+                for stream in STREAMS:
+                    if note := self._home.fetch(action, rank, stream):
+                        self._post(ev.Noted(action.job, note))
+            kept = self._home.keep(action)
+            discard = wire.Discard(job=action.job, attempt=action.attempt, epoch=self._epoch)
+            self._hosts.call(action.host, discard).result(CALL_TIMEOUT_S)
+            return kept
+        except AgentError as error:
+            if error.code in (Code.STILL_RUNNING, Code.STALE_EPOCH):
+                raise
+            return self._not_collected(action, error) if kept is None else kept
+
+    def _not_collected(self, action: Collect, error: RmError) -> tuple[KeptLog, ...]:
+        """The host gives no logs. One that discarded the attempt did so when they were kept."""
+        if code_of(error) is Code.DISCARDED:
+            return self._home.found(action)
+        log.warning("logs of job %d on %s: %s", action.job, action.host, error)
+        lost = self._home.found(action, f"{action.host} did not give it: {error}")
+        if any(one.why for one in lost):
+            self._post(ev.Noted(action.job, f"logs of attempt {action.attempt} are lost: {error}"))
+        return lost
+
+    def _deliver(self, entry: Open, action: Collect, kept: tuple[KeptLog, ...]) -> None:
         """The logs are home. What the user gets a copy of stays open until that is written, or is refused."""
         delivery = entry.delivery
         if delivery is None or self._deliverer is None:
-            self._settle(entry.intent)
+            self._settle(entry.intent, kept)
             return
 
         def done(why_not: str) -> None:
             if why_not:
                 self._post(ev.Noted(action.job, why_not))
-            self._settle(entry.intent)
+            self._settle(entry.intent, kept)
 
-        self._deliverer.submit(delivery, lambda rank: self._home.path(action, rank, "out"), done)
+        self._deliverer.submit(delivery, action.job, action.attempt, done)
 
     def _wait_for_exit(self, entry: Open) -> None:
         """Processes of the attempt are still being stopped there: their exit brings us back."""

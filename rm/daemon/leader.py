@@ -396,6 +396,7 @@ class Leader:
             zones=tuple(state.zones[z] for z in sorted(changes.zones)),
             actions=tuple(stored(i) for i in outcome.intents),
             finished_actions=tuple(changes.settled),
+            logs=tuple(changes.logs),
             measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),
             acts=acts,
         )

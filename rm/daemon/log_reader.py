@@ -3,75 +3,135 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from rm.core.job import Job, JobState
+from rm.core.actions import Collect
+from rm.core.job import Job, JobState, Task
+from rm.core.logs import KeptLog, LogName, LogPlace
 from rm.daemon.agents import Agents
-from rm.daemon.log_home import content, log_path
-from rm.errors import Conflict, NotFound, RmError, Unreachable
+from rm.daemon.log_home import content
+from rm.errors import Conflict, NotFound, RmError, StoreError, Unreachable
 from rm.protocol.attempts import LogPart, Logs
 from rm.protocol.codes import Code, code_of
 
 FOLLOW_S = 0.1
 QUIET_S = 1.0  # between two looks at a log that does not grow
 CHUNK_BYTES = 128 * 1024
+TAIL_MOST_BYTES = 16 << 20  # searched for the beginning of the last lines
 # Parts that a host is asked for at once: it keeps its answers in memory until they are sent, and takes a
 # daemon that is far behind with reading for gone.
 OF_ONE_USER, IN_ALL = 4, 64
+T = TypeVar("T")
 
 
-class AgentForgot(Exception):
-    """A host no longer has the log that is being read."""
+class Forgotten(Exception):
+    """The host no longer has the log that is being read. `kept`: it discarded it when it was kept."""
+
+    def __init__(self, kept: bool) -> None:
+        super().__init__()
+        self.kept = kept
+
+
+class Source(Protocol):
+    """Where the bytes of one log come from."""
+
+    async def size(self) -> int: ...
+    async def read(self, offset: int, limit: int) -> bytes: ...
 
 
 class LogReader:
-    """`job_of` answers with the newest version of a job. A negative offset counts from the log's end as it is
-    at the beginning."""
+    """Reads logs for the service.
 
-    def __init__(self, hosts: Agents, logs: Path, job_of: Callable[[int], Awaitable[Job]]) -> None:
+    Args:
+        hosts: the connected agents.
+        place: keeps the logs that came home.
+        job_of: the newest version of a job.
+        records: what became of a job's logs when their hosts forgot them.
+        collecting: the collections of an attempt's logs whose outcome is not known.
+    """
+
+    def __init__(
+        self,
+        hosts: Agents,
+        place: LogPlace,
+        job_of: Callable[[int], Awaitable[Job]],
+        records: Callable[[int], Sequence[KeptLog]] = lambda job: (),
+        collecting: Callable[[int, int], Sequence[Collect]] = lambda job, attempt: (),
+    ) -> None:
         self._hosts = hosts
-        self._logs = logs
+        self._place = place
         self._job_of = job_of
+        self._records = records
+        self._collecting = collecting
         # of (host, user), and of (host, "") in all; those that somebody has or waits for
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Semaphore] = WeakValueDictionary()
 
+    async def note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> str:
+        """What of the log is missing, as a sentence; "" when nothing is known to be."""
+        job = await self._job_of(job_id)
+        name = LogName(job_id, attempt or job.attempt, rank, stream)
+        record = await self._record(name)
+        if record is None or not record.why:
+            return ""
+        return f"The log of {_called(name)} is not complete: {record.why}."
+
     async def read(
-        self, job_id: int, rank: int, stream: str, offset: int, follow: bool
+        self,
+        job_id: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        follow: bool,
+        lines: int = 0,
+        attempt: int = 0,
     ) -> AsyncIterator[bytes]:
-        attempt, gone = 0, False
+        """The bytes from `offset`, counted from the log's end as it is at the beginning when it is negative;
+        or the last `lines`. With `follow` until the task ends, through all attempts; or of one `attempt`.
+
+        Raises:
+            NotFound: there is no such job, attempt or task, or its log is known to be lost.
+            Conflict: there is no log yet, or the task never ran.
+            Unreachable: the log is on a host that does not answer.
+        """
+        reading = 0
         while True:
             job = await self._job_of(job_id)
-            if attempt and job.attempt != attempt:  # requeued: what follows is another log
-                offset, gone = 0, False
-            attempt = job.attempt
-            task = next((t for t in job.tasks if t.rank == rank), None)
-            if task is None and job.tasks:
-                ranks = f"0 to {len(job.tasks) - 1}" if len(job.tasks) > 1 else "only 0"
-                raise NotFound(f"Job {job_id} has no task {rank}.", f"Its tasks: {ranks}.")
-            home = log_path(self._logs, job_id, job.attempt, rank, stream)
-            if home.exists() and not (follow and job.state is JobState.PENDING):
-                async for data in _at_home(home, offset):
-                    yield data
-                return
-            if task is None and job.state.final:
-                if attempt:
-                    return  # it was requeued, and ended before it ran again
+            number = _attempt(job, attempt)
+            if reading and number != reading:  # requeued: what follows is another log
+                offset = lines = 0
+            reading = number
+            _refuse_unknown(job, rank)
+            name = LogName(job_id, number, rank, stream)
+            task = _task(job, name)
+            current = number == job.attempt and job.occupies
+            if number == 0 and job.state.final:
                 raise Conflict(f"Job {job_id} is {job.state} and never ran: there is no log.")
-            if task is None or (task.started_us is None and not job.state.final):
+            if (current and (task is None or task.started_us is None)) or (
+                job.state is JobState.PENDING and not attempt and (follow or number == 0)
+            ):
                 if not follow:
                     raise Conflict(f"Job {job_id} is {job.state}: there is no log yet.")
                 await asyncio.sleep(FOLLOW_S)
                 continue
-            if task.started_us is None or gone:
-                return
+            # looked at before the place: a log that is being collected is in one of the two
+            host = self._host_of(name)
+            if current and task is not None:
+                host = task.host
+            if host is None or not current:
+                kept = Kept(self._place, name)
+                if await kept.there():
+                    async for data in _all(kept, await _begin(kept, offset, lines)):
+                        yield data
+                    return
+                if host is None:
+                    await self._explain(job, name)
+                    return
+            on_host = OnHost(self, job, host or "", name)
             try:
-                if offset < 0:
-                    size = (await self._ask_host(job, task.host, rank, stream, 0, 0)).size
-                    offset = max(0, offset + size)
-                parts = self._logs_on_host(job, task.host, rank, stream, offset, follow)
-                async for after, data in parts:
+                offset, lines = await _begin(on_host, offset, lines), 0
+                async for after, data in self._from_host(on_host, offset, follow and current):
                     offset = after
                     yield data
             except Unreachable:
@@ -79,21 +139,57 @@ class LogReader:
                     raise
                 await asyncio.sleep(FOLLOW_S)  # cut off for a while; its loss would end the job
                 continue
-            except AgentForgot:
-                gone = True  # collected while we read: the rest is at home, unless there is none
+            except Forgotten as forgotten:
+                if await Kept(self._place, name).there():
+                    continue  # collected while we read: the rest is at home
+                if forgotten.kept:
+                    return  # it was empty
+                if not follow or job.state.final:
+                    raise NotFound(
+                        f"{host} no longer has the log of {_called(name)}, and it was never collected."
+                    ) from None
+                await asyncio.sleep(FOLLOW_S)  # what became of the task will be known soon
                 continue
-            if not follow or (await self._job_of(job_id)).state.final:
+            newest = await self._job_of(job_id)
+            if not follow or newest.state.final or (attempt and newest.attempt != attempt):
                 return
             await asyncio.sleep(FOLLOW_S)
 
-    async def _ask_host(
-        self, job: Job, host: str, rank: int, stream: str, offset: int, limit: int
-    ) -> LogPart:
+    def _host_of(self, name: LogName) -> str | None:
+        """The host that a log is being collected from."""
+        collections = self._collecting(name.job, name.attempt)
+        return next((c.host for c in collections if name.rank in c.ranks), None)
+
+    async def _explain(self, job: Job, name: LogName) -> None:
+        """There is no such log, neither here nor on a host: an empty one, or one that is missing.
+
+        Raises:
+            NotFound, Conflict: why it is missing.
+        """
+        record = await self._record(name)
+        task = _task(job, name)
+        if record is not None and record.kept_bytes:
+            raise NotFound(
+                f"The log of {_called(name)} ({record.kept_bytes} bytes) was collected, and is not in "
+                f"{self._place.name}.",
+                "Has another daemon kept it elsewhere? daemon.log_dir of rm.toml must be the same for all.",
+            )
+        if record is not None and name.stream == "out":
+            raise NotFound(f"The log of {_called(name)} is lost: {record.why}.")
+        if task is not None and task.started_us is None:
+            said = f": {task.note}" if task.note else "."
+            raise Conflict(f"Task {name.rank} of job {job.id} never started{said}")
+
+    async def _record(self, name: LogName) -> KeptLog | None:
+        records = await asyncio.to_thread(self._records, name.job)
+        return next((record for record in records if record.name == name), None)
+
+    async def ask_host(self, job: Job, host: str, name: LogName, offset: int, limit: int) -> LogPart:
         request = Logs(
             job=job.id,
-            attempt=job.attempt,
-            rank=rank,
-            stream="err" if stream == "err" else "out",
+            attempt=name.attempt,
+            rank=name.rank,
+            stream="err" if name.stream == "err" else "out",
             offset=offset,
             limit=limit,
         )
@@ -101,8 +197,9 @@ class LogReader:
             async with self._turn(host, job.spec.user, OF_ONE_USER), self._turn(host, "", IN_ALL):
                 return await asyncio.wrap_future(self._hosts.call(host, request))
         except RmError as error:
-            if code_of(error) is Code.NO_SUCH_ATTEMPT:
-                raise AgentForgot from None
+            code = code_of(error)
+            if code in (Code.NO_SUCH_ATTEMPT, Code.DISCARDED):
+                raise Forgotten(code is Code.DISCARDED) from None
             raise
 
     def _turn(self, host: str, user: str, at_once: int) -> asyncio.Semaphore:
@@ -111,14 +208,12 @@ class LogReader:
             turn = self._turns[host, user] = asyncio.Semaphore(at_once)
         return turn
 
-    async def _logs_on_host(
-        self, job: Job, host: str, rank: int, stream: str, offset: int, follow: bool
-    ) -> AsyncIterator[tuple[int, bytes]]:
+    async def _from_host(self, log: OnHost, offset: int, follow: bool) -> AsyncIterator[tuple[int, bytes]]:
         """Its parts, each with the offset of the next one."""
         pause_s = FOLLOW_S
         while True:
-            answer = await self._ask_host(job, host, rank, stream, offset, CHUNK_BYTES)
-            data = content(answer, host)
+            answer = await log.part(offset, CHUNK_BYTES)
+            data = content(answer, log.host)
             offset = answer.offset
             if data:
                 pause_s = FOLLOW_S
@@ -130,26 +225,103 @@ class LogReader:
                 pause_s = min(QUIET_S, 1.5 * pause_s)
 
 
-async def _at_home(path: Path, offset: int) -> AsyncIterator[bytes]:
+class OnHost:
+    """A log that its host still has."""
+
+    def __init__(self, reader: LogReader, job: Job, host: str, name: LogName) -> None:
+        self.host = host
+        self._reader, self._job, self._name = reader, job, name
+
+    async def part(self, offset: int, limit: int) -> LogPart:
+        return await self._reader.ask_host(self._job, self.host, self._name, offset, limit)
+
+    async def size(self) -> int:
+        return (await self.part(0, 0)).size
+
+    async def read(self, offset: int, limit: int) -> bytes:
+        """What the host has not kept between the beginning and the end of a long log are zeros here."""
+        part = await self.part(offset, limit)
+        data = content(part, self.host)
+        gap = min(limit, max(0, part.offset - len(data) - offset))
+        return bytes(gap) + data[: limit - gap]
+
+
+class Kept:
+    """A log that came home."""
+
+    def __init__(self, place: LogPlace, name: LogName) -> None:
+        self._place, self._name = place, name
+
+    async def there(self) -> bool:
+        return await self._ask(self._place.size, self._name) is not None
+
+    async def size(self) -> int:
+        return await self._ask(self._place.size, self._name) or 0
+
+    async def read(self, offset: int, limit: int) -> bytes:
+        return await self._ask(self._place.read, self._name, offset, limit)
+
+    async def _ask(self, work: Callable[..., T], *arguments: object) -> T:
+        try:
+            return await asyncio.to_thread(work, *arguments)
+        except OSError as error:
+            raise StoreError(
+                f"The log of {_called(self._name)} cannot be read from {self._place.name}: "
+                f"{error.strerror or error}."
+            ) from None
+
+
+async def _all(log: Source, offset: int) -> AsyncIterator[bytes]:
     """In parts: a reader that stops reading holds one of them, and no open file."""
-    if offset < 0:
-        offset = max(0, offset + await asyncio.to_thread(_size, path))
-    while data := await asyncio.to_thread(_read_part, path, offset):
+    while data := await log.read(offset, CHUNK_BYTES):
         yield data
         offset += len(data)
 
 
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+async def _begin(log: Source, offset: int, lines: int) -> int:
+    """The offset of the first byte that is asked for."""
+    if lines:
+        return await start_of_last_lines(log, lines)
+    return max(0, offset + await log.size()) if offset < 0 else offset
 
 
-def _read_part(path: Path, offset: int) -> bytes:
-    try:
-        with path.open("rb") as file:
-            file.seek(offset)
-            return file.read(CHUNK_BYTES)
-    except FileNotFoundError:  # forgotten while it was read
-        return b""
+async def start_of_last_lines(log: Source, lines: int) -> int:
+    """Where the last `lines` begin, as tail(1) counts them: a newline at the very end begins none."""
+    end = await log.size()
+    begin = end
+    while begin > max(0, end - TAIL_MOST_BYTES):
+        offset = max(0, begin - CHUNK_BYTES)
+        data = await log.read(offset, begin - offset)
+        found = len(data) if begin < end else len(data) - 1
+        while (found := data.rfind(b"\n", 0, max(found, 0))) >= 0:
+            lines -= 1
+            if lines == 0:
+                return offset + found + 1
+        begin = offset
+    return begin
+
+
+def _attempt(job: Job, asked: int) -> int:
+    """The attempt that is meant: the newest, unless one is asked for."""
+    if asked > job.attempt:
+        had = f"has had {job.attempt}" if job.attempt else "has not been started yet"
+        raise NotFound(f"Job {job.id} has no attempt {asked}: it {had}.")
+    return asked or job.attempt
+
+
+def _refuse_unknown(job: Job, rank: int) -> None:
+    count = len(job.tasks) or job.spec.ntasks
+    if not 0 <= rank < count:
+        ranks = f"0 to {count - 1}" if count > 1 else "only 0"
+        raise NotFound(f"Job {job.id} has no task {rank}.", f"Its tasks: {ranks}.")
+
+
+def _task(job: Job, name: LogName) -> Task | None:
+    """The task as it is known; nothing is, of an earlier attempt."""
+    tasks = job.tasks if name.attempt == job.attempt else ()
+    return next((task for task in tasks if task.rank == name.rank), None)
+
+
+def _called(name: LogName) -> str:
+    stream = "" if name.stream == "out" else " (standard error)"
+    return f"task {name.rank} of job {name.job}, attempt {name.attempt}{stream}"

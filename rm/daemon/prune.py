@@ -1,13 +1,12 @@
-"""Old finished jobs leave the database, and their logs the disk; so do old entries of the journal, and
-old measurements, of which summaries stay."""
+"""Old finished jobs leave the database, and their logs the place that keeps them; so do old entries of the
+journal, and old measurements, of which summaries stay."""
 
 from __future__ import annotations
 
 import logging
-import shutil
-from pathlib import Path
 
 from rm.core.history import History, Retention
+from rm.core.logs import LogPlace
 from rm.core.ports import Clock
 from rm.core.store import Store
 
@@ -17,7 +16,7 @@ MARGIN = 1_000  # unfinished jobs among the newest
 DAY_US = 24 * 3_600_000_000
 
 
-def prune(store: Store, logs: Path, keep: int) -> int:
+def prune(store: Store, logs: LogPlace, keep: int) -> int:
     """Forget all but the `keep` finished jobs that ended last; the number of those forgotten.
 
     Of jobs that ended in the same microsecond as the last one kept, all stay. Logs go when their
@@ -29,10 +28,7 @@ def prune(store: Store, logs: Path, keep: int) -> int:
         return 0
     forgotten = store.prune(ended_us[-keep] if keep else ended_us[-1] + 1)
     left = {j.id for j in store.jobs(limit=2 * keep + MARGIN)}
-    for folder in logs.iterdir():
-        name = folder.name.partition(".")[0]
-        if name.isdecimal() and int(name) not in left and store.job(int(name)) is None:
-            shutil.rmtree(folder, ignore_errors=True)
+    logs.forget(lambda job: job in left or store.job(job) is not None)
     log.info("forgot %d old jobs", forgotten)
     return forgotten
 

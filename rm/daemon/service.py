@@ -15,18 +15,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from pathlib import Path
 from typing import Any, Protocol
 
 from rm import __version__
 from rm.config import LimitsConfig
 from rm.core import events as ev
+from rm.core.actions import Collect
 from rm.core.alignment import Alignment, Schedule
 from rm.core.blocked import Blocked
 from rm.core.cycle import Cycle, in_order
 from rm.core.engine import Policies, Tuning, explain, never_fits, shape
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
+from rm.core.logs import LogPlace
 from rm.core.ports import Clock
 from rm.core.progress import Progress
 from rm.core.reasons import Reason
@@ -67,17 +68,18 @@ class Service(HostService):
         iterations: Iterations,
         measure: Callable[[str | None], int],
         clock: Clock,
-        logs: Path,
+        logs: LogPlace,
         recent_us: int,
         facts: Mapping[str, Any],
         policies: Policies | None = None,
         backlog: Backlog | None = None,
+        collecting: Callable[[int, int], Sequence[Collect]] = lambda job, attempt: (),
     ) -> None:
         super().__init__(leader, hosts, keys, measure)
         self._store = store
         self._iterations = iterations
         self._clock = clock
-        self._reader = LogReader(hosts, logs, self.job)
+        self._reader = LogReader(hosts, logs, self.job, store.logs, collecting)
         self._recent_us = recent_us
         self._facts = facts
         self._possible: set[object] = set()
@@ -346,8 +348,20 @@ class Service(HostService):
         for loop, event in woken:
             loop.call_soon_threadsafe(event.set)
 
-    def logs(self, job_id: int, rank: int, stream: str, offset: int, follow: bool) -> AsyncIterator[bytes]:
-        return self._reader.read(job_id, rank, stream, offset, follow)
+    def logs(
+        self,
+        job_id: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        follow: bool,
+        lines: int = 0,
+        attempt: int = 0,
+    ) -> AsyncIterator[bytes]:
+        return self._reader.read(job_id, rank, stream, offset, follow, lines, attempt)
+
+    async def log_note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> str:
+        return await self._reader.note(job_id, rank, stream, attempt)
 
     async def why(self, job_id: int) -> Mapping[str, Any]:
         job = await self.job(job_id)

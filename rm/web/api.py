@@ -13,6 +13,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -454,12 +455,13 @@ class _Api:
         if stream not in ("out", "err"):
             raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")
         rank, offset = int(_number(request, "task", 0)), int(_number(request, "offset", 0))
-        tail = int(_number(request, "tail", 0))
-        if tail and offset:
-            raise UsageError("'offset' and 'tail' exclude each other.")
+        tail, lines = int(_number(request, "tail", 0)), int(_number(request, "lines", 0))
+        if sum(map(bool, (tail, lines, offset))) > 1:
+            raise UsageError("'offset', 'tail' and 'lines' exclude each other.")
         offset = -tail or offset
+        attempt = int(_number(request, "attempt", 0))
         follow = request.query.get("follow", "") not in ("", "0")
-        chunks = self.service.logs(job_id, rank, stream, offset, follow)
+        chunks = self.service.logs(job_id, rank, stream, offset, follow, lines, attempt)
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
 
         async def next_chunk() -> bytes | None:
@@ -467,6 +469,8 @@ class _Api:
 
         # the first chunk before the headers: a job without logs is an error, not an empty log
         chunk = await _while_connected(request, next_chunk())
+        if note := await _settled(self.service.log_note(job_id, rank, stream, attempt)):
+            response.headers["Rm-Note"] = quote(note, safe=" '(),/:;")
         await response.prepare(request)
         while chunk is not None:
             if chunk:

@@ -116,9 +116,22 @@ class Service(Protocol):
         """The job as soon as it is final, or as it is after `timeout_s`."""
         ...
 
-    def logs(self, job_id: int, rank: int, stream: str, offset: int, follow: bool) -> AsyncIterator[bytes]:
-        """The bytes of `stream` ("out" or "err") from `offset`, counted from the end when it is negative;
-        with `follow` until the task ends."""
+    def logs(
+        self,
+        job_id: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        follow: bool,
+        lines: int = 0,
+        attempt: int = 0,
+    ) -> AsyncIterator[bytes]:
+        """The bytes of `stream` ("out" or "err") from `offset`, counted from the end when it is negative, or
+        the last `lines`; of an `attempt`, or the newest; with `follow` until the task ends."""
+        ...
+
+    def log_note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> Answer[str]:
+        """A sentence when some of the log is known to be missing; else ""."""
         ...
 
     def why(self, job_id: int) -> Answer[Mapping[str, Any]]:

@@ -19,6 +19,7 @@ from rm.adapters.store_memory import MemoryStore
 from rm.core.audit import Act
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState, Task
+from rm.core.logs import KeptLog, LogName
 from rm.core.network import LinkStats
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.store import START, STEP, Batch, Entry, Measured, StoredAction
@@ -349,6 +350,7 @@ batches = st.builds(
     finished_actions=some(small),
     measurements=some(st.builds(Measured, few, few, stats)),
     documents=some(st.tuples(few, st.none() | bodies)),
+    logs=some(st.builds(KeptLog, st.builds(LogName, small, small, small, words), small, small, words)),
 )
 queries = st.fixed_dictionaries(
     {},
@@ -400,12 +402,30 @@ def test_any_history_ends_as_in_memory(
                 if isinstance(outcomes[0], int):
                     version = outcomes[0]
             assert store.load(since) == model.load(since)
+            assert [store.logs(job) for job in range(4)] == [model.logs(job) for job in range(4)]
         assert [e for _, e in store.journal(limit=100)] == [e for _, e in model.journal(limit=100)]
         assert [at_us for _, at_us in store.journal_starts()] == [
             at_us for _, at_us in model.journal_starts()
         ]
     finally:
         store.close()
+
+
+def test_what_became_of_logs_comes_back_and_leaves_with_its_job(database: Any, store: Any) -> None:
+    ended = replace(builders.job(1), state=JobState.COMPLETED, ended_us=5)
+    name = LogName(1, 2, 3, "err")
+    logs = (KeptLog(name, 10, 4, "cut"), KeptLog(LogName(1, 1, 0, "out"), why="lost"))
+    store.commit(
+        Batch(jobs=(ended, builders.job(2)), logs=(*logs, KeptLog(LogName(2, 1, 0, "out"), 1, 1))), 0
+    )
+    again = database.open()
+    assert again.logs(1) == [logs[1], logs[0]]
+    store.commit(Batch(logs=(KeptLog(name, 10, 10),)), 1)
+    assert again.logs(1)[1] == KeptLog(name, 10, 10)
+    assert store.prune(6) == 1
+    assert again.logs(1) == []
+    assert len(again.logs(2)) == 1
+    again.close()
 
 
 def test_tokens_and_acts_come_back_and_leave(database: Any, store: Any) -> None:

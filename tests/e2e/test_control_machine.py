@@ -132,6 +132,7 @@ def test_who_takes_the_daemon_over_writes_no_files_but_logs(there: There) -> Non
     program = """
 import sys
 from pathlib import Path
+from rm.adapters.log_directory import LogDirectory
 from rm.daemon.deliver import Deliverer, Delivery
 import threading
 said = threading.Event()
@@ -139,8 +140,11 @@ def done(why):
     print(why)
     said.set()
 user, place, name = sys.argv[1:]
-Path("/var/lib/rmd/evil").write_text("evil")
-Deliverer("%x").submit(Delivery(user, place, ((0, name),)), lambda _: Path("/var/lib/rmd/evil"), done)
+evil = Path("/var/lib/rmd/evil/1.1/0.out")
+evil.parent.mkdir(parents=True, exist_ok=True)
+evil.write_text("evil")
+logs = LogDirectory(Path("/var/lib/rmd/evil"))
+Deliverer(logs, "%x").submit(Delivery(user, place, ((0, name),)), 1, 1, done)
 said.wait()
 """
 

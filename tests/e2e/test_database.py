@@ -129,6 +129,12 @@ class Second:
 def test_a_second_daemon_takes_over_from_one_that_vanishes(cluster: Cluster, how: signal.Signals) -> None:
     first = cluster.daemon
     assert first is not None
+    told = cluster.post_job("echo told; echo missed >&2")
+    cluster.wait(told)
+    until(
+        lambda: not cluster.lab.exec(cluster.job(told)["hosts"][0], ["ls", "/var/lib/rm/jobs"]).stdout,
+        "its host forgets it",
+    )
     job = cluster.post_job(f"{MARK}; sleep 4")
     cluster.wait(job, "RUNNING")
     second = Second(cluster)
@@ -146,6 +152,9 @@ def test_a_second_daemon_takes_over_from_one_that_vanishes(cluster: Cluster, how
         )
         assert ended["attempt"] == 1
         assert ran(cluster, job) == ["1"]
+        # the logs of the first daemon's jobs are where the second finds them
+        shown = cluster.run("--socket", second.socket, "logs", told)
+        assert (shown.returncode, shown.stdout) == (0, "told\nmissed\n")
     finally:
         second.end()
         first.kill()  # it has ended by itself, unless the test failed

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rm.adapters.clock import SystemClock
+from rm.adapters.log_directory import LogDirectory
 from rm.adapters.store_sql import open_store
 from rm.core import events as ev
 from rm.core.cycle import Cycle
@@ -248,6 +249,7 @@ class World:
             self.leader.post,
             clock,
             launches,
+            LogDirectory(folder / "logs"),
             folder / "logs",
             epoch=epoch,
             max_log_bytes=1_000,

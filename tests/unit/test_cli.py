@@ -234,6 +234,9 @@ def test_jobs_are_changed_one_by_one(daemon: Daemon, rmx: Rmx) -> None:
     assert rmx("requeue", "1").out == "Job 1 is put back into the queue\n"
 
 
+WORDS = ("hello", "world")
+
+
 def test_logs_are_bytes_and_can_be_followed(daemon: Daemon, rmx: Rmx) -> None:
     rmx("submit", "train.sh")
     assert rmx("logs", "1").out == "hello\nworld\n"
@@ -463,3 +466,33 @@ def test_a_submission_waits_with_the_daemon_for_its_database_and_asks_for_one_jo
         assert len(daemon.service.keys) == 3
         assert len(set(daemon.service.keys)) == 1
         assert "waiting   The daemon has waited 3 s" in rmx("status").out
+
+
+def test_logs_of_all_tasks_carry_their_ranks(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "--ntasks=3", "--wrap=true")
+    assert rmx("logs", "1", "-l").out == "".join(f"{rank}: {word}\n" for rank in range(3) for word in WORDS)
+    daemon.service.output["out"] = b"no end"
+    assert rmx("logs", "1", "--label", "--stderr").out == "0: oops\n1: oops\n2: oops\n"
+    assert rmx("logs", "1", "--label").out == "0: no end\n1: no end\n2: no end\n"
+    daemon.call(daemon.service.finish, 1, after_s=0.1)
+    followed = rmx("logs", "1", "-l", "-f").out.splitlines()
+    assert sorted(followed) == sorted(f"{rank}: no endmore" for rank in range(3))
+
+
+def test_a_log_that_is_lost_fails_and_hides_no_other(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "--ntasks=5", "--wrap=true")
+    found = rmx("logs", "1", "-l")
+    assert (found.code, found.err) == (4, "rmx: The log of task 3 of job 1, attempt 1 is lost: a fire.\n")
+    assert [line[0] for line in found.out.splitlines()] == list("00112244")
+    assert rmx("logs", "1", "--task=3").code == 4
+
+
+def test_logs_of_an_attempt_and_their_last_lines(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "train.sh")
+    daemon.service.notes[2] = "The log of task 0 of job 1, attempt 2 is not complete: its end is missing – é."
+    found = rmx("logs", "1", "--attempt=2", "--tail=1")
+    assert (found.code, found.out) == (0, "world\n")
+    assert found.err == f"rmx: {daemon.service.notes[2]}\n"
+    assert daemon.service.log[-1] == ("logs", 1, 0, "out", 0, False, 1, 2)
+    assert rmx("logs", "1", "--tail=1", "--offset=3").code == 2
+    assert rmx("logs", "1", "--label", "--task=0").code == 2

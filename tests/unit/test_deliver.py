@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.log_directory import LogDirectory
 from rm.daemon.deliver import PROGRAM, Deliverer, Delivery
 from rm.daemon.deliver_as_user import configured_pattern, named_by
 
@@ -67,12 +68,13 @@ class Outcomes:
     """Delivers one log for a user, and waits for what comes of it."""
 
     def __init__(self, log: Path, **options: Any) -> None:
-        self.log, self.deliverer = log, Deliverer("rm-%j.out", **options)
+        self.log, self.logs = log, LogDirectory(log.parent.parent)
+        self.deliverer = Deliverer(self.logs, "rm-%j.out", **options)
         self.said: queue.Queue[tuple[str, str]] = queue.Queue()
 
     def begin(self, user: str, place: Path, name: str = "rm-1.out") -> None:
         delivery = Delivery(user, str(place), ((0, name),))
-        self.deliverer.submit(delivery, lambda _: self.log, lambda why: self.said.put((user, why)))
+        self.deliverer.submit(delivery, 1, 1, lambda why: self.said.put((user, why)))
 
     def of(self, user: str, place: Path, name: str = "rm-1.out") -> str:
         self.begin(user, place, name)
@@ -81,9 +83,11 @@ class Outcomes:
 
 @pytest.fixture
 def outcomes(tmp_path: Path) -> Outcomes:
-    log = tmp_path / "0.out"
-    log.write_text("said\n")
-    return Outcomes(log)
+    folder = tmp_path / "1.1"
+    folder.mkdir()
+    for rank in range(5):
+        (folder / f"{rank}.out").write_text("said\n")
+    return Outcomes(folder / "0.out")
 
 
 @as_root
@@ -137,7 +141,7 @@ def test_large_logs_are_written_in_shares(
     monkeypatch.setattr("rm.daemon.deliver.SHARE_BYTES", 2 * len("said\n"))
     home = homes(OWNER)
     logs = Delivery(OWNER, str(home), tuple((rank, f"rm-1.{rank}.out") for rank in range(5)))
-    outcomes.deliverer.submit(logs, lambda _: outcomes.log, lambda why: outcomes.said.put((OWNER, why)))
+    outcomes.deliverer.submit(logs, 1, 1, lambda why: outcomes.said.put((OWNER, why)))
     assert outcomes.said.get(timeout=60) == (OWNER, "")
     assert asked == [2, 2, 1]
     assert len(list(home.iterdir())) == 5
@@ -166,7 +170,8 @@ def test_only_files_are_written_and_no_more_than_they_hold(
 ) -> None:
     """What never ends would fill the user's disk."""
     home = homes(OWNER)
-    outcomes.log = Path("/dev/zero")
+    outcomes.log.unlink()
+    outcomes.log.symlink_to("/dev/zero")
     assert "what is to be written is no file" in outcomes.of(OWNER, home)
     assert not list(home.iterdir())
 
@@ -191,9 +196,9 @@ def test_a_daemon_without_root_says_that_its_helper_is_missing(
     outcomes: Outcomes, homes: Callable[[str], Path]
 ) -> None:
     mine, home = homes(OWNER), homes(OTHER)
-    outcomes.deliverer = Deliverer("rm-%j.out", helper=str(mine / "none.sock"))
-    outcomes.log = mine / "said"
-    outcomes.log.touch()
+    outcomes.deliverer = Deliverer(LogDirectory(mine), "rm-%j.out", helper=str(mine / "none.sock"))
+    (mine / "1.1").mkdir()
+    (mine / "1.1/0.out").touch()
     os.seteuid(pwd.getpwnam(OWNER).pw_uid)
     try:
         why = outcomes.of(OTHER, home)
@@ -226,7 +231,7 @@ def hung(homes: Callable[[str], Path]) -> Iterator[Path]:
 def test_a_directory_that_hangs_costs_only_its_user_time(
     outcomes: Outcomes, homes: Callable[[str], Path], hung: Path
 ) -> None:
-    outcomes.deliverer = Deliverer("rm-%j.out", patience_s=60)
+    outcomes.deliverer = Deliverer(outcomes.logs, "rm-%j.out", patience_s=60)
     for _ in range(20):
         outcomes.begin(OWNER, hung)
     home = homes(OTHER)
@@ -236,7 +241,7 @@ def test_a_directory_that_hangs_costs_only_its_user_time(
     assert (home / "rm-1.out").read_text() == "said\n"
     outcomes.deliverer.close()
 
-    patient = Deliverer("rm-%j.out", patience_s=0.1)
+    patient = Deliverer(outcomes.logs, "rm-%j.out", patience_s=0.1)
     outcomes.deliverer = patient
     assert "the directory did not answer for 0.1 s" in outcomes.of(OWNER, hung)
     assert "did not answer a short while ago" in outcomes.of(OWNER, hung)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.log_directory import LogDirectory, log_path
 from rm.core import events as ev
 from rm.core.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.job import Task, TaskPlacement
+from rm.core.logs import KeptLog, LogName
 from rm.daemon import executor as module
 from rm.daemon.executor import Executor, HostReport
-from rm.daemon.log_home import log_path
 from rm.errors import NotFound, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.codes import Code, NotConnected
@@ -40,12 +41,13 @@ class House:
         self.leads = True
         self.tasks = {("h1", 1, 1, rank): Task(rank, "h1") for rank in range(3)}
         self.logs = logs
-        build = more.pop("request_of", request_of)
+        build, place = more.pop("request_of", request_of), more.pop("place", LogDirectory(logs))
         self.executor = Executor(
             self.hosts,
             self.inbox,
             ManualClock(9_000_000),
             build,
+            place,
             logs,
             epoch=7,
             max_log_bytes=1_000,
@@ -70,7 +72,14 @@ class House:
         self.executor.submit([Intent(first + i, a) for i, a in enumerate(actions)])
 
     def settled(self, number: int) -> None:
-        self.inbox.wait(lambda i: i == ev.ActionSettled(number))
+        self.outcome(number)
+
+    def outcome(self, number: int) -> tuple[KeptLog, ...]:
+        """What became of the logs of an action that has settled."""
+        settled: ev.ActionSettled = self.inbox.wait(
+            lambda i: isinstance(i, ev.ActionSettled) and i.action == number
+        )
+        return settled.logs
 
     def open(self, host: str = "h1") -> list[int]:
         return [i.id for i in self.executor.open_intents(host)]
@@ -320,7 +329,7 @@ def test_logs_come_home_before_the_host_forgets(house: House) -> None:
     assert house.inbox.of(ev.ActionSettled) == []
     house.hosts.take("discard").answer()
     house.settled(1)
-    assert log_path(house.logs, 1, 2, 0, "out").read_text() == "hello\n"
+    assert log_path(house.logs, LogName(1, 2, 0, "out")).read_text() == "hello\n"
     assert [p.name for p in (house.logs / "1.2").iterdir()] == ["0.out"]
 
 
@@ -335,7 +344,7 @@ def test_only_the_newest_part_of_a_long_log_comes_home(house: House) -> None:
     house.hosts.take("logs").answer(**text(""))
     house.hosts.take("discard").answer()
     house.settled(1)
-    assert log_path(house.logs, 1, 1, 0, "out").read_text() == "tail"
+    assert log_path(house.logs, LogName(1, 1, 0, "out")).read_text() == "tail"
 
 
 def exit_of(job: int, **more: Any) -> Unasked:

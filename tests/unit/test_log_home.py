@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import dataclasses
 import tracemalloc
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from rm.adapters.log_directory import LogDirectory, log_path
 from rm.core.actions import Collect
 from rm.core.job import JobState, Task
+from rm.core.logs import LogName
 from rm.daemon import log_home
 from rm.daemon.log_home import CHUNK_BYTES, LogHome, TooSlow
 from rm.daemon.log_reader import CHUNK_BYTES as READ_BYTES
@@ -23,6 +26,7 @@ from tests import builders
 
 MIB = 1 << 20
 ACTION = Collect(7, 1, "h1", (0,))
+NAME = LogName(7, 1, 0, "out")
 
 
 class Host:
@@ -57,7 +61,13 @@ class Host:
 
 
 def home(host: Host, folder: Path, most: int = 4 * MIB, free: int = 1 << 40, reserve: int = 0) -> LogHome:
-    return LogHome(host, folder, most, reserve, lambda: host.now_s, lambda _: free)
+    return LogHome(host, LogDirectory(folder), folder, most, reserve, lambda: host.now_s, lambda _: free)
+
+
+def kept(keeper: LogHome) -> bytes:
+    """What is kept of the one log, now that it was fetched."""
+    keeper.keep(ACTION)
+    return keeper.place.read(NAME, 0, 1 << 30)
 
 
 def of(content: bytes) -> Host:
@@ -70,11 +80,11 @@ def test_a_log_comes_home_once_and_whole(tmp_path: Path) -> None:
     keeper = home(host, tmp_path)
     for _ in range(2):
         assert keeper.fetch(ACTION, 0, "out") == ""
-        assert keeper.path(ACTION, 0, "out").read_bytes() == content
+        assert kept(keeper) == content
     assert len(host.asked) == 3
     keeper.finished(ACTION)
     keeper.fetch(ACTION, 0, "out")  # of another life with the same numbers
-    assert keeper.path(ACTION, 0, "out").read_bytes() == content
+    assert kept(keeper) == content
     assert len(host.asked) == 6
     assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == ["0.out"]
 
@@ -101,12 +111,13 @@ def test_of_a_log_that_was_cut_on_its_host_all_that_is_left_comes_home(tmp_path:
             return future
 
     host = Cut(size, data)
-    assert home(host, tmp_path).fetch(ACTION, 0, "out") == ""
-    assert home(host, tmp_path).path(ACTION, 0, "out").read_bytes() == b"a" * 1_000 + b"z" * 2 * MIB
+    keeper = home(host, tmp_path)
+    assert keeper.fetch(ACTION, 0, "out") == ""
+    assert kept(keeper) == b"a" * 1_000 + b"z" * 2 * MIB
     assert len(host.asked) == 9
     shorter = home(host, tmp_path / "shorter", most=MIB)  # than what the host has
     shorter.fetch(ACTION, 0, "out")
-    assert shorter.path(ACTION, 0, "out").read_bytes() == b"z" * MIB
+    assert kept(shorter) == b"z" * MIB
 
 
 def test_an_empty_log_leaves_no_file(tmp_path: Path) -> None:
@@ -119,7 +130,7 @@ def test_a_host_that_never_ends_a_log_fills_no_disk(tmp_path: Path, size: int) -
     host = Host(size, lambda offset, limit: b"x" * (limit + 500_000))
     keeper = home(host, tmp_path)
     keeper.fetch(ACTION, 0, "out")
-    assert keeper.path(ACTION, 0, "out").stat().st_size == min(size, 4 * MIB)
+    assert len(kept(keeper)) == min(size, 4 * MIB)
     assert host.sent <= 4 * MIB + 2 * CHUNK_BYTES
 
 
@@ -127,7 +138,7 @@ def test_of_a_long_log_the_newest_part_comes(tmp_path: Path) -> None:
     content = b"old" * 2 * MIB + b"new" * MIB
     keeper = home(of(content), tmp_path, most=MIB)
     assert keeper.fetch(ACTION, 0, "out") == ""  # as configured: nothing to tell
-    assert keeper.path(ACTION, 0, "out").read_bytes() == content[-MIB:]
+    assert kept(keeper) == content[-MIB:]
 
 
 def test_one_log_takes_a_part_of_what_is_free_and_says_so_once(tmp_path: Path) -> None:
@@ -136,7 +147,7 @@ def test_one_log_takes_a_part_of_what_is_free_and_says_so_once(tmp_path: Path) -
         "only the last 1048576 bytes of a log were kept: the daemon's disk is nearly full"
     )
     assert keeper.fetch(ACTION, 0, "out") == ""
-    assert keeper.path(ACTION, 0, "out").stat().st_size == MIB
+    assert len(kept(keeper)) == MIB
 
 
 def test_what_is_reserved_of_the_disk_is_left(tmp_path: Path) -> None:
@@ -157,10 +168,10 @@ def test_a_slow_log_gives_way_goes_on_where_it_was_and_ends(tmp_path: Path) -> N
             assert keeper.fetch(ACTION, 0, "out") == ""
             break
         except TooSlow:
-            assert not keeper.path(ACTION, 0, "out").exists()
+            assert keeper.place.size(NAME) is None
     assert tries > 2
     assert host.sent == len(content)  # nothing twice
-    assert keeper.path(ACTION, 0, "out").read_bytes() == content
+    assert kept(keeper) == content
 
 
 def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for_for_ever(tmp_path: Path) -> None:
@@ -174,7 +185,7 @@ def test_a_host_that_sends_a_byte_at_a_time_is_not_waited_for_for_ever(tmp_path:
         except TooSlow:
             continue
     assert note == "the end of a log is missing: it came too slowly from h1"
-    assert keeper.path(ACTION, 0, "out").stat().st_size == len(host.asked)
+    assert len(kept(keeper)) == len(host.asked)
     assert host.now_s < log_home.PATIENCE_S + 4 * MIB / log_home.SLOWEST_BYTES_PER_S + 60
 
 
@@ -186,24 +197,24 @@ def test_a_log_that_was_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
     with pytest.raises(Unreachable):
         keeper.fetch(ACTION, 0, "out")
     keeper.fetch(ACTION, 0, "out")
-    assert keeper.path(ACTION, 0, "out").read_bytes() == content
+    assert kept(keeper) == content
 
 
 # -- and from there to its reader
 
 
 def test_readers_that_stop_reading_hold_a_part_of_the_log_each(tmp_path: Path) -> None:
-    log = log_home.log_path(tmp_path, 1, 0, 0, "out")
+    log = log_path(tmp_path, LogName(1, 1, 0, "out"))
     log.parent.mkdir()
     with log.open("wb") as file:
         file.truncate(64 * MIB)
-    job = builders.job(1, state=JobState.COMPLETED)
+    job = dataclasses.replace(builders.job(1, state=JobState.COMPLETED), attempt=1)
 
     async def job_of(_: int) -> Any:
         return job
 
     async def main() -> int:
-        reader = LogReader(of(b""), tmp_path, job_of)
+        reader = LogReader(of(b""), LogDirectory(tmp_path), job_of)
         readers = [reader.read(1, 0, "out", 0, False) for _ in range(40)]
         tracemalloc.start()
         try:
@@ -248,10 +259,11 @@ def test_a_host_is_asked_for_few_parts_at_once_however_many_read(
 
     async def job_of(number: int) -> Any:
         task = Task(0, "h1", started_us=1)
-        return builders.job(number, state=JobState.RUNNING, tasks=(task,), user=f"u{number % users}")
+        job = builders.job(number, state=JobState.RUNNING, tasks=(task,), user=f"u{number % users}")
+        return dataclasses.replace(job, attempt=1)
 
     async def main() -> list[bytes]:
-        reader = LogReader(host, tmp_path, job_of)
+        reader = LogReader(host, LogDirectory(tmp_path), job_of)
 
         async def whole(number: int) -> bytes:
             return b"".join([part async for part in reader.read(number, 0, "out", 0, False)])

@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.log_directory import LogDirectory, log_path
 from rm.adapters.store_memory import MemoryStore
 from rm.core import events as ev
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.job import Job, JobState
+from rm.core.logs import LogName
 from rm.core.registry import load
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import START, STEP, Batch, Entry
 from rm.daemon.leader import Leader
-from rm.daemon.log_home import log_path
 from rm.daemon.prune import prune, prune_journal
 from rm.daemon.service import Service
 from rm.errors import Conflict, NotFound
@@ -37,8 +38,8 @@ class House:
         self.leader.executor = FakeExecutor()  # type: ignore[assignment]
         anything: Any = None
         self.service = Service(
-            self.leader, self.store, self.hosts, anything, anything, lambda zone: 0, clock, folder, 10**9,
-            {"epoch": 7},
+            self.leader, self.store, self.hosts, anything, anything, lambda zone: 0, clock,
+            LogDirectory(folder), 10**9, {"epoch": 7},
         )  # fmt: skip
         self.leader.on_jobs = self.service.jobs_changed
         self.leader.start(())
@@ -102,7 +103,7 @@ def test_the_log_of_a_job_that_never_ran_is_refused_not_awaited(house: House, fo
 def test_a_collected_log_is_read_at_home_from_where_the_reader_is(house: House) -> None:
     house.run()
     house.do(ENDED)
-    path = log_path(house.folder, 1, 1, 0, "out")
+    path = log_path(house.folder, LogName(1, 1, 0, "out"))
     path.parent.mkdir()
     path.write_bytes(b"one\ntwo\n")
     assert asyncio.run(text_of(house.service.logs(1, 0, "out", 4, True))) == b"two\n"
@@ -159,15 +160,15 @@ def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(ho
     for job in (4, 2, 3, 1):  # the oldest ends last
         clock.us += 1_000
         house.do(ev.TaskExited(job, 1, "h1", 0, 0, 0, 5, 6))
-        log_path(house.folder, job, 1, 0, "out").parent.mkdir()
+        log_path(house.folder, LogName(job, 1, 0, "out")).parent.mkdir()
     house.do(*(ev.ActionSettled(n) for n in range(1, 20)))  # as the executor would
     house.do(ev.JobSubmitted(5, builders.spec(hold=True)))
     (house.folder / "notes").mkdir()
-    assert prune(house.store, house.folder, 4) == 0
-    assert prune(house.store, house.folder, 2) == 2
+    assert prune(house.store, LogDirectory(house.folder), 4) == 0
+    assert prune(house.store, LogDirectory(house.folder), 2) == 2
     assert [j.id for j in house.store.jobs()] == [1, 3, 5]
     assert sorted(p.name for p in house.folder.iterdir()) == ["1.1", "3.1", "notes"]
-    assert prune(house.store, house.folder, 0) == 2
+    assert prune(house.store, LogDirectory(house.folder), 0) == 2
     assert [j.id for j in house.store.jobs()] == [5]
 
 
