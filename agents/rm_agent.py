@@ -26,6 +26,7 @@ from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_fence import Fences
 from rm_operations import Operations
+from rm_room import TROUBLES, Room
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_task import now_us
 
@@ -108,6 +109,7 @@ class Agent:
         self.hierarchy = Hierarchy(state)
         self.fences = Fences(self.hierarchy)
         self.attempts = Operations(Spool(state), self.hierarchy, self.fences, self.channel.send)
+        self.room = Room(state, lambda: self.channel.send({"event": "room"}))
         self.ops, self.slow_ops = {}, {"facts": self._facts}
         self.children = {}  # pipe -> [process id, request id, text read so far]
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
@@ -145,7 +147,7 @@ class Agent:
         return {
             "event": "hello", "version": VERSION, "protocol": PROTOCOL, "host": os.uname().nodename,
             "boot_id": boot_id(), "pid": os.getpid(), "uid": os.getuid(), "now_us": now_us(),
-            "epoch": self.attempts.spool.epoch(), "features": self.features,
+            "epoch": self.attempts.spool.epoch(), "features": self.features, "room": self.room.due is None,
         }  # fmt: skip
 
     def serve(self):
@@ -153,11 +155,13 @@ class Agent:
         self.selector.register(0, selectors.EVENT_READ, ("requests", None))
         self.selector.register(self.attempts.events, selectors.EVENT_READ, ("events", None))
         self.attempts.find()
+        if not self.room.is_there():
+            self.room.wait()
         self.channel.send(self.hello())
         gc.collect()
         gc.freeze()  # forked supervisors then share these pages for good
         while self.channel.flush():
-            for key, _ in self.selector.select(self.attempts.timeout_s()):
+            for key, _ in self.selector.select(self._timeout_s()):
                 kind, data = key.data
                 if kind == "requests":
                     lines = self.channel.read()
@@ -171,7 +175,12 @@ class Agent:
                 elif kind == "child":
                     self._forward(data)
             self.attempts.tick()
+            self.room.look()
         self._end()
+
+    def _timeout_s(self):
+        times = [self.attempts.timeout_s(), self.room.timeout_s()]
+        return min((time_s for time_s in times if time_s is not None), default=None)
 
     def _end(self):
         self.attempts.close()
@@ -189,10 +198,16 @@ class Agent:
             number, op = request.get("id"), request.get("op")
             result = self._carry_out(number, op, request)
         except Exception as error:
-            self.channel.send(refusal(number, error))
+            self._refuse(number, error)
             return
         if result is not None:
             self.channel.send({"id": number, "ok": True, "result": result})
+
+    def _refuse(self, number, error):
+        reply = refusal(number, error)
+        self.channel.send(reply)
+        if reply["code"] in TROUBLES:
+            self.room.wait()
 
     def _carry_out(self, number, op, request):
         """The result, or None when the reply comes later."""
@@ -228,7 +243,7 @@ class Agent:
     def _later(self, number):
         def reply(result, error=None):
             if error is not None:
-                self.channel.send(refusal(number, error))
+                self._refuse(number, error)
             else:
                 self.channel.send({"id": number, "ok": True, "result": result})
 

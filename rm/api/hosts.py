@@ -67,7 +67,8 @@ class Free(msgspec.Struct, frozen=True, kw_only=True):
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """`found` names the fields that the host's agent found; the inventory declared the others.
     `nics`: its network interfaces, the one that carries jobs' traffic first. `unenforced` is what its kernel
-    cannot limit for a job: memory, cpus, processes, gpus. `free` and `jobs` are there in lists; `variables`,
+    cannot limit for a job: memory, cpus, processes, gpus. `unwritable`: it is drained since its spool cannot
+    be written, until it can. `free` and `jobs` are there in lists; `variables`,
     text or JSON by name, for administrators who ask for them."""
 
     name: str
@@ -85,6 +86,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     partitions: Sequence[str]
     state: State
     drained_by: str
+    unwritable: bool
     reason: str
     boot_id: str
     agent_version: str

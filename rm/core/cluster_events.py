@@ -41,6 +41,7 @@ def _host_added(ctx: Context, e: ev.HostAdded) -> None:
             nics=old.nics,
             state=old.state,
             drained_by=old.drained_by,
+            unwritable=old.unwritable,
             reason=old.reason,
             boot_id=old.boot_id,
             agent_version=old.agent_version,
@@ -86,7 +87,22 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
         unenforced=e.unenforced,
         since_us=ctx.now_us,
     )
+    if e.writable:
+        host = _written(host)
+    elif not host.drained_by:
+        host = replace(
+            host, drained_by="its spool cannot be written: free space on its disk", unwritable=True
+        )
     ctx.put_host(host)
+
+
+def _written(host: Host) -> Host:
+    return replace(host, drained_by="", unwritable=False) if host.unwritable else host
+
+
+def _spool_writable(ctx: Context, e: ev.SpoolWritable) -> None:
+    if (host := ctx.state.hosts.get(e.host)) is not None and host.unwritable:
+        ctx.put_host(_written(host))
 
 
 def _with_nics(host: Host, nics: tuple[Nic, ...]) -> Host:
@@ -123,7 +139,7 @@ def _host_down(ctx: Context, e: ev.HostDown) -> None:
 def _host_drained(ctx: Context, e: ev.HostDrained) -> None:
     if (host := ctx.state.hosts.get(e.host)) is not None:
         said = f"{e.reason} ({e.by})" if e.reason else f"drained by {e.by}"
-        ctx.put_host(replace(host, drained_by=said))
+        ctx.put_host(replace(host, drained_by=said, unwritable=False))
 
 
 def _host_misbehaved(ctx: Context, e: ev.HostMisbehaved) -> None:
@@ -134,7 +150,7 @@ def _host_misbehaved(ctx: Context, e: ev.HostMisbehaved) -> None:
 
 def _host_resumed(ctx: Context, e: ev.HostResumed) -> None:
     if (host := ctx.state.hosts.get(e.host)) is not None:
-        ctx.put_host(replace(host, drained_by=""))
+        ctx.put_host(replace(host, drained_by="", unwritable=False))
 
 
 def _measured(ctx: Context, e: ev.Measured) -> None:
@@ -195,6 +211,7 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.HostDown: _host_down,
     ev.HostDrained: _host_drained,
     ev.HostMisbehaved: _host_misbehaved,
+    ev.SpoolWritable: _spool_writable,
     ev.HostResumed: _host_resumed,
     ev.JobsProgressed: _progressed,
     ev.Measured: _measured,

@@ -152,9 +152,10 @@ def not_yet(job: Job, now_us: int) -> Reason | None:
         return Reason(ReasonCode.HELD_USER, f"held; release it with rmx release {job.id}")
     if now_us < job.begin_us:
         wait_s = (job.begin_us - now_us) / 1e6
-        return Reason(
-            ReasonCode.BEGIN_TIME, f"may not begin for another {wait_s:.0f} s", (("wait_s", round(wait_s)),)
-        )
+        waits = f"may not begin for another {wait_s:.0f} s"
+        if job.reason is not None and job.begin_us == job.not_before_us:
+            waits += f": {job.reason.message}"
+        return Reason(ReasonCode.BEGIN_TIME, waits, (("wait_s", round(wait_s)),))
     return None
 
 

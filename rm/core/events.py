@@ -165,6 +165,7 @@ class HostUp:
     nic_bps: int = 0
     nics: tuple[Nic, ...] = ()
     unenforced: tuple[str, ...] = ()
+    writable: bool = True  # its spool
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +198,13 @@ class HostMisbehaved:
 
     host: str
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolWritable:
+    """The host that could launch nothing, as its spool could not be written, can write it again."""
+
+    host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +299,7 @@ Event = (
     | HostDown
     | HostDrained
     | HostMisbehaved
+    | SpoolWritable
     | HostResumed
     | ProfileMeasured
     | JobsProgressed

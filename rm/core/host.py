@@ -64,6 +64,7 @@ class Host:
     partitions: tuple[str, ...] = ()
     state: HostState = HostState.UNKNOWN
     drained_by: str = ""  # sentence with who and why; "" = not drained
+    unwritable: bool = False  # drained because it cannot write its spool: that ends when it can
     reason: str = ""
     boot_id: str = ""
     agent_version: str = ""

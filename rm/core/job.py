@@ -179,6 +179,7 @@ class Job:
     # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
     ending: JobState | None = None
     launch_failures: int = 0
+    host_faults: int = 0  # launches in a row that failed since the host could not write its spool
     losses: int = 0  # attempts in a row that ended because a host was lost, each soon after its start
     not_before_us: int = 0  # after such a loss: when it may be tried again
     served_us: int = 0  # time that its earlier attempts ran

@@ -18,7 +18,7 @@ S = JobState
 
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
 JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
-# Refusals that every other job would meet on that host too: it is drained until somebody looks.
+# Refusals that every other job would meet on that host too: it is drained until it can write its spool again.
 HOST_FAULTS = frozenset({Code.NO_SPACE, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
 # A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
@@ -72,7 +72,7 @@ def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
     tasks = _with_notes(_update(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e.notes)
     if tasks == job.tasks and job.started_us is not None and job.state is not S.CONFIGURING:
         return  # said twice: by the task's start and in the answer to its launch
-    job = replace(job, tasks=tasks)
+    job = replace(job, tasks=tasks, host_faults=0)
     if job.started_us is None:
         job = touch(job, ctx.now_us, "started", started_us=e.started_us)
     if job.state is S.CONFIGURING:
@@ -125,8 +125,10 @@ def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
 def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
     host_fault = e.code in HOST_FAULTS
     if host_fault and (host := ctx.state.hosts.get(e.host)) is not None and not host.drained_by:
-        ctx.put_host(replace(host, drained_by=f"could not launch job {job.id}: {e.message}"))
+        said = f"could not launch job {job.id}: {e.message}"
+        ctx.put_host(replace(host, drained_by=said, unwritable=True))
     failures = job.launch_failures + (0 if host_fault else 1)
+    faults = job.host_faults + (1 if host_fault else 0)
     sentence = f"host {e.host} could not launch it: {e.message}"
     reason = Reason(ReasonCode.LAUNCH_FAILED, sentence, (("failures", failures),))
     ending = job.ending
@@ -139,6 +141,10 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
         sentence,
         tasks=_update(job.tasks, e.host, None, ended_us=ctx.now_us, note=e.message),
         launch_failures=failures,
+        host_faults=faults,
+        not_before_us=max(job.not_before_us, ctx.now_us + _wait_us(faults))
+        if host_fault
+        else job.not_before_us,
         avoid=tuple(dict.fromkeys((*job.avoid, e.host))),
         ending=ending,
         reason=job.reason or reason,
@@ -171,11 +177,15 @@ def _after_loss(ctx: Context, job: Job) -> Job:
     only when it is released."""
     innocent = job.started_us is not None and ctx.now_us - job.started_us >= INNOCENT_US
     losses = 1 if innocent else job.losses + 1
-    wait_us = min(LOSS_BACKOFF_US << (2 * min(losses - 2, 10)), LONGEST_BACKOFF_US) if losses > 1 else 0
-    job = replace(job, losses=losses, not_before_us=ctx.now_us + wait_us)
+    job = replace(job, losses=losses, not_before_us=ctx.now_us + _wait_us(losses))
     if not ctx.rules.max_losses or losses < ctx.rules.max_losses:
         return job
     return touch(job, ctx.now_us, f"held: its hosts were lost {losses} times in a row", held=True)
+
+
+def _wait_us(times: int) -> int:
+    """How long a job waits that failed so often in a row for reasons that may be its own: at first not."""
+    return min(LOSS_BACKOFF_US << (2 * min(times - 2, 10)), LONGEST_BACKOFF_US) if times > 1 else 0
 
 
 def _cancel_pending(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
@@ -211,7 +221,8 @@ def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
 
 
 def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
-    job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, avoid=(), losses=0, reason=None)
+    job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, host_faults=0, avoid=(), losses=0,
+                reason=None)  # fmt: skip
     _back_to_queue(ctx, job)
 
 
@@ -221,7 +232,8 @@ def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
 
 
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
-    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, not_before_us=0))
+    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, host_faults=0,
+                  not_before_us=0))  # fmt: skip
     ctx.state.enqueue(job.id)
 
 

@@ -29,6 +29,7 @@ def up_event(host: str, facts: HostFacts, hello: Hello) -> ev.HostUp:
         named.speed_bps,
         nics,
         unenforced(hello.features.enforced, bool(facts.gpus)),
+        hello.room,
     )
 
 

@@ -22,6 +22,7 @@ import msgspec
 from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.job import Task
+from rm.core.job_transitions import HOST_FAULTS
 from rm.core.logs import KeptLog, LogPlace
 from rm.core.ports import Clock
 from rm.core.reconcile import ReportedTask
@@ -36,7 +37,7 @@ from rm.protocol.attempts import Launched, Tasks
 from rm.protocol.codes import AgentError, Code, NotConnected, code_of
 from rm.protocol.hosts import Facts
 from rm.protocol.line import shown
-from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
+from rm.protocol.notifications import Exit, Hello, Iterations, Room, Started, Unasked
 from rm.protocol.request import Done, Request
 
 log = logging.getLogger(__name__)
@@ -144,6 +145,7 @@ class Executor:
         self._connected = 0  # connections so far
         self._up: set[str] = set()  # the hosts whose reports the leader has taken
         self._repeating: set[str] = set()
+        self._full: set[str] = set()  # the hosts whose spools cannot be written: they say when they can
         self._closed = False
         self._lock = threading.Lock()
         self._pool = FairPool(COLLECTORS, COLLECTORS // 2, COLLECTIONS, "collect")
@@ -278,6 +280,11 @@ class Executor:
                     message = Iterations(job=job, attempt=attempt, items=items)
                 if items:
                     self._on_iterations(host, message)
+            case Room():
+                with self._lock:
+                    waits, self._full = host in self._full, self._full - {host}
+                if waits:
+                    self._post(ev.SpoolWritable(host))
 
     # -- within --------------------------------------------------------------------------------
 
@@ -296,6 +303,8 @@ class Executor:
             asked = Facts(towards=self._hosts.peers(host))
             facts = self._hosts.call(host, asked, CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
             answer = self._hosts.call(host, Tasks(), CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
+            if not hello.room:
+                self._fill(host)
             report = HostReport(
                 up_event(host, facts, hello),
                 [reported(t, self._offset_us(host), self._clock.now_us()) for t in answer.tasks],
@@ -308,6 +317,10 @@ class Executor:
         with self._lock:
             if self._connections.get(host) == connection:
                 self._post(report)
+
+    def _fill(self, host: str) -> None:
+        with self._lock:
+            self._full.add(host)
 
     def _adopt_epoch(self, host: str, epoch: int) -> bool:
         """The host has obeyed a later leader: of this cluster, which then leads, or of another database (one
@@ -429,6 +442,8 @@ class Executor:
             return
         if error is not None:
             if isinstance(action, Launch | Start):
+                if code in HOST_FAULTS:
+                    self._fill(action.host)
                 self._post(self._failed(action, code or Code.DEFECT, error))
             elif code is not Code.NO_SUCH_ATTEMPT:
                 log.warning("%s of job %d on %s: %s", action.kind, action.job, action.host, error)

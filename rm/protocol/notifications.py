@@ -52,7 +52,8 @@ class Features(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
-    """The first line. `now_us` by the host's clock; `epoch` is the largest of a leader that it has obeyed."""
+    """The first line. `now_us` by the host's clock; `epoch` is the largest of a leader that it has obeyed;
+    without `room` its spool cannot be written, and `room` is told when it can."""
 
     version: Word
     protocol: Annotated[int, Meta(ge=0, le=1 << 31)]
@@ -63,6 +64,7 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     now_us: AtUs = 0
     epoch: HeardEpoch = 0
     features: Features = Features()
+    room: bool = True
 
 
 class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
@@ -121,4 +123,8 @@ class Reflecting(Notification, frozen=True, kw_only=True, tag="reflecting"):
     reached: bool = False
 
 
-Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting
+class Room(Notification, frozen=True, kw_only=True, tag="room"):
+    """The spool can be written again, after a hello without room, or a refusal with `no-space` or `spool`."""
+
+
+Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting | Room

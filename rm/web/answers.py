@@ -156,6 +156,7 @@ def host_of(host: core_host.Host, variables: bool = False) -> Host:
         partitions=host.partitions,
         state=host.state.value,
         drained_by=host.drained_by,
+        unwritable=host.unwritable,
         reason=host.reason,
         boot_id=host.boot_id,
         agent_version=host.agent_version,

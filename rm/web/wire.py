@@ -151,7 +151,16 @@ def _typed(value: Any, kind: type[T], what: str, known: Sequence[str]) -> T:
 _SPEC_FIELDS = tuple(f.name for f in dataclasses.fields(JobSpec) if f.name != "deliver")
 _HOST_FIELDS = tuple(f.name for f in dataclasses.fields(Host))
 # set by the daemon from what it observes, never by a client
-_OBSERVED = ("state", "drained_by", "reason", "boot_id", "agent_version", "unenforced", "since_us")
+_OBSERVED = (
+    "state",
+    "drained_by",
+    "unwritable",
+    "reason",
+    "boot_id",
+    "agent_version",
+    "unenforced",
+    "since_us",
+)
 
 
 def spec_from(value: Any, user: str, defaults: Mapping[str, Any], deliver: str = "") -> JobSpec:

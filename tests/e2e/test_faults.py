@@ -343,7 +343,7 @@ def supervisor_of(cluster: Cluster, job: int) -> tuple[str, int]:
     return host, json.loads(cluster.read(host, f"/var/lib/rm/jobs/{job}.1/meta.json"))["supervisor"]
 
 
-def test_a_full_disk_drains_its_host_and_the_job_goes_elsewhere(cluster: Cluster) -> None:
+def test_a_full_disk_drains_its_host_until_there_is_room_and_the_job_goes_elsewhere(cluster: Cluster) -> None:
     full, other = sorted(cluster.hosts())[:2]
     cluster.lab.fill_disk(full)
     try:
@@ -360,8 +360,8 @@ def test_a_full_disk_drains_its_host_and_the_job_goes_elsewhere(cluster: Cluster
         assert "is full" in cluster.rmx("why", waits)
     finally:
         cluster.lab.free_disk(full)
-    cluster.rmx("host", "resume", full)
     assert cluster.wait(waits)["state"] == "COMPLETED"
+    assert cluster.host_state(full, "UP")["drained_by"] == ""
 
 
 def test_a_disk_that_fills_up_under_a_job_keeps_its_exit_code(cluster: Cluster) -> None:

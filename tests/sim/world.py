@@ -324,8 +324,8 @@ class World:
             self.submit()
         for host in self.hosts.values():
             known = self.cycle.state.hosts.get(host.name)
-            if known is not None and known.drained_by and choices.happens(f"{host.name} is resumed", 0.05):
-                self.inbox.append(ev.HostResumed(host.name, "root"))  # somebody made room
+            if known is not None and known.unwritable and choices.happens(f"{host.name} has room", 0.05):
+                self.inbox.append(ev.SpoolWritable(host.name))
             if choices.happens(f"{host.name} is switched off and on", 0.004 * rate):
                 host.attempts.clear()
                 host.unread.clear()

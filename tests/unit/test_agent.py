@@ -357,7 +357,7 @@ def test_a_job_over_its_memory_is_told_out_of_memory(agent: Agent) -> None:
 @root
 def test_a_full_disk_refuses_a_launch_and_still_keeps_an_exit(start: Start) -> None:
     state = start().state
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=711", "none", state], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=711", "none", state], check=True)
     try:
         agent = start()
         agent.launch(SH + "exec sleep 600")
@@ -366,11 +366,17 @@ def test_a_full_disk_refuses_a_launch_and_still_keeps_an_exit(start: Start) -> N
         reply = agent.launch(SH + "x" * 5000, job=2)
         assert (reply["ok"], reply["code"]) == (False, "no-space")
         assert [path.name for path in (state / "jobs").iterdir()] == ["1.1"]
+        late = start()
+        assert not late.hello["room"]
         agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
         agent.event("exit", job=1, why="cancel")
         agent.end()
         (task,) = start().tasks()
         assert (task["state"], task["why"]) == ("exited", "cancel")
+        assert not [event for event in late.events if event["event"] == "room"]
+        filler.unlink()
+        late.event("room")
+        assert start().hello["room"]
     finally:
         subprocess.run(["umount", "-l", state], check=True)
 

@@ -66,15 +66,16 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
     assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()
     made = {"short_state", "exit", "hosts", "progress"}
-    # whoever knows a submission's key may repeat it; the port is for the job's tasks alone
-    own = {"key", "master_port"}
+    # whoever knows a submission's key may repeat it; the port is for the job's tasks alone; of the
+    # launches that full disks refused the time of the next one tells
+    own = {"key", "master_port", "host_faults"}
     assert shape(jobs.Job).keys() - made == shape(Job).keys() - own
     assert shape(jobs.Task).keys() == shape(Task).keys()
     assert shape(hosts.Host).keys() - {"free", "jobs", "schedulable"} == shape(Host).keys()
     assert shape(hosts.Gpu) == shape(Gpu)
     assert shape(reasons.Schedule) == shape(Schedule)
     observed = ["state", "drained_by", "reason", "boot_id", "agent_version", "since_us"]
-    observed += ["found", "nics", "unenforced"]
+    observed += ["found", "nics", "unenforced", "unwritable"]
     assert shape(hosts.HostRequest) == shape(Host, *observed) | {"zone": "default", "address": ""}
     assert set(get_args(jobs.State)) == set(JobState)
     assert set(get_args(hosts.State)) == set(HostState)

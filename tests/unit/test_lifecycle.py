@@ -232,6 +232,38 @@ def test_a_host_that_can_launch_nothing_is_drained_and_the_job_not_blamed(code: 
     world.do(ev.LaunchFailed(1, 1, "h1", code, "the disk is full"))
     assert (world.job.state, world.job.launch_failures) == (S.PENDING, 0)
     assert "the disk is full" in world.state.hosts["h1"].drained_by
+    world.do(ev.SpoolWritable("h1"))
+    assert world.state.hosts["h1"].schedulable
+
+
+def test_only_the_drain_of_a_full_host_ends_with_room_on_its_disk() -> None:
+    world = World(ALONE)
+
+    def drained(*events: ev.Event) -> bool:
+        world.do(*events)
+        return bool(world.state.hosts["h1"].drained_by)
+
+    assert drained(ev.HostUp("h1", "boot", "1", writable=False))
+    assert not world.state.hosts["h1"].schedulable
+    assert not drained(ev.HostUp("h1", "boot", "1"))
+    assert drained(ev.HostUp("h1", "boot", "1", writable=False), ev.HostDrained("h1", "root", "new disks"))
+    assert drained(ev.SpoolWritable("h1"), ev.HostUp("h1", "boot", "1"))
+    assert not drained(ev.HostResumed("h1", "root"))
+
+
+def test_a_job_that_fills_one_host_after_the_other_waits_longer_each_time_and_says_why() -> None:
+    world = World(ALONE)
+    waits = []
+    for attempt in range(1, 5):
+        world.place()
+        world.do(ev.LaunchFailed(1, attempt, "h1", "no-space", "The disk of host h1 is full"))
+        waits.append(max(0, world.job.not_before_us - world.now_us))
+        why = not_yet(world.job, world.now_us)
+        assert attempt == 1 or "The disk of host h1 is full" in str(why)
+        world.now_us = world.job.not_before_us
+    assert waits == [0, LOSS_BACKOFF_US, 4 * LOSS_BACKOFF_US, 16 * LOSS_BACKOFF_US]
+    world.run()
+    assert world.job.host_faults == 0
 
 
 @pytest.mark.parametrize(("requeue", "state"), [(True, S.PENDING), (False, S.NODE_FAIL)])
