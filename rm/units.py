@@ -138,17 +138,29 @@ def parse_memory_bytes(text: str, default_unit: str = "M") -> int:
     return _scaled(match[1], match[2], 1024 ** _BINARY[unit or default_unit])
 
 
+_SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+
+
+def _one_decimal(size: int, factor: int) -> str:
+    """Rounded down, so that nobody reads room that is not there."""
+    whole, tenths = divmod(size * 10 // factor, 10)
+    return f"{whole}.{tenths}" if tenths else str(whole)
+
+
+def _unit_for(size: int) -> tuple[str, int]:
+    return next(((name, factor) for name, factor in _SIZES if size >= factor), ("B", 1))
+
+
 def format_bytes(size: int) -> str:
-    """The largest binary unit that is exact to one decimal: `16G`, `1.5G`, `300M`, `0`."""
-    for unit in ("T", "G", "M", "K"):
-        factor = 1024 ** _BINARY[unit]
-        if size >= factor and (size * 10) % factor == 0:
-            return f"{size / factor:.1f}".removesuffix(".0") + unit
-    for unit in ("T", "G", "M", "K"):
-        factor = 1024 ** _BINARY[unit]
-        if size >= factor:
-            return f"{size / factor:.1f}{unit}"
-    return "0" if size == 0 else f"{size}B"
+    """In the largest unit that fits, to one decimal: `16 GiB`, `23.5 GiB`, `300 MiB`, `7 B`."""
+    name, factor = _unit_for(size)
+    return f"{_one_decimal(size, factor)} {name}"
+
+
+def format_share(part: int, whole: int) -> str:
+    """What is free of what there is, in one unit: `7.3/23.5 GiB`."""
+    name, factor = _unit_for(whole)
+    return f"{_one_decimal(part, factor)}/{_one_decimal(whole, factor)} {name}"
 
 
 _DECIMAL = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}

@@ -97,10 +97,11 @@ def door_to(address: Address) -> Door:
 class Client:
     """One kept-alive connection. Every failure is an RmError: the daemon's own, or Unreachable."""
 
-    def __init__(self, daemon: str | Address) -> None:
+    def __init__(self, daemon: str | Address, patience_s: float = PATIENCE_S) -> None:
         """`daemon` is the path of its socket, or its address."""
         self.address = Address("unix", daemon) if isinstance(daemon, str) else daemon
         self.on_wait: Callable[[str], None] = lambda why: None  # told once for each request that waits
+        self._patience_s = patience_s
         self._door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
@@ -136,8 +137,8 @@ class Client:
                 now = time.monotonic()
                 if since is None:
                     since = now
-                    self.on_wait(f"{error.what} Trying again for {PATIENCE_S:g} s.")
-                if now - since > PATIENCE_S:
+                    self.on_wait(f"{error.what} Trying again for {self._patience_s:g} s.")
+                if now - since > self._patience_s:
                     raise
                 time.sleep(PAUSE_S)
 
@@ -229,7 +230,7 @@ class Client:
         if present:
             target += "?" + urlencode({key: 1 if value is True else value for key, value in present.items()})
         payload = None if body is None else json.dumps(body).encode()
-        until_s = time.monotonic() + PATIENCE_S
+        until_s = time.monotonic() + self._patience_s
         while True:
             response = self._ask(method, target, payload, timeout_s, key)
             if response.status != TOO_MANY:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
 import click
 
 from rm.cli.host_show import cards, show, state_of
-from rm.cli.session import Session, emit_json, host_operand, json_option, note, one_host, table
-from rm.errors import UsageError
-from rm.units import format_bandwidth, format_bytes, parse_bandwidth_bps, parse_memory_bytes
+from rm.cli.session import (
+    Session,
+    emit_json,
+    host_names,
+    host_operand,
+    hosts_operand,
+    json_option,
+    note,
+    one_host,
+    table,
+)
+from rm.errors import RmError, UsageError
+from rm.units import format_bandwidth, format_share, parse_bandwidth_bps, parse_memory_bytes
 
 COLUMNS = ("HOST", "ZONE", "STATE", "CPUS", "MEMORY", "GPUS", "LINK", "INTERFACE", "JOBS", "REASON")
 
@@ -24,7 +35,7 @@ def _row(host: dict[str, Any]) -> tuple[Any, ...]:
         host["zone"],
         state_of(host),
         f"{free['cpus']}/{host['cpus']}",
-        f"{format_bytes(free['mem_bytes'])}/{format_bytes(host['mem_bytes'])}",
+        format_share(free["mem_bytes"], host["mem_bytes"]),
         f"{len(free['gpus'])}/{len(host['gpus'])}",
         format_bandwidth(host["nic_bps"]) if host["nic_bps"] else "-",
         cards(host),
@@ -167,38 +178,73 @@ def _write_privately(path: str, text: str) -> None:
 host.add_command(show)
 
 
+def _each(
+    session: Session, words: Iterable[str], act: Callable[[str], Mapping[str, Any]], as_json: bool, done: str
+) -> int:
+    """Do it to every host; a failure does not keep the others from it, and is the exit code."""
+    changed, code = [], 0
+    for name in host_names(words):
+        try:
+            answer = act(name)
+        except RmError as error:
+            note(str(error))
+            code = error.exit_code
+            continue
+        changed.append(answer.get("host", {"name": name}))
+        if not as_json:
+            click.echo(f"Host {name} {done}")
+    if as_json:
+        emit_json({"hosts": changed})
+    return code
+
+
 @host.command()
-@host_operand
+@hosts_operand
 @click.option("--reason", default="", metavar="TEXT", help="Why; shown by `rmx hosts`.")
 @json_option
 @click.pass_obj
-def drain(session: Session, /, host: str | None, host_word: str | None, reason: str, as_json: bool) -> None:
-    """Let HOST finish its jobs and take no new ones."""
-    name = one_host(host, host_word)
-    answer = session.client.post("hosts", name, "drain", body={"reason": reason})
-    _told(session, answer, as_json, f"Host {name} takes no new jobs.")
+def drain(
+    session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], reason: str, as_json: bool
+) -> int:
+    """Let HOSTs finish their jobs and take no new ones."""
+    body = {"reason": reason}
+    return _each(
+        session,
+        (*hosts, *host_words),
+        lambda name: session.client.post("hosts", name, "drain", body=body),
+        as_json,
+        "takes no new jobs.",
+    )
 
 
 @host.command()
-@host_operand
+@hosts_operand
 @json_option
 @click.pass_obj
-def resume(session: Session, /, host: str | None, host_word: str | None, as_json: bool) -> None:
-    """Let a drained HOST take jobs again."""
-    name = one_host(host, host_word)
-    answer = session.client.post("hosts", name, "resume")
-    _told(session, answer, as_json, f"Host {name} takes jobs again.")
+def resume(session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], as_json: bool) -> int:
+    """Let drained HOSTs take jobs again."""
+    return _each(
+        session,
+        (*hosts, *host_words),
+        lambda name: session.client.post("hosts", name, "resume"),
+        as_json,
+        "takes jobs again.",
+    )
 
 
 @host.command()
-@host_operand
+@hosts_operand
 @json_option
 @click.pass_obj
-def remove(session: Session, /, host: str | None, host_word: str | None, as_json: bool) -> None:
-    """Forget HOST; it must hold no job."""
-    name = one_host(host, host_word)
-    answer = session.client.delete("hosts", name)
-    _told(session, answer, as_json, f"Host {name} is removed.")
+def remove(session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], as_json: bool) -> int:
+    """Forget HOSTs; they must hold no job."""
+    return _each(
+        session,
+        (*hosts, *host_words),
+        lambda name: session.client.delete("hosts", name),
+        as_json,
+        "is removed.",
+    )
 
 
 @host.command("show-key")

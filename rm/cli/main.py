@@ -70,11 +70,9 @@ class _Lazy(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in VERBS:
-            from difflib import get_close_matches
+            from rm.cli.other_words import hint
 
-            near = get_close_matches(args[0], VERBS, n=1)
-            hint = f"Did you mean `rmx {near[0]}`?" if near else "`rmx --help` lists the commands."
-            raise UsageError(f"There is no command '{args[0]}'.", hint)
+            raise UsageError(f"There is no command '{args[0]}'.", hint(args[0], VERBS))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -91,7 +89,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.command(cls=_Lazy)
+@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--socket", metavar="PATH", help="The daemon's Unix socket.")
 @click.option("--config", metavar="FILE", help="The rm.toml to read.")
 @click.option(

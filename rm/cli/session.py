@@ -6,17 +6,19 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from rm.errors import UsageError
+from rm.units import parse_hosts
 
 if TYPE_CHECKING:
     from rm.cli.address import Address
     from rm.cli.client import Client
 
 VERSION = 1
+ENDLESS = 100_000  # characters
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -56,23 +58,48 @@ def json_option(command: F) -> F:
     )
 
 
+def completes(what: str) -> Any:
+    """`shell_complete=`: words of `rm.cli.completion`, which only a completion loads."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
+        from rm.cli import completion
+
+        return getattr(completion, what)(ctx, parameter, incomplete)
+
+    return complete
+
+
+def _operand(command: F, name: str, word: str, metavar: str, several: bool, what: str) -> F:
+    """An operand that is an option as well."""
+    option = click.option(
+        f"--{metavar.lower()}", word, multiple=several,
+        metavar=f"{metavar}[,{metavar}]" if several else metavar,
+        help=f"The same as {metavar}.", shell_complete=completes(what),
+    )  # fmt: skip
+    argument = click.argument(
+        name, nargs=-1 if several else 1, required=False, metavar=f"[{metavar}]{'...' if several else ''}",
+        shell_complete=completes(what),
+    )  # fmt: skip
+    return argument(option(command))
+
+
 def jobs_operand(command: F) -> F:
     """JOB... and --job=JOB, the same operand."""
-    command = click.option("--job", "job_words", multiple=True, metavar="JOB[,JOB]", help="The same as JOB.")(
-        command
-    )
-    return click.argument("jobs", nargs=-1, metavar="[JOB]...")(command)
+    return _operand(command, "jobs", "job_words", "JOB", several=True, what="jobs")
 
 
 def job_operand(command: F) -> F:
     """JOB and --job=JOB, the same operand."""
-    command = click.option("--job", "job_word", metavar="JOB", help="The same as JOB.")(command)
-    return click.argument("job", required=False, metavar="[JOB]")(command)
+    return _operand(command, "job", "job_word", "JOB", several=False, what="jobs")
 
 
 def host_operand(command: F) -> F:
-    command = click.option("--host", "host_word", metavar="HOST", help="The same as HOST.")(command)
-    return click.argument("host", required=False, metavar="[HOST]")(command)
+    return _operand(command, "host", "host_word", "HOST", several=False, what="hosts")
+
+
+def hosts_operand(command: F) -> F:
+    """HOST... and --host=HOST, the same operand; each may be a list such as gpu[01-04]."""
+    return _operand(command, "hosts", "host_words", "HOST", several=True, what="hosts")
 
 
 def job_ids(words: Iterable[str]) -> list[int]:
@@ -106,6 +133,16 @@ def one_host(operand: str | None, option: str | None) -> str:
     return words[0]
 
 
+def host_names(words: Iterable[str]) -> tuple[str, ...]:
+    """`gpu01 gpu[03-04],login1` to names; at least one."""
+    names = parse_hosts(",".join(words))
+    if not names:
+        raise UsageError(
+            "No host is named.", "Name it as an operand or with --host=NAME; `rmx hosts` lists them."
+        )
+    return names
+
+
 def printable(value: Any) -> str:
     """A cell for the terminal: a name with control characters must not steer it."""
     text = "" if value is None else str(value)
@@ -121,7 +158,9 @@ def note(text: str) -> None:
     click.echo(f"rmx: {text}", err=True)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Iterable[str] = ()) -> None:
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Iterable[str] = (), header: bool = True
+) -> None:
     """Aligned columns; nothing is cut. Rich on a terminal, plain text elsewhere."""
     cells = [[printable(cell) for cell in row] for row in rows]
     to_the_right = set(right)
@@ -131,15 +170,19 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], right: Iterable
         from rich.table import Table
         from rich.text import Text
 
-        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for column in columns:
-            drawn.add_column(column, justify="right" if column in to_the_right else "left", overflow="fold")
+        drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold", show_header=header)
+        for i, column in enumerate(columns, start=1):
+            justify: Literal["left", "right"] = "right" if column in to_the_right else "left"
+            drawn.add_column(column, justify=justify, no_wrap=i < len(columns), overflow="fold")
         for row in cells:
             drawn.add_row(*map(Text, row))
-        Console().print(drawn)
+        # only the last column wraps, at words: where even that needs more, the terminal breaks whole lines
+        least = Console(width=ENDLESS).measure(drawn).minimum
+        Console(width=max(Console().width, least)).print(drawn)
         return
-    widths = [max(len(line[i]) for line in [list(columns), *cells]) for i in range(len(columns))]
-    for line in [list(columns), *cells]:
+    shown = [list(columns), *cells] if header else cells
+    widths = [max((len(line[i]) for line in shown), default=0) for i in range(len(columns))]
+    for line in shown:
         padded = [
             cell.rjust(width) if column in to_the_right else cell.ljust(width)
             for cell, width, column in zip(line, widths, columns, strict=True)

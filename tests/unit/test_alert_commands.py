@@ -1,18 +1,17 @@
 """`rmx alerts`, `ack`, `silence` and `unsilence`, through the real HTTP API to the real alerting."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rm.cli.main import run
 from rm.web import identity
-from tests.fake_service import Daemon, serving
+from tests.command_line import Result, caller
+from tests.fake_service import Daemon
 from tests.unit.test_alerting import Life, World
 from tests.unit.test_web_api import call
 
-Rmx = Callable[..., tuple[int, str, str]]
+Rmx = Callable[..., Result]
 
 
 @pytest.fixture
@@ -23,19 +22,9 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture
-def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
-    with serving(tmp_path / "rm.sock") as daemon:
-        monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
-        yield daemon
-
-
-@pytest.fixture
 def rmx(capfd: pytest.CaptureFixture[str]) -> Rmx:
-    def call(*words: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        return run(("alerts", *words)), *capfd.readouterr()
-
-    return call
+    call = caller(capfd)
+    return lambda *words: call("alerts", *words)
 
 
 def begin(world: World, daemon: Daemon) -> Life:

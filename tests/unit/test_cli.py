@@ -5,11 +5,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -17,42 +17,8 @@ from rm.cli import client as client_module
 from rm.cli.main import JOB_VERBS, VERBS, run
 from rm.core.job import JobSpec
 from rm.errors import StoreUnavailable
+from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService, serving
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        value = json.loads(self.out)
-        assert value["version"] == 1
-        return value
-
-
-Rmx = Callable[..., Result]
-
-
-@pytest.fixture
-def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
-    (tmp_path / "train.sh").write_text("#!/bin/sh\n#SBATCH --job-name=train -A money\n#RM -n 2\necho hi\n")
-    monkeypatch.chdir(tmp_path)
-    with serving(tmp_path / "rm.sock") as daemon:
-        monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
-        monkeypatch.setenv("RM_DAEMON__STATE_DIR", str(tmp_path / "state"))  # for the history of playbooks
-        yield daemon
-
-
-@pytest.fixture
-def rmx(capfd: pytest.CaptureFixture[str]) -> Rmx:
-    def call(*words: str) -> Result:
-        capfd.readouterr()
-        code = run(words)
-        return Result(code, *capfd.readouterr())
-
-    return call
 
 
 def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
@@ -178,7 +144,7 @@ def test_queue_keeps_long_names_and_tames_hostile_ones(daemon: Daemon, rmx: Rmx)
     daemon.service.run(1)
     listed = rmx("queue").out
     assert listed.splitlines()[0].split() == [
-        "JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "TASKS", "HOSTS(REASON)",
+        "JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "GPUS", "TASKS", "HOSTS(REASON)",
     ]  # fmt: skip
     assert "a-name-longer-than-eight-characters" in listed
     assert "\x1b" not in listed
@@ -196,7 +162,7 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
     text = rmx("show", "2").out
     for line in (
         "State:       RUNNING",
-        "MemPerTask:  4G",
+        "MemPerTask:  4 GiB",
         "Traffic:     every 196ms: 98ms at 80Mbps from 0s",
         "Schedule:    shifted by 40ms, an iteration every 200ms, 4ms idle added",
         "Remaining:   59:00, as its iterations tell",
@@ -212,7 +178,7 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
     assert (spec.gpu_mem_bytes, spec.expected_us, spec.iterations) == (16 << 30, 7_200_000_000, 6000)
     text = rmx("show", "3").out
     for line in (
-        "GpusPerTask: a100:1, shared, 16G of each",
+        "GpusPerTask: a100:1, shared, 16 GiB of each",
         "Expected:    2:00:00",
         "Iterations:  6000",
     ):
@@ -260,7 +226,8 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
         "z1",
         "UP",
         "6/8",
-        "32G/32G",
+        "32/32",
+        "GiB",
         "1/2",
         "1Gbps",
         "eth0",
@@ -286,7 +253,14 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert rmx("host", "drain", "--host=h3", "--reason=cable").code == 0
     assert "cable" in rmx("hosts").out
     assert rmx("host", "resume", "h3").code == 0
-    assert rmx("host", "remove", "h3").code == 0
+    rmx("host", "add", "h4")
+    both = rmx("host", "drain", "h[3-4]", "nowhere", "--reason=rack")
+    assert both.code == 4
+    assert both.out == "Host h3 takes no new jobs.\nHost h4 takes no new jobs.\n"
+    assert "nowhere" in both.err
+    assert rmx("host", "resume", "h3", "--host=h4").code == 0
+    assert rmx("host", "remove", "h3,h4").code == 0
+    assert "No host is named" in rmx("host", "drain").err
     assert "presented: ssh-ed25519 SHA256:abc\npinned:    none" in rmx("host", "show-key", "h1").out
     assert rmx("host", "accept-key", "h1", "--fingerprint=SHA256:abc").code == 0
     (tmp_path / "hosts.ini").write_text("[gpu]\ng[1:2] ansible_host=10.0.0.1 rm_zone=east rm_cpus=2\n")

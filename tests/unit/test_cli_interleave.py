@@ -7,27 +7,16 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
 from rm.cli.main import run
+from tests.command_line import Result
 
 EXAMPLE = Path(__file__).parents[2] / "examples/interleave.json"
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        value = json.loads(self.out)
-        assert value["version"] == 1
-        return value
 
 
 Ask = Callable[..., Result]

@@ -82,7 +82,9 @@ def test_bad_memory(text: str) -> None:
 
 def test_sizes_are_shown_in_the_unit_that_fits() -> None:
     shown = [units.format_bytes(n) for n in (0, 7, 2**34, 3 * 2**29, 300 * 2**20, 2**30 + 1)]
-    assert shown == ["0", "7B", "16G", "1.5G", "300M", "1.0G"]
+    assert shown == ["0 B", "7 B", "16 GiB", "1.5 GiB", "300 MiB", "1 GiB"]
+    assert units.format_bytes(24684084 << 10) == "23.5 GiB"
+    assert units.format_share(300 << 20, 3 << 29) == "0.2/1.5 GiB"
 
 
 @pytest.mark.parametrize(

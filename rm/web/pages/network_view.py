@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rm.core.cells import Status
-from rm.units import format_bytes
+from rm.units import format_bytes, format_share
 from rm.web.pages.grid_view import (
     RANK,
     WORST_FIRST,
@@ -124,7 +124,9 @@ def host_row(host: Mapping[str, Any]) -> HostRow:
         drained=bool(host["drained_by"]),
         state=host["state"],
         cpus=f"{free['cpus']}/{host['cpus']}" if free else str(host["cpus"]),
-        memory=(f"{format_bytes(free['mem_bytes'])}/" if free else "") + format_bytes(host["mem_bytes"]),
+        memory=format_share(free["mem_bytes"], host["mem_bytes"])
+        if free
+        else format_bytes(host["mem_bytes"]),
         gpus="–" if not gpus else f"{len(free['gpus'])}/{gpus}" if free else str(gpus),
         link=rate(host["nic_bps"]) if host["nic_bps"] else "–",
         jobs=tuple(host.get("jobs") or ()),

@@ -1,0 +1,53 @@
+"""What people type who know other tools, and what it is called here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+CALLED = {
+    "submit": ("sbatch", "qsub", "bsub", "add", "start", "launch"),
+    "queue": ("squeue", "qstat", "bjobs", "jobs", "job", "ps", "ls", "list", "top", "sprio"),
+    "queue --all": ("sacct", "history", "past"),
+    "show JOB": ("info", "describe", "scontrol", "seff", "details"),
+    "logs JOB": ("log", "tail", "cat", "less", "output", "out"),
+    "cancel JOB": ("scancel", "kill", "stop", "delete", "del", "qdel", "bkill", "abort", "rm"),
+    "hosts": ("sinfo", "nodes", "node", "machines", "gpus", "pbsnodes", "inventory"),
+    "host drain HOST": ("drain", "cordon"),
+    "host resume HOST": ("resume", "undrain", "uncordon"),
+    "host add HOST": ("register",),
+    "requeue JOB": ("restart", "rerun", "retry"),
+    "release JOB": ("unhold",),
+    "network": ("ping", "iperf", "grid", "maddash"),
+    "links": ("link", "topology"),
+    "monitor": ("pscheduler", "perfsonar", "measure", "mesh", "meshes"),
+    "playbook run FILE": ("ansible-playbook", "ansible", "play"),
+    "playbook list": ("playbooks",),
+    "status": ("ping-daemon", "health", "sdiag", "version"),
+    "config show": ("settings", "conf"),
+    "daemon": ("slurmctld", "server", "serve"),
+    "sim": ("simulate",),
+}
+MISSING = {
+    ("srun", "run", "exec", "salloc", "shell", "ssh", "attach", "sattach", "bash", "interactive"): (
+        "There are no interactive jobs: submit a script with `rmx submit`, and follow it with `rmx logs`."
+    ),
+    ("update", "set", "modify", "edit"): (
+        "A submitted job is not changed: `rmx cancel` it and submit another, or `rmx hold` it."
+    ),
+    ("sacctmgr", "sreport", "sshare", "account", "accounts", "usage"): (
+        "There are no accounts; `rmx queue --all --json` has every job with its user and times."
+    ),
+}
+
+
+def hint(word: str, verbs: Iterable[str]) -> str:
+    """What to write instead of `word`, which is none of our verbs."""
+    for verb, others in CALLED.items():
+        if word.lower() in others:
+            return f"Here it is: rmx {verb}"
+    for others, sentence in MISSING.items():
+        if word.lower() in others:
+            return sentence
+    near = get_close_matches(word, verbs, n=1)
+    return f"Did you mean `rmx {near[0]}`?" if near else "`rmx --help` lists the commands."

@@ -1,0 +1,179 @@
+"""The columns of `rmx queue`: their names, and the letters that Slurm's `squeue -o` has for them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rm.errors import UsageError
+from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
+
+Job = Mapping[str, Any]
+
+
+def elapsed_us(job: Job) -> int:
+    """How long the job has run, or ran."""
+    if job["started_us"] is None:
+        return 0
+    return int((job["ended_us"] or time.time_ns() // 1000) - job["started_us"])
+
+
+def where_or_why(job: Job) -> str:
+    reason = f"({job['reason']['code']})" if job.get("reason") else ""
+    if job["state"] == "PENDING":
+        return reason or "(None)"
+    return " ".join(filter(None, (fold_hosts(job["hosts"]), reason)))
+
+
+def gpus_of(job: Job) -> int:
+    return int(job["spec"]["gpus_per_task"] * job["spec"]["ntasks"])
+
+
+def moment(us: int | None) -> str:
+    """Local time to the second, as Slurm writes it."""
+    if us is None:
+        return "N/A"
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(us // 1_000_000))
+
+
+def _ends_by_us(job: Job) -> int | None:
+    """When it ended, or when its time limit ends it."""
+    ended_us: int | None = job["ended_us"]
+    limit_us = job["spec"]["time_limit_us"]
+    if ended_us is not None or job["started_us"] is None or limit_us is None:
+        return ended_us
+    return int(job["started_us"] + limit_us)
+
+
+def _left_us(job: Job) -> int | None:
+    limit_us = job["spec"]["time_limit_us"]
+    return None if limit_us is None else max(0, limit_us - elapsed_us(job))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`text` is what is shown, `order` what is sorted by (the text, unless given)."""
+
+    name: str
+    header: str
+    letter: str
+    text: Callable[[Job], Any]
+    order: Callable[[Job], Any] | None = None
+    right: bool = False
+
+    def key(self, job: Job) -> tuple[bool, Any]:
+        """Sorts; what there is none of comes last."""
+        value = (self.order or self.text)(job)
+        return value is None, value
+
+
+COLUMNS = {
+    column.name: column
+    for column in (
+        Column("jobid", "JOBID", "i", lambda j: j["id"], right=True),
+        Column("partition", "PARTITION", "P", lambda j: j["spec"]["partition"] or "-"),
+        Column("name", "NAME", "j", lambda j: j["spec"]["name"]),
+        Column("user", "USER", "u", lambda j: j["spec"]["user"]),
+        Column("st", "ST", "t", lambda j: j["short_state"]),
+        Column("state", "STATE", "T", lambda j: j["state"]),
+        Column("time", "TIME", "M", lambda j: format_elapsed(elapsed_us(j)), elapsed_us, right=True),
+        Column(
+            "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j["spec"]["time_limit_us"]),
+            lambda j: j["spec"]["time_limit_us"], right=True,
+        ),
+        Column("timeleft", "TIME_LEFT", "L", lambda j: format_time_limit(_left_us(j)), _left_us, right=True),
+        Column("gpus", "GPUS", "b", gpus_of, right=True),
+        Column("tasks", "TASKS", "n", lambda j: j["spec"]["ntasks"], right=True),
+        Column("hosts", "HOSTS", "D", lambda j: len(j["hosts"]), right=True),
+        Column("cpus", "CPUS", "C", lambda j: j["spec"]["cpus_per_task"] * j["spec"]["ntasks"], right=True),
+        Column(
+            "mem", "MEM_PER_TASK", "m", lambda j: format_bytes(j["spec"]["mem_bytes_per_task"]),
+            lambda j: j["spec"]["mem_bytes_per_task"], right=True,
+        ),
+        Column("priority", "PRIORITY", "Q", lambda j: j["spec"]["priority"], right=True),
+        Column(
+            "submit", "SUBMIT_TIME", "V", lambda j: moment(j["submitted_us"]), lambda j: j["submitted_us"]
+        ),
+        Column("start", "START_TIME", "S", lambda j: moment(j["started_us"]), lambda j: j["started_us"]),
+        Column("end", "END_TIME", "e", lambda j: moment(_ends_by_us(j)), _ends_by_us),
+        Column("workdir", "WORK_DIR", "Z", lambda j: j["spec"]["chdir"]),
+        Column("comment", "COMMENT", "k", lambda j: j["spec"]["comment"]),
+        Column("nodelist", "NODELIST", "N", lambda j: fold_hosts(j["hosts"])),
+        Column("reason", "REASON", "r", lambda j: j["reason"]["code"] if j.get("reason") else "None"),
+        Column("where", "HOSTS(REASON)", "R", where_or_why),
+    )
+}  # fmt: skip
+USUAL = ("jobid", "partition", "name", "user", "st", "time", "gpus", "tasks", "where")
+LONG = (
+    "jobid",
+    "partition",
+    "name",
+    "user",
+    "state",
+    "submit",
+    "time",
+    "timelimit",
+    "gpus",
+    "cpus",
+    "tasks",
+    "where",
+)
+_LETTERS = {column.letter: column for column in COLUMNS.values()} | {"A": COLUMNS["jobid"]}
+_FIELD = re.compile(r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%%")
+
+
+def named(text: str) -> Column:
+    """A column by its name, its header or Slurm's letter.
+
+    Raises:
+        UsageError: there is none; the message has those there are.
+    """
+    word = text.strip()
+    by_header = {column.header.lower(): column for column in COLUMNS.values()}
+    found = _LETTERS.get(word.removeprefix("%")) or COLUMNS.get(word.lower()) or by_header.get(word.lower())
+    if found is None:
+        raise UsageError(f"'{word}' is not a column of the queue.", f"Choose from {', '.join(COLUMNS)}.")
+    return found
+
+
+def chosen(names: str) -> list[Column]:
+    """`jobid,name,gpus`"""
+    return [named(name) for name in names.split(",") if name.strip()]
+
+
+def slurm_line(form: str, job: Job | None) -> str:
+    """One line of Slurm's `%.8i %j`: the job's, or the headers without a job.
+
+    A width cuts what is longer, as squeue does; a dot before it aligns to the right.
+
+    Raises:
+        UsageError: a % without a letter that names a column.
+    """
+    if "%" in _FIELD.sub("", form):
+        raise UsageError(
+            f"'{form}' has a % that is none of a column.", "Write %i or %.18i; %% is a percent sign."
+        )
+
+    def field(match: re.Match[str]) -> str:
+        if match["letter"] is None:
+            return "%"
+        column = named("%" + match["letter"])
+        text = column.header if job is None else str(column.text(job))
+        if not match["width"]:
+            return text
+        width = int(match["width"])
+        return text[:width].rjust(width) if match["right"] else text[:width].ljust(width)
+
+    return _FIELD.sub(field, form)
+
+
+def ordered(jobs: Sequence[Job], by: str) -> list[Job]:
+    """Sorted by `name,-gpus` or Slurm's letters: the first decides, a minus turns the order round."""
+    found = list(jobs)
+    for word in reversed([word.strip() for word in by.split(",") if word.strip()]):
+        column = named(word.lstrip("+-"))
+        found.sort(key=column.key, reverse=word.startswith("-"))
+    return found

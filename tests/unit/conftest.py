@@ -1,0 +1,27 @@
+"""A daemon whose service is a fake, and the command line that talks to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Rmx, caller
+from tests.fake_service import Daemon, serving
+
+
+@pytest.fixture
+def rmx(capfd: pytest.CaptureFixture[str]) -> Rmx:
+    return caller(capfd)
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
+    """The working directory has a script, `train.sh`."""
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n#SBATCH --job-name=train -A money\n#RM -n 2\necho hi\n")
+    monkeypatch.chdir(tmp_path)
+    with serving(tmp_path / "rm.sock") as daemon:
+        monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
+        monkeypatch.setenv("RM_DAEMON__STATE_DIR", str(tmp_path / "state"))  # for the history of playbooks
+        yield daemon

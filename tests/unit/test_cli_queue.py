@@ -1,0 +1,154 @@
+"""`rmx queue` as people shape it, and the words of other tools."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from click.shell_completion import ShellComplete
+
+from rm.cli.main import VERBS
+from rm.cli.main import rmx as program
+from rm.cli.other_words import CALLED, MISSING, hint
+from rm.cli.queue_columns import COLUMNS, slurm_line
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+
+
+@pytest.fixture(autouse=True)
+def jobs(daemon: Daemon, rmx: Rmx) -> None:
+    """1 runs on h1 with 2 GPUs; 2 and 3 wait, 3 in a partition."""
+    rmx("submit", "--job-name=wide", "--gpus-per-task=1", "-n", "2", "--time=90", "--wrap=true")
+    rmx("submit", "--job-name=narrow", "--wrap=true")
+    rmx("submit", "--job-name=last", "--partition=fast", "--gpus-per-task=3", "--wrap=true")
+    daemon.service.run(1)
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_columns_are_chosen_by_name(rmx: Rmx) -> None:
+    assert rows(rmx("queue", "-o", "jobid,gpus,TIMELIMIT,name").out) == [
+        ["JOBID", "GPUS", "TIME_LIMIT", "NAME"],
+        ["1", "2", "1:30:00", "wide"],
+        ["2", "0", "UNLIMITED", "narrow"],
+        ["3", "3", "UNLIMITED", "last"],
+    ]
+    assert rmx("queue", "-l").out.split()[:6] == [
+        "JOBID",
+        "PARTITION",
+        "NAME",
+        "USER",
+        "STATE",
+        "SUBMIT_TIME",
+    ]
+    wrong = rmx("queue", "-o", "jobid,colour")
+    assert wrong.code == 2
+    assert "'colour' is not a column of the queue. Choose from jobid, partition, name" in wrong.err
+
+
+def test_columns_are_chosen_by_the_letters_of_slurm(rmx: Rmx) -> None:
+    out = rmx("queue", "--format=%.5i|%3j|%t 100%%").out
+    assert out.splitlines() == [
+        "JOBID|NAM|ST 100%",
+        "    1|wid|R 100%",
+        "    2|nar|PD 100%",
+        "    3|las|PD 100%",
+    ]
+    assert rmx("queue", "--noheader", "-o", "%i").out == "1\n2\n3\n"
+    assert "'%X' is not a column" in rmx("queue", "-o", "%i %X").err
+    assert "a % that is none of a column" in rmx("queue", "-o", "%i %-j").err
+    times = rmx("queue", "--noheader", "-t", "PD", "-n", "last", "-o", "%V %S").out
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d N/A\n", times)
+
+
+def test_no_word_is_broken_on_a_narrow_terminal(rmx: Rmx, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    text = rmx("queue").out
+    assert all(word in text for word in ("PARTITION", "HOSTS(REASON)", "narrow", "h1"))
+
+
+def test_every_column_shows_every_job(rmx: Rmx) -> None:
+    assert len({column.letter for column in COLUMNS.values()}) == len(COLUMNS)
+    found = rmx("queue", "--json").json["jobs"]
+    for column in COLUMNS.values():
+        for job in found:
+            assert str(column.text(job)) == slurm_line(f"%{column.letter}", job)
+        assert rmx("queue", "-S", column.name, "-o", column.name).code == 0
+
+
+def test_jobs_are_sorted(rmx: Rmx) -> None:
+    def sorted_by(words: str) -> str:
+        return rmx("queue", "--noheader", "-S", words, "-o", "%i").out.replace("\n", "")
+
+    assert sorted_by("name") == "321"
+    assert sorted_by("-gpus") == "312"
+    assert sorted_by("t,-i") == "321"
+    assert sorted_by("timelimit,-i") == "132"
+    assert "'shoe' is not a column" in rmx("queue", "-S", "shoe").err
+
+
+def test_jobs_are_selected_by_several_words(rmx: Rmx) -> None:
+    def selected(*words: str) -> list[int]:
+        return [job["id"] for job in rmx("queue", "--json", *words).json["jobs"]]
+
+    assert selected("-n", "wide,last") == [1, 3]
+    assert selected("-p", "fast,slow") == [3]
+    assert selected("-u", "root,nobody", "--limit=2") == [2, 3]
+    assert selected("-u", "nobody,daemon") == []
+    assert selected("-w", "h[1-2]") == [1]
+    assert selected("-w", "h2") == []
+
+
+@pytest.mark.parametrize("word", [word for words in CALLED.values() for word in words])
+def test_a_word_of_another_tool_is_answered_with_ours(word: str) -> None:
+    assert word not in VERBS
+    verb = re.fullmatch(r"Here it is: rmx (\S+).*", hint(word, VERBS))
+    assert verb is not None
+    assert verb[1] in VERBS
+
+
+def test_what_there_is_not_is_said(rmx: Rmx) -> None:
+    answer = rmx("srun", "hostname")
+    assert answer.code == 2
+    assert answer.err.startswith("rmx: There is no command 'srun'. There are no interactive jobs")
+    for words in MISSING:
+        assert not set(words) & set(VERBS)
+        for other in CALLED.values():
+            assert not set(words) & set(other)
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_h_is_help_everywhere(rmx: Rmx, verb: str) -> None:
+    short = rmx(verb, "-h")
+    assert short.code == 0
+    assert short.out.startswith(f"Usage: rmx {verb}")
+    assert "-h, --help" in short.out
+    assert short.out == rmx(verb, "--help").out
+
+
+def completions(*words: str) -> list[str]:
+    shell = ShellComplete(program, {}, "rmx", "_RMX_COMPLETE")
+    return [item.value for item in shell.get_completions(list(words[:-1]), words[-1])]
+
+
+def test_jobs_hosts_and_partitions_complete(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert completions("cancel", "") == ["1", "2", "3"]
+    assert completions("cancel", "2,3") == ["2,3"]
+    assert completions("logs", "3") == ["3"]
+    assert completions("host", "drain", "h1", "") == ["h1", "h2"]
+    assert completions("queue", "-w", "h2") == ["h2"]
+    assert completions("queue", "-p", "") == []
+    monkeypatch.setenv("RM_DAEMON__SOCKET", "/nowhere.sock")
+    assert completions("show", "") == []
+
+
+def test_the_document_has_each_column_with_its_letter() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs/cli.md").read_text().split())
+    for column in COLUMNS.values():
+        assert f"{column.name} `%{column.letter}`" in text
