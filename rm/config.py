@@ -101,6 +101,7 @@ class SshConfig:
     agent_dead_after_s: Positive = 15.0
     connections: AtLeastOne = 64
     weak_algorithms: bool = False
+    config: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rm.adapters.ssh_route import arguments
+from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.vault import HEADER, Vault
 from rm.core.host import Host
 from rm.errors import ConfigError, UsageError
-from rm.playbook.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS
-from rm.playbook.inventory import Beside, Inventory, parse_all
+from rm.playbook.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS, REACH, refusal
+from rm.playbook.inventory import Beside, Inventory, InventoryHost, parse_all
 from rm.playbook.inventory_hosts import to_hosts
 from rm.playbook.located import load
+from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
 
 _IGNORED = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".swp", ".md", ".txt", ".rst", ".csv")
 _ENDINGS = ("", ".yml", ".yaml", ".json")
@@ -134,7 +137,8 @@ def opened(value: Any, vault: Vault) -> Any:
 def hosts_for_daemon(source: str) -> tuple[list[Host], list[str]]:
     """The hosts of an inventory as the daemon may know them: without the connection's passwords in plain
     text, which the database must not hold; what ansible-vault sealed stays. And the variables left out.
-    Raises ConfigError."""
+    Templates that say how a host is reached are evaluated, since the daemon evaluates none. Raises
+    ConfigError, also for what rm does not follow."""
     names = {*BECOME_PASSWORDS, *LOGIN_PASSWORDS}
     dropped: set[str] = set()
 
@@ -144,10 +148,26 @@ def hosts_for_daemon(source: str) -> tuple[list[Host], list[str]]:
         dropped.update([name] if plain else [])
         return not plain
 
-    hosts = [
-        replace(host, variables=tuple(filter(kept, host.variables)))
-        for host in to_hosts(read_inventory([source])[0])
-    ]
+    inventory = read_inventory([source])[0]
+    for entry in inventory.hosts.values():
+        _settle(entry)
+    hosts = [replace(host, variables=tuple(filter(kept, host.variables))) for host in to_hosts(inventory)]
+    for host in hosts:
+        arguments(host, SshSettings(Path()))
     if not hosts:
         raise ConfigError(f"The inventory {source} holds no host.")
     return hosts, sorted(dropped)
+
+
+def _settle(entry: InventoryHost) -> None:
+    scope = Scope([Layer({"inventory_hostname": entry.name}, False), Layer(entry.variables, True)])
+    for name in REACH:
+        if has_template(entry.variables.get(name)):
+            try:
+                entry.variables[name] = evaluate(entry.variables[name], scope)
+            except TemplateProblem as problem:
+                raise ConfigError(f"{name} of host '{entry.name}': {problem}.") from None
+    for name, value in entry.variables.items():
+        wrong, hint = refusal(name, value) if name.startswith("ansible_") else ("", "")
+        if wrong:
+            raise ConfigError(f"Host '{entry.name}': {wrong}", hint)

@@ -26,7 +26,9 @@ from invoke.exceptions import CommandTimedOut, ThreadException
 
 from rm.adapters.known_hosts import AUTHORITY, REVOKED, Line, about, with_key
 from rm.adapters.pulse import WatchedSocket, pulse
+from rm.adapters.ssh_route import Route, known_as, route_to
 from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.ssh_tunnel import Tunnel
 from rm.core.host import Host
 from rm.errors import ConfigError, HostKeyError, RmError, Unreachable
 
@@ -70,10 +72,11 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
         Unreachable: no answer, or the login was refused.
         ConfigError: an identity file cannot be used.
     """
+    route = route_to(host, settings)
     connection = fabric.Connection(
-        host.address,
-        user=host.login,
-        port=host.port,
+        route.address,
+        user=route.login,
+        port=route.port,
         connect_timeout=settings.connect_timeout_s,
         config=fabric.Config(
             lazy=True,
@@ -82,18 +85,19 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
     )
     client: paramiko.SSHClient = connection.client
     client.set_missing_host_key_policy(_Refuse())
-    lines = _lines(host, settings)
+    lines = _lines(route, settings)
     revoked = {line.key for line in lines if line.marker == REVOKED}
-    for key in _accepted(lines):
-        client.get_host_keys().add(_known_name(host.address, host.port), key.get_name(), key)
-    sock = WatchedSocket(_tcp(host, settings.connect_timeout_s), settings.dead_after_s)
+    for key in reversed(list(_accepted(lines))):  # of two of a kind the one in rm's own file counts
+        client.get_host_keys().add(known_as(route.address, route.port), key.get_name(), key)
+    raw = _dialled(host, route, settings.connect_timeout_s)
+    sock = WatchedSocket(raw, settings.dead_after_s)
     connection.connect_kwargs = {
         "sock": sock,
         "banner_timeout": settings.connect_timeout_s,
         "auth_timeout": settings.connect_timeout_s,
         "channel_timeout": settings.connect_timeout_s,
         "disabled_algorithms": disabled_algorithms(settings.weak_algorithms),
-        **_identity(host, settings),
+        **_identity(host, settings, route),
         **({"password": password} if password else {}),
     }
     try:
@@ -107,12 +111,13 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
                 f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that "
                 f"is not known: {error.key.fingerprint}. Line {authority} of {settings.known_hosts} names a "
                 "certificate authority for it (@cert-authority), and rm does not check certificates.",
-                f"Compare it with the host's own, then run: rmx host accept-key {host.name}",
+                f"Compare it with the host's own, then run: {_accept(host, settings)}",
             ) from None
+        unchecked = " The configuration of ssh would take it unseen; rm does not." if route.unchecked else ""
         raise HostKeyError(
             f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that is "
-            f"not known: {error.key.fingerprint}.",
-            f"Compare it with the host's own, then run: rmx host accept-key {host.name}",
+            f"not known: {error.key.fingerprint}.{unchecked}",
+            f"Compare it with the host's own, then run: {_accept(host, settings)}",
         ) from None
     except paramiko.BadHostKeyException as error:
         if error.key.get_base64() in revoked:
@@ -120,17 +125,17 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
         raise HostKeyError(
             f"The key of host {host.name} ({host.address}:{host.port}) has CHANGED: it presents "
             f"{error.key.fingerprint}, accepted was {error.expected_key.fingerprint}.",
-            "Someone may be in between. If the host was reinstalled, run: rmx host accept-key " + host.name,
+            f"Someone may be in between. If the host was reinstalled, run: {_accept(host, settings)}",
         ) from None
     except paramiko.AuthenticationException as error:
         if any(word in str(error) for word in ("timeout", "EOF")):  # frozen or cut off in the middle of it
-            raise _unreachable(host, error) from None
+            raise _unreachable(host, error, raw) from None
         raise Unreachable(
             f"Host {host.name} refuses the login of {host.login}: {error}",
             "Put the daemon's public key into the authorized_keys of that user.",
         ) from None
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise _unreachable(host, error) from None
+        raise _unreachable(host, error, raw) from None
     finally:
         if not connection.is_connected:
             sock.close()
@@ -140,14 +145,26 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
     return connection
 
 
-def _lines(host: Host, settings: SshSettings) -> list[Line]:
+def _accept(host: Host, settings: SshSettings) -> str:
+    return f"rmx host accept-key {host.name}{settings.key_options}"
+
+
+def _lines(route: Route, settings: SshSettings) -> list[Line]:
     """What the known hosts say of the host. A key is revoked for an address, whatever the port."""
-    if not settings.known_hosts.exists():
-        return []
-    name = _known_name(host.address, host.port)
-    found = about(settings.known_hosts.read_text(), (name, host.address))
-    here = {line.number for line in about(settings.known_hosts.read_text(), (name,))}
-    return [line for line in found if line.marker == REVOKED or line.number in here]
+    found: list[Line] = []
+    users = (route.known_hosts or USERS_KNOWN_HOSTS) if settings.users_known_hosts else ()
+    for file in (settings.known_hosts, *users):
+        try:
+            text = file.expanduser().read_text(errors="replace")
+        except OSError:
+            continue
+        here = {line.number for line in about(text, (route.known_as,))}
+        both = about(text, (route.known_as, route.address))
+        found += [line for line in both if line.marker == REVOKED or line.number in here]
+    return found
+
+
+USERS_KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
 
 
 def _accepted(lines: Sequence[Line]) -> Iterator[paramiko.PKey]:
@@ -201,17 +218,26 @@ def _watch(sock: WatchedSocket, transport: paramiko.Transport) -> None:
     pulse.watch(sock, ask, transport.is_active)
 
 
-def _tcp(host: Host, timeout_s: float) -> socket.socket:
+def _dialled(host: Host, route: Route, timeout_s: float) -> Any:
+    """A connected socket, or a Tunnel, which is like one."""
     try:
-        raw = socket.create_connection((host.address, host.port), timeout_s)
+        if route.program:
+            return Tunnel(route.program, timeout_s)
+        raw = socket.create_connection((route.address, route.port), timeout_s)
     except OSError as error:
         raise _unreachable(host, error) from None
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return raw
 
 
-def _unreachable(host: Host, error: Exception) -> Unreachable:
+def _unreachable(host: Host, error: Exception, by: Any = None) -> Unreachable:
     what = str(error).strip() or type(error).__name__
+    if isinstance(by, Tunnel):
+        return Unreachable(
+            f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH by way of "
+            f"`{quote(by.program)}`: {(by.said() or what).rstrip('.')}.",
+            "That command must work by itself, without a question.",
+        )
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         return Unreachable(
             f"Host {host.name} ({host.address}:{host.port}) offers only weak algorithms for SSH: {what}.",
@@ -229,9 +255,13 @@ def _named(file: Path, host: Host) -> Path:
     return Path(re.sub("%[%h]", lambda found: "%" if found[0] == "%%" else name, str(file)))
 
 
-def _identity(host: Host, settings: SshSettings) -> dict[str, Any]:
-    own = dict(host.variables).get("ansible_ssh_private_key_file")
+def _identity(host: Host, settings: SshSettings, route: Route) -> dict[str, Any]:
+    given = dict(host.variables)
+    own = given.get("ansible_ssh_private_key_file") or given.get("ansible_private_key_file")
     files = [Path(own).expanduser()] if own else [_named(file, host) for file in settings.identity_files]
+    if not files and route.identity_files:  # ssh passes over those that are not there
+        good = [str(file) for file in route.identity_files if file.is_file() and not _open_to_others(file)]
+        return {"key_filename": good, "look_for_keys": False, "allow_agent": not route.identities_only}
     if not files:  # the user's own keys, as ssh takes them, and an SSH agent
         usual = [Path.home() / ".ssh" / f"id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
         good = [str(file) for file in usual if file.is_file() and not _open_to_others(file)]
@@ -325,19 +355,20 @@ def put(
 # host keys
 
 
-def present_key(address: str, port: int, timeout_s: float = 10.0, weak: bool = False) -> tuple[str, str, str]:
+def present_key(host: Host, settings: SshSettings) -> tuple[str, str, str]:
     """(type, fingerprint, base64) of the key a host presents now; this does not trust it."""
-    nameless = Host(name=address, zone="", address=address, port=port)
-    raw = _tcp(nameless, timeout_s)
-    transport = paramiko.Transport(raw, disabled_algorithms=disabled_algorithms(weak))
+    timeout_s = settings.connect_timeout_s
+    raw = _dialled(host, route_to(host, settings), timeout_s)
+    transport = paramiko.Transport(raw, disabled_algorithms=disabled_algorithms(settings.weak_algorithms))
     try:
         transport.banner_timeout = timeout_s
         transport.start_client(timeout=timeout_s)
         key = transport.get_remote_server_key()
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise _unreachable(nameless, error) from None
+        raise _unreachable(host, error, raw) from None
     finally:
         transport.close()
+        raw.close()
     return key.get_name(), key.fingerprint, key.get_base64()
 
 
@@ -347,32 +378,27 @@ def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
     Raises:
         HostKeyError: the host now presents another key; nothing was changed.
     """
-    kind, presented, key = present_key(
-        host.address, host.port, settings.connect_timeout_s, settings.weak_algorithms
-    )
+    kind, presented, key = present_key(host, settings)
+    route = route_to(host, settings)
     if presented != fingerprint:
         raise HostKeyError(
             f"Host {host.name} presents the {kind} key {presented}, not {fingerprint}: nothing was accepted.",
             "Look at the key again; something answers for this host in turns.",
         )
-    if any(line.key == key for line in _lines(host, settings) if line.marker == REVOKED):
+    if any(line.key == key for line in _lines(route, settings) if line.marker == REVOKED):
         raise HostKeyError(
             f"The {kind} key {presented} of host {host.name} is revoked (@revoked in "
             f"{settings.known_hosts}): nothing was accepted.",
             "Give the host a new key.",
         )
     with _locked(settings.known_hosts) as lines:
-        lines[:] = with_key(lines, _known_name(host.address, host.port), kind, key)
+        lines[:] = with_key(lines, route.known_as, kind, key)
 
 
 def pinned_key(host: Host, settings: SshSettings) -> tuple[str, str] | None:
     """(type, fingerprint) of the key that is trusted for the host; None when none is. Changes nothing."""
-    key = next(_accepted(_lines(host, settings)), None)
+    key = next(_accepted(_lines(route_to(host, settings), settings)), None)
     return (key.get_name(), key.fingerprint) if key is not None else None
-
-
-def _known_name(address: str, port: int) -> str:
-    return address if port == 22 else f"[{address}]:{port}"
 
 
 @contextmanager
@@ -386,6 +412,9 @@ def _locked(known_hosts: Path) -> Iterator[list[str]]:
         aside = known_hosts.with_name(known_hosts.name + ".new")
         aside.write_text("".join(line + "\n" for line in lines))
         os.chmod(aside, 0o600)
+        if os.geteuid() == 0:  # what root pins for the daemon's account, that account must be able to read
+            owner = (known_hosts if known_hosts.exists() else known_hosts.parent).stat()
+            os.chown(aside, owner.st_uid, owner.st_gid)
         aside.replace(known_hosts)
 
 

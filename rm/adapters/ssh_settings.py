@@ -15,6 +15,12 @@ class SshSettings:
     `agent_command` is run on the host as the agent's channel; "" means the deployed agent, run
     by `python`. Without `identity_files` the user's own keys and SSH agent are used; in their names %h is
     the host's name. `weak_algorithms` allows ciphers, MACs and key exchanges that OpenSSH no longer offers.
+
+    `config` is the configuration of ssh that is followed: "" the user's and the system's, "none" neither,
+    else a file. `arguments` are options of ssh for hosts that name none (pairs of variable and text); only
+    where the inventory is the caller's own (`trusts_inventory`) may they run programs here. With
+    `users_known_hosts` a key counts that the known hosts of ssh hold. `key_options` is what
+    `rmx host accept-key NAME` needs besides to accept a key where these settings look for it.
     """
 
     known_hosts: Path
@@ -26,3 +32,8 @@ class SshSettings:
     agent_command: str = ""
     python: str = "python3"
     weak_algorithms: bool = False
+    config: str = "none"
+    arguments: tuple[tuple[str, str], ...] = ()
+    trusts_inventory: bool = False
+    users_known_hosts: bool = False
+    key_options: str = ""

@@ -31,6 +31,7 @@ def ssh_settings(config: Config) -> SshSettings:
         down_after_s=config.hosts.down_after_s,
         python=config.hosts.python,
         weak_algorithms=config.ssh.weak_algorithms,
+        config=config.ssh.config,
     )
 
 

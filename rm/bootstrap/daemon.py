@@ -98,10 +98,7 @@ class HostKeys:
         self._fleet = fleet
 
     def present(self, host: Host) -> Mapping[str, Any]:
-        settings = self._settings
-        kind, fingerprint, _ = present_key(
-            host.address, host.port, settings.connect_timeout_s, settings.weak_algorithms
-        )
+        kind, fingerprint, _ = present_key(host, self._settings)
         pinned = pinned_key(host, self._settings)
         return {
             "presented": {"type": kind, "fingerprint": fingerprint},

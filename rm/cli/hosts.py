@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from rm.cli.host_keys import accept_key, show_key
 from rm.cli.host_show import cards, show, state_of
 from rm.cli.session import (
     Session,
@@ -247,30 +248,5 @@ def remove(session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, .
     )
 
 
-@host.command("show-key")
-@host_operand
-@json_option
-@click.pass_obj
-def show_key(session: Session, /, host: str | None, host_word: str | None, as_json: bool) -> None:
-    """Show the key that HOST presents now, and the one that is pinned."""
-    name = one_host(host, host_word)
-    answer = session.client.get("hosts", name, "key")
-    lines = []
-    for title in ("presented", "pinned"):
-        key = answer.get(title)
-        lines.append(f"{title + ':':<11}" + (f"{key['type']} {key['fingerprint']}" if key else "none"))
-    _told(session, answer, as_json, "\n".join(lines))
-
-
-@host.command("accept-key")
-@host_operand
-@click.option("--fingerprint", required=True, metavar="SHA256:…", help="The key's, as `show-key` prints it.")
-@json_option
-@click.pass_obj
-def accept_key(
-    session: Session, /, host: str | None, host_word: str | None, fingerprint: str, as_json: bool
-) -> None:
-    """Pin the key of HOST that has exactly this fingerprint. Compare it with the host's own first."""
-    name = one_host(host, host_word)
-    answer = session.client.post("hosts", name, "key", body={"fingerprint": fingerprint})
-    _told(session, answer, as_json, f"The key {fingerprint} of host {name} is pinned.")
+host.add_command(show_key)
+host.add_command(accept_key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +88,10 @@ def fleet_of(
         dead_after_s=config.ssh.dead_after_s,
         python=config.hosts.python,
         weak_algorithms=config.ssh.weak_algorithms,
+        config=config.ssh.config,
+        trusts_inventory=True,
+        users_known_hosts=True,
+        key_options=key_options(inventories, known_hosts),
     )
     found = known_hosts_of(session, inventories, config.hosts.inventory, vault, playbook)
     for name, given in found.variables.items():
@@ -101,7 +105,29 @@ def fleet_of(
         "inventory_dir": first if os.path.isdir(first) else os.path.dirname(first),
         "ansible_inventory_sources": [os.path.abspath(one) for one in found.files],
     }
-    return Fleet(login.as_user(found.hosts, found.with_login), settings, found.variables, found.source, magic)
+    hosts = as_configured(found.hosts, found.with_login, settings) if login.user is None else found.hosts
+    return Fleet(login.as_user(hosts, found.with_login), settings, found.variables, found.source, magic)
+
+
+def key_options(inventories: Sequence[str], known_hosts: str | None) -> str:
+    """What `rmx host accept-key NAME` needs besides to pin the keys that this command looks for."""
+    named = [("--inventory", one) for one in inventories]
+    named += [("--known-hosts", known_hosts)] if known_hosts else []
+    return "".join(f" {option} {shlex.quote(value)}" for option, value in named)
+
+
+def as_configured(hosts: Sequence[Host], named: Sequence[str], settings: SshSettings) -> list[Host]:
+    """The hosts whose inventory names nobody (they are not among `named`) with the login that the
+    configuration of ssh names. Raises ConfigError."""
+    from rm.adapters.ssh_route import configured, login_of
+
+    if not configured(settings.config):
+        return list(hosts)
+    left = set(named)
+    return [
+        host if host.name in left else replace(host, login=login_of(host, settings) or host.login)
+        for host in hosts
+    ]
 
 
 def words(given: Sequence[str]) -> tuple[str, ...]:

@@ -131,7 +131,7 @@ def test_only_the_accepted_host_key_is_trusted(lab: Lab, tmp_path: Path) -> None
     settings = replace(settings_of(lab), known_hosts=tmp_path / "known_hosts")
     with pytest.raises(HostKeyError, match="rmx host accept-key z1h2") as unknown:
         ssh.connect(host, settings)
-    _, fingerprint, _ = ssh.present_key(host.address, host.port)
+    _, fingerprint, _ = ssh.present_key(host, settings_of(lab))
     assert fingerprint in str(unknown.value)
     with pytest.raises(HostKeyError, match="nothing was accepted"):
         ssh.accept_key(host, "SHA256:" + "A" * 43, settings)
@@ -140,7 +140,7 @@ def test_only_the_accepted_host_key_is_trusted(lab: Lab, tmp_path: Path) -> None
     ssh.connect(host, settings).close()
 
     lab.change_host_key("z1h2")
-    _, changed, _ = ssh.present_key(host.address, host.port)
+    _, changed, _ = ssh.present_key(host, settings_of(lab))
     with pytest.raises(HostKeyError, match="CHANGED") as refused:
         ssh.connect(host, settings)
     assert fingerprint in str(refused.value)

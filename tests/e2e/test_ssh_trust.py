@@ -49,7 +49,7 @@ def test_a_revoked_key_is_refused_though_it_is_accepted(server: SshServer, tmp_p
         before = file.read_text()
         with pytest.raises(HostKeyError, match="is revoked"):
             ssh.connect(host, settings)
-        fingerprint = ssh.present_key(host.address, host.port)[1]
+        fingerprint = ssh.present_key(host, settings)[1]
         with pytest.raises(HostKeyError, match="nothing was accepted"):
             ssh.accept_key(host, fingerprint, settings)
         assert ssh.pinned_key(host, settings) is None

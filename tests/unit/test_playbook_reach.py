@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.inventory_files import hosts_for_daemon
 from rm.adapters.playbook_roster import Roster
 from rm.adapters.playbook_run import run_playbook
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
-from rm.errors import UsageError
+from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts
 from rm.playbook.ssh_arguments import outside_program
@@ -151,3 +152,21 @@ def test_the_older_names_of_an_inventorys_variables_count() -> None:
     (host,) = to_hosts(parse(text, "hosts.ini"))
     assert (host.address, host.port, host.login) == ("10.0.0.5", 2222, "ada")
     assert "ansible_ssh_host" not in dict(host.variables)
+
+
+def test_an_import_settles_how_hosts_are_reached_or_refuses(tmp_path: Path) -> None:
+    def imported(variables: str) -> Host:
+        (tmp_path / "hosts.ini").write_text(f"gpu01\n[all:vars]\ndomain=example.com\n{variables}\n")
+        return hosts_for_daemon(str(tmp_path / "hosts.ini"))[0][0]
+
+    assert imported("ansible_host={{ inventory_hostname }}.{{ domain }}").address == "gpu01.example.com"
+    jump = "-J ops@gate -o ServerAliveInterval=5"
+    assert dict(imported(f"ansible_ssh_common_args={jump}").variables)["ansible_ssh_common_args"] == jump
+    for wrong, said in (
+        ("ansible_host={{ nosuch }}", "ansible_host of host 'gpu01': '{{ nosuch }}': 'nosuch' is undefined"),
+        ("ansible_ssh_extra_args=-o ProxyCommand=evil", "says '-o ProxyCommand=evil': the daemon does not"),
+        ("ansible_connection=docker", "Host 'gpu01': ansible_connection is 'docker'"),
+    ):
+        with pytest.raises(ConfigError) as refused:
+            imported(wrong)
+        assert said in refused.value.what
