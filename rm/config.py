@@ -62,7 +62,8 @@ class JobsConfig:
     deliver: str = "rm-%j.out"
     time_limit: str = "UNLIMITED"
     recent_s: NotNegative = 300.0
-    keep_finished: Count = 10_000
+    keep_days: Positive = 30
+    keep_finished: Count = 100_000
     max_log_bytes: Count = 64 * 1024 * 1024
     max_losses: Count = 2
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,9 +167,20 @@ class MemoryStore:
         with self._db.lock:
             return [(s, e.at_us) for s, e in self._db.journal if e.kind == START]
 
-    def prune(self, before_us: int) -> int:
+    def ids(self) -> set[int]:
+        with self._db.lock:
+            return set(self._db.jobs)
+
+    def counts(self) -> dict[JobState, int]:
+        with self._db.lock:
+            return dict(Counter(job.state for job in self._db.jobs.values()))
+
+    def prune(self, before_us: int, most: int | None = None) -> int:
         db = self._db
         with db.lock:
+            ended_us = sorted((j.ended_us or 0 for j in db.jobs.values() if j.state.final), reverse=True)
+            if most is not None and len(ended_us) > most:
+                before_us = max(before_us, ended_us[most - 1] if most else ended_us[0] + 1)
             busy = {a.job for a in db.actions.values()}
             old = [
                 j.id

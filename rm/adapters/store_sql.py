@@ -232,16 +232,37 @@ class SqlStore:
         with self._reading("read the journal") as c:
             return [(r.seq, r.at_us) for r in c.execute(schema.STARTS)]
 
-    def prune(self, before_us: int) -> int:
-        jobs, specs, actions, logs = schema.jobs, schema.job_specs, schema.actions, schema.logs
+    def ids(self) -> set[int]:
+        with self._reading("list jobs") as c:
+            return set(c.scalars(sa.select(schema.jobs.c.id)))
+
+    def counts(self) -> dict[JobState, int]:
+        state = schema.jobs.c.state
+        with self._reading("count jobs") as c:
+            found = c.execute(sa.select(state, sa.func.count()).group_by(state))
+            return {JobState(name): count for name, count in found}
+
+    def prune(self, before_us: int, most: int | None = None) -> int:
+        jobs, actions = schema.jobs, schema.actions
+        over = jobs.c.state.not_in(UNFINISHED)
+        if most is not None:
+            newest_first = sa.select(jobs.c.ended_us).where(over).order_by(jobs.c.ended_us.desc())
+            with self._reading("count ended jobs") as c:
+                last = c.scalar(newest_first.offset(max(most - 1, 0)).limit(1))
+            if last is not None:
+                before_us = max(before_us, last if most else last + 1)
         busy = sa.select(actions.c.id).where(actions.c.job == jobs.c.id).exists()
-        with self._changing("prune") as c:
-            forgotten = c.execute(
-                sa.delete(jobs).where(jobs.c.state.not_in(UNFINISHED), jobs.c.ended_us < before_us, ~busy)
-            ).rowcount
-            c.execute(sa.delete(specs).where(~sa.select(jobs.c.id).where(jobs.c.id == specs.c.id).exists()))
-            c.execute(sa.delete(logs).where(~sa.select(jobs.c.id).where(jobs.c.id == logs.c.job).exists()))
-        return forgotten
+        old = sa.select(jobs.c.id).where(over, jobs.c.ended_us < before_us, ~busy).limit(PRUNE_CHUNK)
+        forgotten = 0
+        while True:
+            with self._changing("prune") as c:
+                some = list(c.scalars(old))
+                for table, key in ((jobs, "id"), (schema.job_specs, "id"), (schema.logs, "job")):
+                    c.execute(sa.delete(table).where(table.c[key].in_(some)))
+            forgotten += len(some)
+            if len(some) < PRUNE_CHUNK:
+                return forgotten
+            time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
 
     def prune_journal(self, before_us: int) -> int:
         """In many short transactions: the leader's commits go on in between."""

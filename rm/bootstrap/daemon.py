@@ -349,7 +349,8 @@ class Daemon:
         )
         timers.every(60, "tokens", tokens.write_down)
         timers.every(3600, "prune the audit log", audit.prune)
-        timers.every(3600, "prune", lambda: prune(store, logs, config.jobs.keep_finished))
+        kept = (config.jobs.keep_days, config.jobs.keep_finished)
+        timers.every(3600, "prune", lambda: prune(store, logs, clock, *kept))
         timers.every(
             3600, "prune the journal", lambda: prune_journal(store, clock, config.daemon.journal_days)
         )

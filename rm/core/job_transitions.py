@@ -19,6 +19,11 @@ S = JobState
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
 JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
 # Refusals that every other job would meet on that host too: it is drained until it can write its spool again.
+# what shells mean by a code: the end of the task's log names the program
+EXPLAINED = {
+    126: "a shell says: a program may not be executed, see the end of the log",
+    127: "a shell says: a program was not found, see the end of the log",
+}
 HOST_FAULTS = frozenset({Code.NO_SPACE, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
 # A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
@@ -118,7 +123,8 @@ def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
     if e.why not in WORDS:
         return S.FAILED, Reason(ReasonCode.LAUNCH_FAILED, f"{at} could not run: {e.why}")
     numbers = (("rank", e.rank), ("code", e.code), ("signal", e.signal))
-    how = f"was killed by signal {e.signal}" if e.signal else f"exited with code {e.code}"
+    said = f" ({EXPLAINED[e.code]})" if e.code in EXPLAINED else ""
+    how = f"was killed by signal {e.signal}" if e.signal else f"exited with code {e.code}{said}"
     return S.FAILED, Reason(ReasonCode.EXIT_CODE, f"{at} {how}", numbers)
 
 

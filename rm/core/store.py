@@ -220,9 +220,18 @@ class Store(Protocol):
         """(sequence number, at_us) of every entry of the kind START, in order."""
         ...
 
-    def prune(self, before_us: int) -> int:
-        """Forgets jobs that ended before `before_us`, and what became of their logs; counts them. Jobs with
-        an open action stay."""
+    def ids(self) -> set[int]:
+        """Of all jobs that are kept."""
+        ...
+
+    def counts(self) -> dict[JobState, int]:
+        """How many jobs are kept, by state."""
+        ...
+
+    def prune(self, before_us: int, most: int | None = None) -> int:
+        """Forgets jobs that ended before `before_us`, and all but the `most` that ended last, with what
+        became of their logs; counts them. Those that ended in the same microsecond as the last one kept
+        stay, and so do jobs with an open action. In many short transactions."""
         ...
 
     def prune_journal(self, before_us: int) -> int:

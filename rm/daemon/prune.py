@@ -12,24 +12,19 @@ from rm.core.store import Store
 
 log = logging.getLogger(__name__)
 
-MARGIN = 1_000  # unfinished jobs among the newest
 DAY_US = 24 * 3_600_000_000
 
 
-def prune(store: Store, logs: LogPlace, keep: int) -> int:
-    """Forget all but the `keep` finished jobs that ended last; the number of those forgotten.
+def prune(store: Store, logs: LogPlace, clock: Clock, keep_days: float, most: int) -> int:
+    """Forget jobs that ended longer ago, and all but the `most` that ended last; the number of them.
 
-    Of jobs that ended in the same microsecond as the last one kept, all stay. Logs go when their
-    job is not in the store any more, so that those of an interrupted run go the next time.
+    Logs go when their job is not in the store any more, so that those of an interrupted run go the next time.
     """
-    newest = store.jobs(limit=2 * keep + MARGIN)
-    ended_us = sorted(j.ended_us or 0 for j in newest if j.state.final)
-    if len(ended_us) <= keep:
-        return 0
-    forgotten = store.prune(ended_us[-keep] if keep else ended_us[-1] + 1)
-    left = {j.id for j in store.jobs(limit=2 * keep + MARGIN)}
-    logs.forget(lambda job: job in left or store.job(job) is not None)
-    log.info("forgot %d old jobs", forgotten)
+    forgotten = store.prune(clock.now_us() - int(keep_days * DAY_US), most)
+    if forgotten:
+        left = store.ids()
+        logs.forget(lambda job: job in left or store.job(job) is not None)  # it may be a new one
+        log.info("forgot %d old jobs", forgotten)
     return forgotten
 
 

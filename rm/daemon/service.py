@@ -10,6 +10,7 @@ import asyncio
 import operator
 import os
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -91,7 +92,7 @@ class Service(HostService):
         self._bulks: dict[str, asyncio.Lock] = {}
         self._waiters: dict[int, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._waiters_lock = threading.Lock()
-        self._looking: asyncio.Task[list[Damaged]] | None = None
+        self._looking: asyncio.Task[tuple[list[Damaged], dict[JobState, int]]] | None = None
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -401,9 +402,7 @@ class Service(HostService):
     async def status(self) -> Mapping[str, Any]:
         def ask(cycle: Cycle, now_us: int) -> dict[str, Any]:
             state = cycle.state
-            jobs: dict[str, int] = {}
-            for job in state.jobs.values():
-                jobs[job.state] = jobs.get(job.state, 0) + 1
+            jobs = dict(Counter(job.state for job in state.jobs.values() if not job.state.final))
             hosts: dict[str, int] = {}
             for host in state.hosts.values():
                 seen = shown(host, state.jobs_on.get(host.name, set())).state
@@ -420,17 +419,20 @@ class Service(HostService):
             },
         }
         try:
-            answer: Mapping[str, Any] = await self._ask(ask)
-            aside = await self._set_aside()
+            answer = await self._ask(ask)
+            aside, kept = await self._stored()
         except StoreUnavailable as error:  # that is how the daemon is
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
-        return {**answer, "set_aside": [one.why for one in aside]}
+        jobs = answer["jobs"] | {state: count for state, count in kept.items() if state.final}
+        return {**answer, "jobs": jobs, "set_aside": [one.why for one in aside]}
 
-    async def _set_aside(self) -> list[Damaged]:
+    async def _stored(self) -> tuple[list[Damaged], dict[JobState, int]]:
         """One question at a time: a database that hangs holds up one thread, and no answer for long."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(asyncio.to_thread(self._store.aside))
-        looking: asyncio.Task[list[Damaged]] = self._looking
+            self._looking = asyncio.create_task(
+                asyncio.to_thread(lambda: (self._store.aside(), self._store.counts()))
+            )
+        looking: asyncio.Task[tuple[list[Damaged], dict[JobState, int]]] = self._looking
         if not (await asyncio.wait({looking}, timeout=LOOK_S))[0]:
             raise self._leader.waiting() or StoreUnavailable("The database has not answered yet.")
         return looking.result()

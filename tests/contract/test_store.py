@@ -149,12 +149,26 @@ def test_pruning_keeps_what_is_still_needed(database: Any, store: Any) -> None:
 
     jobs = (ended(1, 10), ended(2, 30), ended(3, 10), builders.job(4))
     store.commit(Batch(jobs=jobs, actions=(StoredAction(1, "discard", 3),)), 0)
+    assert store.counts() == {JobState.COMPLETED: 3, JobState.PENDING: 1}
+    assert store.prune(before_us=0, most=3) == 0
     assert store.prune(before_us=30) == 1
     assert [j.id for j in store.jobs()] == [2, 3, 4]
     assert database.open().load().next_job_id == 5
     with pytest.raises(StoreError):  # the id of a forgotten job is not free again
         store.commit(Batch(jobs=(ended(1, 40),)), 1)
     store.commit(Batch(jobs=(replace(jobs[1], exit_code=0),)), 1)
+
+
+@pytest.mark.parametrize(("most", "left"), [(9, [1, 2, 3, 4, 5]), (3, [1, 2, 3, 5]), (1, [3, 5]), (0, [5])])
+def test_only_so_many_ended_jobs_are_kept(
+    database: Any, store: Any, most: int, left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_sql, "PRUNE_CHUNK", 2)
+    ends_us = {1: 20, 2: 20, 3: 30, 4: 10}
+    jobs = [replace(builders.job(id), state=JobState.FAILED, ended_us=at) for id, at in ends_us.items()]
+    store.commit(Batch(jobs=(*jobs, builders.job(5))), 0)
+    assert store.prune(before_us=0, most=most) == 5 - len(left)
+    assert store.ids() == set(left)
 
 
 def test_a_pruned_journal_begins_with_a_start(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:

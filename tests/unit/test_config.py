@@ -66,7 +66,7 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path: Path) -> None
         euid=1000,
     )
     jobs = loaded.config.jobs
-    assert (jobs.grace_s, jobs.output, jobs.recent_s, jobs.keep_finished) == (9, "b", 1, 10_000)
+    assert (jobs.grace_s, jobs.output, jobs.recent_s, jobs.keep_finished) == (9, "b", 1, 100_000)
     keys = ("jobs.grace_s", "jobs.output", "jobs.recent_s", "jobs.keep_finished")
     assert [loaded.origins[key] for key in keys] == ["--grace-s", "RM_JOBS__OUTPUT", f"{file}:4", "default"]
 

@@ -191,6 +191,15 @@ def test_the_first_failure_stops_the_rest_once_and_names_the_end() -> None:
     assert world.job.reason.code is ReasonCode.EXIT_CODE
 
 
+@pytest.mark.parametrize(("code", "says"), [(127, "a program was not found"), (126, "may not be executed")])
+def test_what_a_shell_means_by_a_code_is_said(code: int, says: str) -> None:
+    world = World(ALONE).run()
+    world.do(ev.TaskExited(1, 1, "h1", 0, code, 0, 5, 6))
+    assert world.job.reason is not None
+    assert world.job.reason.message.startswith(f"task 0 on h1 exited with code {code} (")
+    assert says in world.job.reason.message
+
+
 def test_a_task_that_could_not_be_started_is_told_and_its_attempt_collected() -> None:
     world = World(ALONE)
     world.place()

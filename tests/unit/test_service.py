@@ -164,11 +164,19 @@ def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(ho
     house.do(*(ev.ActionSettled(n) for n in range(1, 20)))  # as the executor would
     house.do(ev.JobSubmitted(5, builders.spec(hold=True)))
     (house.folder / "notes").mkdir()
-    assert prune(house.store, LogDirectory(house.folder), 4) == 0
-    assert prune(house.store, LogDirectory(house.folder), 2) == 2
+
+    def pruned(most: int, keep_days: float = 30) -> int:
+        return prune(house.store, LogDirectory(house.folder), clock, keep_days, most)
+
+    assert pruned(4) == 0
+    assert pruned(2) == 2
     assert [j.id for j in house.store.jobs()] == [1, 3, 5]
     assert sorted(p.name for p in house.folder.iterdir()) == ["1.1", "3.1", "notes"]
-    assert prune(house.store, LogDirectory(house.folder), 0) == 2
+    assert asyncio.run(house.service.status())["jobs"] == {"PENDING": 1, "COMPLETED": 2}
+    clock.us += 1_000_000
+    assert pruned(9, keep_days=1.0005 / 86_400) == 1  # the last one ended a second ago
+    assert [j.id for j in house.store.jobs()] == [1, 5]
+    assert pruned(0) == 1
     assert [j.id for j in house.store.jobs()] == [5]
 
 
