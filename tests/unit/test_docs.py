@@ -71,7 +71,7 @@ LINES = sorted(set(commands()))
 def parse(words: list[str]) -> None:
     """Let click parse the words without running anything; raises where a user would see an error."""
     command: click.Command = rmx
-    context = click.Context(rmx, info_name="rmx")
+    context = click.Context(rmx, info_name="rmx", **rmx.context_settings)
     rest = list(words)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
@@ -81,7 +81,7 @@ def parse(words: list[str]) -> None:
             found,
             click.Context(found, info_name=name, parent=context, **found.context_settings),
         )
-    if any(word in ("--help", "--version") for word in rest):
+    if any(word in ("-h", "--help", "--version") for word in rest):
         return
     if isinstance(command, click.Group) and not rest:
         return  # a group that a sentence names
