@@ -28,6 +28,7 @@ from rm.adapters.log_directory import LogDirectory
 from rm.adapters.ssh import accept_key, pinned_key, present_key
 from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.store_sql import SqlStore, open_store
+from rm.bootstrap.checks import must_hold
 from rm.bootstrap.choices import (
     alert_rules,
     channel_of,
@@ -120,10 +121,8 @@ def run_daemon(config: Config) -> None:
     start_logging(config)
     raise_descriptors()
     sys.setswitchinterval(SWITCH_S)
-    policies = policies_of(config)  # a wrong rm.toml must fail before anything is touched
-    zone_of(config.monitor.timezone)
-    alert_rules(config)
-    settings_of(config.web)
+    must_hold(config)  # a wrong rm.toml must fail before anything is touched
+    policies = policies_of(config)
     declared = hosts_for_daemon(config.hosts.inventory)[0] if config.hosts.inventory else []
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared) as name:

@@ -1,17 +1,55 @@
-"""`rmx config show`: the configuration as the daemon would see it."""
+"""`rmx config`: the configuration as the daemon would see it, and what is wrong with it."""
 
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import click
 
-from rm.cli.session import Session, emit_json, json_option
+from rm.cli.session import Session, emit_json, json_option, note
+from rm.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rm.config import Loaded
 
 
 @click.group()
 def config() -> None:
-    """Show the configuration and where it comes from."""
+    """Show and check the configuration, and where it comes from."""
+
+
+def _loaded(session: Session) -> Loaded:
+    from rm.config import load
+
+    return load(
+        session.config_flag, flags={"daemon.socket": session.socket_flag} if session.socket_flag else None
+    )
+
+
+def _complaints(loaded: Loaded) -> list[str]:
+    import logging
+
+    from rm.bootstrap.checks import complaints
+
+    logging.getLogger("rm").addHandler(logging.NullHandler())  # the daemon's log would say it once more
+    return list(complaints(loaded.config))
+
+
+@config.command()
+@json_option
+@click.pass_obj
+def check(session: Session, /, as_json: bool) -> int:
+    """Say all that is wrong with the configuration; also policies, meshes, alerts, certificates."""
+    loaded = _loaded(session)
+    found = _complaints(loaded)
+    if as_json:
+        emit_json({"complaints": found})
+    for sentence in () if as_json else found:
+        note(sentence)
+    if not found and not as_json:
+        click.echo("Nothing is wrong with the configuration.")
+    return ConfigError.exit_code if found else 0
 
 
 @config.command()
@@ -20,10 +58,11 @@ def config() -> None:
 @click.pass_obj
 def show(session: Session, /, origin: bool, as_json: bool) -> None:
     """Print every key with its value, as rm.toml, the environment and flags make it."""
-    from rm.config import flatten, load
+    from rm.config import flatten
 
-    flags = {"daemon.socket": session.socket_flag} if session.socket_flag else None
-    loaded = load(session.config_flag, flags=flags)
+    loaded = _loaded(session)
+    for sentence in _complaints(loaded):
+        note(sentence)
     pairs = list(flatten(loaded.config))
     if as_json:
         values = {

@@ -41,7 +41,7 @@ OTHER_VERBS = {
     "audit": ("rm.cli.audit", "audit", "Show who did what, from where."),
     "daemon": ("rm.cli.daemon", "daemon", "Run the daemon."),
     "web": ("rm.cli.web", "web", "Serve the page about jobs, links and the network."),
-    "config": ("rm.cli.config_show", "config", "Show the configuration and where it comes from."),
+    "config": ("rm.cli.config_show", "config", "Show and check the configuration, and where it comes from."),
     "playbook": ("rm.cli.playbook", "playbook", "Run a playbook on hosts."),
     "lab": ("rm.cli.lab", "lab", "Make hosts on this machine to try rm on."),
     "sim": ("rm.cli.sim", "sim", "Simulate: the papers' results, and experiments of your own."),

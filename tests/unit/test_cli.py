@@ -362,6 +362,31 @@ def test_config_show_tells_the_origin(rmx: Rmx, tmp_path: Path, monkeypatch: pyt
     assert rmx("config", "show", "--json").json["config"]["jobs.recent_s"] == 7
 
 
+def test_all_that_is_wrong_with_the_configuration_is_said_at_once(rmx: Rmx, tmp_path: Path) -> None:
+    file = tmp_path / "rm.toml"
+    file.write_text(
+        "[policies]\nqueue = 'fivo'\n[alerts]\ndrain_on = ['fire']\n[monitor]\ntimezone = 'Mars/Olympus'\n"
+        "[web]\nproxy_header = 'X-User'\n[hosts]\ninventory = '/nowhere.yml'\n"
+    )
+    told = rmx("--config", str(file), "config", "check")
+    assert (told.code, told.out) == (8, "")
+    words = ("Did you mean 'fifo'?", "there is no 'fire'", "Mars/Olympus", "proxy_addresses", "/nowhere.yml")
+    assert len(told.err.splitlines()) == len(words)
+    assert all(word in told.err for word in words)
+    assert len(rmx("--config", str(file), "config", "check", "--json").json["complaints"]) == len(words)
+    shown = rmx("--config", str(file), "config", "show")
+    assert shown.code == 0
+    assert shown.err == told.err
+    file.write_text("[[monitor.mesh]]\nname = 'm'\nschedule = '99 * * * *'\n")
+    assert "99 * * * *" in rmx("--config", str(file), "config", "check").err
+    shipped = Path(__file__).parents[2] / "rm.toml"
+    assert rmx("--config", str(shipped), "config", "check") == (
+        0,
+        "Nothing is wrong with the configuration.\n",
+        "",
+    )
+
+
 def test_every_verb_can_be_helped(rmx: Rmx) -> None:
     assert all(verb in rmx("--help").out for verb in VERBS)
     for verb in (*JOB_VERBS, "host", "daemon", "config", "shell-init"):

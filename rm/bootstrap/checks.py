@@ -1,0 +1,70 @@
+"""What rm.toml can get wrong beyond types: names and words that only their users understand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rm.adapters.cron import interval_us, zone_of
+from rm.adapters.inventory_files import hosts_for_daemon
+from rm.bootstrap.choices import alert_rules, channel_of, policies_of, ssh_settings
+from rm.config import Config, options_for
+from rm.core.mesh import Mesh
+from rm.daemon.alert_setup import channels_of
+from rm.daemon.fence import fence_of
+from rm.daemon.monitor_meshes import meshes_of
+from rm.errors import ConfigError
+from rm.policies.regulate.controller import ControllerOptions
+from rm.web.https import HttpsDoor
+from rm.web.pages.settings import settings_of
+
+
+def _regulate(config: Config) -> ControllerOptions:
+    return options_for(config, "regulate", ControllerOptions)
+
+
+def _channels(config: Config) -> None:
+    for table in channels_of(config.alerts.channel):
+        channel_of(table)
+
+
+def _inventory(config: Config) -> None:
+    if config.hosts.inventory:
+        hosts_for_daemon(config.hosts.inventory)
+
+
+def _https(config: Config) -> None:
+    if config.https.listen:
+        HttpsDoor(config.https)
+
+
+CHECKS: tuple[Callable[[Config], Any], ...] = (
+    policies_of, _regulate, lambda config: zone_of(config.monitor.timezone), alert_rules, _channels,
+    lambda config: fence_of(config.fence), ssh_settings, lambda config: settings_of(config.web), _https,
+)  # fmt: skip
+
+
+def must_hold(config: Config) -> None:
+    """What a daemon does not start with. Raises ConfigError, the first that there is."""
+    for check in CHECKS:
+        check(config)
+
+
+def complaints(config: Config) -> Iterator[str]:
+    """Everything that is wrong, a sentence each; also meshes and archives, without which a daemon starts."""
+    for check in (*CHECKS, _inventory):
+        try:
+            check(config)
+        except ConfigError as error:
+            yield str(error)
+    try:
+        zone = zone_of(config.monitor.timezone)
+    except ConfigError:
+        return
+
+    def interval(mesh: Mesh) -> int:
+        return interval_us(mesh.schedule, zone, time.time_ns() // 1000)
+
+    found = meshes_of(config.monitor, interval)
+    yield from (sentence for _, sentence in (*found.malformed, *found.malformed_sources))
