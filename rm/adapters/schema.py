@@ -280,6 +280,12 @@ JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(
 
 # FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
 CLUSTER_FOR_UPDATE = select(cluster).with_for_update()
+# PostgreSQL: ends this account's other sessions that hold the cluster's row, or are about to
+END_WRITERS = text(
+    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
+    " WHERE l.relation = 'cluster'::regclass AND l.mode IN ('RowShareLock', 'RowExclusiveLock')"
+    " AND a.datname = current_database() AND a.usename = current_user AND l.pid <> pg_backend_pid()"
+)
 UPDATE_CLUSTER = update(cluster).where(
     cluster.c.version == bindparam("b_expected"), cluster.c.epoch == bindparam("b_epoch")
 )

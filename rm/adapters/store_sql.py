@@ -152,7 +152,19 @@ class SqlStore:
             return _lease(c.execute(sa.select(schema.cluster)).mappings().one())
 
     def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
-        with self._turn("take the lease"), self._transaction("take the lease") as c:
+        with self._turn("take the lease"):
+            if over is not None and self._engine.dialect.name == "postgresql":
+                self._end_former_leader()
+            return self._acquire_lease(holder, now_us, ttl_us, over)
+
+    def _end_former_leader(self) -> None:
+        """It may hang inside its commit, and hold the cluster's row: while the server waits for more of a
+        pipeline, none of its timeouts counts."""
+        with self._transaction("end a former leader's commit") as c:
+            c.execute(schema.END_WRITERS)
+
+    def _acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None) -> int | None:
+        with self._transaction("take the lease") as c:
             cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
             if cluster["holder"] not in ("", holder) and _lease(cluster) != over:
                 return None

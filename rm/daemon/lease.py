@@ -18,8 +18,8 @@ from rm.errors import RmError, StoreUnavailable
 log = logging.getLogger(__name__)
 
 RENEWALS = 4  # within the time of the lease
-LOOKS = 8  # of a standby at another's lease, within its time
-LOOK_S = 0.5  # and at least so often
+LOOKS = 16  # of a standby at another's lease, within its time
+LOOK_S = 0.25  # and at least so often
 RETRY_S = 0.5
 Monotonic = Callable[[], float]
 T = TypeVar("T")
@@ -60,7 +60,14 @@ class Standby:
 
     @property
     def pause_s(self) -> float:
-        return min(LOOK_S, self._lease_us / 1e6 / LOOKS)
+        """Until the next look: never past the moment at which the lease is over."""
+        left_s = self._since + self._ttl_s() - self._monotonic()
+        usual_s = min(LOOK_S, self._lease_us / 1e6 / LOOKS)
+        return min(usual_s, left_s) if left_s > 0 else usual_s
+
+    def _ttl_s(self) -> float:
+        """Of the lease that was seen."""
+        return ((self._seen.ttl_us if self._seen else 0) or self._lease_us) / 1e6
 
     def look(self) -> HeldLease | None:
         """The lease, if it could be taken now. Call it again after `pause_s`."""
@@ -70,8 +77,7 @@ class Standby:
             if self._seen is None and seen.holder not in ("", self._holder):
                 log.warning("another daemon leads this database (%s); waiting for its end", seen.holder)
             self._seen, self._since = seen, now
-        ttl_s = (seen.ttl_us or self._lease_us) / 1e6
-        over = seen if now - self._since >= ttl_s else None
+        over = seen if now - self._since >= self._ttl_s() else None
         if over is None and seen.holder not in ("", self._holder):
             return None
         begun = self._monotonic()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from rm.adapters import database as connections
 from rm.adapters import schema
@@ -142,6 +143,31 @@ def test_a_leader_that_vanishes_inside_a_commit_holds_nobody_up(
 
         assert until(led, "the standby has the row") == 2
         vanished.invalidate()  # the server has ended it
+    one.close()
+    two.close()
+
+
+@pytest.mark.postgres
+def test_a_standby_ends_the_commit_of_a_leader_that_hangs_in_the_middle_of_its_statements(
+    empty_postgres: Callable[[], str],
+) -> None:
+    url = empty_postgres()
+    one, two = open_store(url), open_store(url)
+    one.acquire_lease("one", 0, 1)
+    with closing(make_engine(url).connect()) as vanished, closing(make_engine(url).connect()) as other:
+        other.exec_driver_sql("SELECT 1 FROM jobs")  # holds nothing that a leader needs
+        raw: Any = vanished.connection.driver_connection
+        raw.pgconn.enter_pipeline_mode()
+        raw.pgconn.send_query_params(b"BEGIN", [])
+        raw.pgconn.send_query_params(b"SELECT epoch FROM cluster FOR UPDATE", [])
+        raw.pgconn.send_flush_request()  # and then nothing more: no timeout of the server counts
+        raw.pgconn.flush()
+        pid = raw.info.backend_pid
+        held = sa.text("SELECT 1 FROM pg_locks WHERE pid = :pid AND mode = 'RowShareLock'")
+        until(lambda: other.execute(held, {"pid": pid}).first(), "the row is held")
+        assert two.acquire_lease("two", 0, 1, over=two.lease()) == 2
+        assert other.exec_driver_sql("SELECT 2").scalar_one() == 2
+        vanished.invalidate()
     one.close()
     two.close()
 

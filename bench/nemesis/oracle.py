@@ -1,0 +1,239 @@
+"""Judges a run by what its tasks noted outside rm, and by what the clients were told. Nothing of rm is used.
+
+A task's notes (task.sh): `S time host gpus cpus` at its start, `B time` while it lives, `T time` at SIGTERM,
+`E time code` at its end. All hosts share this machine's clock.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+from bench.nemesis.ledger import Ledger, Order
+
+SLACK_S = 2.0  # between a fault and what it causes, beyond the time after which a host is given up
+FINAL = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY"}
+
+
+@dataclass(slots=True)
+class Life:
+    """One start of one rank. `last` is the time of its last note, `code` that of its end."""
+
+    job: int
+    attempt: int
+    rank: int
+    begun: float
+    host: str = ""
+    gpus: tuple[int, ...] = ()
+    cpus: int = 1
+    last: float = 0.0
+    code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What rm says of a job in the end; `log`: is each rank's log whole? None where nobody looked."""
+
+    name: str
+    state: str
+    attempt: int
+    exit_code: int | None
+    log: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A time during which a host may have been taken for lost, or its tasks been ended by a fault."""
+
+    host: str
+    begun: float
+    ended: float
+
+
+@dataclass(slots=True)
+class Findings:
+    """Sentences by kind of finding; those of BAD must not be."""
+
+    found: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    acknowledged: int = 0
+    starts: int = 0
+
+    def add(self, kind: str, what: str) -> None:
+        self.found[kind].append(what)
+
+    def bad(self) -> list[str]:
+        return [kind for kind in BAD if self.found.get(kind)]
+
+
+LOST, DOUBLED, STUCK = "lost", "doubled", "stuck"
+BAD = (LOST, DOUBLED, STUCK)
+CODES, GPUS, CPUS = "wrong exit codes", "GPUs given out twice", "CPUs given out twice"
+LOGS, LEFT, BESIDE = "logs missing", "left over on hosts", "beside a given-up attempt"
+KINDS = (*BAD, CODES, GPUS, CPUS, LOGS, LEFT, BESIDE)
+
+
+def read(notes: Path) -> list[Life]:
+    """All lives, in the order of their starts."""
+    found: list[Life] = []
+    for file in notes.iterdir():
+        parts = file.name.split(".")
+        if len(parts) == 3 and all(part.isdigit() for part in parts):
+            found += _lives(*map(int, parts), file.read_text(errors="replace").splitlines())
+    return sorted(found, key=lambda life: life.begun)
+
+
+def _lives(job: int, attempt: int, rank: int, lines: Iterable[str]) -> list[Life]:
+    found: list[Life] = []
+    for line in lines:
+        words = line.split()
+        if len(words) < 2 or (words[0] != "S" and not found):
+            continue  # a line that a crash cut short
+        at = float(words[1])
+        if words[0] == "S" and len(words) == 5:
+            gpus = tuple(int(gpu) for gpu in words[3].split(",")) if words[3] != "-" else ()
+            found.append(Life(job, attempt, rank, at, words[2], gpus, int(words[4]), at))
+        elif found:
+            found[-1].last = max(found[-1].last, at)
+            if words[0] == "E" and len(words) == 3:
+                found[-1].code = int(words[2])
+    return found
+
+
+def judge(
+    ledger: Ledger,
+    lives: Sequence[Life],
+    told: Mapping[int, Told],
+    silences: Sequence[Silence],
+    given_up_after_s: float,
+    cpus_of_host: int,
+) -> Findings:
+    """Everything that is wrong. `silences` explain second attempts; a second attempt beside the first is
+    explained only by a silence that outlasts `given_up_after_s`."""
+    findings = Findings(acknowledged=len(ledger.orders), starts=len(lives))
+    of_job: dict[int, list[Life]] = defaultdict(list)
+    for life in lives:
+        of_job[life.job].append(life)
+    for id in ledger.again:
+        findings.add(DOUBLED, f"job {id}: its number was given out twice")
+    lost_hosts = [s for s in silences if s.ended - s.begun >= given_up_after_s - SLACK_S]
+    for order in ledger.orders.values():
+        mine = of_job.get(order.id, [])
+        said = told.get(order.id)
+        _starts(findings, order, mine, said, silences, lost_hosts, given_up_after_s)
+        if said is None:
+            findings.add(LOST, f"job {order.id}: rm does not know it")
+        elif said.name != order.name:
+            findings.add(LOST, f"job {order.id}: it was {order.name}, and is {said.name}")
+        elif said.state not in FINAL:
+            findings.add(STUCK, f"job {order.id}: {said.state}")
+        else:
+            _end(findings, order, mine, said)
+    _given_out(findings, lives, lost_hosts, cpus_of_host)
+    return findings
+
+
+def _starts(
+    findings: Findings, order: Order, mine: Sequence[Life], said: Told | None, silences: Sequence[Silence],
+    lost_hosts: Sequence[Silence], given_up_after_s: float,
+) -> None:  # fmt: skip
+    """Each rank of each attempt starts once, no attempt without a cause, none when it must not."""
+    name = f"job {order.id}"
+    seen: set[tuple[int, int]] = set()
+    for life in mine:
+        if (life.attempt, life.rank) in seen:
+            findings.add(DOUBLED, f"{name}: rank {life.rank} of attempt {life.attempt} started twice")
+        seen.add((life.attempt, life.rank))
+        if order.held and (not order.release_sent or life.begun < order.release_sent):
+            findings.add(DOUBLED, f"{name}: it started while it was held")
+        if any(life.attempt < other.attempt and life.begun > other.begun for other in mine):
+            findings.add(DOUBLED, f"{name}: attempt {life.attempt} started after a later one")
+        if order.cancel_acked and life.begun > order.cancel_acked + SLACK_S:
+            findings.add(DOUBLED, f"{name}: it started after it was cancelled")
+    attempts = sorted({life.attempt for life in mine})
+    for earlier, later in pairwise(attempts):
+        before = [life for life in mine if life.attempt == earlier]
+        after = min(life.begun for life in mine if life.attempt == later)
+        asked = any(at <= after for at in order.requeues)
+        if not asked and not _explained(before, after, silences, given_up_after_s):
+            findings.add(DOUBLED, f"{name}: attempt {later} without a requeue or a fault")
+        for life in before:
+            if life.last > after:
+                text = f"{name}: attempts {earlier} and {later} ran side by side {life.last - after:.1f} s"
+                given_up = any(s.host == life.host and s.begun <= after for s in lost_hosts)
+                findings.add(BESIDE if given_up else DOUBLED, text)
+
+
+def _explained(
+    before: Sequence[Life], after: float, silences: Sequence[Silence], given_up_after_s: float
+) -> bool:
+    """Did a host of the attempt suffer before the next one began?"""
+    hosts = {life.host for life in before}
+    begun = min(life.begun for life in before)
+    return any(
+        s.host in hosts and s.begun <= after and s.ended + given_up_after_s + SLACK_S >= begun
+        for s in silences
+    )
+
+
+def _end(findings: Findings, order: Order, mine: Sequence[Life], said: Told) -> None:
+    last = [life for life in mine if life.attempt == said.attempt]
+    if said.state == "COMPLETED":
+        if {life.rank for life in last} != set(range(order.ranks)) or any(life.code is None for life in last):
+            findings.add(LOST, f"job {order.id}: COMPLETED, and not all of its ranks ran to their end")
+        elif order.ends != 0:
+            findings.add(CODES, f"job {order.id}: COMPLETED, and its code was {order.ends}")
+    if said.state == "CANCELLED" and not order.cancel_sent:
+        findings.add(LOST, f"job {order.id}: CANCELLED, and nobody asked for it")
+    if said.state == "FAILED":
+        codes = {life.code for life in last}
+        if order.ends == 0 and codes == {0} and len(last) == order.ranks:
+            findings.add(CODES, f"job {order.id}: FAILED with {said.exit_code}, and all ranks gave 0")
+        elif order.ends and order.ends in codes and said.exit_code != order.ends:
+            findings.add(CODES, f"job {order.id}: code {said.exit_code} instead of {order.ends}")
+    if said.log is False:
+        findings.add(LOGS, f"job {order.id}: {said.state}, and its log is not whole")
+
+
+def _given_out(
+    findings: Findings, lives: Sequence[Life], lost_hosts: Sequence[Silence], cpus_of_host: int
+) -> None:
+    """What tasks held at the same time, by host."""
+    for host in sorted({life.host for life in lives}):
+        here = [life for life in lives if life.host == host]
+        for first, second, gpus in _sharing(here):
+            what = f"{host}: GPU {gpus} of jobs {first.job} and {second.job}"
+            findings.add(GPUS, f"{what}, {first.last - second.begun:.1f} s")
+        most, when = _most(here, lambda life: life.cpus)
+        if most > cpus_of_host:
+            findings.add(CPUS, f"{host}: {most} of {cpus_of_host} at {when:.1f}")
+
+
+def _sharing(here: Sequence[Life]) -> Iterable[tuple[Life, Life, str]]:
+    """Pairs of tasks of different jobs or attempts that held a GPU at the same time."""
+    holders: dict[int, Life] = {}
+    for life in here:  # in the order of their starts
+        for gpu in life.gpus:
+            other = holders.get(gpu)
+            if other is not None and other.last > life.begun and _key(other) != _key(life):
+                yield other, life, str(gpu)
+            if other is None or other.last < life.last:
+                holders[gpu] = life
+
+
+def _key(life: Life) -> tuple[int, int, int]:
+    return life.job, life.attempt, life.rank
+
+
+def _most(here: Sequence[Life], of: Callable[[Life], int]) -> tuple[int, float]:
+    """The largest sum at any time, and when."""
+    steps = sorted([(life.begun, of(life)) for life in here] + [(life.last, -of(life)) for life in here])
+    held = most = 0
+    when = 0.0
+    for at, change in steps:
+        held += change
+        if held > most:
+            most, when = held, at
+    return most, when
