@@ -10,6 +10,7 @@ answered here too: quick ones at once, slow ones in a forked child. See docs/age
 import contextlib
 import errno
 import gc
+import hashlib
 import importlib
 import json
 import os
@@ -111,6 +112,7 @@ class Agent:
         self.attempts = Operations(Spool(state), self.hierarchy, self.fences, self.channel.send)
         self.room = Room(state, lambda: self.channel.send({"event": "room"}))
         self.ops, self.slow_ops = {}, {"facts": self._facts}
+        self.cluster, self.over = "", False  # of the daemon; is this channel to end?
         self.children = {}  # pipe -> [process id, request id, text read so far]
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
         self._load_siblings()
@@ -144,10 +146,13 @@ class Agent:
         self.features.update(cgroup=self.hierarchy.kind, freezer=self.hierarchy.freezer, enforced=enforced)
         if not enforced["memory"]:
             self.features["missing"].append("memory limits")
+        spool = self.attempts.spool
+        self.cluster, led_at = spool.cluster()
         return {
-            "event": "hello", "version": VERSION, "protocol": PROTOCOL, "host": os.uname().nodename,
+            "event": "hello", "version": version(), "protocol": PROTOCOL, "host": os.uname().nodename,
             "boot_id": boot_id(), "pid": os.getpid(), "uid": os.getuid(), "now_us": now_us(),
-            "epoch": self.attempts.spool.epoch(), "features": self.features, "room": self.room.due is None,
+            "epoch": spool.epoch(), "cluster": self.cluster, "led_at": led_at,
+            "newest_job": spool.newest_job(), "features": self.features, "room": self.room.due is None,
         }  # fmt: skip
 
     def serve(self):
@@ -160,7 +165,7 @@ class Agent:
         self.channel.send(self.hello())
         gc.collect()
         gc.freeze()  # forked supervisors then share these pages for good
-        while self.channel.flush():
+        while self.channel.flush() and not self.over:
             for key, _ in self.selector.select(self._timeout_s()):
                 kind, data = key.data
                 if kind == "requests":
@@ -212,13 +217,19 @@ class Agent:
     def _carry_out(self, number, op, request):
         """The result, or None when the reply comes later."""
         if op == "ping":
+            self._look_whose()
             return {"now_us": now_us()}
+        if op == "adopt":
+            result = self.attempts.adopt(request)
+            self.cluster = self.attempts.spool.cluster()[0]
+            return result
         if self.jobs_only:
             request.pop("allow_root", None)
         if op in CHANGES or "epoch" in request:
             epoch = request.get("epoch")
             if not isinstance(epoch, int):
                 raise SpoolError("bad-request", "The operation %s needs the leader's epoch." % op)
+            self.attempts.spool.check_cluster(request.get("cluster"))
             self.attempts.spool.check_epoch(epoch)
         if op == "logs":
             found = self.attempts.logs(request)
@@ -239,6 +250,13 @@ class Agent:
         raise SpoolError(
             "no-such-op", "The agent on %s does not know the operation %s." % (os.uname().nodename, op)
         )
+
+    def _look_whose(self):
+        """End when the host has changed its cluster: the next hello says so."""
+        cluster, led_at = self.attempts.spool.cluster()
+        if self.cluster not in ("", cluster):
+            sys.stderr.write("the host was taken over by cluster %s (led at %s)\n" % (cluster, led_at))
+            self.over = True
 
     def _later(self, number):
         def reply(result, error=None):
@@ -326,6 +344,15 @@ def _become_child(keep, agent):
             with contextlib.suppress(OSError):
                 # the folder's own descriptor
                 os.close(int(name))
+
+
+def version():
+    """The version, and the agent's files by their content: what is on the host may differ from a release."""
+    here, sums = os.path.dirname(os.path.abspath(__file__)), hashlib.sha256()
+    for name in sorted(name for name in os.listdir(here) if name.endswith(".py")):
+        with open(os.path.join(here, name), "rb") as file:
+            sums.update(name.encode() + b"\0" + file.read())
+    return "%s+%s" % (VERSION, sums.hexdigest()[:8])
 
 
 def refusal(number, error):

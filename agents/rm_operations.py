@@ -1,6 +1,6 @@
-"""What the daemon may ask of the agent about attempts: launch, start, stop, signal, tasks, discard, logs,
-schedule. Each takes the request and a function for a reply that comes later; it returns the result, or None
-when it will reply later.
+"""What the daemon may ask of the agent about attempts: launch, start, stop, signal, tasks, discard,
+adopt, logs, schedule. Each takes the request and a function for a reply that comes later; it returns the
+result, or None when it will reply later.
 """
 
 import base64
@@ -143,6 +143,26 @@ class Operations(Attempts):
             return None
         self._forget(attempt)
         return {}
+
+    def adopt(self, request):
+        """Belong to a cluster: the first that asks, or one that names the one that it is to replace. Then
+        nothing of that one is left here; while its tasks run, nothing changes."""
+        cluster, led_at = str(request["cluster"]), str(request.get("led_at", ""))
+        mine, _ = self.spool.cluster()
+        if mine not in ("", cluster):
+            if request.get("instead_of") != mine:
+                self.spool.check_cluster(cluster)
+            live = [attempt for attempt in self.known.values() if attempt.live()]
+            for attempt in live if request.get("stop_jobs") else ():
+                if not attempt.folder.tell({"op": "stop", "why": "abort", "grace_us": 0}):
+                    self._look_again(attempt)
+            if live:
+                return {"running": sorted({attempt.folder.job for attempt in live})}
+            for attempt in list(self.known.values()):
+                self._forget(attempt)
+            self.spool.forget_cluster()
+        self.spool.join(cluster, led_at)
+        return {"running": []}
 
     def _forget(self, attempt):
         job, count = attempt.folder.job, attempt.folder.attempt

@@ -7,6 +7,8 @@
                          <rank>/exit.json, reports.jsonl
                          logs/<rank>       what a task without --output printed, of bounded size
     discarded                              one line per discarded attempt: a late launch of it is refused
+    epoch                                  the largest of a leader that was obeyed
+    cluster                                whose jobs these are: the id of the cluster, and where it is led
 
 locked = alive; free with exit.json = exited; free without = lost. Folders belong to the agent, so that no
 user can put a link where the agent writes; only the script, the reports and the logs belong to the user, so
@@ -201,7 +203,7 @@ class Folder:
 
 
 class Spool:
-    """All attempts known to this host, and the largest epoch seen."""
+    """All attempts known to this host, whose they are, and the largest epoch seen."""
 
     def __init__(self, state):
         self.state = state
@@ -236,6 +238,14 @@ class Spool:
         finally:
             os.close(fd)
 
+    def newest_job(self):
+        """The largest id of a job that this host has run and remembers; 0 when there is none."""
+        self._read_discarded()
+        names = [*os.listdir(self.jobs), *self._discarded]
+        return max(
+            (int(job) for job in (name.partition(".")[0] for name in names) if job.isdigit()), default=0
+        )
+
     def prune(self):
         """Forget discards so old that no launch can still be on the way."""
         self._read_discarded()
@@ -258,6 +268,33 @@ class Spool:
                     self._discarded.update((name, int(at)) for name, at in map(str.split, text.splitlines()))
         except FileNotFoundError:
             self._discarded = {}
+
+    def cluster(self):
+        """(id, where it is led) of the cluster that this host belongs to; empty when it belongs to none."""
+        known = read_json(os.path.join(self.state, "cluster"))
+        known = known if isinstance(known, dict) else {}
+        return str(known.get("id", "")), str(known.get("led_at", ""))
+
+    def join(self, cluster, led_at):
+        """From now on this host belongs to that cluster; durable when this returns."""
+        if self.cluster() != (cluster, led_at):
+            write_json(os.path.join(self.state, "cluster"), {"id": cluster, "led_at": led_at}, sync=True)
+
+    def forget_cluster(self):
+        """Nothing of the cluster that led this host until now counts for the next one: ids begin anew."""
+        for name in ("discarded", "epoch"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.state, name))
+
+    def check_cluster(self, cluster):
+        """Refuse another cluster's daemon. One that names none is older than clusters' ids."""
+        mine, led_at = self.cluster()
+        if cluster and mine and cluster != mine:
+            raise SpoolError(
+                "foreign-cluster",
+                "Host %s belongs to cluster %s (led at %s), not to %s."
+                % (os.uname().nodename, mine, led_at, cluster),
+            )
 
     def epoch(self):
         """The largest epoch of a leader that this host has obeyed; 0 when none is known."""

@@ -210,6 +210,9 @@ class FakeService:
         self.inventory[name] = dataclasses.replace(self._host(name), drained_by="")
         return self.inventory[name]
 
+    async def adopt(self, name: str, stop_jobs: bool, by: str) -> Host:
+        return self._host(name)
+
     async def remove_host(self, name: str, by: str) -> Host:
         self._host(name)
         return self.inventory.pop(name)

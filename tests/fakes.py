@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from rm.core.host import Host
+from rm.core.identity import NO_CLUSTER
 from rm.protocol.codes import AgentError, Code
 from rm.protocol.line import read_answer, read_notification, request_line
 from rm.protocol.notifications import Hello, Unasked
@@ -63,6 +64,8 @@ class FakeHosts:
     def __init__(self) -> None:
         self.added: dict[str, Host] = {}
         self.offsets_us: dict[str, int] = {}
+        self.cluster = NO_CLUSTER
+        self.clusters: dict[str, str] = {}  # that hosts say they belong to
         self.epochs: dict[str, int] = {}  # that hosts say they have obeyed
         self.raised: dict[str, int] = {}
         self.reconnected: list[str] = []
@@ -107,7 +110,9 @@ class FakeHosts:
         return self.offsets_us.get(name, 0)
 
     def hello(self, name: str) -> Hello | None:
-        return Hello(version="0.1.0", protocol=1, epoch=self.epochs.get(name, 0))
+        return Hello(
+            version="0.1.0", protocol=1, epoch=self.epochs.get(name, 0), cluster=self.clusters.get(name, "")
+        )
 
     def raise_epoch(self, name: str, epoch: int) -> None:
         self.raised[name] = epoch

@@ -55,8 +55,9 @@ class Call(NamedTuple):
 class AgentChannel:
     """Opened once, used by any thread, dead for ever when it is lost."""
 
-    def __init__(self, host: Host, settings: SshSettings) -> None:
+    def __init__(self, host: Host, settings: SshSettings, cluster: str = "") -> None:
         self.host = host
+        self._cluster = cluster  # of whoever gives orders
         self.hello = Hello(version="", protocol=0)
         self.least_epoch = 0  # of orders: see `Fleet.raise_epoch`
         self.heard = 0  # how often something came
@@ -139,8 +140,9 @@ class AgentChannel:
         with self._lock:
             self._number += 1
             number = self._number
-        if isinstance(request, Ordered) and request.epoch < self.least_epoch:
-            request = msgspec.structs.replace(request, epoch=self.least_epoch)
+        if isinstance(request, Ordered):
+            epoch = max(request.epoch, self.least_epoch)
+            request = msgspec.structs.replace(request, epoch=epoch, cluster=self._cluster)
         try:
             line = request_line(number, request)
         except AgentError as error:

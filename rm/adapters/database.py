@@ -74,7 +74,12 @@ def _sqlite(url: URL, foreign_keys: bool, read_only: bool) -> Engine:
     if read_only:
         file = f"file:{quote(os.path.abspath(str(url.database)))}"
         return sa.create_engine(url.set(database=file, query={"mode": "ro", "uri": "true"}))
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_MS / 1000})
+    # mode=rw: a connection that comes after the file was deleted must not make an empty one
+    file = f"file:{quote(os.path.abspath(str(url.database)))}?mode=rw"
+    timeout_s = BUSY_TIMEOUT_MS / 1000
+    engine = sa.create_engine(
+        url, creator=lambda: sqlite3.connect(file, timeout_s, uri=True, check_same_thread=False)
+    )
     sa.event.listen(engine, "connect", partial(_prepare_sqlite, foreign_keys))
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine

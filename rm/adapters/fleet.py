@@ -16,6 +16,7 @@ from rm.adapters.pace import Pace
 from rm.adapters.retries import Retries
 from rm.adapters.ssh_settings import SshSettings
 from rm.core.host import Host
+from rm.core.identity import NO_CLUSTER, ClusterIdentity
 from rm.errors import HostKeyError, RmError, Unreachable
 from rm.protocol.codes import NotConnected
 from rm.protocol.hosts import Ping, Pong
@@ -43,7 +44,8 @@ class Fleet:
     host's own thread, in the order in which things happened: `on_state(h, True, "")` comes
     before the first event of a connection, `on_state(h, False, why)` after its last. They
     must be quick and may use `call`, but must not wait for its result. `on_misfit(host, sentence)`
-    comes when the host said what does not fit the protocol: its channel is closed then.
+    comes when the host said what does not fit the protocol: its channel is closed then. Orders carry the
+    id of `cluster`.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class Fleet:
         on_event: OnEvent,
         on_state: OnState,
         on_misfit: OnMisfit = lambda host, what: None,
+        cluster: ClusterIdentity = NO_CLUSTER,
     ) -> None:
+        self.cluster = cluster
         self._settings = settings
         self._listener = Listener(on_event, on_state, on_misfit)
         self._hosts: dict[str, _Member] = {}
@@ -67,7 +71,7 @@ class Fleet:
             known = self._hosts.get(host.name)
             if known is not None and known.same_door(host):
                 return
-            member = _Member(host, self._settings, self._listener)
+            member = _Member(host, self._settings, self._listener, self.cluster.id)
             self._hosts[host.name] = member
         if known is not None:
             known.close()
@@ -233,7 +237,7 @@ class Listener(NamedTuple):
 class _Member(threading.Thread):
     """One host: connect, listen until the channel is lost, wait a little, again."""
 
-    def __init__(self, host: Host, settings: SshSettings, listener: Listener) -> None:
+    def __init__(self, host: Host, settings: SshSettings, listener: Listener, cluster: str) -> None:
         super().__init__(name=f"fleet-{host.name}", daemon=True)
         self.host = host
         self.channel: AgentChannel | None = None
@@ -243,6 +247,7 @@ class _Member(threading.Thread):
         self.wake = threading.Event()
         self._settings = settings
         self._listener = listener
+        self._cluster = cluster
         self._opening: AgentChannel | None = None
         self._closed = threading.Event()
         self._told: tuple[bool, str] | None = None
@@ -289,7 +294,7 @@ class _Member(threading.Thread):
                 retries.hurry()
 
     def _converse(self) -> None:
-        self._opening = channel = AgentChannel(self.host, self._settings)
+        self._opening = channel = AgentChannel(self.host, self._settings, self._cluster)
         try:
             if self._closed.is_set():
                 return

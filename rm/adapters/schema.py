@@ -56,6 +56,7 @@ cluster = Table(
     Column("lease_us", BigInteger, nullable=False, server_default="0"),
     Column("next_job_id", BigInteger, nullable=False),
     Column("next_action_id", BigInteger, nullable=False),
+    Column("cluster_id", Text, nullable=False, server_default=""),
 )
 
 # Written once per job: a script can be large, and state changes must not write it again.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from pathlib import Path
 
 import rm
@@ -19,3 +21,12 @@ def shipped_directory(name: str) -> Path:
         f"The {name} directory that belongs to rm is missing (looked in {', '.join(map(str, candidates))}).",
         "Reinstall rm.",
     )
+
+
+@cache
+def agents_version() -> str:
+    """What an agent of this rm says of itself: its version, and its files by their content."""
+    sums = hashlib.sha256()
+    for path in sorted(shipped_directory("agents").glob("*.py")):
+        sums.update(path.name.encode() + b"\0" + path.read_bytes())
+    return f"{rm.__version__}+{sums.hexdigest()[:8]}"

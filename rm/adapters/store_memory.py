@@ -23,6 +23,7 @@ from rm.errors import StaleLeader, StoreError
 class MemoryDatabase:
     """What several `MemoryStore`s share, as several daemons share one database."""
 
+    cluster: str = ""
     version: int = 0
     epoch: int = 0
     holder: str = ""
@@ -64,6 +65,7 @@ class MemoryStore:
                 version=db.version,
                 next_job_id=db.next_job_id,
                 next_action_id=db.next_action_id,
+                cluster=db.cluster,
                 jobs=tuple(
                     j
                     for _, j in sorted(db.jobs.items())

@@ -6,7 +6,6 @@ synchronous_commit=on, so a commit returns after its log record is on disk.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -20,6 +19,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from rm.adapters import records, schema
 from rm.adapters.database import be_patient, make_engine, sentences
+from rm.adapters.database_files import DatabaseFiles
 from rm.adapters.history_sql import SqlHistory
 from rm.adapters.log_database import LogDatabase
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
@@ -41,8 +41,9 @@ Value = TypeVar("Value")
 class SqlStore:
     """A `Store` in a database; made by `open_store`, which brings the schema up to date."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, files: DatabaseFiles | None = None) -> None:
         self._engine = engine
+        self._files = files
         self.name = engine.url.render_as_string(hide_password=True)
         self._writing = threading.RLock()
         self._epoch: int | None = None
@@ -70,6 +71,7 @@ class SqlStore:
                 version=cluster["version"],
                 next_job_id=cluster["next_job_id"],
                 next_action_id=cluster["next_action_id"],
+                cluster=cluster["cluster_id"],
                 jobs=tuple(jobs),
                 hosts=tuple(read("host", schema.ordered(schema.hosts), records.host)),
                 zones=tuple(read("zone", schema.ordered(schema.zones), records.zone)),
@@ -334,6 +336,13 @@ class SqlStore:
     def close(self) -> None:
         self._epoch = None
         self._engine.dispose()
+        if self._files is not None:
+            self._files.close()
+
+    def _check_files(self) -> None:
+        """Raises StoreError when the database is not the one any more that its name leads to."""
+        if self._files is not None:
+            self._files.check(rescue=self._epoch is not None)
 
     @contextmanager
     def _turn(self, purpose: str) -> Iterator[None]:
@@ -354,9 +363,12 @@ class SqlStore:
                 c = c.execution_options(rm_writes=True)
                 with c.begin():
                     yield c
-        except StoreUnavailable:
-            self._engine.dispose()  # a server that was made a standby keeps its connections, for one
+        except StoreError as error:
+            self._check_files()
+            if isinstance(error, StoreUnavailable):
+                self._engine.dispose()  # a server that was made a standby keeps its connections, for one
             raise
+        self._check_files()
 
     @contextmanager
     def _changing(self, purpose: str) -> Iterator[Connection]:
@@ -414,7 +426,8 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
             tables = set(sa.inspect(c).get_table_names())
             found = c.scalar(_FOUND) if VERSION_TABLE in tables else None
         _bring_up_to_date(engine.url, name, tables, found, migrations)
-        store = SqlStore(engine)
+        files = DatabaseFiles(Path(str(engine.url.database))) if engine.dialect.name == "sqlite" else None
+        store = SqlStore(engine, files)
         store.check_writable()
         return store
     except BaseException:
@@ -459,10 +472,9 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
             "Upgrade rm, or restore the copy that was made before the upgrade.",
         )
     if found is not None and url.get_backend_name() == "postgresql":
-        hidden = " (with the password for ***)" if url.password else ""
         raise StoreError(
             f"The database {name} has schema {found}, and this rm needs {wanted}.",
-            f"Back it up (pg_dump), then run{hidden}: {sys.executable} -m rm.adapters.migrate '{name}'",
+            "Back it up (rmx backup FILE), then run: rmx upgrade (with --check it only says what that needs)",
         )
     if found is not None:
         with sentences(name, "copy before its upgrade"):

@@ -110,6 +110,12 @@ class Drain(Request, frozen=True, kw_only=True):
     reason: str = ""
 
 
+class AdoptHost(Request, frozen=True, kw_only=True):
+    """`stop_jobs`: kill what the other cluster's jobs run there."""
+
+    stop_jobs: bool = False
+
+
 class AcceptKey(Request, frozen=True, kw_only=True):
     """The fingerprint of the key to pin, exactly as it is presented."""
 

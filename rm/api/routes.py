@@ -162,6 +162,8 @@ ROUTES: Sequence[Route] = (
           hosts.OneHost, hosts.Drain, who=Who.OPERATOR),
     Route("POST", "/v1/hosts/{name}/resume", "resume", "Let the host take jobs again.", hosts.OneHost,
           who=Who.OPERATOR),
+    Route("POST", "/v1/hosts/{name}/adopt", "adopt", "Take the host over from another cluster.",
+          hosts.OneHost, hosts.AdoptHost, who=Who.ADMIN, errors=(409, 502)),
     Route("GET", "/v1/hosts/{name}/key", "present_key", "The SSH key that the host presents, and the pinned "
           "one.", hosts.HostKeys, who=Who.ADMIN, errors=(409, 502)),
     Route("POST", "/v1/hosts/{name}/key", "accept_key", "Pin the presented key if it has exactly this "

@@ -45,6 +45,7 @@ from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.fabric import fabric_of
 from rm.core.host import Host
+from rm.core.identity import ClusterIdentity
 from rm.core.journal import Recorder
 from rm.core.lifecycle import Rules
 from rm.core.logs import LogPlace
@@ -74,6 +75,7 @@ from rm.daemon.service import Service
 from rm.daemon.sources import Sources
 from rm.daemon.steps_service import Steps
 from rm.daemon.token_keeper import TokenKeeper
+from rm.daemon.witness import Witness
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.protocol import attempts as wire
@@ -240,6 +242,8 @@ class Daemon:
             loaded.next_action_id,
             clock.now_us(),
         )
+        witness = Witness(Path(config.daemon.state_dir))
+        witness.check(loaded, config.daemon.database)
         actions, damaged = revivable(loaded.actions)
         self._set_aside([*loaded.damaged, *damaged])
         state.fabric = fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * 1_000_000)
@@ -255,12 +259,14 @@ class Daemon:
         recorder = Recorder(__version__, named_policies(config))
         leader = Leader(cycle, store, loaded.version, clock, recorder, recent_us)
         leader.on_fatal = fail
+        leader.on_commit = witness.note
 
         fleet = Fleet(
             ssh_settings(config),
             lambda host, message: hear(host, message),
             lambda host, up, why: executor.on_state(host, up, why),
             lambda host, what: executor.on_misfit(host, what),
+            ClusterIdentity(loaded.cluster, f"{socket.gethostname()}:{config.daemon.socket}"),
         )
         regulator = Regulator(
             fleet,

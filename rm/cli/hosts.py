@@ -64,7 +64,7 @@ def hosts(session: Session, /, zone: str | None, as_json: bool) -> None:
 
 @click.group()
 def host() -> None:
-    """Add, import, export, drain, resume and remove hosts; accept their keys."""
+    """Add, import, export, drain, resume, adopt and remove hosts; accept their keys."""
 
 
 def _told(session: Session, answer: dict[str, Any], as_json: bool, sentence: str) -> None:
@@ -231,6 +231,23 @@ def resume(session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, .
         as_json,
         "takes jobs again.",
     )
+
+
+@host.command()
+@host_operand
+@click.option("--stop-jobs", is_flag=True, help="Kill what the other cluster's jobs run there.")
+@json_option
+@click.pass_obj
+def adopt(
+    session: Session, /, host: str | None, host_word: str | None, stop_jobs: bool, as_json: bool
+) -> None:
+    """Take HOST over from another cluster, whose daemon it then refuses.
+
+    What the other cluster's jobs have left there, their logs too, is removed.
+    """
+    name = one_host(host, host_word)
+    answer = session.client.post("hosts", name, "adopt", body={"stop_jobs": stop_jobs})
+    _told(session, answer, as_json, f"Host {name} belongs to this cluster now.")
 
 
 @host.command()

@@ -75,6 +75,7 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
     if host is None:
         return
     ctx.state.silent_since.pop(e.host, None)
+    ctx.state.next_job = max(ctx.state.next_job, e.newest_job + 1)
     # a driver that does not answer today finds nothing: what was found before stays
     news = {n: getattr(e, n) for n in FINDABLE if (n in host.found or not getattr(host, n)) and getattr(e, n)}
     host = _with_nics(replace(host, **news), e.nics)

@@ -166,6 +166,7 @@ class HostUp:
     nics: tuple[Nic, ...] = ()
     unenforced: tuple[str, ...] = ()
     writable: bool = True  # its spool
+    newest_job: int = 0  # that it remembers: new jobs get larger ids
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ class Loaded:
     version: int
     next_job_id: int
     next_action_id: int
+    cluster: str = ""  # its id, made with the database
     jobs: tuple[Job, ...] = ()
     hosts: tuple[Host, ...] = ()
     zones: tuple[Zone, ...] = ()

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from rm.core.host import Host
+from rm.core.identity import ClusterIdentity
 from rm.protocol.notifications import Hello
 from rm.protocol.request import Answer, Request
 
@@ -16,7 +17,10 @@ class Agents(Protocol):
 
 
 class Hosts(Agents, Protocol):
-    """The agents, and which hosts there are."""
+    """The agents, and which hosts there are; `cluster` is theirs."""
+
+    @property
+    def cluster(self) -> ClusterIdentity: ...
 
     def add(self, host: Host) -> None: ...
     def remove(self, name: str) -> None: ...

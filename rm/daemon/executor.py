@@ -28,6 +28,7 @@ from rm.core.ports import Clock
 from rm.core.reconcile import ReportedTask
 from rm.daemon.agent_news import WORDS_MAX, exited, ours, reported, started, up_event
 from rm.daemon.agents import Hosts
+from rm.daemon.claims import claim
 from rm.daemon.deliver import Deliverer, Delivery
 from rm.daemon.fair_pool import FairPool
 from rm.daemon.log_home import STREAMS, LogHome, TooSlow
@@ -61,6 +62,7 @@ class HostReport:
     up: ev.HostUp
     tasks: list[ReportedTask]
     connection: int
+    newest_job: int = 0  # the largest id of a job that the host remembers
 
 
 @dataclass(slots=True)
@@ -298,6 +300,10 @@ class Executor:
         """A host says hello: learn what it is and what it runs; the leader does the rest."""
         try:
             hello = self._hosts.hello(host) or UNHEARD
+            if why_not := claim(self._hosts, host, hello):
+                log.warning("%s", why_not)
+                self._post(ev.HostSilent(host, why_not))
+                return
             if hello.epoch > self._epoch and not self._adopt_epoch(host, hello.epoch):
                 return
             asked = Facts(towards=self._hosts.peers(host))
@@ -309,6 +315,7 @@ class Executor:
                 up_event(host, facts, hello),
                 [reported(t, self._offset_us(host), self._clock.now_us()) for t in answer.tasks],
                 connection,
+                hello.newest_job,
             )
         except Exception as error:  # a host that is connected but never welcomed would be lost for good
             log.warning("host %s is connected, but what it has and runs is not known: %s", host, error)
@@ -323,14 +330,14 @@ class Executor:
             self._full.add(host)
 
     def _adopt_epoch(self, host: str, epoch: int) -> bool:
-        """The host has obeyed a later leader: of this cluster, which then leads, or of another database (one
-        that was lost, say). There its epochs count from now on: a leader that comes after us reads ours."""
+        """The host has obeyed a later leader: of this cluster, which then leads, or of a newer copy of its
+        database. There its epochs count from now on: a leader that comes after us reads ours."""
         if not self._leads():
             self._on_deposed(f"Host {host} has obeyed epoch {epoch}, and this leader's is {self._epoch}.")
             return False
         log.warning(
             "%s has obeyed a leader with epoch %d, which this cluster's database (epoch %d) does not know: "
-            "was the database restored or replaced, or is the host in another cluster, too?",
+            "was an older copy of the database restored?",
             host,
             epoch,
             self._epoch,
@@ -431,6 +438,10 @@ class Executor:
         if code is Code.STALE_EPOCH:
             self._later(self._dispute, entry, str(error))
             return
+        if code is Code.FOREIGN_CLUSTER:
+            self._hosts.reconnect(action.host)  # its hello names the other cluster
+            self._again(entry)
+            return
         if code is Code.TOO_LATE:  # nothing was done, and it is wanted still
             self._again(entry)
             return
@@ -519,6 +530,9 @@ class Executor:
                 self._wait_for_exit(entry)
             elif code is Code.STALE_EPOCH:
                 self._dispute(entry, str(error))
+            elif code is Code.FOREIGN_CLUSTER:
+                self._hosts.reconnect(action.host)
+                self._again(entry)
             else:  # the database that keeps logs
                 log.error("cannot keep the logs of job %d: %s", action.job, error)
                 self._again(entry, LATER_S)
@@ -547,7 +561,7 @@ class Executor:
             self._hosts.call(action.host, discard).result(CALL_TIMEOUT_S)
             return kept
         except AgentError as error:
-            if error.code in (Code.STILL_RUNNING, Code.STALE_EPOCH):
+            if error.code in (Code.STILL_RUNNING, Code.STALE_EPOCH, Code.FOREIGN_CLUSTER):
                 raise
             return self._not_collected(action, error) if kept is None else kept
 

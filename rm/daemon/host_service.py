@@ -18,6 +18,7 @@ from rm.daemon.agents import Hosts
 from rm.daemon.alerting import Alerting
 from rm.daemon.asking import Asking
 from rm.daemon.audit_log import AuditLog
+from rm.daemon.claims import take_over
 from rm.daemon.demands import link_demands
 from rm.daemon.host_keys import HostKeyDesk, Keys
 from rm.daemon.leader import Leader
@@ -75,6 +76,12 @@ class HostService(Asking):
 
     async def resume(self, name: str, by: str) -> Host:
         return await self._change_host(name, ev.HostResumed(name, by))
+
+    async def adopt(self, name: str, stop_jobs: bool, by: str) -> Host:
+        """Take the host over from another cluster; see `rm.daemon.claims`."""
+        host = await self._host(name)
+        await take_over(self._hosts, name, stop_jobs)
+        return host
 
     async def remove_host(self, name: str, by: str) -> Host:
         host = await self._host(name)

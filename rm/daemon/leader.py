@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,6 +29,7 @@ from rm.core.restoring import restore
 from rm.core.state import ClusterState
 from rm.core.store import Batch, Damaged, Entry, Measured, Store, StoredAction
 from rm.core.token import Token
+from rm.daemon.claims import IDS_MOVED_MAX
 from rm.daemon.executor import Executor, HostReport
 from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
 from rm.protocol.codes import Code
@@ -95,6 +96,7 @@ class Leader:
         self._store = store
         self._version = version
         self._clock = clock
+        self._ids_until = cycle.state.next_job + IDS_MOVED_MAX
         self._recent_us = recent_us  # how long ended jobs are kept in the state
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
@@ -110,6 +112,7 @@ class Leader:
         self.executor: Executor | None = None
         self.on_alignment: Callable[[Alignment, ClusterState], None] = lambda a, s: None
         self.on_jobs: Callable[[list[Job]], None] = lambda jobs: None
+        self.on_commit: Callable[[int], None] = lambda version: None
         self.on_fatal: Callable[[str], None] = lambda why: None
 
     def start(self, open_actions: tuple[StoredAction, ...]) -> None:
@@ -384,7 +387,24 @@ class Leader:
             elif isinstance(action, Launch):
                 launches.add((action.job, action.attempt))
         self.executor.repeat_open(host)
-        return [report.up, *failed, *reconcile(state, host, report.tasks, launches, ends, now_us)]
+        up = replace(report.up, newest_job=self._newest_job(host, report.newest_job))
+        return [up, *failed, *reconcile(state, host, report.tasks, launches, ends, now_us)]
+
+    def _newest_job(self, host: str, told: int) -> int:
+        """What ids of new jobs are to be above: hosts may remember jobs of a newer copy of the database."""
+        if told < self.cycle.state.next_job:
+            return 0
+        if told >= self._ids_until:
+            log.error("%s tells of a job %d, which cannot be one of this cluster's", host, told)
+            return 0
+        log.warning(
+            "%s remembers job %d, which this database does not know: an older copy of it was restored. What "
+            "runs there and is not known is stopped; new jobs get ids from %d on",
+            host,
+            told,
+            told + 1,
+        )
+        return told
 
     def _commit(self, outcome: Outcome, entries: tuple[Entry, ...], acts: tuple[Act, ...] = ()) -> None:
         changes, state = outcome.changes, self.cycle.state
@@ -405,6 +425,7 @@ class Leader:
 
     def _store_durably(self, batch: Batch) -> None:
         self._version = self._patiently(lambda: self._store.commit(batch, self._version))
+        self.on_commit(self._version)
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """What the database does, however long it is away: what waits for a commit waits with it, and

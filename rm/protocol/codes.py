@@ -14,6 +14,7 @@ class Code(StrEnum):
     DEFECT = "defect"
     DIED = "died"  # a slow operation ended without an answer
     DISCARDED = "discarded"
+    FOREIGN_CLUSTER = "foreign-cluster"  # the host belongs to another cluster than the daemon
     FOREIGN_QDISC = "foreign-qdisc"  # the interface has a queue that is not ours to replace
     IPERF3 = "iperf3"
     MISSING_PROGRAM = "missing-program"

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from rm.protocol.request import Request
-from rm.protocol.scalars import AtUs, Bps, Bytes, Count, Seconds, Sentence, Word
+from rm.protocol.scalars import LIST_MAX, AtUs, Bps, Bytes, Count, Job, Seconds, Sentence, Word
 
 
 class Pong(Struct, frozen=True, kw_only=True):
@@ -17,6 +17,23 @@ class Pong(Struct, frozen=True, kw_only=True):
 
 class Ping(Request[Pong], frozen=True, kw_only=True, tag="ping"):
     """The host's clock."""
+
+
+class Adopted(Struct, frozen=True, kw_only=True):
+    """`running`: jobs of the other cluster, whose tasks have not ended; while there are some it is obeyed."""
+
+    running: Annotated[list[Job], Meta(max_length=LIST_MAX)] = []
+
+
+class Adopt(Request[Adopted], frozen=True, kw_only=True, tag="adopt"):
+    """From now on the host belongs to this cluster. One that belongs to another is taken over only when
+    `instead_of` names that; then all that it holds of that one's jobs is removed, and with `stop_jobs` their
+    tasks are killed first."""
+
+    cluster: Word
+    led_at: Word = ""
+    instead_of: Word = ""
+    stop_jobs: bool = False
 
 
 class Gpu(Struct, frozen=True, kw_only=True):

@@ -53,7 +53,8 @@ class Features(Struct, frozen=True, kw_only=True):
 
 class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     """The first line. `now_us` by the host's clock; `epoch` is the largest of a leader that it has obeyed;
-    without `room` its spool cannot be written, and `room` is told when it can."""
+    `cluster` the id of the cluster that it belongs to, `led_at` where that is led; `newest_job` the largest
+    id of a job that it remembers. Without `room` its spool cannot be written, and `room` is told when it can."""
 
     version: Word
     protocol: Annotated[int, Meta(ge=0, le=1 << 31)]
@@ -63,6 +64,9 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     uid: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] | None = None
     now_us: AtUs = 0
     epoch: HeardEpoch = 0
+    cluster: Word = ""
+    led_at: Word = ""
+    newest_job: Job = 0
     features: Features = Features()
     room: bool = True
 

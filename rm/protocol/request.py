@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from rm.protocol.scalars import Attempt, Epoch, Job
+from rm.protocol.scalars import Attempt, Epoch, Job, Word
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -26,9 +26,11 @@ class OfAttempt(Request[Answer], Generic[Answer], frozen=True, kw_only=True):
 
 
 class Ordered(OfAttempt[Answer], Generic[Answer], frozen=True, kw_only=True):
-    """It changes something, so it carries the leader's epoch: an agent refuses an older leader's."""
+    """It changes something, so it carries the leader's epoch and its cluster's id: an agent refuses an older
+    leader's, and another cluster's."""
 
     epoch: Epoch
+    cluster: Word = ""
 
 
 class Done(msgspec.Struct, frozen=True):

@@ -96,6 +96,7 @@ def make_app(service: Service, config: Config) -> web.Application:
             web.delete("/v1/hosts/{name}", api.remove_host),
             web.post("/v1/hosts/{name}/drain", api.drain),
             web.post("/v1/hosts/{name}/resume", api.resume),
+            web.post("/v1/hosts/{name}/adopt", api.adopt),
             web.get("/v1/hosts/{name}/key", api.present_key),
             web.post("/v1/hosts/{name}/key", api.accept_key),
             web.get("/v1/links", api.links),
@@ -531,6 +532,16 @@ class _Api:
     async def resume(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
         host = await _settled(self.service.resume(request.match_info["name"], by))
+        return respond(hosts.OneHost(host=host_of(host)))
+
+    async def adopt(self, request: web.Request) -> web.Response:
+        by = request[CALLER].user
+        body = wire.decode(await request.read())
+        wire.fields(body, "stop_jobs")
+        stop_jobs = body.get("stop_jobs", False)
+        if not isinstance(stop_jobs, bool):
+            raise UsageError("'stop_jobs' must be true or false.")
+        host = await _settled(self.service.adopt(request.match_info["name"], stop_jobs, by))
         return respond(hosts.OneHost(host=host_of(host)))
 
     async def present_key(self, request: web.Request) -> web.Response:

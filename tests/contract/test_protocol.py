@@ -38,7 +38,7 @@ def test_the_document_has_the_tables_as_they_are() -> None:
 
 
 def test_there_is_a_request_for_every_operation_and_no_other() -> None:
-    own = {"ping", "facts", "cancel", "tasks", "logs", *rm_agent.CHANGES}
+    own = {"ping", "facts", "cancel", "tasks", "adopt", "logs", *rm_agent.CHANGES}
     siblings = (rm_shape, rm_pause, rm_probe, rm_steps)
     known = own.union(*(set(module.OPS) | set(module.SLOW_OPS) for module in siblings))
     assert {name_of(kind) for kind in requests()} == known
@@ -124,6 +124,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert isinstance(wire.news()[0], Hello)
     assert wire.ask(hosts.Ping()).now_us > 0
     assert wire.ask(hosts.Facts()).cpus > 0
+    assert wire.ask(hosts.Adopt(cluster="c1")).running == []
     launched = wire.ask(launch(1))
     assert [t.rank for t in launched.tasks] == [0, 1]
     grid = attempts.Grid(epoch_us=5, period_us=100_000, gate=True, pause_seq=1)

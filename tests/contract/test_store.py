@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rm.adapters import store_sql
-from rm.adapters.store_memory import MemoryStore
+from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.core.audit import Act
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState, Task
@@ -391,8 +391,9 @@ steps = st.lists(batches | prunes | st.just("reopen") | queries, max_size=8)
 def test_any_history_ends_as_in_memory(
     make_durable: Callable[[], Any], steps: list[Any], since: int | None
 ) -> None:
-    database, model = make_durable(), MemoryStore()
+    database = make_durable()
     store, version = database.open(), 0
+    model = MemoryStore(MemoryDatabase(cluster=store.load().cluster))
     try:
         for s in (store, model):
             s.acquire_lease("me", 0, 1)

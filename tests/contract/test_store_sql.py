@@ -180,7 +180,7 @@ def test_opening_tells_how_to_upgrade_postgres(empty_postgres: Callable[[], str]
     url = empty_postgres()
     migrate.upgrade(url)
     run_sql(url, FIRST_DATA)
-    with pytest.raises(StoreError, match=r"python.* -m rm.adapters.migrate 'postgresql"):
+    with pytest.raises(StoreError, match="rmx upgrade"):
         open_store(url, with_later_revision(tmp_path))
     store = open_store(url)
     assert_first_data(store)

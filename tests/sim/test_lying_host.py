@@ -25,6 +25,7 @@ from rm.core import events as ev
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.host import HostState
+from rm.core.identity import NO_CLUSTER
 from rm.core.job import JobState
 from rm.core.lifecycle import Rules
 from rm.core.placed import placed_task
@@ -217,6 +218,8 @@ class Hosts:
 
     def clock_offset_us(self, name: str) -> int | None:
         return 0
+
+    cluster = NO_CLUSTER
 
     def raise_epoch(self, name: str, epoch: int) -> None: ...
     def reconnect(self, name: str) -> None: ...

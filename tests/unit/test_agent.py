@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import pytest
 
-from tests.agent_process import AGENTS, USER, Agent, agents, until
+from tests.agent_process import AGENTS, USER, WAIT_S, Agent, agents, launch_request, until
 
 Start = Callable[..., Agent]
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
@@ -450,3 +450,37 @@ def fill(file: BinaryIO) -> None:
 @pytest.mark.parametrize("path", sorted(AGENTS.glob("*.py")), ids=lambda path: path.name)
 def test_agents_keep_to_the_grammar_of_python_3_8(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+def test_a_host_obeys_one_cluster_until_it_is_taken_over(agent: Agent, start: Start) -> None:
+    assert (agent.hello["cluster"], agent.hello["newest_job"]) == ("", 0)
+    assert agent.call("adopt", cluster="c1", led_at="here:/run/rm.sock") == {"running": []}
+    first = start()
+    agent.call("discard", job=9, attempt=1, epoch=5, cluster="c1")
+    assert agent.launch(SH + "exec sleep 60", job=7, epoch=5, cluster="c1")["ok"]
+    for op in ("launch", "stop", "discard", "adopt"):
+        reply = agent.ask(op, **launch_request(SH, job=9), epoch=6, cluster="c2")
+        assert (reply["ok"], reply["code"]) == (False, "foreign-cluster")
+        assert "belongs to cluster c1 (led at here:/run/rm.sock)" in reply["error"]
+    other = start()
+    told = [other.hello[name] for name in ("cluster", "led_at", "epoch", "newest_job")]
+    assert told == ["c1", "here:/run/rm.sock", 5, 9]
+
+    wrong = agent.ask("adopt", cluster="c2", instead_of="c3", stop_jobs=True)
+    assert wrong["code"] == "foreign-cluster"
+    assert agent.call("adopt", cluster="c2", instead_of="c1") == {"running": [7]}
+    assert agent.launch(SH, job=8, epoch=5, cluster="c1")["ok"]  # nothing has changed
+
+    def adopted() -> bool:
+        return agent.call("adopt", cluster="c2", instead_of="c1", stop_jobs=True) == {"running": []}
+
+    until(adopted, "the jobs of c1 were killed")
+    assert agent.tasks() == []
+    first.call("ping")
+    assert first.process.wait(WAIT_S) == 0  # whoever it served does not lead this host any more
+    assert agent.call("ping")
+    # ids and epochs begin anew, and the cluster before is refused
+    assert agent.launch(SH + "echo second", job=9, epoch=1, cluster="c2")["ok"]
+    agent.event("exit", job=9)
+    assert agent.log(job=9) == "second\n"
+    assert agent.ask("discard", job=9, attempt=1, epoch=9, cluster="c1")["code"] == "foreign-cluster"

@@ -1,7 +1,9 @@
 """The outbox on the hosts: nothing is done twice at once, nothing is forgotten, no one believed too long."""
 
+import asyncio
 import base64
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +12,17 @@ import pytest
 from rm.adapters.log_directory import LogDirectory, log_path
 from rm.core import events as ev
 from rm.core.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.identity import ClusterIdentity
 from rm.core.job import Task, TaskPlacement
 from rm.core.logs import KeptLog, LogName
 from rm.daemon import executor as module
+from rm.daemon.claims import take_over
 from rm.daemon.executor import Executor, HostReport
-from rm.errors import NotFound, Unreachable
+from rm.errors import Conflict, NotFound, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.codes import Code, NotConnected
 from rm.protocol.notifications import Iterations, Unasked
+from tests.agent_process import until
 from tests.fakes import FakeHosts, Inbox, ManualClock, said
 
 LAUNCH = Launch(1, 1, "h1", (TaskPlacement(0, "h1"),), hold=False)
@@ -67,6 +72,15 @@ class House:
         )
         self.executor.repeat_open(host)
         return report
+
+    def reconnected(self, host: str, cluster: str) -> None:
+        """The channel that the executor wants to be opened anew, is."""
+        until(lambda: host in self.hosts.reconnected, "the channel is opened anew")
+        self.hosts.clusters[host] = cluster
+        self.executor.on_state(host, False, "closed")
+        self.inbox.wait(ev.HostSilent)
+        self.inbox.items.clear()
+        self.executor.on_state(host, True, "")
 
     def submit(self, *actions: Action, first: int = 1) -> None:
         self.executor.submit([Intent(first + i, a) for i, a in enumerate(actions)])
@@ -403,3 +417,62 @@ def test_times_of_a_host_are_told_on_our_clock(house: House) -> None:
     house.executor.on_event("h1", said("iterations", job=1, attempt=1, items=items))
     assert house.inbox.items == [ev.TasksStarted(1, 1, "h1", 5, (2,))]
     assert len(house.iterations) == 1
+
+
+def test_a_host_that_belongs_to_nobody_is_made_this_clusters_first(house: House) -> None:
+    house.hosts.cluster = ClusterIdentity("c1", "here:/run/rm.sock")
+    house.executor.on_state("h1", True, "")
+    adopt = house.hosts.take("adopt", "h1")
+    assert adopt.args == {
+        "cluster": "c1",
+        "led_at": "here:/run/rm.sock",
+        "instead_of": "",
+        "stop_jobs": False,
+    }
+    assert house.hosts.untaken("facts") == []
+    adopt.answer()
+    house.hosts.take("facts", "h1")
+
+
+@pytest.mark.parametrize("when", ["at its hello", "just then", "by an order"])
+def test_nothing_is_asked_of_another_clusters_host(house: House, when: str) -> None:
+    house.hosts.cluster = ClusterIdentity("c1")
+    if when == "at its hello":
+        house.hosts.clusters["h1"] = "c2"
+        house.executor.on_state("h1", True, "")
+    elif when == "just then":
+        house.executor.on_state("h1", True, "")
+        house.hosts.take("adopt").refuse("foreign-cluster")
+    else:
+        house.hosts.clusters["h1"] = "c1"
+        house.connect()
+        house.submit(LAUNCH)
+        house.hosts.take("launch").refuse("foreign-cluster")
+        house.reconnected("h1", "c2")
+    silent = house.inbox.wait(ev.HostSilent)
+    assert "rmx host adopt h1" in silent.reason
+    assert [c.op for c in house.hosts.made if c.op in ("facts", "tasks")] == (
+        ["facts", "tasks"] if when == "by an order" else []
+    )
+    assert house.inbox.of(ev.LaunchFailed) == []
+
+
+def test_a_host_is_taken_over_when_the_others_jobs_have_ended(house: House) -> None:
+    house.hosts.cluster, house.hosts.clusters["h1"] = ClusterIdentity("c1"), "c2"
+    with ThreadPoolExecutor(1) as pool:
+        refused = pool.submit(asyncio.run, take_over(house.hosts, "h1", stop_jobs=False))
+        house.hosts.take("adopt").answer(running=[4, 5])
+        with pytest.raises(Conflict, match="4, 5") as error:
+            refused.result()
+        assert "--stop-jobs h1" in error.value.hint
+        done = pool.submit(asyncio.run, take_over(house.hosts, "h1", stop_jobs=True))
+        house.hosts.take("adopt").answer(running=[4])
+        assert house.hosts.reconnected == []
+        last = house.hosts.take("adopt")
+        assert (last.args["instead_of"], last.args["stop_jobs"]) == ("c2", True)
+        last.answer()
+        done.result()
+    assert house.hosts.reconnected == ["h1"]
+    house.hosts.clusters["h1"] = "c1"
+    with pytest.raises(Conflict, match="no other cluster"):
+        asyncio.run(take_over(house.hosts, "h1", stop_jobs=False))

@@ -1,0 +1,171 @@
+"""What is done to the database while no daemon runs on it, and what an upgrade would meet."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from rm import __version__
+from rm.adapters import schema
+from rm.adapters.backup import Restored, back_up_to, restore_from
+from rm.adapters.database import make_engine, sentences
+from rm.adapters.migrate import VERSION_TABLE, head, upgrade
+from rm.adapters.shipped import agents_version
+from rm.adapters.store_sql import open_store, read_store
+from rm.bootstrap.daemon import make_state_dir
+from rm.config import Config
+from rm.core.store import Loaded
+from rm.daemon.witness import NAME
+from rm.errors import Conflict, RmError, StoreError
+from rm.web.listener import claimed
+
+LISTED = 10
+LEASE_S = 1.0  # beyond the time of a lease: then its holder would have renewed it
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an upgrade would meet. `found` is the database's schema ("" = there is no database yet), `problem`
+    why it cannot be brought to `wanted`, `damaged` counts rows that would be set aside, `hosts` have other
+    agents than those of this rm."""
+
+    found: str
+    wanted: str
+    problem: str = ""
+    damaged: int = 0
+    hosts: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        return StoreError.exit_code if self.problem else 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rm": __version__, "schema": self.found, "wanted": self.wanted, "problem": self.problem,
+            "damaged": self.damaged, "agents": agents_version(), "outdated_hosts": list(self.hosts),
+        }  # fmt: skip
+
+    def sentences(self) -> list[str]:
+        lines = [f"This is rm {__version__}, with agents {agents_version()}."]
+        if not self.found:
+            return [*lines, "There is no database yet: the daemon makes one when it starts."]
+        if self.found == self.wanted:
+            lines.append(f"The database has schema {self.found}, as this rm needs.")
+        else:
+            lines.append(f"The database has schema {self.found}, and this rm needs {self.wanted}.")
+        if self.problem:
+            lines.append(f"It cannot be upgraded: {self.problem}")
+        elif self.found != self.wanted:
+            lines.append("The upgrade will work: stop the daemon, then run `rmx upgrade` or start this rm's.")
+        if self.damaged:
+            lines.append(f"{self.damaged} rows cannot be read and will be set aside (`rmx status`).")
+        if self.hosts:
+            more = f" and {len(self.hosts) - LISTED} more" if len(self.hosts) > LISTED else ""
+            lines.append(
+                f"{len(self.hosts)} hosts have other agents than this rm's: "
+                f"{', '.join(self.hosts[:LISTED])}{more}. Run: rmx playbook run agents"
+            )
+        return lines
+
+
+def restore_database(config: Config, file: Path) -> Restored:
+    """Put a backup in the database's place, while no daemon runs on it.
+
+    Raises:
+        Conflict: a daemon does.
+        RmError: as `restore_from`.
+    """
+    state, url = Path(config.daemon.state_dir), config.daemon.database
+    make_state_dir(state)
+    with claimed(config.daemon.socket, config.daemon.shared):
+        _refuse_another_leader(url)
+        kept = state / f"before-restore-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.pgdump"
+        done = restore_from(url, file.absolute(), kept)
+        (state / NAME).unlink(missing_ok=True)  # what was acknowledged after the backup is given up
+    return done
+
+
+def upgrade_database(config: Config) -> None:
+    """Bring the database to this rm's schema; raises Conflict when a daemon runs on it."""
+    url = config.daemon.database
+    make_state_dir(Path(config.daemon.state_dir))
+    with claimed(config.daemon.socket, config.daemon.shared):
+        _refuse_another_leader(url)
+        if make_engine(url).dialect.name == "postgresql":
+            upgrade(url)
+        open_store(url).close()
+
+
+def look(config: Config) -> Look:
+    """Try the upgrade on a copy, where the database is SQLite's; change nothing."""
+    url = config.daemon.database
+    engine = make_engine(url, read_only=True)
+    sqlite = engine.dialect.name == "sqlite"
+    if sqlite and not Path(str(sa.make_url(url).database)).exists():
+        return Look("", head())
+    found = _schema(engine)
+    try:
+        if found > head():
+            raise StoreError(
+                f"it was written by a newer rm (schema {found}).", "Upgrade rm, or restore a backup."
+            )
+        if not sqlite:
+            loaded = _read(url) if found == head() else None
+        else:
+            with tempfile.TemporaryDirectory(prefix="rm-upgrade-") as folder:
+                copy = Path(folder) / "rm.sqlite3"
+                back_up_to(url, copy)
+                upgrade(f"sqlite:///{copy}")
+                loaded = _read(f"sqlite:///{copy}")
+    except RmError as error:
+        return Look(found, head(), problem=str(error))
+    if loaded is None:
+        return Look(found, head())
+    ours = agents_version()
+    others = tuple(h.name for h in loaded.hosts if h.agent_version not in ("", ours))
+    return Look(found, head(), damaged=len(loaded.damaged), hosts=others)
+
+
+def _schema(engine: sa.Engine) -> str:
+    with sentences(engine.url.render_as_string(hide_password=True), "open"), engine.connect() as c:
+        if VERSION_TABLE not in sa.inspect(c).get_table_names():
+            return ""
+        return str(c.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")) or "")
+
+
+def _read(url: str) -> Loaded:
+    store = read_store(url)
+    try:
+        return store.load()
+    finally:
+        store.close()
+
+
+def _refuse_another_leader(url: str) -> None:
+    """The socket's lock tells of this machine's daemons; the lease of those on other machines."""
+    seen = _lease(url)
+    if seen is None or not seen.holder:
+        return
+    time.sleep(seen.lease_us / 1e6 + LEASE_S)
+    if _lease(url) != seen:
+        raise Conflict(f"Another daemon leads this database: {seen.holder}.", "Stop it first.")
+
+
+def _lease(url: str) -> Any:
+    """The row of the lease; None where there is no such database, or none that can be read."""
+    columns = schema.cluster.c
+    engine = make_engine(url, read_only=True)
+    try:
+        with engine.connect() as c:
+            return c.execute(
+                sa.select(columns.holder, columns.lease_expires_us, columns.lease_us)
+            ).one_or_none()
+    except sa.exc.SQLAlchemyError:
+        return None
+    finally:
+        engine.dispose()

@@ -1,0 +1,82 @@
+"""`rmx backup`, `rmx restore` and `rmx upgrade`: the database, for whoever runs the daemon."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rm.cli.session import Session, emit_json, json_option
+from rm.units import format_bytes
+
+if TYPE_CHECKING:
+    from rm.config import Config
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@json_option
+@click.pass_obj
+def backup(session: Session, /, file: str, as_json: bool) -> None:
+    """Copy the daemon's database to FILE. The daemon may work on meanwhile."""
+    from rm.adapters.backup import back_up_to
+
+    config = _config(session)
+    size = back_up_to(config.daemon.database, Path(file))
+    if as_json:
+        emit_json({"file": file, "bytes": size})
+    else:
+        click.echo(f"The database is copied to {file} ({format_bytes(size)}).")
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@json_option
+@click.pass_obj
+def restore(session: Session, /, file: str, as_json: bool) -> None:
+    """Put the backup FILE in the database's place. Stop the daemon first.
+
+    The database that is there now is kept. Jobs that were submitted after the backup are not in it: what of
+    them still runs is stopped when the daemon starts.
+    """
+    from rm.bootstrap.database import restore_database
+
+    done = restore_database(_config(session), Path(file))
+    if as_json:
+        before = str(done.before) if done.before else ""
+        emit_json({"file": file, "schema": done.schema, "jobs": done.jobs, "before": before})
+        return
+    kept = f" What was there before is kept in {done.before}." if done.before else ""
+    click.echo(f"The database is restored from {file}, with {done.jobs} jobs.{kept} Start the daemon now.")
+
+
+@click.command()
+@click.option("--check", is_flag=True, help="Only say what an upgrade would do; change nothing.")
+@json_option
+@click.pass_obj
+def upgrade(session: Session, /, check: bool, as_json: bool) -> int:
+    """Bring the database to this rm's schema; with --check say what that, and the hosts, would need.
+
+    Without --check the daemon must be stopped. A database of SQLite is copied first.
+    """
+    from rm.bootstrap.database import look, upgrade_database
+
+    config = _config(session)
+    if not check:
+        upgrade_database(config)
+    found = look(config)
+    if as_json:
+        emit_json(found.as_json())
+    else:
+        click.echo("\n".join(found.sentences()))
+    return found.exit_code
+
+
+def _config(session: Session) -> Config:
+    """The daemon's own configuration: its database is on this machine, or this machine reaches it."""
+    from rm.config import load_config
+
+    flags = {"daemon.socket": session.socket_flag} if session.socket_flag else {}
+    return load_config(session.config_flag or os.environ.get("RM_CONFIG") or None, flags=flags)

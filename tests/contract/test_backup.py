@@ -1,0 +1,142 @@
+"""Backups of a database that is in use, on both kinds of databases, and what they bring back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rm.adapters import backup as module
+from rm.adapters.backup import IDS_LEFT_OUT, back_up_to, restore_from
+from rm.adapters.migrate import MIGRATIONS, head, upgrade
+from rm.adapters.store_sql import open_store
+from rm.cli.main import rmx
+from rm.core.store import Batch, Entry
+from rm.errors import Conflict, StoreError, UsageError
+from rm.web.listener import claimed
+from tests import builders
+from tests.contract.conftest import Database
+
+
+def led(url: str, *jobs: int) -> Any:
+    store = open_store(url)
+    assert store.acquire_lease("a", 0, 1) is not None
+    for job in jobs:
+        store.commit(Batch(jobs=(builders.job(job),), events=(Entry(job, "step"),)), store.load().version)
+    return store
+
+
+def ids(store: Any) -> list[int]:
+    return [job.id for job in store.jobs()]
+
+
+def test_a_backup_of_a_database_in_use_brings_back_what_was_committed(
+    make_durable: Callable[[], Database], tmp_path: Path
+) -> None:
+    url, file, kept = make_durable().url, tmp_path / "backup", tmp_path / "kept"
+    store = led(url, 1, 2)
+    assert back_up_to(url, file) == file.stat().st_size > 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    version = store.load().version
+    store.commit(Batch(jobs=(builders.job(3),)), version)  # goes on meanwhile
+    cluster, after = store.load().cluster, store.load().version
+    with pytest.raises(UsageError, match="exists already"):
+        back_up_to(url, file)
+    store.close()
+
+    done = restore_from(url, file, kept)
+    assert (done.jobs, done.schema) == (2, head())
+    again = led(url)
+    loaded = again.load()
+    assert ids(again) == [1, 2]
+    assert (loaded.cluster, loaded.next_job_id) == (cluster, 3 + IDS_LEFT_OUT)
+    assert loaded.version > after  # nobody takes it for an older copy
+    again.commit(Batch(jobs=(builders.job(loaded.next_job_id),)), loaded.version)
+    again.close()
+    assert done.before is not None  # and what was there before can be had back
+    restore_from(url, done.before, tmp_path / "second")
+    last = open_store(url)
+    assert ids(last) == [1, 2, 3]
+    last.close()
+
+
+def test_what_is_no_backup_changes_nothing(make_durable: Callable[[], Database], tmp_path: Path) -> None:
+    url = make_durable().url
+    led(url, 1).close()
+    file = tmp_path / "backup"
+    with pytest.raises(UsageError, match="cannot be read"):
+        restore_from(url, file, tmp_path / "kept")
+    file.write_bytes(b"no such thing")
+    with pytest.raises(UsageError, match="rmx backup FILE"):
+        restore_from(url, file, tmp_path / "kept")
+    good = tmp_path / "good"
+    back_up_to(url, good)
+    file.write_bytes(good.read_bytes()[: good.stat().st_size // 2])
+    with pytest.raises(StoreError):
+        restore_from(url, file, tmp_path / "kept")
+    store = open_store(url)
+    assert ids(store) == [1]
+    store.close()
+
+
+def test_a_backup_of_an_older_rm_is_brought_up_to_date_and_one_of_a_newer_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, url = tmp_path / "old", f"sqlite:///{tmp_path}/rm.sqlite3"
+    upgrade(f"sqlite:///{old}", MIGRATIONS, "0006")
+    assert restore_from(url, old, tmp_path / "kept").schema == "0006"
+    open_store(url).close()
+    back_up_to(url, tmp_path / "new")
+    monkeypatch.setattr(module, "head", lambda: "0006")
+    with pytest.raises(StoreError, match="newer rm"):
+        restore_from(url, tmp_path / "new", tmp_path / "kept")
+
+
+# -- the commands
+
+
+def run(tmp_path: Path, *words: str) -> Any:
+    config = tmp_path / "rm.toml"
+    config.write_text(f'[daemon]\nsocket = "{tmp_path}/rm.sock"\nstate_dir = "{tmp_path}/state"\n')
+    return CliRunner().invoke(rmx, ["--config", str(config), *words])
+
+
+def test_the_commands_back_up_restore_and_look_ahead(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    url = f"sqlite:///{state}/rm.sqlite3"
+    assert "There is no database yet" in run(tmp_path, "upgrade", "--check").output
+    upgrade(url, MIGRATIONS, "0007")
+    told = run(tmp_path, "upgrade", "--check").output
+    assert f"schema 0007, and this rm needs {head()}" in told
+    assert "The upgrade will work" in told
+    assert run(tmp_path, "upgrade").exit_code == 0
+    assert "as this rm needs" in run(tmp_path, "upgrade", "--check").output
+    assert (state / "rm.sqlite3.0007.backup").exists()
+
+    led(url, 1).close()
+    file = tmp_path / "backup"
+    assert run(tmp_path, "backup", str(file)).exit_code == 0
+    (state / "rm.sqlite3").unlink()
+    (state / "acknowledged").write_text("somebody 5\n")
+    with claimed(f"{tmp_path}/rm.sock"):
+        refused = run(tmp_path, "restore", str(file))
+    assert isinstance(refused.exception, Conflict)  # a daemon runs
+    done = run(tmp_path, "restore", str(file))
+    assert done.exit_code == 0, done.output
+    assert not (state / "acknowledged").exists()
+    store = open_store(url)
+    assert ids(store) == [1]
+    store.close()
+
+
+def test_a_damaged_database_cannot_be_upgraded_and_the_check_says_so(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "rm.sqlite3").write_bytes(b"no database at all" * 1000)
+    assert isinstance(run(tmp_path, "upgrade", "--check").exception, StoreError)
+    shutil.rmtree(state)

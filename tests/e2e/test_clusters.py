@@ -1,0 +1,88 @@
+"""Two clusters and one host; a database that is lost, restored or old, while jobs run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster, until
+from tests.e2e.conftest import MakeCluster
+
+pytestmark = pytest.mark.lab
+SETTINGS = {"hosts": {"down_after_s": 5.0}, "ssh": {"connect_timeout_s": 5.0, "dead_after_s": 5.0}}
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster) -> Cluster:
+    return make_cluster(SETTINGS, zones=1, hosts=2, gpus_per_host=0)
+
+
+@pytest.fixture
+def other(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """A second daemon with a database of its own, which knows the same hosts."""
+    made = Cluster(cluster.lab, tmp_path, SETTINGS)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+def test_a_second_cluster_touches_nothing_until_an_administrator_says_so(
+    cluster: Cluster, other: Cluster
+) -> None:
+    here, there = "z1h1", "z1h2"
+    staying = cluster.submit("--hosts", here, "--wrap", "while [ ! -e /var/tmp/go ]; do sleep 0.1; done")
+    killed = cluster.submit("--hosts", there, "--wrap", "exec sleep 600")
+    for job in (staying, killed):
+        cluster.wait(job, "RUNNING")
+    other.rmx("host", "import", str(cluster.lab.inventory))
+    for name in (here, there):
+        reason = other.host_state(name, "DOWN")["reason"]
+        assert f"{name} belongs to cluster " in reason
+        assert cluster.socket in reason  # who leads it,
+        assert f"rmx host adopt {name}" in reason  # and what to do
+    assert {cluster.job(job)["state"] for job in (staying, killed)} == {"RUNNING"}
+
+    assert f"runs jobs of cluster {other_id(other, there)}: {killed}" in other.refused(
+        6, "host", "adopt", there
+    )
+    other.rmx("host", "adopt", "--stop-jobs", there)
+    other.host_state(there, "UP")
+    first = other.submit("--hosts", there, "--wrap", "echo mine")
+    assert first == 1  # an id that the host knew from the other cluster
+    assert other.wait(first)["state"] == "COMPLETED"
+    assert other.log(first) == "mine\n"
+    assert "belongs to cluster" in cluster.host_state(there, "DOWN")["reason"]
+
+    cluster.lab.exec(here, ["touch", "/var/tmp/go"])
+    assert cluster.wait(staying)["state"] == "COMPLETED"
+    assert cluster.wait(killed)["state"] == "FAILED"  # by an administrator of the other cluster
+    cluster.rmx("host", "adopt", there)  # and back
+    cluster.all_up()
+    until(lambda: "belongs to cluster" in other.hosts()[there]["reason"], "the host left the other cluster")
+
+
+def other_id(cluster: Cluster, host: str) -> str:
+    """The id of the cluster that the host says it belongs to."""
+    return str(cluster.hosts()[host]["reason"].partition(" belongs to cluster ")[2].partition(" ")[0])
+
+
+def test_a_daemon_whose_database_is_deleted_ends_at_once_and_nothing_is_lost(cluster: Cluster) -> None:
+    job = cluster.submit("--wrap", "while [ ! -e /var/tmp/on ]; do sleep 0.1; done; echo done")
+    cluster.wait(job, "RUNNING")
+    database = cluster.directory / "state" / "rm.sqlite3"
+    for file in database.parent.glob("rm.sqlite3*"):
+        file.unlink()
+    assert cluster.daemon is not None
+    assert cluster.daemon.wait(60) == 9  # without a request
+    assert f"rmx restore {database}.rescued" in cluster.log_file.read_text()
+    assert cluster.run("daemon").returncode == 9  # and no new cluster begins
+    cluster.rmx("restore", f"{database}.rescued")
+    cluster.start()
+    cluster.lab.exec(cluster.job(job)["tasks"][0]["host"], ["touch", "/var/tmp/on"])
+    assert cluster.wait(job)["state"] == "COMPLETED"
+    assert cluster.log(job) == "done\n"
+    assert cluster.job(job)["attempt"] == 1

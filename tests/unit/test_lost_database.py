@@ -1,0 +1,121 @@
+"""A database that is deleted or replaced, under a living daemon or between two: nobody goes on without it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rm.adapters.store_sql import SqlStore, open_store
+from rm.core.store import Batch, Entry
+from rm.daemon.witness import Witness
+from rm.errors import StoreError
+from tests import builders
+
+
+def led(path: Path) -> SqlStore:
+    """An open store with one job, whose lease is held."""
+    store = open_store(f"sqlite:///{path}")
+    assert store.acquire_lease("a", 0, 1) is not None
+    version = store.load().version
+    store.commit(Batch(jobs=(builders.job(1),), events=(Entry(1, "submit"),)), version)
+    return store
+
+
+def delete(path: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        Path(f"{path}{end}").unlink()
+
+
+def replace(path: Path) -> None:
+    copy = path.with_name("copy")
+    shutil.copy(path, copy)
+    copy.replace(path)
+
+
+def delete_log(path: Path) -> None:
+    Path(f"{path}-wal").unlink()
+
+
+HARMS = [delete, replace, delete_log]
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_nothing_is_acknowledged_into_a_file_that_is_gone(
+    tmp_path: Path, harm: Callable[[Path], None]
+) -> None:
+    path = tmp_path / "rm.sqlite3"
+    store = led(path)
+    harm(path)
+    left = sorted(tmp_path.iterdir())
+    with pytest.raises(StoreError, match="while the daemon used it") as refused:
+        store.commit(Batch(jobs=(builders.job(2),), events=(Entry(2, "submit"),)), 1)
+    rescued = tmp_path / "rm.sqlite3.rescued"
+    assert f"rmx restore {rescued}" in refused.value.hint
+    with pytest.raises(StoreError):
+        store.renew_lease(0, 1)  # an idle daemon finds out by its lease
+    assert sorted(tmp_path.iterdir()) == sorted([*left, rescued])  # and no empty database was made
+    store.close()
+    saved = open_store(f"sqlite:///{rescued}")
+    assert 1 in [job.id for job in saved.jobs()]
+    saved.close()
+
+
+def test_who_did_not_lead_saves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "rm.sqlite3"
+    store = open_store(f"sqlite:///{path}")
+    delete(path)
+    with pytest.raises(StoreError, match="deleted"):
+        store.acquire_lease("a", 0, 1)
+    store.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def start(path: Path, state: Path) -> int:
+    """A start of the daemon, as far as the database goes: the version that it finds."""
+    store, witness = open_store(f"sqlite:///{path}"), Witness(state)
+    try:
+        loaded = store.load()
+        witness.check(loaded, store.name)
+        store.acquire_lease("a", 0, 1)
+        version = store.commit(Batch(events=(Entry(1, "step"),)), loaded.version)
+        witness.note(version)
+        return version
+    finally:
+        store.close()
+        witness.close()
+
+
+def test_a_database_with_all_that_was_acknowledged_is_taken(tmp_path: Path) -> None:
+    path = tmp_path / "rm.sqlite3"
+    assert [start(path, tmp_path) for _ in range(3)] == [1, 2, 3]
+    led(path).close()  # led from elsewhere meanwhile
+    assert start(path, tmp_path) == 5
+    (tmp_path / "acknowledged").write_text("no such thing\n")
+    assert start(path, tmp_path) == 6
+
+
+def test_an_older_copy_of_the_database_is_refused_until_somebody_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "rm.sqlite3"
+    start(path, tmp_path)
+    shutil.copy(path, tmp_path / "old")
+    start(path, tmp_path)
+    shutil.copy(tmp_path / "old", path)
+    with pytest.raises(StoreError, match="at version 1, and this daemon has acknowledged") as refused:
+        start(path, tmp_path)
+    assert f"rm {tmp_path}/acknowledged" in refused.value.hint
+    (tmp_path / "acknowledged").unlink()
+    assert start(path, tmp_path) == 2
+
+
+def test_an_empty_database_is_no_new_cluster_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "rm.sqlite3"
+    start(path, tmp_path)
+    path.unlink()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="which is new, and"):
+            start(path, tmp_path)
+    (tmp_path / "acknowledged").unlink()
+    assert start(path, tmp_path) == 1
