@@ -32,7 +32,7 @@ EXTRA = {"api": {"msgspec"}, "playbook": {"jinja2", "jmespath", "yaml"}, "protoc
 ONLY_IN = {
     "sqlalchemy": {
         f"rm/adapters/{name}.py"
-        for name in ("database", "history_sql", "log_database", "schema", "set_aside", "store_sql")
+        for name in ("backup", "database", "history_sql", "log_database", "schema", "set_aside", "store_sql")
     },
     "fabric": {"rm/adapters/ssh.py"},
     "paramiko": {"rm/adapters/ssh.py"},

@@ -14,11 +14,13 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import sqlalchemy as sa
 from sqlalchemy.engine import URL, make_url
 
 from rm.adapters import schema
-from rm.adapters.database import sentences
+from rm.adapters.database import make_engine, sentences
 from rm.adapters.migrate import VERSION_TABLE, head
+from rm.core.store import Lease
 from rm.errors import ConfigError, Conflict, StoreError, UsageError
 
 # Ids that were given out after the backup are not given out again; hosts may remember their jobs.
@@ -78,6 +80,39 @@ def restore_from(url: str, file: Path, kept: Path) -> Restored:
     return (
         _restore_sqlite(Path(str(parsed.database)), file) if sqlite else _restore_postgres(parsed, file, kept)
     )
+
+
+def is_sqlite(url: str) -> bool:
+    return _parsed(url).get_backend_name() == "sqlite"
+
+
+def found_schema(url: str) -> str:
+    """The schema of the database; "" when there is none, or an empty one."""
+    if is_sqlite(url) and not Path(str(_parsed(url).database)).exists():
+        return ""
+    engine = make_engine(url, read_only=True)
+    try:
+        with sentences(engine.url.render_as_string(hide_password=True), "open"), engine.connect() as c:
+            if VERSION_TABLE not in sa.inspect(c).get_table_names():
+                return ""
+            return str(c.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")) or "")
+    finally:
+        engine.dispose()
+
+
+def stored_lease(url: str) -> Lease | None:
+    """Who leads; None where there is no such database, or none that can be read."""
+    its = schema.cluster.c
+    engine = make_engine(url, read_only=True)
+    try:
+        with engine.connect() as c:
+            query = sa.select(its.holder, its.epoch, its.lease_expires_us, its.lease_us)
+            row = c.execute(query).one_or_none()
+            return None if row is None else Lease(*row)
+    except sa.exc.SQLAlchemyError:
+        return None
+    finally:
+        engine.dispose()
 
 
 def _parsed(url: str) -> URL:

@@ -13,8 +13,6 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from sqlalchemy.engine import make_url
-
 from rm.errors import RmError, StoreError
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -39,9 +37,6 @@ def upgrade(url: str, migrations: Path = MIGRATIONS, revision: str = "head") -> 
     from alembic import command
     from alembic.config import Config
 
-    parsed = make_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        create_privately(Path(str(parsed.database)))
     config = Config()
     config.set_main_option("script_location", str(migrations).replace("%", "%%"))
     config.attributes["url"] = url

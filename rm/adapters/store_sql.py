@@ -488,6 +488,8 @@ def migrating(url: str) -> Iterator[Connection]:
     # SQLite changes a table by making it anew: its keys are checked at the end instead
     engine = make_engine(url, foreign_keys=False, bounded=False)
     name = engine.url.render_as_string(hide_password=True)
+    if engine.dialect.name == "sqlite":
+        create_privately(Path(str(engine.url.database)))
     try:
         with sentences(name, "upgrade"), engine.connect() as c:
             c = c.execution_options(rm_writes=True)

@@ -20,7 +20,8 @@ class Status(Answer, frozen=True, kw_only=True):
     """How many jobs and hosts are in each state, and the policies by kind.
 
     `waiting` says that the daemon waits for its database, and why; it knows of no job or host then.
-    `set_aside` has a sentence for each damaged row of the database that the daemon does without.
+    `set_aside` has a sentence for each damaged row of the database that the daemon does without, and
+    `policy_faults` one for each policy that failed by a defect of its own.
     """
 
     daemon: Daemon
@@ -29,3 +30,4 @@ class Status(Answer, frozen=True, kw_only=True):
     policies: Mapping[str, str]
     waiting: str = ""
     set_aside: Sequence[str] = ()
+    policy_faults: Sequence[str] = ()

@@ -13,6 +13,7 @@ from rm.config import Config, policy_options
 from rm.core.alert_channel import Channel
 from rm.core.alerts import Rule
 from rm.core.engine import Policies, Tuning
+from rm.core.guarded import Faults, guarded
 from rm.core.history import Retention
 from rm.core.journal import Chosen
 from rm.core.registry import KINDS, load, options_in_force
@@ -35,14 +36,15 @@ def ssh_settings(config: Config) -> SshSettings:
     )
 
 
-def policies_of(config: Config) -> Policies:
-    """The policies that rm.toml names, with their options."""
+def policies_of(config: Config, faults: Faults | None = None) -> Policies:
+    """The policies that rm.toml names, with their options; their defects are kept in `faults`."""
     chosen = config.policies
 
     def one(kind: str, name: str) -> Any:
         return load(kind, name, policy_options(config, kind, name))
 
-    return Policies(one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm))
+    found = one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm)
+    return Policies(*(found if faults is None else guarded(*found, faults)))
 
 
 def named_policies(config: Config) -> dict[str, Chosen]:

@@ -44,6 +44,7 @@ from rm.core.actions import Launch
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.fabric import fabric_of
+from rm.core.guarded import Faults
 from rm.core.host import Host
 from rm.core.identity import ClusterIdentity
 from rm.core.journal import Recorder
@@ -124,14 +125,15 @@ def run_daemon(config: Config) -> None:
     raise_descriptors()
     sys.setswitchinterval(SWITCH_S)
     must_hold(config)  # a wrong rm.toml must fail before anything is touched
-    policies = policies_of(config)
+    faults = Faults(lambda sentence, error: log.error("%s", sentence, exc_info=error))
+    policies = policies_of(config, faults)
     declared = hosts_for_daemon(config.hosts.inventory)[0] if config.hosts.inventory else []
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared) as name:
         store = patiently(lambda: open_store(config.daemon.database))
         holder = f"{socket.gethostname()}:{config.daemon.socket}:{name}"
         try:
-            asyncio.run(Daemon(config, store, policies, holder, declared).run())
+            asyncio.run(Daemon(config, store, policies, faults, holder, declared).run())
         finally:
             store.close()
 
@@ -191,6 +193,7 @@ class Daemon:
         config: Config,
         store: SqlStore,
         policies: Policies,
+        faults: Faults,
         holder: str,
         declared: Sequence[Host] = (),
     ) -> None:
@@ -199,6 +202,7 @@ class Daemon:
         self.declared = declared
         self.store = store
         self.policies = policies
+        self.faults = faults
         self.clock = SystemClock()
         self.zone = zone_of(config.monitor.timezone)
         self.fatal: str | None = None
@@ -330,12 +334,13 @@ class Daemon:
             logs,
             recent_us,
             {"version": __version__, "started_us": clock.now_us(), "epoch": epoch},
-            policies_of(config),
+            policies_of(config, self.faults),
             Backlog(config.limits.pending_jobs, config.limits.pending_bytes),
             executor.collecting,
         )
         leader.on_jobs = service.jobs_changed
         service.steps = Steps(fleet)
+        service.policy_faults = self.faults.sentences
         tokens = service.tokens = TokenKeeper(leader, clock, loaded.tokens)
         audit = service.audit = AuditLog(leader, store, clock, config.audit.keep_days)
 

@@ -8,13 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from rm import __version__
-from rm.adapters import schema
-from rm.adapters.backup import Restored, back_up_to, restore_from
-from rm.adapters.database import make_engine, sentences
-from rm.adapters.migrate import VERSION_TABLE, head, upgrade
+from rm.adapters.backup import Restored, back_up_to, found_schema, is_sqlite, restore_from, stored_lease
+from rm.adapters.migrate import head, upgrade
 from rm.adapters.shipped import agents_version
 from rm.adapters.store_sql import open_store, read_store
 from rm.bootstrap.daemon import make_state_dir
@@ -96,7 +92,7 @@ def upgrade_database(config: Config) -> None:
     make_state_dir(Path(config.daemon.state_dir))
     with claimed(config.daemon.socket, config.daemon.shared):
         _refuse_another_leader(url)
-        if make_engine(url).dialect.name == "postgresql":
+        if not is_sqlite(url):
             upgrade(url)
         open_store(url).close()
 
@@ -104,11 +100,10 @@ def upgrade_database(config: Config) -> None:
 def look(config: Config) -> Look:
     """Try the upgrade on a copy, where the database is SQLite's; change nothing."""
     url = config.daemon.database
-    engine = make_engine(url, read_only=True)
-    sqlite = engine.dialect.name == "sqlite"
-    if sqlite and not Path(str(sa.make_url(url).database)).exists():
+    found = found_schema(url)
+    if not found:
         return Look("", head())
-    found = _schema(engine)
+    sqlite = is_sqlite(url)
     try:
         if found > head():
             raise StoreError(
@@ -131,13 +126,6 @@ def look(config: Config) -> Look:
     return Look(found, head(), damaged=len(loaded.damaged), hosts=others)
 
 
-def _schema(engine: sa.Engine) -> str:
-    with sentences(engine.url.render_as_string(hide_password=True), "open"), engine.connect() as c:
-        if VERSION_TABLE not in sa.inspect(c).get_table_names():
-            return ""
-        return str(c.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")) or "")
-
-
 def _read(url: str) -> Loaded:
     store = read_store(url)
     try:
@@ -148,24 +136,9 @@ def _read(url: str) -> Loaded:
 
 def _refuse_another_leader(url: str) -> None:
     """The socket's lock tells of this machine's daemons; the lease of those on other machines."""
-    seen = _lease(url)
+    seen = stored_lease(url)
     if seen is None or not seen.holder:
         return
-    time.sleep(seen.lease_us / 1e6 + LEASE_S)
-    if _lease(url) != seen:
+    time.sleep(seen.ttl_us / 1e6 + LEASE_S)
+    if stored_lease(url) != seen:
         raise Conflict(f"Another daemon leads this database: {seen.holder}.", "Stop it first.")
-
-
-def _lease(url: str) -> Any:
-    """The row of the lease; None where there is no such database, or none that can be read."""
-    columns = schema.cluster.c
-    engine = make_engine(url, read_only=True)
-    try:
-        with engine.connect() as c:
-            return c.execute(
-                sa.select(columns.holder, columns.lease_expires_us, columns.lease_us)
-            ).one_or_none()
-    except sa.exc.SQLAlchemyError:
-        return None
-    finally:
-        engine.dispose()

@@ -24,6 +24,8 @@ def status(session: Session, /, as_json: bool) -> None:
         click.echo(f"waiting   {printable(answer['waiting'])}")
     for damage in answer.get("set_aside", ()):
         click.echo(f"damaged   {printable(damage)} It is set aside in the table set_aside.")
+    for fault in answer.get("policy_faults", ()):
+        click.echo(f"policy    {printable(fault)} The daemon's log has the details.")
     for title in ("jobs", "hosts", "policies"):
         pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

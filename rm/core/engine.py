@@ -297,4 +297,6 @@ def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]
     proposal = policies.placement.candidates(job, idle)
     if next(proposal.candidates, None) is not None:
         return []
+    if any(reason.code is ReasonCode.POLICY for reason in proposal.reasons):
+        return []  # nobody knows
     return list(proposal.reasons) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]

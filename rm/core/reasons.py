@@ -27,6 +27,7 @@ class ReasonCode(StrEnum):
     CANCELLED = "Cancelled"
     EXIT_CODE = "NonZeroExitCode"
     OUT_OF_MEMORY = "OutOfMemory"
+    POLICY = "PolicyFault"  # the placement policy raised
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ class HostService(Asking):
         self.steps: Steps | None = None
         self.tokens: TokenKeeper | None = None
         self.audit: AuditLog | None = None
+        self.policy_faults: Mapping[str, str] = {}
 
     async def hosts(self) -> Sequence[tuple[Host, Free | None, Sequence[int]]]:
         def ask(cycle: Cycle, now_us: int) -> list[tuple[Host, Free | None, Sequence[int]]]:

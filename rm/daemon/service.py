@@ -424,7 +424,8 @@ class Service(HostService):
         except StoreUnavailable as error:  # that is how the daemon is
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
         jobs = answer["jobs"] | {state: count for state, count in kept.items() if state.final}
-        return {**answer, "jobs": jobs, "set_aside": [one.why for one in aside]}
+        faults = list(self.policy_faults.values())
+        return {**answer, "jobs": jobs, "set_aside": [one.why for one in aside], "policy_faults": faults}
 
     async def _stored(self) -> tuple[list[Damaged], dict[JobState, int]]:
         """One question at a time: a database that hangs holds up one thread, and no answer for long."""

@@ -54,7 +54,7 @@ class Features(Struct, frozen=True, kw_only=True):
 class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     """The first line. `now_us` by the host's clock; `epoch` is the largest of a leader that it has obeyed;
     `cluster` the id of the cluster that it belongs to, `led_at` where that is led; `newest_job` the largest
-    id of a job that it remembers. Without `room` its spool cannot be written, and `room` is told when it can."""
+    id of a job that it remembers. Without `room` its spool cannot be written; `room` is told when it can."""
 
     version: Word
     protocol: Annotated[int, Meta(ge=0, le=1 << 31)]

@@ -154,7 +154,7 @@ def test_a_second_daemon_takes_over_from_one_that_vanishes(cluster: Cluster, how
         assert ran(cluster, job) == ["1"]
         # the logs of the first daemon's jobs are where the second finds them
         shown = cluster.run("--socket", second.socket, "logs", told)
-        assert (shown.returncode, shown.stdout) == (0, "told\nmissed\n")
+        assert (shown.returncode, shown.stdout) == (0, "told\nmissed\n"), shown.stderr
     finally:
         second.end()
         first.kill()  # it has ended by itself, unless the test failed
