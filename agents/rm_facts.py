@@ -36,6 +36,7 @@ def gather(state, towards=(), kernel_log=KERNEL_LOG):
         "hostname": os.uname().nodename,
         "boot_id": boot_id(),
         "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+        "disk_bytes": disk.f_blocks * disk.f_frsize,
     }
 
 

@@ -42,7 +42,7 @@ def resident_mb() -> float:
 
 def run(settings: Settings) -> list[Figure]:
     found = []
-    mesh = usual(60_000_000, 3_600_000_000, 20)[0]
+    mesh = usual(60_000_000, 3_600_000_000, 100)[0]
     for zones in (25, 1):
         with tempfile.TemporaryDirectory() as directory:
             found += one(mesh, zones, Path(directory), settings.quick)
@@ -65,7 +65,7 @@ def one(mesh: Mesh, zones: int, directory: Path, quick: bool) -> list[Figure]:
         for number in range(count):
             at_us = clock.now_us()
             tried = [
-                Tried(s, d, Sample(s.name, d.name, at_us, mesh.name, FOUND))
+                Tried(s, d, Sample(s.name, d.name, at_us, mesh.name, FOUND), mesh.packets)
                 for a, b in pairing.round(number)
                 for s, d in ((a, b), (b, a))
             ]

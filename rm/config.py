@@ -140,7 +140,7 @@ class MonitorConfig:
     enabled: bool = True
     interval_s: Positive = 60.0
     throughput_interval_s: Positive = 3600.0
-    probe_count: AtLeastOne = 20
+    probe_count: AtLeastOne = 100
     parallel: AtLeastOne = 32
     timezone: str = ""
     raw_days: Positive = 2.0

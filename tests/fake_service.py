@@ -246,9 +246,9 @@ class FakeService:
         good = {"loss_pct": 0.5, "delay_us": 350, "bandwidth_bps": 94_000_000, "age_us": 61_000_000}
         return [{"source": "h1", "destination": "h2", **good}, {"source": "h2", "destination": "h1", **never}]
 
-    async def measure(self, zone: str | None) -> int:
+    async def measure(self, zone: str | None) -> Mapping[str, Any]:
         self.log.append(("measure", zone))
-        return 2
+        return {"measured": 1, "left_out": [{"host": "h3", "why": "UNKNOWN: its agent has not answered yet"}]}
 
     def status(self) -> dict[str, Any]:
         daemon = {"version": "0.1.0", "pid": 7, "started_us": 1_000_000, "epoch": 3}

@@ -38,6 +38,7 @@ _stats = msgspec.json.Decoder(LinkStats)
 _object = msgspec.json.Decoder(dict[str, Any])
 _kept = msgspec.json.Decoder(tuple[int, int, str])
 _cell = msgspec.json.Decoder(Cell)
+NOTHING_KEPT = ',"packets":[],"values":[]}'
 _change = msgspec.json.Decoder(tuple[Status, Status, str, float | None])
 _mesh_state = msgspec.json.Decoder(MeshState)
 _summary = msgspec.json.Decoder(tuple[int, int, dict[str, tuple[float, float, float, int]]])
@@ -153,6 +154,8 @@ def summary(row: Any) -> Summary:
 def cell_row(cell: Cell) -> Row:
     mesh, check, source, destination = cell.key
     body = to_text(cell, f"The cell {check} of {source} to {destination}")
+    if body.endswith(NOTHING_KEPT):  # of a healthy cell, as most: a shorter row
+        body = body[: -len(NOTHING_KEPT)] + "}"
     return {
         "mesh": mesh, "check_name": check, "source": source, "destination": destination, "body": body
     }  # fmt: skip

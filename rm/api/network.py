@@ -61,10 +61,16 @@ class Measure(Request, frozen=True, kw_only=True):
     zone: str | None = None
 
 
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    host: str
+    why: str
+
+
 class Measured(Answer, frozen=True, kw_only=True):
-    """How many pairs were measured."""
+    """How many pairs were measured, and the hosts of which nothing was found."""
 
     measured: int
+    left_out: Sequence[LeftOut] = ()
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):

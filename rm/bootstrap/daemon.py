@@ -50,7 +50,7 @@ from rm.core.identity import ClusterIdentity
 from rm.core.journal import Recorder
 from rm.core.lifecycle import Rules
 from rm.core.logs import LogPlace
-from rm.core.mesh import Mesh
+from rm.core.mesh import Every, Mesh
 from rm.core.placed import placed_task
 from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
@@ -65,7 +65,7 @@ from rm.daemon.fence import Ids, fence_of
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader, revivable
 from rm.daemon.lease import HeldLease, Standby, patiently
-from rm.daemon.monitor import Monitor
+from rm.daemon.monitor import RETRY_S, Monitor
 from rm.daemon.monitor_board import Board
 from rm.daemon.monitor_gaps import RotationGaps
 from rm.daemon.monitor_meshes import Meshes, meshes_of
@@ -419,6 +419,7 @@ class Daemon:
                 mesh.slip_us,
                 bool(state.paused_by),
             )
+        timers.follow("confirm", Every(round(RETRY_S * US)), monitor.confirm)
 
     def _alerting(
         self,

@@ -65,7 +65,9 @@ def network(
         return
     session: Session = ctx.obj
     if measure:
-        session.client.post("network", "measure", body={"zone": zone})
+        done = session.client.post("network", "measure", body={"zone": zone})
+        for one in done.get("left_out", ()):
+            note(f"left out: {one['host']}, {one['why']}")
     if as_json or as_pairs:
         _pairs(session, as_json)
         return

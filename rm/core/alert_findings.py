@@ -13,19 +13,23 @@ from rm.core.cells import Cell, Status
 from rm.core.host import Host, HostState
 
 MAINTENANCE = "maintenance"
+SMALL_DISK = 10  # of a disk, one part in so many is wanted free at most
 UNMEASURED = "not measured now"
 Told = Set[tuple[str, str]]  # (condition, subject) of what was told and is not over
 
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What an agent said of its host at `at_us`: free bytes of the file system with the spool; how many GPUs
-    answer; and of each GPU with errors, a sentence."""
+    """What an agent said of its host at `at_us`: free bytes of the file system with the spool, and its size;
+    how many GPUs answer, and how many did at most since this daemon asks; of each GPU with errors, a
+    sentence."""
 
     at_us: int
     disk_free_bytes: int | None = None
     gpus: int = 0
     gpu_errors: tuple[str, ...] = ()
+    disk_bytes: int | None = None
+    gpus_most: int = 0
 
 
 def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:
@@ -51,6 +55,7 @@ class _Eyes:
     def __init__(self, condition: str, level: str) -> None:
         self._unmeasured = condition == "unmeasured"
         self._bad = (Status.WARN, Status.CRITICAL) if level == "warn" else (Status.CRITICAL,)
+        self._doubtful = (Status.WARN, Status.CRITICAL)  # that it is worse shows in some pairs before others
         self.bad: dict[tuple[Status, Status], bool] = {}
         self.suspect: dict[tuple[Status, Status], bool] = {}
         self.unsure: dict[tuple[Status, Status], bool] = {}
@@ -58,7 +63,8 @@ class _Eyes:
             for result in Status:
                 here = (status, result)
                 self.bad[here] = self._is_bad(status, result)
-                self.suspect[here] = status is not Status.MAINTENANCE and self._is_bad(result, result)
+                doubtful = self._is_bad(result, result) if self._unmeasured else result in self._doubtful
+                self.suspect[here] = status is not Status.MAINTENANCE and doubtful
                 self.unsure[here] = not self.bad[here] and status in (Status.UNKNOWN, Status.MAINTENANCE)
 
     def _is_bad(self, status: Status, result: Status) -> bool:
@@ -200,10 +206,14 @@ def facts_findings(
                 yield Finding(condition, host.name, hosts=(host.name,), frozen=frozen)
             continue
         free = told.disk_free_bytes
-        if free is not None and free < least_free_bytes:
-            said = f"{free >> 20} MiB are free for the spool of {host.name}, wanted {least_free_bytes >> 20}"
+        least_bytes = least_free_bytes
+        if told.disk_bytes is not None:  # of a small disk that much may never be free
+            least_bytes = min(least_bytes, told.disk_bytes // SMALL_DISK)
+        if free is not None and free < least_bytes:
+            said = f"{free >> 20} MiB are free for the spool of {host.name}, wanted {least_bytes >> 20}"
             yield Finding("disk", host.name, said, (host.name,), "", frozen)
-        had = sum(1 for gpu in host.gpus if gpu.uuid)  # those that it once reported, not declared ones
+        # those that once answered; of declared ones nobody knows whether there is a driver that could
+        had = max(told.gpus_most, len(host.gpus) if "gpus" in host.found else 0)
         errors = [*told.gpu_errors]
         if told.gpus < had:
             errors.append(f"{told.gpus} of {had} GPUs answer")

@@ -1,15 +1,12 @@
 """The grid: one cell per mesh, check and direction, with MaDDash's statuses.
 
-A cell's status follows a result only after several tries in a row agree (MaDDash's
-`retryAttempts`), so that one bad packet does not wake anybody. Maintenance takes effect at once.
+How the tries make a cell's status: `rm.core.judging`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-
-from rm.core.mesh import Thresholds
 
 
 class Status(IntEnum):
@@ -37,8 +34,13 @@ STALE_INTERVALS = 3  # a cell that was not tried for so many of its intervals is
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One check of one direction. `status` is what counts; `result` is what the newest try itself
-    says, `streak` tries in a row; `since_us` is when the status last changed."""
+    """One check of one direction.
+
+    `status` is what counts, since `since_us`; `message` and `value` are the figures that made it.
+    `result` is what the newest try itself says, `streak` tries in a row. Of the newest tries is kept what
+    the next one is judged with, oldest first: `packets` are (lost, sent) of those that counted packets, from
+    the first one that lost some; `values` what others found since the last one that agreed with the status.
+    """
 
     mesh: str
     check: str
@@ -51,6 +53,8 @@ class Cell:
     result: Status = Status.NOT_RUN
     streak: int = 0
     since_us: int = 0
+    packets: tuple[tuple[int, int], ...] = ()
+    values: tuple[float, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -80,72 +84,6 @@ def change_of(old: Cell, new: Cell) -> Change | None:
     if new.status is old.status or (old.status, new.status) == (Status.NOT_RUN, Status.OK):
         return None
     return Change(*new.key, new.since_us, old.status, new.status, new.message, new.value)
-
-
-def judge(check: str, value: float | None, failed: str, limits: Thresholds) -> tuple[Status, str]:
-    """What one try says, and in words. `value` as in METRIC_OF; `failed`: why there is none."""
-    if value is None:
-        return Status.UNKNOWN, failed or "nothing was measured"
-    if check == "loss":
-        return _above(value, limits.loss_warn_pct, limits.loss_critical_pct, f"loss {value:.4g} %", " %")
-    if check == "delay":
-        ms = value / 1_000
-        return _above(ms, limits.delay_warn_ms, limits.delay_critical_ms, f"delay {ms:.4g} ms", " ms")
-    if check == "bandwidth":
-        mbps = value / 1e6
-        said = f"bandwidth {mbps:.4g} Mbit/s"
-        return _below(mbps, limits.bandwidth_warn_mbps, limits.bandwidth_critical_mbps, said, " Mbit/s")
-    return _below(value, limits.mtu_warn_bytes, limits.mtu_critical_bytes, f"MTU {value:.0f} bytes", " bytes")
-
-
-def _above(value: float, warn: float, critical: float, said: str, unit: str) -> tuple[Status, str]:
-    if critical and value >= critical:
-        return Status.CRITICAL, f"{said}, critical from {critical:g}{unit}"
-    if warn and value >= warn:
-        return Status.WARN, f"{said}, a warning from {warn:g}{unit}"
-    return Status.OK, said
-
-
-def _below(value: float, warn: float, critical: float, said: str, unit: str) -> tuple[Status, str]:
-    if critical and value < critical:
-        return Status.CRITICAL, f"{said}, critical below {critical:g}{unit}"
-    if warn and value < warn:
-        return Status.WARN, f"{said}, a warning below {warn:g}{unit}"
-    return Status.OK, said
-
-
-def after(
-    cell: Cell,
-    result: Status,
-    message: str,
-    value: float | None,
-    at_us: int,
-    attempts: int,
-    maintenance: bool = False,
-) -> Cell:
-    """The cell after one more try.
-
-    A status other than the present one must come `attempts` times in a row; the first good result of
-    a cell that never ran counts at once, and so do the beginning and the end of maintenance.
-    """
-    streak = cell.streak + 1 if result is cell.result else 1
-    status = cell.status
-    if maintenance:
-        status = Status.MAINTENANCE
-    elif (
-        streak >= attempts or status is Status.MAINTENANCE or (status, result) == (Status.NOT_RUN, Status.OK)
-    ):
-        status = result
-    return replace(
-        cell,
-        status=status,
-        message=message,
-        value=value,
-        checked_us=at_us,
-        result=result,
-        streak=min(streak, max(attempts, 1)),  # further ones change nothing
-        since_us=at_us if status is not cell.status else cell.since_us,
-    )
 
 
 def is_stale(cell: Cell, now_us: int, every_us: int) -> bool:

@@ -41,16 +41,27 @@ Schedule = Every | Cron
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """From what on a cell is a warning or critical; 0 = never."""
+    """From what on a cell is a warning or critical; 0 = never.
+
+    `_over_ms` is what a delay is above the usual one of the peers (`rm.core.peers`), `_share_pct` what a
+    bandwidth is of theirs.
+    """
 
     loss_warn_pct: float = 0.0
     loss_critical_pct: float = 0.0
     delay_warn_ms: float = 0.0
     delay_critical_ms: float = 0.0
+    delay_warn_over_ms: float = 5.0
+    delay_critical_over_ms: float = 15.0
     bandwidth_warn_mbps: float = 0.0
     bandwidth_critical_mbps: float = 0.0
+    bandwidth_warn_share_pct: float = 60.0
+    bandwidth_critical_share_pct: float = 30.0
     mtu_warn_bytes: float = 0.0
     mtu_critical_bytes: float = 0.0
+
+
+USUAL = Thresholds(loss_warn_pct=1.0, loss_critical_pct=2.0)  # where rm.toml names none
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +78,8 @@ class Mesh:
     spread over the zone, so that what is known grows with the hosts and not with their square.
     Throughput is tested in the gaps of the jobs that share the links, unless it may `disturb` them.
     `slip_us`: a run that could not begin so long after its time is left out (0 = it never is).
+    `spacing_us` 0: the packets of a scheduled test are spread over the time that the run has for it, so that
+    a link that is dead for seconds now and then shows.
     """
 
     name: str
@@ -82,8 +95,8 @@ class Mesh:
     jitter_us: int = 0
     slip_us: int = 0
     attempts: int = 3
-    packets: int = 20
-    spacing_us: int = 10_000
+    packets: int = 100
+    spacing_us: int = 0
     duration_us: int = 400_000
     rate_bps: int = 0
     disturb: bool = False
@@ -131,9 +144,8 @@ class MeshState:
 
 def usual(interval_us: int, throughput_interval_us: int, packets: int) -> tuple[Mesh, ...]:
     """The meshes of an rm.toml that names none."""
-    loss = Thresholds(loss_warn_pct=1.0, loss_critical_pct=10.0)
     return (
-        Mesh("latency", Every(interval_us), jitter_us=2 * SECOND_US, packets=packets, thresholds=loss),
+        Mesh("latency", Every(interval_us), jitter_us=2 * SECOND_US, packets=packets, thresholds=USUAL),
         Mesh("throughput", Every(throughput_interval_us), tests=("throughput",), jitter_us=30 * SECOND_US),
         Mesh("mtu", Every(6 * HOUR_US), tests=("mtu",), jitter_us=60 * SECOND_US),
     )
@@ -185,13 +197,13 @@ def thresholds_of(table: Mapping[str, Any], where: str) -> Thresholds:
     """Those among the table's keys; `where` names it in errors. Raises ConfigError."""
     given = {}
     for name in LIMITS:
-        value = table.get(name, 0.0)
+        value = table.get(name, getattr(UNSAID, name))
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
             raise ConfigError(
                 f"{where}, {name}: {value!r:.40} is not a threshold.", "Write a number; 0 = none."
             )
         given[name] = float(value)
-    for metric, unit in (("loss", "pct"), ("delay", "ms"), ("bandwidth", "mbps"), ("mtu", "bytes")):
+    for metric, unit in GRADED_BY:
         warn, critical = given[f"{metric}_warn_{unit}"], given[f"{metric}_critical_{unit}"]
         wrong = warn < critical if metric in ("bandwidth", "mtu") else warn > critical
         if warn and critical and wrong:
@@ -199,6 +211,17 @@ def thresholds_of(table: Mapping[str, Any], where: str) -> Thresholds:
                 f"{where}: {metric} would be critical before it is a warning ({critical:g} and {warn:g})."
             )
     return Thresholds(**given)
+
+
+UNSAID = Thresholds()
+GRADED_BY = (
+    ("loss", "pct"),
+    ("delay", "ms"),
+    ("delay", "over_ms"),
+    ("bandwidth", "mbps"),
+    ("bandwidth", "share_pct"),
+    ("mtu", "bytes"),
+)
 
 
 def _strings(value: object) -> tuple[str, ...]:
@@ -283,7 +306,7 @@ READ: Mapping[str, Any] = {
     "slip_s": _seconds(366 * 86_400),
     "retry_attempts": _whole(1, 1_000),
     "packets": _whole(1, 100_000),
-    "spacing_s": _seconds(10, 0.0001),
+    "spacing_s": _seconds(10),
     "duration_s": _seconds(60, 0.001),
     "rate_mbps": _mbps,
     "disturb": _flag,

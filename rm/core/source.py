@@ -14,13 +14,12 @@ from typing import Any
 from rm.core.host import Host
 from rm.core.listed import heading
 from rm.core.maintenance import Window, parse_window
-from rm.core.mesh import LIMITS, TESTS, Every, Mesh, Thresholds, thresholds_of
+from rm.core.mesh import LIMITS, TESTS, USUAL, Every, Mesh, Thresholds, thresholds_of
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
 URL = re.compile(r"https?://(?:[^\s/@?#:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[^\s?#]*)?")
 KINDS = ("maddash", "esmond", "opensearch")
-USUAL = Thresholds(loss_warn_pct=1.0, loss_critical_pct=10.0)  # of a table that names none
 
 
 @dataclass(frozen=True, slots=True)

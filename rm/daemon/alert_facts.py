@@ -49,10 +49,17 @@ class Facts:
     def _answered(self, host: str, future: Future[wire.HostFacts]) -> None:
         if future.cancelled() or future.exception() is not None:
             return  # what was last known stays; a host that does not answer is another alert
-        facts = facts_of(future.result(), self._clock.now_us())
         with self._lock:
-            self._facts[host] = facts
+            self._facts[host] = facts_of(future.result(), self._clock.now_us(), self._facts.get(host))
 
 
-def facts_of(told: wire.HostFacts, at_us: int) -> HostFacts:
-    return HostFacts(at_us, told.disk_free_bytes, len(told.gpus), gpu_errors(told))
+def facts_of(told: wire.HostFacts, at_us: int, before: HostFacts | None = None) -> HostFacts:
+    gpus = len(told.gpus)
+    return HostFacts(
+        at_us,
+        told.disk_free_bytes,
+        gpus,
+        gpu_errors(told),
+        told.disk_bytes,
+        max(gpus, before.gpus_most if before is not None else 0),
+    )

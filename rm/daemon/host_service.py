@@ -22,6 +22,7 @@ from rm.daemon.claims import take_over
 from rm.daemon.demands import link_demands
 from rm.daemon.host_keys import HostKeyDesk, Keys
 from rm.daemon.leader import Leader
+from rm.daemon.monitor import Measured
 from rm.daemon.monitor_service import MonitorService
 from rm.daemon.steps_service import Steps
 from rm.daemon.token_keeper import TokenKeeper
@@ -29,10 +30,10 @@ from rm.errors import Conflict, NotFound
 
 
 class HostService(Asking):
-    """`measure` measures the network now, of one zone or of all, and counts the pairs."""
+    """`measure` measures the network now, of one zone or of all."""
 
     def __init__(
-        self, leader: Leader, hosts: Hosts, keys: Keys, measure: Callable[[str | None], int]
+        self, leader: Leader, hosts: Hosts, keys: Keys, measure: Callable[[str | None], Measured]
     ) -> None:
         super().__init__(leader)
         self._hosts = hosts
@@ -160,13 +161,17 @@ class HostService(Asking):
 
         return await asyncio.to_thread(rows)
 
-    async def measure(self, zone: str | None) -> int:
+    async def measure(self, zone: str | None) -> Mapping[str, Any]:
         def ask(cycle: Cycle, now_us: int) -> None:
             if zone is not None and all(h.zone != zone for h in cycle.state.hosts.values()):
                 raise NotFound(f"There is no zone '{zone}'.", "`rmx hosts` shows each host's zone.")
 
         await self._ask(ask)
-        return await asyncio.to_thread(self._measure, zone)
+        found = await asyncio.to_thread(self._measure, zone)
+        return {
+            "measured": found.pairs,
+            "left_out": [{"host": name, "why": why} for name, why in found.left_out],
+        }
 
     async def _host(self, name: str) -> Host:
         def ask(cycle: Cycle, now_us: int) -> Host:

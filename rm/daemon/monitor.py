@@ -28,14 +28,18 @@ from rm.daemon.agents import Agents
 from rm.daemon.leader import Leader
 from rm.daemon.monitor_board import Board, Tried
 from rm.daemon.monitor_bookings import Bookings
-from rm.daemon.monitor_probe import MARGIN_S, Prober, Window
+from rm.daemon.monitor_probe import LEAST_SPACING_US, MARGIN_S, Prober, Way, Window
 from rm.errors import Conflict, NotFound, RmError, StoreError
 from rm.protocol.hosts import Ping
+from rm.units import MINUTE_US, SECOND_US
 
 log = logging.getLogger(__name__)
 
 PINGS = 5
 ON_DEMAND = "on-demand"
+SPREAD = 0.4
+LONGEST_TEST_US = 6 * SECOND_US
+RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
 CHECKS = {"latency": ("loss", "delay"), "throughput": ("bandwidth",), "mtu": ("mtu",)}
 
 
@@ -74,6 +78,14 @@ class Result:
     tried: list[Tried] = field(default_factory=list)
     ok: bool = False
     skipped: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """How many pairs were measured on demand, and of which hosts nothing was found: (host, why)."""
+
+    pairs: int
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 class Monitor:
@@ -135,7 +147,7 @@ class Monitor:
     def scheduled(self, name: str) -> None:
         """One run by the clock: nobody waits for it, so that what goes wrong is logged."""
         try:
-            self.run(name)
+            self.run(name, spread=True)
         except Conflict:
             log.info("mesh %s is being run already", name)
         except (RmError, TimeoutError) as error:
@@ -145,8 +157,10 @@ class Monitor:
             if not self._stopping:  # the pool is closed then
                 raise
 
-    def run(self, name: str, everything: bool = False) -> MeshState:
+    def run(self, name: str, everything: bool = False, spread: bool = False) -> MeshState:
         """The next rounds of the mesh, or all of them.
+
+        `spread`: nobody waits for it, and the packets of a test may take their time.
 
         Raises:
             NotFound: there is no such mesh.
@@ -162,6 +176,8 @@ class Monitor:
             state = replace(state, measured=0, failed=0, skipped=0)
             turn = pairing.turn(state.turn % max(1, len(pairing)), 0 if everything else mesh.rounds)
             self._keep(state)
+            if spread and not mesh.spacing_us:
+                mesh = replace(mesh, spacing_us=self._spacing_us(mesh, len(turn), len(hosts)))
             if "latency" in mesh.tests:
                 self._measure_zones(h for h in hosts if h.state is HostState.UP and mesh.selects(h))
             for number in turn:
@@ -182,9 +198,46 @@ class Monitor:
         finally:
             self._running[name].release()
 
-    def measure(self, zone: str | None = None) -> int:
+    def confirm(self) -> None:
+        """Test again the pairs of which the newest try says what does not count yet, of meshes whose next run
+        is far: so a fault that an hourly test has met is told after minutes. Each host takes part once."""
+        for mesh in self.meshes.values():
+            state = self.state(mesh.name)
+            if state.paused_by or self._interval_of(mesh) <= RETRY_S * SECOND_US:
+                continue
+            doubtful = self.board.doubtful(mesh)
+            if not doubtful or not self._running[mesh.name].acquire(blocking=False):
+                continue
+            try:
+                hosts = self._hosts()
+                pairing = Pairing(mesh, hosts, up_of(hosts))
+                up = {h.name: h for h in hosts if h.state is HostState.UP}
+                taken: set[str] = set()
+                pairs: list[Pair] = []
+                for names in sorted(map(sorted, doubtful)):
+                    a, b = up.get(names[0]), up.get(names[1])
+                    if a and b and taken.isdisjoint(names) and pairing.means(a, b):
+                        taken.update(names)
+                        pairs.append((a, b))
+                self._round(mesh, pairs)
+            except (RmError, TimeoutError) as error:
+                if not self._stopping:
+                    log.warning("mesh %s: %s", mesh.name, error or "the daemon was too busy")
+            except (CancelledError, RuntimeError):
+                if not self._stopping:  # the pool is closed then
+                    raise
+            finally:
+                self._running[mesh.name].release()
+
+    def _spacing_us(self, mesh: Mesh, rounds: int, hosts: int) -> int:
+        """Between the packets of a test, so that the run takes SPREAD of the interval at most."""
+        at_once = max(1, -(-hosts // 2 // self._settings.parallel)) * max(1, rounds)
+        test_us = min(LONGEST_TEST_US, min(self._interval_of(mesh), MINUTE_US) * SPREAD / at_once)
+        return max(LEAST_SPACING_US, int(test_us / mesh.packets))
+
+    def measure(self, zone: str | None = None) -> Measured:
         """Measure every pair now (of one zone, if named): latency, and throughput where it was not
-        measured lately; returns how many pairs succeeded."""
+        measured lately."""
         with self._on_demand:
             mesh = Mesh(
                 ON_DEMAND,
@@ -196,7 +249,8 @@ class Monitor:
             hosts = self._hosts()
             self._measure_zones(h for h in hosts if h.state is HostState.UP)
             pairing = Pairing(mesh, hosts, up_of(hosts))
-            return sum(r.ok for n in range(len(pairing)) for r in self._round(mesh, pairing.round(n)))
+            results = [r for n in range(len(pairing)) for r in self._round(mesh, pairing.round(n))]
+            return Measured(sum(r.ok for r in results), left_out(mesh, hosts, results))
 
     def set_paused(self, name: str, by: str) -> MeshState:
         """Pause the mesh ("" = go on); it is remembered over restarts."""
@@ -273,7 +327,7 @@ class Monitor:
     def _pair(self, mesh: Mesh, pair: Pair, seen: Seen) -> Result:
         """All tests of one pair, both ways; what failed is told as a failure, not by silence."""
         a, b = pair
-        found: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        found = (Way(), Way())
         failed: list[str] = []
         checks: list[str] = []
         skipped = 0
@@ -294,15 +348,15 @@ class Monitor:
             return Result(ok=True, skipped=skipped)
         said = "; ".join(failed)
         tried = []
-        for source, destination, values in ((a, b, found[0]), (b, a, found[1])):
-            sample = Sample(source.name, destination.name, at_us, mesh.name, values, said)
+        for source, destination, way in ((a, b, found[0]), (b, a, found[1])):
+            sample = Sample(source.name, destination.name, at_us, mesh.name, way.values, said)
             if set(checks_of(sample)) != set(checks):
                 sample = replace(sample, checks=tuple(checks))
             if absurd := complaint(sample, self._clock.now_us()):
                 log.warning("%s It is left out.", absurd)
                 failed.append(absurd)
                 sample = replace(sample, values={}, failed=absurd, checks=tuple(checks))
-            tried.append(Tried(source, destination, sample))
+            tried.append(Tried(source, destination, sample, way.packets))
         return Result(tried, not failed, skipped)
 
     def _test(
@@ -311,22 +365,22 @@ class Monitor:
         mesh: Mesh,
         a: Host,
         b: Host,
-        found: tuple[dict[str, float], dict[str, float]],
+        found: tuple[Way, Way],
         seen: Seen,
     ) -> bool:
         """Make one test of the pair and put its values into `found`; False when it was left out."""
         if test == "latency":
-            there, back = self.prober.latency(a, b, mesh)
-            found[0].update(there)
-            found[1].update(back)
+            for way, told in zip(found, self.prober.latency(a, b, mesh), strict=True):
+                way.values.update(told.values)
+                way.packets = told.packets
         elif test == "mtu":
-            found[0]["mtu_bytes"] = self.prober.mtu(a, b)
-            found[1]["mtu_bytes"] = self.prober.mtu(b, a)
+            found[0].values["mtu_bytes"] = self.prober.mtu(a, b)
+            found[1].values["mtu_bytes"] = self.prober.mtu(b, a)
         elif mesh.name == ON_DEMAND and not self._throughput_due(seen.known.get((a.name, b.name))):
             return False
         else:
             spare = not mesh.disturb and self._gaps.busy(a.name, b.name)
-            for values, source, sink in ((found[0], a, b), (found[1], b, a)):
+            for way, source, sink in ((found[0], a, b), (found[1], b, a)):
                 rate_bps = (
                     self.prober.throughput_in(partial(self._gaps.next, a.name, b.name), source, sink, mesh)
                     if spare
@@ -334,7 +388,7 @@ class Monitor:
                 )
                 if rate_bps is None:
                     return False
-                values["bandwidth_bps"] = rate_bps
+                way.values["bandwidth_bps"] = rate_bps
         return True
 
     def _throughput_due(self, known: LinkStats | None) -> bool:
@@ -342,6 +396,29 @@ class Monitor:
             return True
         at_us = known.bandwidth_at_us or known.measured_at_us
         return self._clock.now_us() - at_us >= self._settings.throughput_interval_s * 1e6
+
+
+def left_out(mesh: Mesh, hosts: Sequence[Host], results: Iterable[Result]) -> tuple[tuple[str, str], ...]:
+    """The hosts that the mesh means and of which nothing was found, and why."""
+    found: set[str] = set()
+    failed: dict[str, str] = {}
+    for one in (t for r in results for t in r.tried):
+        for name in (one.source.name, one.destination.name):
+            if one.sample.values:
+                found.add(name)
+            failed.setdefault(name, one.sample.failed or "nothing was measured")
+    why = {}
+    for host in hosts:
+        if not mesh.selects(host) or host.name in found:
+            continue
+        if host.state is not HostState.UP:
+            known = host.reason.rstrip(".") or "its agent has not answered yet"
+            why[host.name] = f"{host.state.value}: {known}"
+        elif host.name in failed:
+            why[host.name] = failed[host.name].rstrip(".")
+        else:
+            why[host.name] = "there is no other host to measure it with"
+    return tuple(why.items())
 
 
 def up_of(hosts: Iterable[Host]) -> set[str]:

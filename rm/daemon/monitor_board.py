@@ -8,28 +8,34 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from rm.core.cells import METRIC_OF, Cell, Change, after, change_of, is_stale, judge, shown
+from rm.core.cells import METRIC_OF, Cell, Change, Status, change_of, is_stale, shown
 from rm.core.history import History, Sample, checks_of
 from rm.core.host import Host, selected
+from rm.core.judging import after, least_over_ms
 from rm.core.maintenance import HostWindow
 from rm.core.mesh import Mesh
 from rm.core.occurrence import occurrence
 from rm.core.pairing import Pairing
+from rm.core.peers import Zones, usual_of, zones_of
 from rm.core.ports import Clock
 from rm.errors import StoreError
+from rm.units import SECOND_US
 
 log = logging.getLogger(__name__)
 
 Key = tuple[str, str, str]  # check, source, destination
+COMPARED = {"delay": False, "bandwidth": True}  # with peers -> more is better
+USUAL_FOR_US = 30 * SECOND_US  # before what is usual is looked up anew
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One direction's try."""
+    """One direction's try; `packets`: how many its loss is a share of, 0 = not known."""
 
     source: Host
     destination: Host
     sample: Sample
+    packets: int = 0
 
 
 class Board:
@@ -47,6 +53,10 @@ class Board:
         for cell in history.cells():
             self._cells.setdefault(cell.mesh, {})[cell.key[1:]] = cell
         self._gone: dict[str, int] = {}  # hosts that were removed, and when
+        self._zone_of: dict[str, str] = {}
+        self._usual: dict[
+            tuple[str, str], tuple[int, dict[Zones, float]]
+        ] = {}  # by mesh and check; since when
 
     def tell(self, mesh: Mesh, tried: Iterable[Tried], repeats: bool = False) -> list[Change]:
         """Take the tries in, in order of time; returns how statuses changed.
@@ -56,11 +66,14 @@ class Board:
         changes: list[Change] = []
         told: dict[Key, Cell] = {}
         now_us = self._clock.now_us()
+        near_us = 1_000 * least_over_ms(mesh.thresholds)
         with self._lock:
             known = self._cells.setdefault(mesh.name, {})
             for one in sorted(tried, key=lambda t: t.sample.at_us):
                 if self._is_gone(one.sample):
                     continue
+                for host in (one.source, one.destination):
+                    self._zone_of[host.name] = host.zone
                 at_us = one.sample.at_us
                 maintained = self.maintained(mesh, one.source, one.destination, at_us)
                 for check in checks_of(one.sample):
@@ -69,8 +82,21 @@ class Board:
                     if repeats and at_us <= old.checked_us <= now_us:
                         continue
                     value = one.sample.values.get(METRIC_OF[check])
-                    result, said = judge(check, value, one.sample.failed, mesh.thresholds)
-                    new = after(old, result, said, value, at_us, mesh.attempts, maintained)
+                    usual = None
+                    # a short delay needs no comparison
+                    if check in COMPARED and (check != "delay" or (value or 0) >= near_us or old.values):
+                        usual = self._usual_of(mesh, check, one.source.zone, one.destination.zone, now_us)
+                    new = after(
+                        old,
+                        value,
+                        one.sample.failed,
+                        at_us,
+                        mesh.thresholds,
+                        mesh.attempts,
+                        sent=one.packets,
+                        usual=usual,
+                        maintenance=maintained,
+                    )
                     known[key] = told[key] = new
                     if (change := change_of(old, new)) is not None:
                         changes.append(change)
@@ -79,6 +105,30 @@ class Board:
         except StoreError as error:  # they are in memory; a restart would count their tries anew
             log.error("the grid of mesh %s is not durable: %s", mesh.name, error)
         return changes
+
+    def _usual_of(self, mesh: Mesh, check: str, here: str, there: str, now_us: int) -> float | None:
+        """What is usual between these zones; None: nothing is known of peers."""
+        since_us, usual = self._usual.get((mesh.name, check), (0, {}))
+        if not 0 <= now_us - since_us < USUAL_FOR_US:
+            cells = self._cells[mesh.name].values()
+            known = self._zone_of
+            values = (
+                (c.source, c.destination, c.value)
+                for c in cells
+                if c.check == check and c.value is not None and c.source in known and c.destination in known
+            )
+            usual = usual_of(values, known, COMPARED[check])
+            self._usual[mesh.name, check] = (now_us, usual)
+        return usual.get(zones_of(here, there))
+
+    def doubtful(self, mesh: Mesh) -> set[frozenset[str]]:
+        """The pairs whose newest try said what does not count yet: worse than the status, or better."""
+        with self._lock:
+            return {
+                frozenset((c.source, c.destination))
+                for c in self._cells.get(mesh.name, {}).values()
+                if c.result is not c.status and c.status is not Status.MAINTENANCE
+            }
 
     # -- what is gone
 

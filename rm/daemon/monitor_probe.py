@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -31,6 +31,7 @@ from rm.protocol.request import Answer, Request
 
 PORTS = range(8_760, 8_960)  # within perfSONAR's range for tests
 IDLE_US = 1_000_000
+LEAST_SPACING_US = 2_000  # of a test's packets, when somebody waits for it
 MARGIN_S = 10.0
 CLOCK_ERROR_US = 500  # of the offsets that pings over the agents' channels give
 IPERF_S = 1  # iperf3 counts whole seconds
@@ -61,7 +62,7 @@ class Prober:
         if waiting is not None:
             (waiting.reached if message.reached else waiting.listening).set()
 
-    def latency(self, a: Host, b: Host, mesh: Mesh) -> tuple[dict[str, float], dict[str, float]]:
+    def latency(self, a: Host, b: Host, mesh: Mesh) -> tuple[Way, Way]:
         """Loss, delay, jitter and round trip, there and back.
 
         Where nothing gets from `a` to `b`, nothing that is asked there comes back either: then `b` asks,
@@ -72,21 +73,22 @@ class Prober:
         """
         there = self._oneway(a, b, mesh)
         if there.received or there.loss_forward_pct < 100.0:
-            return oneway_values(there, "forward"), oneway_values(there, "backward")
+            return way_of(there, "forward"), way_of(there, "backward")
         back = self._oneway(b, a, mesh)
-        return oneway_values(there, "forward"), oneway_values(back, "forward")
+        return way_of(there, "forward"), way_of(back, "forward")
 
     def _oneway(self, a: Host, b: Host, mesh: Mesh) -> OneWay:
         """What `a` found, and where no answer came to it, how many of its questions `b` has seen."""
         ours = [self._agents.clock_offset_us(h.name) for h in (a, b)]
         known = ours[0] is not None and ours[1] is not None
-        took_us = mesh.packets * mesh.spacing_us
-        with self._reflecting(a, b, took_us, IDLE_US) as session:
+        spacing_us = mesh.spacing_us or LEAST_SPACING_US
+        took_us = mesh.packets * spacing_us
+        with self._reflecting(a, b, took_us, max(IDLE_US, 10 * spacing_us)) as session:
             request = ProbeOneWay(
                 address=b.address,
                 port=session.port,
                 count=mesh.packets,
-                interval_us=mesh.spacing_us,
+                interval_us=spacing_us,
                 offset_us=(ours[1] or 0) - (ours[0] or 0) if known else UNSET,
                 offset_error_us=CLOCK_ERROR_US if known else UNSET,
             )
@@ -183,6 +185,14 @@ class Prober:
             del self._listening[(b.name, port)]
 
 
+@dataclass(slots=True)
+class Way:
+    """What was found of one direction, by metric; `packets`: how many its loss is a share of."""
+
+    values: dict[str, float] = field(default_factory=dict)
+    packets: int = 0
+
+
 class Heard:
     """What a reflector has said so far: that it listens, and that a question has reached it."""
 
@@ -213,9 +223,9 @@ class Session:
         return self.reflector.result(IDLE_US / 1e6 + MARGIN_S).answered
 
 
-def oneway_values(answer: OneWay, direction: str) -> dict[str, float]:
-    """One direction, `forward` or `backward`, of a one-way probe's answer, by metric; without any where
-    nothing is known of it.
+def way_of(answer: OneWay, direction: str) -> Way:
+    """One direction, `forward` or `backward`, of a one-way probe's answer; without any value where nothing is
+    known of it. As many packets go back as have arrived.
 
     A delay below zero by no more than the clocks' error is none. One further below shows that a clock
     was set during the probe: nothing is said of delays then.
@@ -223,12 +233,14 @@ def oneway_values(answer: OneWay, direction: str) -> dict[str, float]:
     forward = direction == "forward"
     loss_pct = answer.loss_forward_pct if forward else answer.loss_backward_pct
     if loss_pct is None:
-        return {}
+        return Way()
+    packets = answer.sent if forward else round(answer.sent * (1 - answer.loss_forward_pct / 100))
     values: dict[str, float] = {"loss_pct": loss_pct}
+    way = Way(values, packets)
     error_us, delays = answer.clock_error_us, answer.forward_us if forward else answer.backward_us
     if delays is not None:
         if delays.median < -(error_us or 0):
-            return values
+            return way
         values["delay_us"] = max(delays.median, 0)
         if error_us is not None:
             values["clock_error_us"] = error_us
@@ -237,4 +249,4 @@ def oneway_values(answer: OneWay, direction: str) -> dict[str, float]:
         values["jitter_us"] = jitter_us
     if answer.rtt_us is not None:
         values["rtt_us"] = answer.rtt_us.median
-    return values
+    return way

@@ -42,6 +42,7 @@ from rm.daemon.host_keys import Keys
 from rm.daemon.host_service import HostService, shown
 from rm.daemon.leader import Leader
 from rm.daemon.log_reader import LogReader
+from rm.daemon.monitor import Measured
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
@@ -67,7 +68,7 @@ class Service(HostService):
         hosts: Hosts,
         keys: Keys,
         iterations: Iterations,
-        measure: Callable[[str | None], int],
+        measure: Callable[[str | None], Measured],
         clock: Clock,
         logs: LogPlace,
         recent_us: int,

@@ -94,6 +94,7 @@ class HostFacts(Struct, frozen=True, kw_only=True):
     os: Word = ""
     hostname: Word = ""
     disk_free_bytes: Bytes | None = None
+    disk_bytes: Bytes | None = None
 
 
 class Facts(Request[HostFacts], frozen=True, kw_only=True, tag="facts"):

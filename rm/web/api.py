@@ -571,7 +571,7 @@ class _Api:
         zone = body.get("zone")
         if zone is not None and not isinstance(zone, str):
             raise UsageError("'zone' must be the name of a zone, or null for all.")
-        return respond(network.Measured(measured=await _settled(self.service.measure(zone))))
+        return respond_as(network.Measured, await _settled(self.service.measure(zone)))
 
     async def status(self, request: web.Request) -> web.Response:
         told = await _settled(self.service.status())

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rm.core.cells import METRIC_OF, Status, judge
+from rm.core.cells import METRIC_OF, Status
+from rm.core.judging import judge
 from rm.core.mesh import Thresholds
 
 # what a value is in a message: loss in percent, delay in milliseconds, throughput in Mbit/s, MTU in bytes

@@ -161,8 +161,8 @@ class Service(Protocol):
 
     def links(self) -> Answer[Sequence[Mapping[str, Any]]]: ...
     def network(self) -> Answer[Sequence[Mapping[str, Any]]]: ...
-    def measure(self, zone: str | None) -> Answer[int]:
-        """Measure now; the number of pairs measured."""
+    def measure(self, zone: str | None) -> Answer[Mapping[str, Any]]:
+        """Measure now: {"measured": pairs, "left_out": [{"host", "why"}]}"""
         ...
 
     def status(self) -> Answer[Mapping[str, Any]]:

@@ -367,7 +367,8 @@ def test_rotations_that_are_lost() -> None:
 
 
 def test_disks_and_gpus() -> None:
-    hosts = {"a": builders.host("a", gpus=2), "b": builders.host("b"), "c": builders.host("c")}
+    found_ones = replace(builders.host("a", gpus=2), found=("gpus",))
+    hosts = {"a": found_ones, "b": builders.host("b"), "c": builders.host("c")}
     facts = {
         "a": HostFacts(1, 10 << 30, 1, ("GPU 0 has 3 uncorrected memory errors",)),
         "b": HostFacts(1, 5 << 20),
@@ -379,6 +380,18 @@ def test_disks_and_gpus() -> None:
     assert found["disk", "c"].frozen
     assert found["gpu", "c"].frozen
     assert len(found) == 4
+
+
+def test_no_alert_tells_of_gpus_that_were_only_declared_or_of_a_small_disk_with_room() -> None:
+    declared = {"a": builders.host("a", gpus=2)}
+    small = HostFacts(1, disk_free_bytes=254 << 20, disk_bytes=256 << 20)
+    assert list(facts_findings(declared, {"a": small}, 1 << 30, never)) == []
+    full = HostFacts(1, disk_free_bytes=20 << 20, disk_bytes=256 << 20)
+    (finding,) = facts_findings(declared, {"a": full}, 1 << 30, never)
+    assert finding.message == "20 MiB are free for the spool of a, wanted 25"
+    gone = HostFacts(2, gpus=1, gpus_most=2)  # two answered once
+    (finding,) = facts_findings(declared, {"a": gone}, 1 << 30, never)
+    assert finding.message == "a: 1 of 2 GPUs answer"
 
 
 # -- draining ------------------------------------------------------------------------------------

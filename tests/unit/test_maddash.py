@@ -136,7 +136,7 @@ def test_of_times_before_the_tries_that_are_kept_the_changes_are_told(daemon: Da
     house.clock.us += 3 * 86_400_000_000
     (check,) = get(daemon, "/maddash/grids/gpu%20hosts/a/b/loss")
     assert (check["prevCheckTime"], check["status"], check["message"]) == (
-        900_000_300, Status.UNKNOWN, "not checked since: no answer",
+        900_000_300, Status.UNKNOWN, "not checked since: loss 2 %, critical from 0.1 %",
     )  # fmt: skip
     assert [(h["time"], h["status"]) for h in check["history"]] == [(900_000_240, Status.CRITICAL)]
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.cells import Cell, Status, after, judge, shown
 from rm.core.host import Host
 from rm.core.maintenance import parse_host_window, parse_window
 from rm.core.mesh import Cron, Every, Mesh, Thresholds, parse_mesh, usual
@@ -225,71 +224,3 @@ def test_a_window_of_hosts() -> None:
     for wrong in ({}, {"when": "daily 1:00-2:00", "host": ["a"]}, {"when": "daily 1:00-2:00", "hosts": "a"}):
         with pytest.raises(ConfigError):
             parse_host_window(wrong)
-
-
-# -- cells
-
-LIMITS = Thresholds(
-    loss_warn_pct=1,
-    loss_critical_pct=10,
-    delay_warn_ms=5,
-    bandwidth_warn_mbps=900,
-    bandwidth_critical_mbps=100,
-    mtu_critical_bytes=9000,
-)
-
-
-@pytest.mark.parametrize(
-    ("check", "value", "status"),
-    [
-        ("loss", 0.0, Status.OK),
-        ("loss", 1.0, Status.WARN),
-        ("loss", 100.0, Status.CRITICAL),
-        ("delay", 4_999, Status.OK),
-        ("delay", 1e9, Status.WARN),
-        ("bandwidth", 950e6, Status.OK),
-        ("bandwidth", 899e6, Status.WARN),
-        ("bandwidth", 99e6, Status.CRITICAL),
-        ("mtu", 1500, Status.CRITICAL),
-        ("loss", None, Status.UNKNOWN),
-    ],
-)
-def test_what_a_value_is_worth(check: str, value: float | None, status: Status) -> None:
-    found, said = judge(check, value, "b is gone" if value is None else "", LIMITS)
-    assert found is status
-    assert said
-
-
-results = st.lists(st.sampled_from([Status.OK, Status.WARN, Status.CRITICAL, Status.UNKNOWN]), max_size=30)
-
-
-@given(results, st.integers(1, 4))
-def test_a_status_is_one_that_came_so_often_in_a_row(results: list[Status], attempts: int) -> None:
-    cell = Cell("m", "loss", "a", "b")
-    for n, result in enumerate(results):
-        before = cell.status
-        cell = after(cell, result, "", None, n + 1, attempts)
-        row = results[max(0, n + 1 - attempts) : n + 1]
-        if cell.status is not before:
-            assert cell.since_us == n + 1
-            first_good = before is Status.NOT_RUN and result is Status.OK
-            assert first_good or (len(row) == attempts and set(row) == {cell.status})
-        elif len(row) == attempts and len(set(row)) == 1:
-            assert cell.status is result
-
-
-def test_maintenance_begins_and_ends_at_once() -> None:
-    ok = after(Cell("m", "loss", "a", "b"), Status.OK, "", 0.0, 1, 3)
-    down = after(ok, Status.CRITICAL, "", 100.0, 2, 3, maintenance=True)
-    assert (down.status, down.result) == (Status.MAINTENANCE, Status.CRITICAL)
-    assert after(down, Status.CRITICAL, "", 100.0, 3, 3).status is Status.CRITICAL
-    assert shown(ok, 2, 60, maintenance=True).status is Status.MAINTENANCE
-    assert shown(down, 2, 60).status is Status.CRITICAL  # the window has passed, no try came since
-
-
-def test_a_cell_that_nobody_checks_any_more_is_unknown() -> None:
-    ok = after(Cell("m", "loss", "a", "b"), Status.OK, "loss 0 %", 0.0, 1_000, 3)
-    assert shown(ok, 1_180, 60) == ok
-    stale = shown(ok, 1_181, 60)
-    assert (stale.status, stale.message) == (Status.UNKNOWN, "not checked since: loss 0 %")
-    assert shown(ok, 10**9, 0) == ok  # of no known interval

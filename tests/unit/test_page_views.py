@@ -173,13 +173,20 @@ def pair(a: str, b: str, loss: float | None = 0.0, **more: Any) -> dict[str, Any
 def test_the_grid_takes_the_meshes_word_and_else_the_usual_thresholds() -> None:
     hosts = [host("a", "z"), host("b", "z"), host("c", "y")]
     pairs = [
-        pair("a", "b", 5.0),
+        pair("a", "b", 1.5),
         pair("b", "a", None, delay_us=None, failures=3),
         pair("a", "c", 20.0),
         pair("c", "a"),
         pair("gone", "a", 100.0),
     ]
-    told = {"check": "delay", "source": "a", "destination": "b", "message": "delay 9 ms", "streak": 2}
+    told = {
+        "check": "delay",
+        "source": "a",
+        "destination": "b",
+        "message": "delay 9 ms",
+        "streak": 2,
+        "value": 9_000.0,
+    }
     mesh = grid_view.worst_of(
         {**told, "status": int(status), "result": int(Status.CRITICAL)}
         for status in (Status.OK, Status.MAINTENANCE, Status.NOT_RUN)

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.cells import METRIC_OF, Status, judge
-from rm.core.mesh import usual
-from rm.units import HOUR_US, MINUTE_US
+from rm.core.cells import METRIC_OF, Status
+from rm.core.judging import judge
+from rm.core.mesh import USUAL
 from rm.web.pages.text import duration, percent, short_rate, shown, since
 
-USUAL = usual(MINUTE_US, HOUR_US, 1)[0].thresholds
 JUDGED = ("loss",)  # the checks that have such a threshold
 VALUES_MOST = 10  # hosts of a grid that shows the numbers, too
 LARGEST = 128  # hosts of a grid, at all
@@ -122,10 +121,9 @@ def cell(pair: Pair, cells: Cells) -> GridCell:
     for (check, field), status in zip(METRIC_OF.items(), statuses(pair, cells), strict=True):
         told = cells.get((check, source, destination))
         value = pair.get(field)
-        if value is None and told is not None and field not in pair:
-            value = told["value"]
         word = status.word
         if told is not None and told["status"] != Status.NOT_RUN:
+            value = told["value"]  # the figure that made the status
             message = shown(told["message"], 200)
             if told.get("result", told["status"]) != told["status"]:
                 tries = f"{told['streak']} tries" if told["streak"] > 1 else "try"

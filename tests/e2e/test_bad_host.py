@@ -1,0 +1,47 @@
+"""One host with a lossy, slow link, in a lab as it comes: it is told with its figures, nothing else is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from rm.lab.spec import Degrade
+from tests.cluster import Cluster, until
+
+pytestmark = pytest.mark.lab
+
+BAD = "z1h3"
+TRIES = 12  # of 5 % loss, at most: two or three suffice nearly always
+
+
+def test_a_bad_host_is_told_with_its_figures_and_nothing_else_is(
+    make_cluster: Callable[..., Cluster],
+) -> None:
+    """Thresholds, meshes, disks and GPUs are those that nobody has set."""
+    degrade = {BAD: Degrade(loss_pct=5.0, delay_ms=20.0)}
+    settings = {"alerts": {"every_s": 0.2, "facts_s": 1.0, "rule": [{"name": "r", "after_s": 0}]}}
+    cluster = make_cluster(settings, zones=1, hosts=4, gpus_per_host=2, link_mbps=100, degrade=degrade)
+
+    def firing() -> dict[tuple[str, str], str]:
+        alerts = cluster.client.get("alerts")["alerts"]
+        return {(a["condition"], a["subject"]): a["message"] for a in alerts if a["state"] == "firing"}
+
+    wanted = {("loss", BAD), ("delay", BAD)}
+    for _ in range(TRIES):
+        cluster.rmx("monitor", "run", "latency", "--all")
+        if wanted <= firing().keys():
+            break
+    until(lambda: wanted <= firing().keys(), "the loss and the delay are told")
+    told = firing()
+    assert {subject for _, subject in told} == {BAD}
+    loss = re.search(r"loss ([\d.]+) % \((\d+) of (\d+) packets", told["loss", BAD])
+    assert loss is not None, told
+    share_pct, lost, sent = map(float, loss.groups())
+    assert share_pct == pytest.approx(100 * lost / sent, rel=0.01)
+    assert 2 <= share_pct <= 12  # the link loses 5 %, and the switch 5 % of the rest where both are crossed
+    assert "critical from" in told["loss", BAD]
+    assert re.search(r"delay [\d.]+ ms \(peers [\d.]+ ms\), critical from", told["delay", BAD])
+    status = cluster.rmx("monitor", "status", "latency")
+    assert told["loss", BAD].split("; ", 1)[1].split(": ", 1)[1] in status
