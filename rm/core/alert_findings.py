@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rm.core.cells import Cell, Status
 from rm.core.host import Host, HostState
 
 MAINTENANCE = "maintenance"
+SUSPECT_SHARE = 0.25
 SMALL_DISK = 10  # of a disk, one part in so many is wanted free at most
 UNMEASURED = "not measured now"
 Told = Set[tuple[str, str]]  # (condition, subject) of what was told and is not over
@@ -39,7 +41,7 @@ def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:
     whose fault the first bad pair is. A host that was told of keeps being at fault until none of its
     pairs is bad. So one fault is one alert, while cells go bad and recover one by one.
     """
-    known = [c for c in cells if c.status is not Status.NOT_RUN]
+    known = [c for c in cells if c.result is not Status.NOT_RUN]  # its first tries may not count yet
     by_check: dict[str, list[Cell]] = {}
     for cell in known:
         by_check.setdefault(cell.check, []).append(cell)
@@ -97,6 +99,8 @@ def _judge(condition: str, level: str, cells: Collection[Cell], told: Told) -> I
         if eyes.bad[seen]:
             suspect.add(here)
             said.setdefault(here, f"{cell.source} to {cell.destination}: {cell.message}")
+    if condition == "loss" and said:
+        suspect |= _lossy(cells, eyes)
     said_of, frozen_of = _by_host(said), _by_host(frozen)
     hosts = said_of.keys() | frozen_of.keys()
     guilty = [h for h in sorted(hosts) if (condition, h) in told]
@@ -119,6 +123,17 @@ def _judge(condition: str, level: str, cells: Collection[Cell], told: Told) -> I
     for one, why in frozen.items():
         if one not in said:
             yield Finding(condition, subject_of(one), hosts=one, level=level, frozen=why)
+
+
+def _lossy(cells: Collection[Cell], eyes: _Eyes) -> set[Pair]:
+    """The pairs that lose a good part of what the bad ones do; their tries may not show it surely yet."""
+    bad_pct = [c.value for c in cells if eyes.bad[c.status, c.result] and c.value]
+    least_pct = min(bad_pct, default=math.inf) * SUSPECT_SHARE
+    return {
+        pair(c.source, c.destination)
+        for c in cells
+        if c.value and c.value >= least_pct and c.status is not Status.MAINTENANCE
+    }
 
 
 def _by_host(some: Iterable[Pair]) -> dict[str, list[Pair]]:

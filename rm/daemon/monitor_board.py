@@ -109,7 +109,7 @@ class Board:
     def _usual_of(self, mesh: Mesh, check: str, here: str, there: str, now_us: int) -> float | None:
         """What is usual between these zones; None: nothing is known of peers."""
         since_us, usual = self._usual.get((mesh.name, check), (0, {}))
-        if not 0 <= now_us - since_us < USUAL_FOR_US:
+        if not 0 <= now_us - since_us < (USUAL_FOR_US if usual else SECOND_US):
             cells = self._cells[mesh.name].values()
             known = self._zone_of
             values = (

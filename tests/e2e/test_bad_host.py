@@ -35,7 +35,7 @@ def test_a_bad_host_is_told_with_its_figures_and_nothing_else_is(
             break
     until(lambda: wanted <= firing().keys(), "the loss and the delay are told")
     told = firing()
-    assert {subject for _, subject in told} == {BAD}
+    assert {subject for _, subject in told} == {BAD}, told
     loss = re.search(r"loss ([\d.]+) % \((\d+) of (\d+) packets", told["loss", BAD])
     assert loss is not None, told
     share_pct, lost, sent = map(float, loss.groups())

@@ -109,7 +109,10 @@ class Life:
             return Status.OK if self.healed else status(*pair)
 
         checked_us = self.checked_us
-        return [Cell("m", "loss", *d, status(*d), "loss", 1.0, checked_us, result(*d)) for d in directions]
+        return [
+            Cell("m", "loss", *d, status(*d), "loss", 2.0 * bool(status(*d)), checked_us, result(*d))
+            for d in directions
+        ]
 
     def look(self, after_s: float = 0) -> list[dict[str, Any]]:
         """All hosts are up, and each was just measured."""

@@ -366,6 +366,17 @@ def test_rotations_that_are_lost() -> None:
     assert [f.frozen for f in silenced] == ["maintenance", "not known yet", "maintenance", ""]
 
 
+def test_pairs_that_lose_about_as_much_as_the_first_bad_one_tell_whose_fault_it_is() -> None:
+    """Each is judged when its own tries show it, and one alert tells of the host."""
+    one = Cell("m", "loss", "a", "c", Status.CRITICAL, "loss 6 %", 6.0, result=Status.CRITICAL)
+    cells = [one, replace(one, source="b", status=Status.OK, result=Status.OK, value=3.0)]
+    cells += [replace(one, source="d", status=Status.NOT_RUN, result=Status.OK, value=4.0)]
+    healthy = replace(one, status=Status.OK, result=Status.OK, value=0.0)
+    cells += [replace(healthy, source=a, destination=b) for a, b in ("ab", "ad", "bd")]
+    (finding,) = [f for f in network_findings(cells, set()) if f.level == "critical"]
+    assert (finding.subject, finding.message) == ("c", "3 of 3 pairs of c are bad; a to c: loss 6 %")
+
+
 def test_disks_and_gpus() -> None:
     found_ones = replace(builders.host("a", gpus=2), found=("gpus",))
     hosts = {"a": found_ones, "b": builders.host("b"), "c": builders.host("c")}

@@ -29,6 +29,7 @@ from rm.core.state import ClusterState
 from rm.daemon.alert_setup import rules_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.leader import Leader
+from rm.daemon.monitor import Measured
 from rm.daemon.service import Service
 from rm.protocol.codes import Code
 from rm.web import identity
@@ -75,7 +76,8 @@ class World:
         self.leader.executor = FakeExecutor()  # type: ignore[assignment]
         anything: Any = None
         self.service = Service(
-            self.leader, store, FakeHosts(), anything, self, lambda zone: 0, self.clock, folder, 10**9,
+            self.leader, store, FakeHosts(), anything, self, lambda zone: Measured(0), self.clock,
+            folder, 10**9,
             {"epoch": 7, "started_us": 5},
         )  # fmt: skip
         self.service.monitoring = Monitoring()  # type: ignore[assignment]

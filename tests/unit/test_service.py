@@ -18,6 +18,7 @@ from rm.core.registry import load
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import START, STEP, Batch, Entry
 from rm.daemon.leader import Leader
+from rm.daemon.monitor import Measured
 from rm.daemon.prune import prune, prune_journal
 from rm.daemon.service import Service
 from rm.errors import Conflict, NotFound
@@ -38,7 +39,7 @@ class House:
         self.leader.executor = FakeExecutor()  # type: ignore[assignment]
         anything: Any = None
         self.service = Service(
-            self.leader, self.store, self.hosts, anything, anything, lambda zone: 0, clock,
+            self.leader, self.store, self.hosts, anything, anything, lambda zone: Measured(0), clock,
             LogDirectory(folder), 10**9, {"epoch": 7},
         )  # fmt: skip
         self.leader.on_jobs = self.service.jobs_changed
@@ -146,7 +147,7 @@ def test_refusals_say_what_the_job_is(house: House) -> None:
 
 def test_a_zone_that_is_none_is_not_measured(house: House) -> None:
     house.run()
-    assert asyncio.run(house.service.measure("z1")) == 0
+    assert asyncio.run(house.service.measure("z1")) == {"measured": 0, "left_out": []}
     with pytest.raises(NotFound, match="no zone 'z9'"):
         asyncio.run(house.service.measure("z9"))
 
