@@ -15,6 +15,7 @@ from aiohttp import ETag, web
 from rm.errors import Unreachable
 from rm.web.etag import etag_of, is_known
 from rm.web.pages.acts import Acts
+from rm.web.pages.find_page import FindPage
 from rm.web.pages.frame import Frame
 from rm.web.pages.guard import add_headers, guarded
 from rm.web.pages.job_page import JobPage
@@ -61,6 +62,7 @@ def make_page(source: Source, settings: PageSettings) -> web.Application:
             *Acts(source, sessions, frame, page.forget).routes(),
             *JobPage(source, frame, page.part_of).routes(),
             *SubmitPage(source, sessions, frame).routes(),
+            *FindPage(source, frame).routes(),
             *passing_routes(source),
         ]
     )
