@@ -10,7 +10,6 @@ import json
 import os
 import re
 import signal
-import stat
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -40,7 +39,7 @@ def become_task(folder, group, request, user, fence, task, printed, said):
             os.setgid(user.gid)
             os.setuid(user.uid)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it
-        _enter_directory(request, user, lambda words: _tell(said, words))
+        enter_directory(request, user, lambda words: _tell(said, words))
         if not fence.has_view:
             _open_streams(task, printed, spool)
         signal.set_wakeup_fd(-1)
@@ -90,13 +89,13 @@ def _open_outside(request, user, task, printed, spool, said):
     os.initgroups(user.name, user.gid)
     os.setegid(user.gid)
     os.seteuid(user.uid)
-    _enter_directory(request, user, lambda words: _tell(said, {"opened_in": words["chdir"]}))
+    enter_directory(request, user, lambda words: _tell(said, {"opened_in": words["chdir"]}))
     _open_streams(task, printed, spool)
     os.seteuid(0)
     os.setegid(0)
 
 
-def _enter_directory(request, user, tell):
+def enter_directory(request, user, tell):
     wanted = request["chdir"] or user.home
     try:
         os.chdir(wanted)
@@ -121,19 +120,18 @@ def _open_streams(task, printed, spool):
     """Output and errors: to the supervisor, or to the files that the user named."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
-    os.dup2(_open_output(task["output"], task["truncate"], spool) if printed is None else printed, 1)
+    os.dup2(_open_output(task["output"], spool) if printed is None else printed, 1)
     merged = not task["error"] or task["error"] == task["output"]
-    os.dup2(1 if merged else _open_output(task["error"], task["truncate"], spool), 2)
+    os.dup2(1 if merged else _open_output(task["error"], spool), 2)
 
 
-def _open_output(path, truncate, spool):
-    """Open a file of the user's as the user. Nothing below the spool is one, whatever leads there."""
+def _open_output(path, spool):
+    """Open a file of the user's as the user, to append: it was emptied before (rm_named.py), and others may
+    write to it. Nothing below the spool is one, whatever leads there."""
     try:
         fd = os.open(path, APPEND | os.O_NONBLOCK, 0o666)  # a pipe that nobody reads must not keep us
-        if (os.path.realpath("/proc/self/fd/%d" % fd) + "/").startswith(os.path.realpath(spool) + "/"):
+        if is_below(fd, spool):
             raise OSError(errno.EPERM, "it lies in the spool of rm")
-        if truncate and stat.S_ISREG(os.fstat(fd).st_mode):
-            os.ftruncate(fd, 0)
         os.set_blocking(fd, True)
         return fd
     except OSError as error:
@@ -142,6 +140,11 @@ def _open_output(path, truncate, spool):
             why = "it is a pipe that nobody reads, or a device that is not there"
         raise _Refused("The output file %s cannot be written on %s: %s; give another one by --output."
                        % (os.path.abspath(path), os.uname().nodename, why)) from None  # fmt: skip
+
+
+def is_below(fd, directory):
+    """Does the open file lie there, whatever led to it?"""
+    return (os.path.realpath("/proc/self/fd/%d" % fd) + "/").startswith(os.path.realpath(directory) + "/")
 
 
 def _exec_sentence(script, error):

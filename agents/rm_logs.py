@@ -49,8 +49,9 @@ def _around(fd, offset):
     return max(offset, after), max(size, offset), size, kept
 
 
-def read_as(meta, path, offset, limit):
-    """As `read_spooled`, of a file that the user named, whatever it is by now; in a process of its own.
+def read_as(meta, path, offset, limit, begin=0, end=None):
+    """As `read_spooled`, of a file that the user named, whatever it is by now, from byte `begin` to `end`; in
+    a process of its own.
 
     The process keeps the real user id of the agent, so that the user can neither signal nor trace it, and
     opens with the rights of the user alone. Files of /proc are none of the user's: the process that opens
@@ -70,19 +71,22 @@ def read_as(meta, path, offset, limit):
     if _is_of_proc(fd):
         os.close(fd)
         raise _unreadable(path, "it leads into /proc")
-    return _piece(fd, offset, limit)
+    return _piece(fd, offset, limit, begin, end)
 
 
 def _unreadable(path, why):
     return SpoolError("no-log", "The log %s cannot be read: %s." % (path, why))
 
 
-def _piece(fd, offset, limit):
+def _piece(fd, offset, limit, begin, end):
     try:
         about = os.fstat(fd)
         if not stat.S_ISREG(about.st_mode):
             return b"", offset, 0, 0  # a fifo or a device: what went there is gone
-        return os.pread(fd, limit, offset), offset, about.st_size, about.st_size
+        if about.st_size < begin:  # somebody has emptied it meanwhile
+            begin, end = 0, None
+        size = (about.st_size if end is None else min(end, about.st_size)) - begin
+        return os.pread(fd, max(0, min(limit, size - offset)), begin + offset), offset, size, size
     finally:
         os.close(fd)
 

@@ -215,7 +215,11 @@ class Operations(Attempts):
             return answer(*rm_logs.read_spooled(attempt.folder, rank, offset, limit))
         if not path or (stream == "err" and path == task.get("out")):  # merged, or never opened
             return answer(b"", offset, 0, 0)
-        return lambda _: answer(*rm_logs.read_as(attempt.meta, path, offset, limit))
+        if ended:  # the file may be another attempt's, too
+            attempt.meta = read_json(attempt.folder.at("meta.json")) or attempt.meta
+            task = attempt.meta.get("tasks", {}).get(str(rank), task)
+        bounds = task.get(stream + "_begin", 0), task.get(stream + "_end")
+        return lambda _: answer(*rm_logs.read_as(attempt.meta, path, offset, limit, *bounds))
 
     def schedule(self, request, reply):
         attempt = self._get(request)

@@ -46,6 +46,7 @@ def checked_launch(request):
         ("mem_bytes_per_task", int, 0), ("time_limit_us", int, 0), ("grace_us", int, 30_000_000),
         ("hold", bool, False), ("allow_root", bool, False), ("cpus_per_task", int, 1), ("fence", dict, {}),
         ("master_port", bool, False), ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0),
+        ("open_mode", str, "truncate"),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value
@@ -54,6 +55,8 @@ def checked_launch(request):
         result[key] = number(value, key) if kind is int else value
     for key in ("uid", "gid"):
         result[key] = None if request.get(key) is None else number(request[key], key)
+    if result["open_mode"] not in ("truncate", "append"):
+        raise ValueError("open_mode is truncate or append")
     result["fence"] = checked_settings(result["fence"])
     if not result["tasks"]:
         raise ValueError("there is no task")
@@ -68,8 +71,6 @@ def checked_launch(request):
             "rank": task["rank"], "env": task.get("env") or {},
             "gpus": [str(gpu) for gpu in task.get("gpus") or []],
             "output": task.get("output") or result["output"], "error": task.get("error") or result["error"],
-            # tasks that share a file must not wipe each other's lines: the first rank alone empties it
-            "truncate": "output" in task or task["rank"] == 0,
         })  # fmt: skip
     result["tasks"] = tasks
     texts = [result["chdir"], *result["args"], *(task[key] for task in tasks for key in ("output", "error"))]

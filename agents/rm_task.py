@@ -20,6 +20,7 @@ import traceback
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
 from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
+from rm_named import Named
 from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
@@ -103,6 +104,7 @@ class Supervisor:
         self.finished = False
         self.unrecorded = []  # exits that the disk refused
         self.captures = Captures()
+        self.named = Named(request, user, os.path.dirname(folder.path))
         self.meta = {
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
@@ -133,6 +135,7 @@ class Supervisor:
             code, sentence = sentence_of(error) if isinstance(error, OSError) else (error.code, str(error))
             self._say({"event": "failed", "code": code, "error": sentence})
             return
+        self.named.begin()
         if self.request["hold"]:
             self._say({"event": "launched"})
         else:
@@ -206,16 +209,25 @@ class Supervisor:
         self.meta["chdir"] = self.meta["chdir"] or rank.chdir
         if any(r.pipe is not None for r in self.ranks):
             return
-        self.meta["tasks"] = {
-            str(r.rank): {"pid": r.pid, "started_us": r.started_us,
-                          "spooled": not r.task["output"], "out": r.named("output"), "err": r.named("error")}
-            for r in self.ranks
-        }  # fmt: skip
         try:
-            self._write_meta()
+            self._write_tasks()
         except OSError as error:
             self.meta["note"] = sentence_of(error)[1]
         self._say({"event": "launched"})
+
+    def _write_tasks(self):
+        """What an agent must know of the tasks to read their logs."""
+        tasks = {}
+        for rank in self.ranks:
+            out, err = rank.named("output"), rank.named("error")
+            tasks[str(rank.rank)] = {
+                "pid": rank.pid, "started_us": rank.started_us, "spooled": not rank.task["output"],
+                "out": out, "err": err,
+                **(self.named.bounds("out", rank.task["output"]) if out else {}),
+                **(self.named.bounds("err", rank.task["error"]) if err else {}),
+            }  # fmt: skip
+        self.meta["tasks"] = tasks
+        self._write_meta()
 
     def _write_meta(self, sync=False):
         write_json(self.folder.at("meta.json"), self.meta, sync)
@@ -311,6 +323,10 @@ class Supervisor:
                 return
             self.finished = True
             self.captures.close()
+            if self.named.paths:
+                self.named.end()
+                with contextlib.suppress(OSError):  # the log's end is then where the file's is
+                    self._write_tasks()
         if any(not rank.recorded for rank in ended):
             self.captures.drain()
         for rank in ended:

@@ -120,8 +120,8 @@ class Agent:
     def launch(self, script: str, job: int = 1, ranks: int = 1, **args: Any) -> dict[str, Any]:
         return self.ask("launch", **launch_request(script, job, ranks, **args))
 
-    def log(self, job: int = 1, rank: int = 0, stream: str = "out") -> str:
-        reply = self.call("logs", job=job, attempt=1, rank=rank, stream=stream, offset=0, limit=1 << 20)
+    def log(self, job: int = 1, rank: int = 0, stream: str = "out", attempt: int = 1) -> str:
+        reply = self.call("logs", job=job, attempt=attempt, rank=rank, stream=stream, offset=0, limit=1 << 20)
         return base64.b64decode(reply["data"]).decode()
 
     def tasks(self) -> list[dict[str, Any]]:

@@ -69,6 +69,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     chdir_required: bool = False
     output: str = ""
     error: str = ""
+    open_mode: Literal["", "truncate", "append"] = ""
     zone: str = ""
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()
@@ -138,6 +139,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     chdir_required: bool
     output: str
     error: str
+    open_mode: str
     deliver: str
     zone: str
     hosts_only: Sequence[str]
@@ -169,6 +171,18 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None
     exit_signal: int | None
     note: str
+
+
+class EarlierAttempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One that a requeue followed; `started_us` is null when it never started."""
+
+    attempt: int
+    hosts: Sequence[str]
+    started_us: int | None
+    ended_us: int | None
+    exit_code: int | None
+    exit_signal: int | None
+    why: str
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,6 +219,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     served_us: int
     avoid: Sequence[str]
     history: Sequence[tuple[int, str]]
+    earlier: Sequence[EarlierAttempt]
     short_state: str
     exit: str | None
     hosts: Sequence[str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -50,8 +51,14 @@ def logs(
     if not label:
         write(stream(session, job_id, task or 0, asked))
         return
-    ranks = range(session.client.get("jobs", job_id)["job"]["spec"]["ntasks"])
-    Labelled(session, job_id, asked, len(ranks), sys.stdout.buffer.write).print(at_once=follow)
+    spec = session.client.get("jobs", job_id)["job"]["spec"]
+    file = spec["error" if error else "output"]
+    if file and spec["ntasks"] > 1 and not re.search(r"%\d*t", file):
+        raise UsageError(
+            f"The tasks of job {job_id} share the file {file}, where no line tells which task wrote it.",
+            "Leave --label out; --output with %t gives each task a file of its own.",
+        )
+    Labelled(session, job_id, asked, spec["ntasks"], sys.stdout.buffer.write).print(at_once=follow)
 
 
 def stream(session: Session, job: int, rank: int, asked: dict[str, Any]) -> Iterator[bytes]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 from rm.cli.queue_columns import elapsed_us
-from rm.cli.session import Session, emit_json, job_operand, json_option, one_job, printable, table
+from rm.cli.session import Session, emit_json, job_operand, json_option, note, one_job, printable, table
+from rm.errors import Forbidden, RmError
 from rm.units import (
     fold_hosts,
     format_bandwidth,
@@ -17,6 +18,9 @@ from rm.units import (
     format_elapsed,
     format_time_limit,
 )
+
+FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL")
+LAST_LINES = 10
 
 
 def moment(us: int | None) -> str:
@@ -82,6 +86,7 @@ def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "WorkDir", spec["chdir"]
     yield "Output", spec["output"]
     yield "Error", spec["error"]
+    yield "OpenMode", spec["open_mode"]
     yield "Traffic", "low" if spec["low_comm"] else profile_text(job["traffic"] or spec["traffic"])
     if schedule := job.get("schedule"):
         role = "reference" if schedule["reference"] else f"shifted by {format_duration(schedule['shift_us'])}"
@@ -111,10 +116,49 @@ def show(session: Session, /, job: str | None, job_word: str | None, as_json: bo
             gpus = ",".join(map(str, task["gpus"])) or "-"
             rows.append((task["rank"], task["host"], gpus, moment(task["started_us"]), ended, task["note"]))
         table(("TASK", "HOST", "GPUS", "STARTED", "EXIT", "NOTE"), rows, right=("TASK",))
+    if found["earlier"]:
+        click.echo()
+        _earlier(found["earlier"])
+    if found["state"] in FAILED:
+        _last_lines(session, found)
     if found["history"]:
         click.echo()
         for at_us, what in found["history"]:
             click.echo(f"{moment(at_us)}  {printable(what)}")
+
+
+def _earlier(attempts: Sequence[Mapping[str, Any]]) -> None:
+    rows = []
+    for one in attempts:
+        ended = "-" if one["exit_code"] is None else f"{one['exit_code']}:{one['exit_signal'] or 0}"
+        times = (moment(one["started_us"]), moment(one["ended_us"]))
+        rows.append((one["attempt"], fold_hosts(one["hosts"]), *times, ended, one["why"]))
+    table(("ATTEMPT", "HOSTS", "STARTED", "ENDED", "EXIT", "WHY"), rows, right=("ATTEMPT",))
+
+
+def _last_lines(session: Session, job: Mapping[str, Any]) -> None:
+    """The end of what the task wrote by which the job failed, to those who may read it."""
+    rank = first_failure(job["tasks"])
+    for stream in ("out", "err") if job["spec"]["error"] else ("out",):
+        asked: dict[str, Any] = {"task": rank, "stream": stream, "lines": LAST_LINES}
+        try:
+            data = b"".join(session.client.stream("jobs", job["id"], "logs", **asked))
+        except Forbidden:
+            return
+        except RmError as error:
+            note(str(error))
+            continue
+        if not data:
+            continue
+        click.echo(f"\nThe last lines that task {rank} wrote{' to standard error' * (stream == 'err')}:")
+        for line in data.decode(errors="replace").splitlines():
+            click.echo(f"  {printable(line)}")
+
+
+def first_failure(tasks: Sequence[Mapping[str, Any]]) -> int:
+    """The rank of the task that failed first; 0 when none did."""
+    failed = [task for task in tasks if task["exit_code"] or task["exit_signal"]]
+    return min(failed, key=lambda task: task["ended_us"] or 0)["rank"] if failed else 0
 
 
 @click.command()

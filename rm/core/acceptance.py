@@ -81,6 +81,8 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             text = getattr(spec, name)
             if text:
                 yield from _text(name, text, most)
+    if spec.open_mode not in ("", "truncate", "append"):
+        yield f"open_mode is '{spec.open_mode[:80]}', and must be truncate or append"
     if spec.chdir and not spec.chdir.startswith("/"):
         yield f"chdir is '{spec.chdir[:80]}', and must be an absolute path"
     for name in ("hosts_only", "hosts_excluded"):

@@ -98,6 +98,7 @@ class JobSpec:
     chdir_required: bool = False  # asked for by name: the host must have it
     output: str = ""  # "" = the task's own log in the spool only
     error: str = ""  # "" = merged into output
+    open_mode: str = ""  # of these two: truncate or append; "" = truncate, but append when it was requeued
     deliver: str = ""  # without output: the name in chdir on submit_host that the log is copied to
     zone: str = ""
     hosts_only: tuple[str, ...] = ()
@@ -157,6 +158,19 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlierAttempt:
+    """An attempt that a requeue followed: on which hosts it was, how it ended, and why it is not the last."""
+
+    attempt: int
+    hosts: tuple[str, ...] = ()
+    started_us: int | None = None  # None: it never started
+    ended_us: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A job and its whole story. Only `rm.core.lifecycle` makes new versions of it."""
 
@@ -185,6 +199,7 @@ class Job:
     served_us: int = 0  # time that its earlier attempts ran
     avoid: tuple[str, ...] = ()  # hosts that failed to launch it
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
+    earlier: tuple[EarlierAttempt, ...] = ()  # the newest of them, in order
     key: str = ""  # the idempotency key that it was submitted with
 
     @property

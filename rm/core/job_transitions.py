@@ -9,7 +9,7 @@ from typing import Any
 from rm.core import events as ev
 from rm.core.actions import Collect, Discard, Launch, Start, Stop
 from rm.core.changes import Context
-from rm.core.job import Job, JobState, Task
+from rm.core.job import EarlierAttempt, Job, JobState, Task
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.state import touch
 from rm.protocol.codes import Code
@@ -26,6 +26,7 @@ EXPLAINED = {
 }
 HOST_FAULTS = frozenset({Code.NO_SPACE, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
+EARLIER_MAX = 100  # attempts that a job remembers
 # A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
 # one host after the other. An attempt that ran for this long ends such a row.
 INNOCENT_US = 3_600_000_000
@@ -227,9 +228,10 @@ def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
 
 
 def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
+    earlier = _with_earlier(job, f"ended {job.state}")
     job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, host_faults=0, avoid=(), losses=0,
                 reason=None)  # fmt: skip
-    _back_to_queue(ctx, job)
+    _back_to_queue(ctx, replace(job, earlier=earlier))
 
 
 def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
@@ -313,13 +315,11 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
             ctx.act(Discard(job.id, job.attempt, host))
     ctx.state.vacate(job)
     if job.ending is S.PENDING:
-        _back_to_queue(ctx, job)
+        said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story
+        why = job.reason.message if job.reason is not None else said
+        _back_to_queue(ctx, replace(job, earlier=_with_earlier(job, why)))
         return
-    worst = max(
-        (t for t in job.tasks if t.exit_code is not None),
-        key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0),
-        default=None,
-    )
+    worst = _worst(job.tasks)
     final = job.ending or S.COMPLETED
     ctx.put(
         touch(
@@ -349,6 +349,30 @@ def _back_to_queue(ctx: Context, job: Job) -> None:
         )
     )
     ctx.state.enqueue(job.id)
+
+
+def _worst(tasks: tuple[Task, ...]) -> Task | None:
+    """The task whose exit is the job's."""
+    return max(
+        (t for t in tasks if t.exit_code is not None),
+        key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0),
+        default=None,
+    )
+
+
+def _with_earlier(job: Job, why: str) -> tuple[EarlierAttempt, ...]:
+    """The job's earlier attempts with the one that is over now."""
+    worst = _worst(job.tasks)
+    ended = EarlierAttempt(
+        job.attempt,
+        _hosts(job.tasks),
+        job.started_us,
+        max((t.ended_us for t in job.tasks if t.ended_us is not None), default=None),
+        worst.exit_code if worst else None,
+        worst.exit_signal if worst else None,
+        why,
+    )
+    return (*job.earlier, ended)[-EARLIER_MAX:]
 
 
 def _ran_us(job: Job) -> int:

@@ -32,7 +32,7 @@ POSITIONAL = frozenset({Phase, Progress, TaskPlacement})
 # What no decision depends on, and what users would not want others to read; read back as this.
 LEFT_OUT: dict[type, dict[str, object]] = {
     JobSpec: {"script": "", "script_args": (), "env": ()},
-    Job: {"history": (), "reason": None},
+    Job: {"history": (), "earlier": (), "reason": None},
 }
 
 

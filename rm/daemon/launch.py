@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 from msgspec import UNSET
 
@@ -43,6 +44,13 @@ def launch_request(state: ClusterState, rules: LaunchRules, epoch: int) -> Calla
         return request_of(job, action, state, rules, epoch)
 
     return build
+
+
+def open_mode(job: Job) -> Literal["truncate", "append"]:
+    """How the attempt opens the files of --output and --error. Unasked, it takes away what stood there before
+    the job, and nothing that an earlier attempt wrote."""
+    asked = job.spec.open_mode or ("append" if job.attempt > 1 else "truncate")
+    return "append" if asked == "append" else "truncate"
 
 
 def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules, epoch: int) -> wire.Launch:
@@ -85,6 +93,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         not_after_us=0,  # set when it is sent
         master_port=job.placement is not None and job.placement.hosts[0] == action.host,
         fence=rules.fence,
+        open_mode=open_mode(job),
         log_bytes=rules.log_bytes,
         log_reserve_bytes=rules.log_reserve_bytes,
     )

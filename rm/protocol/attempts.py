@@ -90,7 +90,8 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     of the user, where they are given, must be those on the host. With `master_port` the host chooses a port
     at which the job's tasks meet, which is free now and no other attempt's, and no one can guess. Of what a
     task without `output` prints the host keeps the first and the newest part, `log_bytes` in all; logs leave
-    `log_reserve_bytes` of the disk free, or a tenth of a small one."""
+    `log_reserve_bytes` of the disk free, or a tenth of a small one. With `open_mode` "truncate" the files of
+    `output` and `error` are emptied once, before any task of the job starts."""
 
     user: Word
     script: Text
@@ -112,6 +113,7 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     gid: UserId | UnsetType = UNSET
     master_port: bool = False
     fence: Fence = Fence()
+    open_mode: Literal["truncate", "append"] = "truncate"
     log_bytes: Bytes = 64 << 20
     log_reserve_bytes: Bytes = 0
 

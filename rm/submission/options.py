@@ -30,6 +30,7 @@ SUPPORTED = (
     Option("name", ("job-name",), "J", help="Name of the job.", metavar="NAME"),
     Option("output", ("output",), "o", help="File for output, with %j, %x, %t; or none.", metavar="PATTERN"),
     Option("error", ("error",), "e", help="File for standard error; else the output.", metavar="PATTERN"),
+    Option("open_mode", ("open-mode",), help="Of these files: append or truncate.", metavar="MODE"),
     Option("nodes", ("nodes",), "N", help="Number of hosts, or a range of it.", metavar="MIN[-MAX]"),
     Option("ntasks", ("ntasks",), "n", help="Number of tasks (ranks).", metavar="N"),
     Option("ntasks_per_node", ("ntasks-per-node",), help="Tasks on one host, at most.", metavar="N"),
@@ -80,7 +81,7 @@ def _other(support: str, *spellings: str) -> tuple[Option, ...]:
 
 UNSUPPORTED = _other(
     IGNORED,
-    "account/A=", "qos/q=", "mail-type=", "mail-user=", "nice?", "open-mode=", "profile=", "acctg-freq=",
+    "account/A=", "qos/q=", "mail-type=", "mail-user=", "nice?", "profile=", "acctg-freq=",
     "cpu-bind=", "mem-bind=", "gpu-bind=", "distribution/m=", "hint=", "get-user-env?", "quiet/Q", "wckey=",
     "kill-on-invalid-dep=", "ntasks-per-core=", "ntasks-per-socket=", "ntasks-per-gpu=", "sockets-per-node=",
     "cores-per-socket=", "threads-per-core=", "mincpus=", "tmp=", "contiguous", "switches=", "power=",

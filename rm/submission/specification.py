@@ -35,6 +35,8 @@ def build(
             spec[key] = values[key]
     if spec.get("output") == "none":
         spec["output"] = ""  # kept where it ran; `rmx logs` reads it
+    if "open_mode" in values:
+        spec["open_mode"] = _open_mode(values["open_mode"])
     for key in ("hold", "exclusive", "requeue", "low_comm"):
         if key in values:
             spec[key] = bool(values[key])
@@ -189,6 +191,14 @@ def _memory(values: Mapping[str, Any], cpus: int, gpus: int, on_host: int) -> in
             "Add --nodes or --ntasks-per-node, or use --mem-per-cpu.",
         )
     return math.ceil(size / on_host)
+
+
+def _open_mode(text: str) -> str:
+    """As Slurm, which looks at the first letter only."""
+    for mode in ("append", "truncate"):
+        if text[:1].lower() == mode[0] and mode.startswith(text.lower()):
+            return mode
+    raise UsageError(f"--open-mode is '{text}'.", "Write append or truncate.")
 
 
 def _expected(text: str) -> int | None:

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from rm.api.answer import Answer, Problem, Refused
 from rm.api.hosts import Free, Gpu, Host, Nic
-from rm.api.jobs import FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
+from rm.api.jobs import EarlierAttempt, FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
 from rm.api.reasons import Alignment, Plan, Reason, Schedule, Verdict, Why
 from rm.core import alignment as core_alignment
 from rm.core import host as core_host
@@ -106,6 +106,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) ->
         served_us=job.served_us,
         avoid=job.avoid,
         history=job.history,
+        earlier=[typed(one, EarlierAttempt) for one in job.earlier] if job.earlier else (),
         short_state=job.state.short,
         exit=None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}",
         hosts=list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else (),

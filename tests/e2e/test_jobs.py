@@ -122,6 +122,32 @@ def test_logs_are_followed_while_the_job_runs(cluster: Cluster) -> None:
     assert "has no task 9" in cluster.refused(4, "logs", job_id, "--task", "9")
 
 
+def test_a_requeue_loses_nothing_that_an_attempt_wrote(cluster: Cluster) -> None:
+    script = 'echo "attempt $RM_ATTEMPT of $RANK"; [ "$RM_ATTEMPT" = 2 ] || sleep 600.2'
+    said = [[f"attempt {n} of {rank}\n" for rank in (0, 1)] for n in (1, 2)]
+    own, shared = (
+        cluster.submit("-n2", "--ntasks-per-node=2", "-N1", *options, "--wrap", script)
+        for options in ((), ("--output=/var/tmp/%x.%j", "-J", "both"))
+    )
+    for rank in (0, 1):
+        cluster.until_said(own, said[0][rank], rank)
+    until(lambda: sorted(cluster.log(shared).splitlines(True)) == said[0], "both lines are in the file")
+    for job in (own, shared):
+        cluster.rmx("requeue", job)
+        cluster.wait(job, "COMPLETED")
+    for attempt in (1, 2):
+        for rank in (0, 1):
+            shown = cluster.rmx("logs", own, "--attempt", attempt, "--task", rank)
+            assert shown == said[attempt - 1][rank]
+        both = cluster.rmx("logs", shared, "--attempt", attempt).splitlines(True)
+        assert sorted(both) == said[attempt - 1]
+    assert cluster.rmx("logs", own, "-l") == "".join(f"{r}: {line}" for r, line in enumerate(said[1]))
+    host = cluster.job(shared)["hosts"][0]
+    assert sorted(cluster.read(host, f"/var/tmp/both.{shared}").splitlines(True)) == [*said[0], *said[1]]
+    assert "requeued by root" in cluster.rmx("show", own)
+    assert [one["attempt"] for one in cluster.job(own)["earlier"]] == [1]
+
+
 def test_follow_waits_for_a_pending_job(cluster: Cluster) -> None:
     job_id = cluster.submit("--hold", "--wrap", "echo at last")
     assert "PENDING" in cluster.refused(6, "logs", job_id)

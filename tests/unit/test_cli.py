@@ -15,7 +15,7 @@ import pytest
 
 from rm.cli import client as client_module
 from rm.cli.main import JOB_VERBS, VERBS, run
-from rm.core.job import JobSpec
+from rm.core.job import EarlierAttempt, JobSpec, Task
 from rm.errors import StoreUnavailable
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService, serving
@@ -497,3 +497,40 @@ def test_logs_of_an_attempt_and_their_last_lines(daemon: Daemon, rmx: Rmx) -> No
     assert daemon.service.log[-1] == ("logs", 1, 0, "out", 0, False, 1, 2)
     assert rmx("logs", "1", "--tail=1", "--offset=3").code == 2
     assert rmx("logs", "1", "--label", "--task=0").code == 2
+
+
+def test_lines_of_a_shared_file_cannot_be_labelled(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "--ntasks=2", "--output=all.out", "--wrap=true")
+    refused = rmx("logs", "1", "-l")
+    assert (refused.code, refused.out) == (2, "")
+    assert "share the file all.out" in refused.err
+    rmx("submit", "--ntasks=2", "--output=%x.%4t", "--wrap=true")
+    assert len(rmx("logs", "2", "-l").out.splitlines()) == 4
+
+
+def test_show_of_a_failed_job_ends_with_the_last_lines_of_the_task_that_failed(
+    daemon: Daemon, rmx: Rmx
+) -> None:
+    rmx("submit", "--ntasks=3", "--wrap=false")
+    daemon.service.output["out"] = "".join(f"line {n}\n" for n in range(100)).encode() + b"bad \x1b[31m\xff\n"
+    ends = ((9, 0, 0), (8, 1, 0), (7, 0, 9))
+    tasks = [Task(i, "h1", ended_us=at, exit_code=c, exit_signal=s) for i, (at, c, s) in enumerate(ends)]
+    daemon.service.put(1, tasks=tuple(tasks), attempt=1)
+    assert "last lines" not in rmx("show", "1").out
+    daemon.service.finish(1, code=1)
+    shown = rmx("show", "1").out
+    assert "\nThe last lines that task 2 wrote:\n" in shown
+    assert "  line 99\n  bad ?[31m\ufffd\n" in shown
+    assert "line 90\n" not in shown
+    assert daemon.service.log[-1] == ("logs", 1, 2, "out", 0, False, 10, 0)
+
+
+def test_show_tells_the_earlier_attempts(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "train.sh")
+    assert "ATTEMPT" not in rmx("show", "1").out
+    earlier = EarlierAttempt(1, ("h1", "h2"), 5_000_000, 9_000_000, 0, 15, "host h1 was lost")
+    daemon.service.put(1, attempt=2, earlier=(earlier,))
+    shown = rmx("show", "1").out
+    (line,) = [line for line in shown.splitlines() if line.lstrip().startswith("1  h[1-2]")]
+    assert line.endswith("0:15  host h1 was lost")
+    assert rmx("show", "1", "--json").json["job"]["earlier"][0]["hosts"] == ["h1", "h2"]

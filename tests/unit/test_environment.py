@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rm.core.job import Job, Placement, Task, TaskPlacement
 from rm.daemon.environment import expand, job_environment, task_environment
+from rm.daemon.launch import open_mode
 from tests import builders
 
 HOSTS = {
@@ -120,6 +121,14 @@ def test_file_name_patterns(pattern: str, wanted: str) -> None:
 def test_no_pattern_breaks(pattern: str) -> None:
     expanded = file_name(pattern)
     assert "%" in pattern or expanded == pattern
+
+
+@pytest.mark.parametrize(
+    ("asked", "attempt", "mode"),
+    [("", 1, "truncate"), ("", 2, "append"), ("truncate", 2, "truncate"), ("append", 1, "append")],
+)
+def test_no_attempt_takes_away_unasked_what_another_wrote(asked: str, attempt: int, mode: str) -> None:
+    assert open_mode(replace(builders.job(1, open_mode=asked), attempt=attempt)) == mode
 
 
 def test_a_placement_without_an_interface_leaves_the_choice_to_the_library() -> None:

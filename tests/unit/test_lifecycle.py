@@ -20,6 +20,7 @@ from rm.core.lifecycle import TRANSITIONS, Changes, Rules, apply
 from rm.core.reasons import ReasonCode
 from rm.core.state import ClusterState, all_of
 from rm.errors import IllegalTransition
+from rm.protocol.codes import Code
 from tests import builders
 
 S = JobState
@@ -433,3 +434,23 @@ def test_a_measured_profile_may_let_others_fit() -> None:
     assert world.state.placed[1].traffic == traffic
     assert world.job.cooperative
     assert world.state.capacity_version > before
+
+
+def test_a_requeued_job_remembers_its_attempts() -> None:
+    world = World().run()
+    world.do(ev.RequeueRequested(1, "bob"))
+    for rank in range(3):
+        world.exit(rank, signal=15, why="abort")
+    (first,) = world.job.earlier
+    assert (first.attempt, first.hosts, first.started_us, first.ended_us) == (1, ("h1", "h2"), 200, 300)
+    assert (first.exit_code, first.exit_signal, first.why) == (0, 15, "requeued by bob")
+    world.place()
+    world.do(ev.LaunchFailed(1, 2, "h1", Code.NO_SPACE, "full"))
+    second = world.job.earlier[-1]
+    assert (second.attempt, second.started_us) == (2, None)
+    assert second.why == "host h1 could not launch it: full"
+    world.run()
+    for rank in range(3):
+        world.exit(rank)
+    world.do(ev.RequeueRequested(1, "bob"))
+    assert [(one.attempt, one.why) for one in world.job.earlier[2:]] == [(3, "ended COMPLETED")]

@@ -35,6 +35,8 @@ def build(**values: Any) -> dict[str, Any]:
             {"gpus_per_task": 1, "gpu_type": "h100"},
         ),
         ({"gres": "gpu"}, {"gpus_per_task": 1}),
+        ({"open_mode": "append"}, {"open_mode": "append"}),
+        ({"open_mode": "T"}, {"open_mode": "truncate"}),
         ({"gres": "gpu:a100"}, {"gpus_per_task": 1, "gpu_type": "a100"}),
         ({"ntasks": "4", "gpus": "8"}, {"gpus_per_task": 2}),
         ({"ntasks": "4", "gpus": "8", "gpus_per_task": "2"}, {"gpus_per_task": 2}),
@@ -96,6 +98,7 @@ def test_what_is_asked_for(values: dict[str, str], expected: dict[str, Any]) -> 
         ({"traffic": "f", "low_comm": True}, "exclude each other"),
         ({"begin": "later"}, "now\\+1hour"),
         ({"export": "A B"}, "no variable"),
+        ({"open_mode": "at end"}, "--open-mode is 'at end'"),
     ],
 )
 def test_what_cannot_be_is_told(values: dict[str, Any], sentence: str) -> None:
