@@ -123,7 +123,10 @@ class Operations(Attempts):
         for attempt in self.known.values():
             for rank, line in sorted(attempt.ranks.items()):
                 spoke = rank in attempt.reported or size_of(attempt.folder.reports(rank)) > 0
-                lines.append(dict(line, cooperative=spoke))
+                given = attempt.meta.get("given", {})
+                lines.append(dict(line, cooperative=spoke, cpus=given.get("cpus", 0),
+                                  mem_bytes=given.get("mem_bytes", 0),
+                                  gpus=given.get("gpus", {}).get(str(rank))))  # fmt: skip
         return {"tasks": lines}
 
     def discard(self, request, reply):

@@ -110,6 +110,8 @@ class Supervisor:
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
             "chdir": "", "tasks": {}, "note": fence.lacking(),
             "master_port": request["port"],
+            "given": {"cpus": request["cpus_per_task"], "mem_bytes": request["mem_bytes_per_task"],
+                      "gpus": {str(task["rank"]): task["gpus"] for task in request["tasks"]}},
         }  # fmt: skip
 
     def run(self):

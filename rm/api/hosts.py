@@ -56,12 +56,14 @@ class AddHosts(Request, frozen=True, kw_only=True):
 
 
 class Free(msgspec.Struct, frozen=True, kw_only=True):
-    """`gpus`: the idle ones; `gpu_mem`: [index, bytes] of each GPU that no job has for itself."""
+    """`gpus`: the idle ones; `gpu_mem`: [index, bytes] of each GPU that no job has for itself. `strays`: the
+    jobs of which an attempt that was given up still runs there, whose share is not free."""
 
     cpus: int
     mem_bytes: int
     gpus: Sequence[int]
     gpu_mem: Sequence[tuple[int, int]]
+    strays: Sequence[int] = ()
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,7 @@ from rm.core.journal import Recorder
 from rm.core.lifecycle import Rules
 from rm.core.logs import LogPlace
 from rm.core.mesh import Every, Mesh
-from rm.core.placed import placed_task
+from rm.core.placed import is_stray, placed_task
 from rm.core.source import Source
 from rm.core.state import ClusterState, rebuild
 from rm.core.store import Damaged
@@ -299,6 +299,7 @@ class Daemon:
             lambda: lease.holds,
             lambda job: state.jobs[job].spec.user if job in state.jobs else "",
             log_reserve_bytes(config, gathered),
+            lambda host, job, attempt: is_stray(state, host, job, attempt),
         )
         leader.executor = executor
 

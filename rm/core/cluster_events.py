@@ -66,6 +66,7 @@ def _host_removed(ctx: Context, e: ev.HostRemoved) -> None:
         del ctx.state.network[pair]
     ctx.state.free.pop(e.host, None)
     ctx.state.silent_since.pop(e.host, None)
+    ctx.state.strays.pop(e.host, None)
     ctx.changes.hosts.discard(e.host)
     ctx.changes.removed_hosts.add(e.host)
 
@@ -76,6 +77,7 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
         return
     ctx.state.silent_since.pop(e.host, None)
     ctx.state.next_job = max(ctx.state.next_job, e.newest_job + 1)
+    ctx.state.strays.pop(e.host, None)  # those that still run there are among what it says now
     # a driver that does not answer today finds nothing: what was found before stays
     news = {n: getattr(e, n) for n in FINDABLE if (n in host.found or not getattr(host, n)) and getattr(e, n)}
     host = _with_nics(replace(host, **news), e.nics)
@@ -194,9 +196,25 @@ def _noted(ctx: Context, e: ev.Noted) -> None:
 
 def stray(ctx: Context, e: ev.StrayFound) -> None:
     if e.running:
+        if e.held is not None and e.host in ctx.state.hosts:
+            ctx.state.strays.setdefault(e.host, {})[e.job, e.attempt] = e.held
+            ctx.state.recount(e.host)
         ctx.act(Stop(e.job, e.attempt, e.host, ctx.rules.grace_us, "abort"))
     else:
         ctx.act(Discard(e.job, e.attempt, e.host))
+
+
+def _stray_ended(ctx: Context, e: ev.StrayEnded) -> None:
+    strays = ctx.state.strays.get(e.host, {})
+    held = strays.pop((e.job, e.attempt), None)
+    if held is None:
+        return
+    left = tuple(rank for rank in held.ranks if rank != e.rank)
+    if left:  # it is told with the last one that no process is left
+        strays[e.job, e.attempt] = replace(held, ranks=left)
+        return
+    ctx.state.recount(e.host)
+    ctx.state.freed[e.host] = None
 
 
 def _tick(ctx: Context, e: ev.Tick) -> None:
@@ -221,5 +239,6 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.ActionSettled: _settled,
     ev.Noted: _noted,
     ev.StrayFound: stray,
+    ev.StrayEnded: _stray_ended,
     ev.Tick: _tick,
 }

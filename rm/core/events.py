@@ -14,6 +14,7 @@ from rm.core.logs import KeptLog
 from rm.core.network import LinkStats
 from rm.core.progress import Progress
 from rm.core.reasons import Reason
+from rm.core.strays import Held
 from rm.core.traffic import TrafficProfile
 from rm.protocol.codes import Code
 
@@ -130,12 +131,24 @@ class TasksLost:
 
 @dataclass(frozen=True, slots=True)
 class StrayFound:
-    """`host` still holds an attempt that is not this job's current one: it must be stopped there."""
+    """`host` still holds an attempt that is not this job's current one: it must be stopped there, and while
+    it runs it keeps what `held` says."""
 
     job: int
     attempt: int
     host: str
     running: bool
+    held: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StrayEnded:
+    """A rank of such an attempt runs no longer; with the last one what it held is free."""
+
+    job: int
+    attempt: int
+    host: str
+    rank: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +306,7 @@ Event = (
     | LaunchFailed
     | TasksLost
     | StrayFound
+    | StrayEnded
     | HostAdded
     | HostRemoved
     | HostUp

@@ -6,6 +6,11 @@ from rm.core.job import Task
 from rm.core.state import ClusterState
 
 
+def is_stray(state: ClusterState, host: str, job: int, attempt: int) -> bool:
+    """Does the host run an attempt that the state has given up? From any thread."""
+    return (job, attempt) in state.strays.get(host, ())
+
+
 def placed_task(state: ClusterState, host: str, job: int, attempt: int, rank: int) -> Task | None:
     """The task, if this rank of the job's current attempt is placed on the host. From any thread: jobs are
     replaced, never changed."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rm.core import events as ev
 from rm.core.actions import Launch, Start
 from rm.core.state import ClusterState
+from rm.core.strays import Held
 
 STRAYS_MAX = 1_000  # of one hello, those that run first: each becomes an action, and more come at the next
 
@@ -19,7 +20,8 @@ STRAYS_MAX = 1_000  # of one hello, those that run first: each becomes an action
 class ReportedTask:
     """One task as its host's agent knows it; times already on the daemon's clock.
 
-    `state` is prepared, running, exited or lost (its supervisor died without an exit record).
+    `state` is prepared, running, exited or lost (its supervisor died without an exit record). `gpus` are
+    those that it was given, by UUID or index; None: the host does not know what the task was given.
     """
 
     job: int
@@ -32,6 +34,9 @@ class ReportedTask:
     signal: int = 0
     out_of_memory: bool = False
     why: str = ""
+    cpus: int = 0
+    mem_bytes: int = 0
+    gpus: tuple[str, ...] | None = None
 
 
 def worth_repeating(
@@ -39,15 +44,17 @@ def worth_repeating(
 ) -> bool:
     """Must an open launch or start be sent (again) to the host that has just said hello?
 
-    Not when the state has given the attempt up. Not after a reboot: one whose answer was lost
-    may have run before it, and an attempt never runs twice. And not when the host knows the
-    attempt already: then its report is the outcome, except that a prepared gang still waits
-    for its start.
+    Not when the state has given the attempt up, or its tasks there. Not after a reboot: one whose
+    answer was lost may have run before it, and an attempt never runs twice. And not when the host
+    knows the attempt already: then its report is the outcome, except that a prepared gang still
+    waits for its start.
     """
     known, job = state.hosts.get(up.host), state.jobs.get(action.job)
     if known is None or (known.boot_id and known.boot_id != up.boot_id):
         return False
     if job is None or job.attempt != action.attempt or not job.occupies:
+        return False
+    if all(t.ended_us is not None for t in job.tasks if t.host == up.host):
         return False
     states = {t.state for t in reported if (t.job, t.attempt) == (action.job, action.attempt)}
     return not states if isinstance(action, Launch) else states == {"prepared"}
@@ -71,21 +78,20 @@ def reconcile(
     """
     found: list[ev.Event] = []
     seen: set[tuple[int, int, int]] = set()
-    strays: dict[tuple[int, int], bool] = {}
+    strays: dict[tuple[int, int], list[ReportedTask]] = {}
     for task in sorted(reported, key=lambda t: (t.job, t.attempt, t.rank)):
         job = state.jobs.get(task.job)
         current = job is not None and job.occupies and job.attempt == task.attempt
         mine = current and any(t.rank == task.rank and t.host == host for t in job.tasks)  # type: ignore[union-attr]
         if not mine:
-            key = (task.job, task.attempt)
-            strays[key] = strays.get(key, False) or task.state == "running"
+            strays.setdefault((task.job, task.attempt), []).append(task)
             continue
         assert job is not None
         seen.add((task.job, task.attempt, task.rank))
         known = next(t for t in job.tasks if t.rank == task.rank)
         if known.ended_us is not None:
             if task.state == "running":
-                strays[(task.job, task.attempt)] = True
+                strays.setdefault((task.job, task.attempt), []).append(task)
         elif task.state == "prepared" and not known.prepared:
             found.append(ev.TasksPrepared(task.job, task.attempt, host))
         elif task.state == "running" and known.started_us is None:
@@ -121,8 +127,22 @@ def reconcile(
         if missing:
             found.append(ev.TasksLost(job.id, job.attempt, host, missing))
     given_up = [
-        ev.StrayFound(*name, host, running)
-        for name, running in sorted(strays.items(), key=lambda one: (not one[1], one[0]))
-        if running or name not in open_ends
+        ev.StrayFound(*name, host, held is not None, held)
+        for name, held in ((name, _held(state, tasks)) for name, tasks in strays.items())
+        if held is not None or name not in open_ends
     ]
+    given_up.sort(key=lambda stray: (not stray.running, stray.job, stray.attempt))
     return found + given_up[:STRAYS_MAX]
+
+
+def _held(state: ClusterState, tasks: Iterable[ReportedTask]) -> Held | None:
+    """What those of an attempt's tasks hold that still run; a job that had its hosts for itself holds all."""
+    running = [t for t in tasks if t.state in ("running", "launching")]
+    if not running:
+        return None
+    job = state.jobs.get(running[0].job)
+    unknown = any(t.gpus is None for t in running) or (job is not None and job.spec.exclusive)
+    gpus = None if unknown else tuple(dict.fromkeys(g for t in running for g in t.gpus or ()))
+    return Held(
+        tuple(t.rank for t in running), sum(t.cpus for t in running), sum(t.mem_bytes for t in running), gpus
+    )

@@ -187,4 +187,5 @@ def overlap(a: Free, b: Free) -> Free:
         min(a.mem_bytes, b.mem_bytes),
         tuple(g for g in a.gpus if g in idle),
         tuple((g, min(size, memory[g])) for g, size in a.gpu_mem if g in memory),
+        a.strays or b.strays,
     )

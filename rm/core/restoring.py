@@ -30,6 +30,9 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
             fresh.silent_since[host.name] = state.silent_since.get(host.name, now_us)
     fresh.fabric = state.fabric
     fresh.progress = {job: told for job, told in state.progress.items() if job in fresh.placed}
+    fresh.strays = {name: strays for name, strays in state.strays.items() if name in fresh.hosts}
+    for name in fresh.strays:
+        fresh.recount(name)
     fresh.rescheduled_us = state.rescheduled_us
     # above all numbers that were seen: what was found for an earlier state must not pass for this one's
     fresh.capacity_version = state.capacity_version + 1

@@ -38,12 +38,14 @@ class TrackedDict(dict[K, V]):
 @dataclass(slots=True)
 class Free:
     """What is left of one host. `gpus` are the idle indices in ascending order; `gpu_mem` pairs each
-    GPU that no job has for itself with its free bytes, for jobs that share GPUs."""
+    GPU that no job has for itself with its free bytes, for jobs that share GPUs. `strays`: the jobs of which
+    an attempt that was given up still runs there, and holds what it uses."""
 
     cpus: int
     mem_bytes: int
     gpus: tuple[int, ...]
     gpu_mem: tuple[tuple[int, int], ...] = ()
+    strays: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

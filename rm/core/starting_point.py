@@ -17,6 +17,7 @@ from rm.core.network import LinkStats
 from rm.core.plain import from_plain, to_plain
 from rm.core.progress import Progress
 from rm.core.state import ClusterState, placed_view
+from rm.core.strays import Held
 
 # The fields of ClusterState that are not written: they are worked out from the others, or found
 # again by a pass over all pending jobs.
@@ -36,6 +37,11 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "fabric": to_plain(state.fabric),
         "alignment": to_plain(state.alignment),
         "silent_since": dict(state.silent_since),
+        "strays": [
+            [host, *name, to_plain(held)]
+            for host, strays in state.strays.items()
+            for name, held in strays.items()
+        ],
         "next_job": state.next_job,
         "next_action": state.next_action,
         "next_sequence": state.next_sequence,
@@ -77,6 +83,8 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         state.placed[job_id] = placed_view(job, placement, sequence)
         for name in placement.hosts:
             state.jobs_on.setdefault(name, set()).add(job_id)
+    for name, job_id, attempt, held in plain.get("strays", ()):
+        state.strays.setdefault(name, {})[job_id, attempt] = from_plain(Held, held)
     for name in state.hosts:
         state.recount(name)
     return state

@@ -14,6 +14,7 @@ from rm.core.network import Link, LinkStats, NetworkView
 from rm.core.progress import Progress
 from rm.core.reasons import Reason
 from rm.core.snapshot import Free, PlacedJob, Snapshot, TrackedDict
+from rm.core.strays import Held, without_strays
 
 
 def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
@@ -24,7 +25,7 @@ def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
 def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
     """What is left of a host after these tasks of one job; exclusive jobs take all of it."""
     if spec.exclusive:
-        return Free(0, 0, ())
+        return Free(0, 0, (), (), free.strays)
     cpus, mem = needs(spec, len(tasks))
     gpus = {g for task in tasks for g in task.gpus}
     shared = spec.gpu_mem_bytes
@@ -32,7 +33,7 @@ def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
     if gpus and left:
         left = tuple((g, size - shared if g in gpus else size) for g, size in left if shared or g not in gpus)
     idle = tuple(g for g in free.gpus if g not in gpus) if gpus else free.gpus
-    return Free(free.cpus - cpus, free.mem_bytes - mem, idle, left)
+    return Free(free.cpus - cpus, free.mem_bytes - mem, idle, left, free.strays)
 
 
 def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
@@ -84,6 +85,7 @@ class ClusterState:
     alignment: Alignment = NOTHING_TO_ALIGN
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
+    strays: dict[str, dict[tuple[int, int], Held]] = field(default_factory=dict)  # by host
     next_job: int = 1
     next_action: int = 1
     next_sequence: int = 1
@@ -183,7 +185,8 @@ class ClusterState:
         free = all_of(self.hosts[host])
         for job_id in sorted(jobs):
             free = take(free, self.jobs[job_id].spec, self.placed[job_id].placement.on(host))
-        return free
+        strays = self.strays.get(host)
+        return without_strays(free, self.hosts[host].gpus, strays) if strays else free
 
     def see_again(self, job: Job) -> None:
         """The job's profile or state changed: renew what the policies see of it."""

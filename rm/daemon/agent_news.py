@@ -90,6 +90,9 @@ def reported(t: TaskReport, offset_us: int, now_us: int) -> ReportedTask:
         t.signal or 0,
         t.oom,
         t.why[:WORDS_MAX],
+        t.cpus,
+        t.mem_bytes,
+        None if t.gpus is None else tuple(t.gpus),
     )
 
 

@@ -104,6 +104,7 @@ class Executor:
         may_act: False while another daemon may lead: then nothing is sent, and all is tried again.
         owner_of: the user of a job; called in the leader's thread.
         log_reserve_bytes: of the disk of `gathered`, which logs leave free.
+        is_stray: does this host run this (job, attempt) although it was given up? Called in any thread.
     """
 
     def __init__(
@@ -126,6 +127,7 @@ class Executor:
         may_act: Callable[[], bool] = lambda: True,
         owner_of: Callable[[int], str] = lambda job: "",
         log_reserve_bytes: int = 0,
+        is_stray: Callable[[str, int, int], bool] = lambda host, job, attempt: False,
     ) -> None:
         self._hosts = hosts
         self._post = post
@@ -134,6 +136,7 @@ class Executor:
         self._epoch = epoch
         self._home = LogHome(hosts, logs, gathered, max_log_bytes, log_reserve_bytes)
         self._owner_of = owner_of
+        self._is_stray = is_stray
         self._placed = placed
         self._leads = leads
         self._launch_within_us = launch_within_us
@@ -269,6 +272,8 @@ class Executor:
                 task = self._placed(host, job, attempt, rank)
                 if task is not None and task.ended_us is None:
                     self._post(exited(host, message, self._offset_us(host), self._clock.now_us()))
+                if self._is_stray(host, job, attempt):
+                    self._post(ev.StrayEnded(job, attempt, host, rank))
                 self._after_exit(host, job, attempt)
             case Started(job=job, attempt=attempt, rank=rank):
                 task = self._placed(host, job, attempt, rank)

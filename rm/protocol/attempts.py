@@ -147,7 +147,8 @@ class Discard(Ordered[Done], frozen=True, kw_only=True, tag="discard"):
 
 class TaskReport(Struct, frozen=True, kw_only=True):
     """One task that the host knows of, times by the host's clock; `code` and `signal` are null while it runs
-    and when it was lost. `cooperative`: it has reported iterations."""
+    and when it was lost. `cooperative`: it has reported iterations. `cpus`, `mem_bytes` and `gpus` are what
+    it was given; without `gpus` the host does not know that."""
 
     job: Job
     attempt: Attempt
@@ -161,6 +162,9 @@ class TaskReport(Struct, frozen=True, kw_only=True):
     oom: bool = False
     why: Sentence = ""
     cooperative: bool = False
+    cpus: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
+    mem_bytes: Bytes = 0
+    gpus: Annotated[list[Word], Meta(max_length=1_024)] | None = None
 
 
 class TaskReports(Struct, frozen=True, kw_only=True):

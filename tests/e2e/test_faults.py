@@ -284,11 +284,13 @@ class Follower(threading.Thread):
 
 
 @pytest.mark.parametrize(("harm", "mend"), [("cut", "heal"), ("freeze", "thaw")])
-def test_what_a_lost_host_still_runs_is_stopped_when_it_returns(
+def test_what_a_lost_host_still_runs_is_stopped_when_it_returns_and_holds_its_share_until_then(
     cluster: Cluster, harm: str, mend: str
 ) -> None:
-    job_id = cluster.post_job(f"{MARK}; [ $RM_ATTEMPT = 2 ] || exec sleep 613")
+    job_id = cluster.post_job(f"{MARK}; [ $RM_ATTEMPT = 2 ] || {{ trap '' TERM; sleep 613; }}")
     (host,) = cluster.wait(job_id, "RUNNING")["hosts"]
+    alone = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline | grep -q 'slee[p] 613' && exit 1; done; :"
+    next_id = cluster.post_job(alone, exclusive=True, hosts_only=[host])
     getattr(cluster.lab, harm)(host)
     try:
         cluster.host_state(host, "DOWN")
@@ -299,7 +301,8 @@ def test_what_a_lost_host_still_runs_is_stopped_when_it_returns(
     finally:
         getattr(cluster.lab, mend)(host)
     cluster.all_up()
-    until(lambda: not cluster.alive(host, "sleep 613"), "the stray attempt is stopped")
+    assert cluster.wait(next_id)["state"] == "COMPLETED", "it shared the host with the stray"
+    assert not cluster.alive(host, "sleep 613")
     spool = "ls /var/lib/rm/jobs"
     until(lambda: not cluster.lab.exec(host, ["sh", "-c", spool]).stdout, "and forgotten there")
     after = cluster.job(job_id)

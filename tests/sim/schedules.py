@@ -34,6 +34,7 @@ def check(world: World) -> None:
         assert jobs[job_id].state.final, f"never ended: {jobs[job_id]}"
     assert len(world.starts) == len(set(world.starts)), "a task was started twice"
     assert not world.begun, f"attempts began after they were given up: {world.begun}"
+    assert not world.crowded, f"attempts were given processors that others still used: {world.crowded}"
     for job_id in world.acknowledged:
         check_end(world, job_id)
     state = world.cycle.state

@@ -19,6 +19,7 @@ from rm.core.job import Job, JobSpec, JobState
 from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
 from rm.core.network import LinkStats
+from rm.core.placed import is_stray
 from rm.core.progress import Progress
 from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
 from rm.core.registry import KINDS, load
@@ -29,6 +30,7 @@ from tests import builders
 from tests.sim.choices import Choices
 
 S = 1_000_000
+CPUS = 4  # of a host
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
 RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts fail all the time
 
@@ -40,6 +42,7 @@ NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
 class Attempt:
     ranks: tuple[int, ...]
     state: str  # prepared, running, exited
+    cpus: int  # of all its ranks on the host
     ends_us: int = 0
     code: int = 0
     why: str = ""
@@ -78,11 +81,14 @@ class World:
         self.journalled = journalled
         self.measuring = random.Random(f"measuring {seed}")  # the rest of a seed's story stays as it is
         self.faults = faults
+        # hosts that are given up soon come back while what they ran still does
+        self.haste = self.choices.among("hosts are given up", [1, 3])
         self.now_us = S
         self.db = MemoryDatabase()
         self.hosts = {f"h{i}": ModelHost(f"h{i}") for i in range(hosts)}
         self.acknowledged: list[int] = []
         self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
+        self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
         self.cancelled: set[int] = set()
         self.turns = 0
@@ -91,7 +97,7 @@ class World:
         self.daemons = 0
         self.boot()
         state = HostState.UNKNOWN if journalled else HostState.UP
-        while not self.turn([ev.HostAdded(builders.host(n, cpus=4, state=state)) for n in self.hosts]):
+        while not self.turn([ev.HostAdded(builders.host(n, cpus=CPUS, state=state)) for n in self.hosts]):
             pass
 
     # -- the daemon ----------------------------------------------------------------------------
@@ -116,7 +122,7 @@ class World:
         )
         chosen = self.journalled or PLAIN
         policies = Policies(*(load(kind, chosen[kind].name, chosen[kind].options) for kind in KINDS))
-        self.cycle = Cycle(state, policies, RULES)
+        self.cycle = Cycle(state, policies, replace(RULES, down_after_us=RULES.down_after_us // self.haste))
         self.recorder = Recorder("of this test", chosen)
         self.open = {a.id: Intent(a.id, msgspec.convert(a.body, ACTIONS[a.kind])) for a in loaded.actions}
         self.inbox = []
@@ -220,10 +226,11 @@ class World:
                     if self.choices.happens(what, 0.03 * self.faults):
                         why = self.choices.among(f"why {what}", ["internal", "no-space"])
                         return [ev.LaunchFailed(action.job, action.attempt, host.name, why, "disk full")]
-                    attempt = Attempt(tuple(t.rank for t in action.tasks), "prepared")
+                    cpus = len(action.tasks) * self.db.jobs[action.job].spec.cpus_per_task
+                    attempt = Attempt(tuple(t.rank for t in action.tasks), "prepared", cpus)
                     host.attempts[key] = attempt
                     if not action.hold:
-                        self.begin(key, attempt)
+                        self.begin(host, key, attempt)
                 if action.hold:
                     return [ev.TasksPrepared(action.job, action.attempt, host.name)]
                 return [self.started(host, key, attempt)]
@@ -231,11 +238,12 @@ class World:
                 if attempt is None:
                     return [ev.LaunchFailed(action.job, action.attempt, host.name, "no-such-attempt", "gone")]
                 if attempt.state == "prepared":
-                    self.begin(key, attempt)
+                    self.begin(host, key, attempt)
                 return [self.started(host, key, attempt)]
             case Stop():
                 if attempt is not None and attempt.state == "running":
-                    attempt.ends_us = min(attempt.ends_us, self.now_us + S)
+                    slow_us = self.choices.number(f"{key} takes so long to end on {host.name}", 1, 10) * S
+                    attempt.ends_us = min(attempt.ends_us, self.now_us + slow_us)
                     attempt.code, attempt.why = 143, action.why
             case Collect() | Discard():
                 if isinstance(action, Discard) and attempt is not None and attempt.state == "exited":
@@ -257,11 +265,13 @@ class World:
             mine = [t for t in job.tasks if t.host == host.name and t.exit_code is not None]
             assert not mine, f"the logs of {key} on {host.name} are lost while the job goes on"
 
-    def begin(self, key: tuple[int, int], attempt: Attempt) -> None:
+    def begin(self, host: ModelHost, key: tuple[int, int], attempt: Attempt) -> None:
         job = self.db.jobs.get(key[0])
         if job is None or job.attempt != key[1] or not job.occupies:
             self.begun.append(key)
         attempt.state = "running"
+        if sum(a.cpus for a in host.attempts.values() if a.state == "running") > CPUS:
+            self.crowded.append((host.name, *key))
         runs = f"{key} ranks {attempt.ranks}"
         attempt.ends_us = self.now_us + self.choices.number(f"{runs} take so long", 1, 30) * S
         attempt.code = 3 if self.choices.happens(f"{runs} fail", 0.1) else 0
@@ -281,12 +291,27 @@ class World:
                     )
                     for rank in attempt.ranks
                 ]
+                if is_stray(self.cycle.state, host.name, job, number):
+                    found += [ev.StrayEnded(job, number, host.name, rank) for rank in attempt.ranks]
         return found
 
     def hello(self, host: ModelHost) -> None:
         host.hello_due = False
         reported = [
-            ReportedTask(job, number, rank, a.state, self.now_us, self.now_us, a.code, 0, False, a.why)
+            ReportedTask(
+                job,
+                number,
+                rank,
+                a.state,
+                self.now_us,
+                self.now_us,
+                a.code,
+                0,
+                False,
+                a.why,
+                cpus=a.cpus // len(a.ranks),
+                gpus=(),
+            )
             for (job, number), a in host.attempts.items()
             for rank in a.ranks
         ]
@@ -376,7 +401,7 @@ class World:
         hears the answers, since the connection is lost."""
         host.thaws = 0
         for epoch, sent_us, action in host.unread:
-            late = isinstance(action, Launch | Start) and self.now_us - sent_us > LATE_US
+            late = isinstance(action, Launch | Start) and self.now_us - sent_us > LATE_US // self.haste
             if epoch >= host.epoch and not late:
                 self.carry_out(host, action)
         host.unread.clear()

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from rm.core import events as ev
 from rm.core.alignment import Alignment, LinkAlignment
@@ -11,8 +14,9 @@ from rm.core.host import HostState
 from rm.core.job import Job, JobState, Task
 from rm.core.lifecycle import Rules
 from rm.core.reasons import ReasonCode
+from rm.core.reconcile import ReportedTask, reconcile
 from rm.core.registry import load
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.snapshot import Free, PlacedJob, Snapshot
 from rm.core.state import ClusterState, rebuild
 from tests import builders
 
@@ -54,6 +58,50 @@ def test_a_begin_time_is_kept_to_the_microsecond() -> None:
     one.step([], 500)
     assert one.state.jobs[1].state is JobState.CONFIGURING
     assert one.next_due_us() is None
+
+
+def given_up() -> Cycle:
+    """Job 1 has both GPUs of h1, which was given up and has come back, and still runs attempt 1."""
+    one = cycle()
+    one.step([ev.HostAdded(builders.host("h1", cpus=8, gpus=2))], 100)
+    one.step([ev.JobSubmitted(1, builders.spec(ntasks=2, gpus_per_task=1))], 100)
+    one.step([ev.TasksStarted(1, 1, "h1", 100, (0, 1))], 100)
+    one.step([ev.HostDown("h1", "silent")], 200)
+    assert one.state.jobs[1].state is JobState.PENDING
+    return one
+
+
+def still_runs(one: Cycle, rank: int, **more: Any) -> ReportedTask:
+    return ReportedTask(1, 1, rank, "running", cpus=1, **more)
+
+
+def comes_back(one: Cycle, *tasks: ReportedTask) -> None:
+    one.step([ev.HostUp("h1", "boot", "1"), *reconcile(one.state, "h1", tasks, (), (), 300)], 300)
+
+
+def test_what_a_host_still_runs_holds_its_gpus_until_it_ends() -> None:
+    one = given_up()
+    comes_back(one, still_runs(one, 0, gpus=("GPU-h1-0",)), still_runs(one, 1, gpus=("1",)))
+    assert one.state.free["h1"] == Free(6, 32 << 30, (), (), (1,))
+    reason = one.reason_of(one.state.jobs[1])
+    assert "held until they end (job 1)" in str(reason)
+    one.step([ev.JobSubmitted(2, builders.spec())], 300)  # without GPUs there is room
+    assert one.state.jobs[2].state is JobState.CONFIGURING
+    one.step([ev.StrayEnded(1, 1, "h1", 0)], 400)
+    assert one.state.jobs[1].state is JobState.PENDING
+    one.step([ev.StrayEnded(1, 1, "h1", 1)], 400)
+    assert one.state.jobs[1].state is JobState.CONFIGURING
+    assert one.state.free["h1"].strays == ()
+
+
+@pytest.mark.parametrize("gpus", [None, ("GPU-of-another-life",)])
+def test_of_a_stray_whose_gpus_are_not_known_all_are_held(gpus: tuple[str, ...] | None) -> None:
+    one = given_up()
+    comes_back(one, still_runs(one, 0, gpus=gpus))
+    assert one.state.free["h1"].gpus == ()
+    assert one.state.free["h1"].cpus == (0 if gpus is None else 7)
+    comes_back(one)  # it has ended while nobody listened
+    assert one.state.jobs[1].state is JobState.CONFIGURING
 
 
 def test_the_queue_is_in_the_order_of_the_turns() -> None:

@@ -11,6 +11,7 @@ from rm.core.job import JobState, Placement, TaskPlacement
 from rm.core.lifecycle import Changes, Rules, apply
 from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
 from rm.core.state import ClusterState
+from rm.core.strays import Held
 from tests import builders
 
 GANG = Placement((TaskPlacement(0, "h1"), TaskPlacement(1, "h1"), TaskPlacement(2, "h2")))
@@ -82,13 +83,17 @@ def test_an_attempt_that_is_over_is_stopped_or_forgotten_but_not_before_its_coll
     assert difference(state, stray, ends={(1, attempt)}) == []
     still = [told(0, "exited", attempt=attempt), told(1, attempt=attempt)]
     for ends in ((), {(1, attempt)}):
-        assert difference(state, *still, ends=ends) == [ev.StrayFound(1, attempt, "h1", True)]
+        assert difference(state, *still, ends=ends) == [ev.StrayFound(1, attempt, "h1", True, Held((1,)))]
 
 
 def test_what_runs_where_it_was_given_up_is_stopped() -> None:
     state = cluster(*STARTED, ev.HostDown("h1", "silent"))
     assert state.jobs[1].state is JobState.COMPLETING
-    assert difference(state, told(0), told(1)) == [ev.StrayFound(1, 1, "h1", True)]
+    given: dict[str, Any] = {"cpus": 2, "mem_bytes": 5}
+    known = [told(0, **given, gpus=("GPU-a",)), told(1, **given, gpus=("GPU-b", "GPU-a"))]
+    held = Held((0, 1), 4, 10, ("GPU-a", "GPU-b"))
+    assert difference(state, *known) == [ev.StrayFound(1, 1, "h1", True, held)]
+    assert difference(state, told(0), told(1)) == [ev.StrayFound(1, 1, "h1", True, Held((0, 1)))]
 
 
 LAUNCH = Launch(1, 1, "h1", GANG.on("h1"), hold=True)
@@ -111,3 +116,6 @@ def test_nothing_is_repeated_after_a_reboot_or_for_an_attempt_that_is_over() -> 
     assert not worth_repeating(state, UP, [], replace(LAUNCH, job=9))
     given_up = cluster(ev.CancelRequested(1, "alice"))
     assert not worth_repeating(given_up, UP, [], LAUNCH)
+    lost_there = cluster(*STARTED[:2], STARTED[3], ev.HostDown("h1", "silent"))
+    assert lost_there.jobs[1].state is JobState.COMPLETING
+    assert not worth_repeating(lost_there, UP, [told(0, "prepared"), told(1, "prepared")], START)

@@ -140,7 +140,7 @@ def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
         return Reason(
             ReasonCode.RESOURCES,
             f"the job asks for whole hosts, {free.cpus} of {host.cpus} CPUs and "
-            f"{len(free.gpus)} of {len(host.gpus)} GPUs are free",
+            f"{len(free.gpus)} of {len(host.gpus)} GPUs are free{_beside_strays(free)}",
             (("cpus_free", free.cpus), ("cpus", host.cpus), ("gpus_free", len(free.gpus))),
         )
     told: list[str] = []
@@ -167,7 +167,16 @@ def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
         ]
     if not told:
         return None
-    return Reason(ReasonCode.RESOURCES, f"a task needs {', and '.join(told)}", tuple(numbers))
+    why = f"a task needs {', and '.join(told)}"
+    return Reason(ReasonCode.RESOURCES, why + _beside_strays(free), tuple(numbers))
+
+
+def _beside_strays(free: Free) -> str:
+    """Whom the host still ends, if it does."""
+    if not free.strays:
+        return ""
+    jobs = ", ".join(map(str, free.strays[:8])) + (", …" if len(free.strays) > 8 else "")
+    return f"; what earlier attempts that were given up still use there is held until they end (job {jobs})"
 
 
 def _untouched(host: Host, free: Free) -> bool:
