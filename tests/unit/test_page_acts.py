@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import pytest
 
 from rm.core.alert_silence import Silence
+from rm.core.job import JobState, Task
 from rm.errors import NotFound
 from tests.fake_page import PageAlerts, PageMonitoring, PageService
 from tests.fake_service import Daemon, serving
@@ -270,5 +271,26 @@ def test_a_log_is_followed_to_its_end(daemon: Daemon) -> None:
             assert (await response.content.read()).endswith(b"world\nmore\n")
         missing = await ann.get("/job/1/log?task=5")
         assert (missing.status, missing.text) == (404, "Job 1 has no task 5.\n")
+
+    visiting(daemon.socket, story)
+
+
+def test_the_page_of_a_failed_job_shows_the_log_of_the_task_that_failed(daemon: Daemon) -> None:
+    ended = (Task(0, "h1", exit_code=0, ended_us=5), Task(1, "h1", exit_code=3, ended_us=6))
+    job = daemon.service.table[1]
+    spec = dataclasses.replace(job.spec, ntasks=2)
+    failed = dataclasses.replace(job, spec=spec, tasks=ended, attempt=3, state=JobState.FAILED)
+    daemon.service.table[1] = failed
+
+    async def story(visit: Visit) -> None:
+        ann = await someone(visit, "t-ann")
+        page = (await ann.get("/job/1")).text
+        assert 'data-log="/job/1/log?task=1&amp;stream=out&amp;attempt=0"' in page
+        assert '<option value="2">2</option>' in page
+        page = (await ann.get("/job/1?task=0&attempt=2")).text
+        assert '<option value="2" selected>2</option>' in page
+        assert (await ann.get("/job/1/log?task=0&attempt=2")).status == 200
+        asked = [entry for entry in daemon.service.log if entry[0] == "logs"][-1]
+        assert (asked[2], asked[-1]) == (0, 2)
 
     visiting(daemon.socket, story)

@@ -36,12 +36,13 @@ class JobPage:
             told = (await self._source.at(person.door).get(f"jobs/{number}"))["job"]
         except RmError as error:
             return self._frame.page("failed.html", person, {"error": error}, error.http_status)
-        chosen = _chosen(request)
+        chosen = _chosen(request, job_view.first_failure(told))
         query = {"job": number}
         fields = {
             "id": told["id"],
             "name": told["spec"]["name"],
             "tasks": told["spec"]["ntasks"],
+            "attempts": told["attempt"],
             "script": job_view.script(told),
             "readable": person.may_read(told["spec"]["user"]),
             "chosen": chosen,
@@ -83,8 +84,17 @@ async def _pass_on(chunks: AsyncIterator[bytes], response: web.StreamResponse) -
         await response.write(chunk)
 
 
-def _chosen(request: web.Request) -> dict[str, str]:
-    """Task and stream of the query, or the usual ones."""
-    task, stream = request.query.get("task", ""), request.query.get("stream", "")
-    right = task.isascii() and task.isdigit() and len(task) < 7
-    return {"task": task if right else "0", "stream": stream if stream in ("out", "err") else "out"}
+def _chosen(request: web.Request, usual_task: int = 0) -> dict[str, str]:
+    """Task, stream and attempt of the query, or the usual ones; an attempt of "0" is the newest."""
+    stream = request.query.get("stream", "")
+    return {
+        "task": _number(request, "task") or str(usual_task),
+        "stream": stream if stream in ("out", "err") else "out",
+        "attempt": _number(request, "attempt") or "0",
+    }
+
+
+def _number(request: web.Request, name: str) -> str:
+    """The number that the query has under the name; "" when there is none."""
+    text = request.query.get(name, "")
+    return text if text.isascii() and text.isdigit() and len(text) < 7 else ""

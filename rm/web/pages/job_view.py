@@ -49,6 +49,12 @@ def script(told: Mapping[str, Any]) -> str | None:
     return None if text is None else _tame(text)
 
 
+def first_failure(told: Mapping[str, Any]) -> int:
+    """The rank of the task that failed first, whose log tells most; 0 when none did."""
+    failed = [task for task in told["tasks"] if task["exit_code"] or task["exit_signal"]]
+    return int(min(failed, key=lambda task: task["ended_us"] or 0)["rank"]) if failed else 0
+
+
 def _tame(text: str) -> str:
     """Line ends and tabs stay; nothing else that steers."""
     kept = text[:SCRIPT_MOST]
