@@ -119,6 +119,25 @@ def be_patient(connection: Connection) -> None:
         connection.exec_driver_sql(f"SET LOCAL idle_in_transaction_session_timeout = {PATIENT_MS}")
 
 
+UNDECODABLE = "Could not decode to UTF-8"  # in SQLite's complaint about the bytes of a text
+_lenient = partial(str, encoding="utf-8", errors="surrogateescape")
+
+
+@contextmanager
+def lenient_text(connection: Connection, lenient: bool = True) -> Iterator[None]:
+    """SQLite gives text that is not UTF-8 all the same, so that one row does not spoil the reading of all;
+    as a rule it does not, since that is faster. PostgreSQL holds no such text."""
+    raw: Any = connection.connection.dbapi_connection
+    if not lenient or connection.dialect.name != "sqlite":
+        yield
+        return
+    raw.text_factory = _lenient
+    try:
+        yield
+    finally:
+        raw.text_factory = str
+
+
 @contextmanager
 def sentences(name: str, purpose: str) -> Iterator[None]:
     """Turns the database's complaints into StoreErrors that say what to do."""

@@ -51,7 +51,8 @@ def put_aside(c: Connection, damaged: Iterable[Damaged], at_us: int) -> None:
         kept: dict[str, Any] = {}
         for table, columns in _PLACES[one.kind]:
             its = [
-                sa.cast(table.c[name], sa.Text) == value for name, value in zip(columns, one.key, strict=True)
+                sa.cast(table.c[name], sa.Text) == _bound(value)
+                for name, value in zip(columns, one.key, strict=True)
             ]
             row = c.execute(sa.select(table).where(*its)).mappings().one_or_none()
             if row is not None:
@@ -63,11 +64,22 @@ def put_aside(c: Connection, damaged: Iterable[Damaged], at_us: int) -> None:
                 {
                     "at_us": at_us,
                     "kind": one.kind,
-                    "name": " to ".join(one.key),
-                    "why": one.why,
+                    "name": _clean(" to ".join(one.key)),
+                    "why": _clean(one.why),
                     "body": json.dumps(kept, default=repr),
                 },
             )
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _bound(value: str) -> Any:
+    """The value for a comparison, also where it is not UTF-8 in the database."""
+    if _clean(value) == value:
+        return value
+    return sa.cast(sa.literal(value.encode("utf-8", "surrogateescape")), sa.Text)
 
 
 def rows_aside(c: Connection) -> list[Damaged]:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
 from rm.adapters import records, schema
-from rm.adapters.database import be_patient, make_engine, sentences
+from rm.adapters.database import UNDECODABLE, be_patient, lenient_text, make_engine, sentences
 from rm.adapters.database_files import DatabaseFiles
 from rm.adapters.history_sql import SqlHistory
 from rm.adapters.log_database import LogDatabase
@@ -54,11 +54,19 @@ class SqlStore:
     # ── the leader's side ──
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
+        try:
+            return self._load(ended_after_us)
+        except StoreError as error:
+            if UNDECODABLE not in error.what:
+                raise
+        return self._load(ended_after_us, lenient=True)
+
+    def _load(self, ended_after_us: int | None, lenient: bool = False) -> Loaded:
         wanted = sa.or_(schema.jobs.c.state.in_(UNFINISHED))
         if ended_after_us is not None:
             wanted = sa.or_(wanted, schema.jobs.c.ended_us >= ended_after_us)
         damaged: list[Damaged] = []
-        with self._reading("load") as c:
+        with self._reading("load") as c, lenient_text(c, lenient):
 
             def read(kind: str, query: sa.Select[Any], value: Callable[[Any], Value]) -> list[Value]:
                 return sound(kind, c.execute(query), value, damaged)
@@ -83,7 +91,7 @@ class SqlStore:
         return replace(loaded, damaged=tuple(damaged))
 
     def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:
-        with self._changing("set damaged rows aside") as c:
+        with self._changing("set damaged rows aside") as c, lenient_text(c):
             put_aside(c, damaged, at_us)
 
     def aside(self) -> list[Damaged]:

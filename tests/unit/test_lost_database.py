@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,34 @@ def test_an_empty_database_is_no_new_cluster_by_itself(tmp_path: Path) -> None:
             start(path, tmp_path)
     (tmp_path / "acknowledged").unlink()
     assert start(path, tmp_path) == 1
+
+
+def test_text_that_is_not_utf_8_costs_its_row_only(tmp_path: Path) -> None:
+    path = tmp_path / "rm.sqlite3"
+    store = led(path)
+    version = store.load().version
+    batch = Batch(
+        jobs=(builders.job(2), builders.job(3)),
+        hosts=(builders.host("h1"), builders.host("h2")),
+        documents=(("good", {"a": 1}), ("bad", {"a": 1})),
+    )
+    store.commit(batch, version)
+    with closing(sqlite3.connect(path)) as c:
+        broken = "CAST(CAST(body AS BLOB) || x'ff' AS TEXT)"
+        c.execute(f"UPDATE jobs SET body = {broken} WHERE id = 2")
+        c.execute(f"UPDATE job_specs SET body = {broken} WHERE id = 3")
+        c.execute("UPDATE hosts SET name = CAST(x'6832ff' AS TEXT) WHERE name = 'h2'")
+        c.execute(f"UPDATE documents SET body = {broken} WHERE name = 'bad'")
+        c.commit()
+    loaded = store.load()
+    assert [job.id for job in loaded.jobs] == [1]
+    assert [host.name for host in loaded.hosts] == ["h1"]
+    assert [name for name, _ in loaded.documents] == ["good"]
+    assert {(d.kind, d.key[0].encode("utf-8", "surrogateescape")) for d in loaded.damaged} == {
+        ("job", b"2"), ("job", b"3"), ("host", b"h2\xff"), ("document", b"bad"),
+    }  # fmt: skip
+    store.set_aside(loaded.damaged, 5)
+    assert len(store.aside()) == 4
+    after = store.load()
+    assert (after.damaged, after.jobs, after.hosts) == ((), loaded.jobs, loaded.hosts)
+    store.close()
