@@ -86,6 +86,12 @@ class Unreachable(RmError):
     http_status = 502
 
 
+class Standby(Unreachable):
+    """The daemon that was asked waits for its turn: another leads."""
+
+    http_status = 503
+
+
 class ConfigError(RmError):
     """rm.toml, an environment variable or an inventory is wrong."""
 

@@ -85,6 +85,7 @@ from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import settings_of
+from rm.web.standby import serve_standby
 
 log = logging.getLogger("rm")
 
@@ -492,12 +493,20 @@ class Daemon:
         """The lease, as soon as no other daemon leads; None when told to stop while waiting."""
         lease_us = int(self.config.daemon.lease_s * US)
         standby = Standby(self.store, self.clock, self.holder, lease_us)
-        while not stopped.is_set():
-            lease = await asyncio.to_thread(patiently, standby.look, stopped.is_set)
-            if lease is not None:
-                return lease
-            await happened(stopped, standby.pause_s)
-        return None
+        told: web.AppRunner | None = None
+        try:
+            while not stopped.is_set():
+                lease = await asyncio.to_thread(patiently, standby.look, stopped.is_set)
+                if lease is not None:
+                    return lease
+                if told is None:
+                    daemon = self.config.daemon
+                    told = await serve_standby(daemon.socket, daemon.shared, lambda: standby.leader)
+                await happened(stopped, standby.pause_s)
+            return None
+        finally:
+            if told is not None:
+                await told.cleanup()
 
     def _shut_down(self, leader: Leader, executor: Executor, regulator: Regulator, fleet: Fleet) -> None:
         leader.stop()

@@ -14,11 +14,12 @@ from typing import Any, Protocol
 from urllib.parse import quote, unquote, urlencode
 
 from rm import errors
-from rm.cli.address import Address
+from rm.cli.address import Address, parse
 from rm.errors import Forbidden, RmError, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
-TOO_MANY = 429
+TOO_MANY, WAITS = 429, 503
+LEADER = "Rm-Leader"
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
@@ -105,6 +106,7 @@ class Client:
         self._door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
+        self._leader: Address | None = None  # whom the daemon at our address has named
 
     def get(self, *path: str | int, _timeout_s: float = TIMEOUT_S, **query: Any) -> dict[str, Any]:
         return self._repeated(lambda: self._call("GET", path, query, None, _timeout_s))
@@ -233,6 +235,8 @@ class Client:
         until_s = time.monotonic() + self._patience_s
         while True:
             response = self._ask(method, target, payload, timeout_s, key)
+            if response.status == WAITS and self._follow(response):
+                continue
             if response.status != TOO_MANY:
                 return response
             wait_s = _retry_after_s(response)
@@ -241,6 +245,21 @@ class Client:
             with suppress(OSError, http.client.HTTPException):
                 response.read()  # nothing was done: it may be asked again
             time.sleep(wait_s)
+
+    def _follow(self, response: http.client.HTTPResponse) -> bool:
+        """Ask the daemon that leads, if a standby has named it and it is another than before."""
+        machine, _, path = response.getheader(LEADER, "").partition(" ")
+        if not path or self.address.scheme == "https":
+            return False
+        here = self.address.scheme == "unix" and machine == socket.gethostname()
+        leader = Address("unix", path) if here else parse(f"ssh://{machine}{path}", "the leader's address")
+        if leader == self._leader:
+            return False
+        with suppress(OSError, http.client.HTTPException):
+            response.read()
+        self.close()
+        self._leader, self._door = leader, door_to(leader)
+        return True
 
     def _ask(
         self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str
@@ -271,7 +290,12 @@ class Client:
                 self._connection.sock.settimeout(timeout_s)
                 return self._connection
             self.close()
-        self._connection = self._door.connection(timeout_s)
+        try:
+            self._connection = self._door.connection(timeout_s)
+        except Unreachable:
+            if self._leader is not None:  # it leads no longer, maybe: whoever was asked first knows more
+                self._leader, self._door = None, door_to(self.address)
+            raise
         self._connected = True
         return self._connection
 

@@ -69,6 +69,11 @@ class Standby:
         """Of the lease that was seen."""
         return ((self._seen.ttl_us if self._seen else 0) or self._lease_us) / 1e6
 
+    @property
+    def leader(self) -> str:
+        """Who leads, when it was looked last: the holder of the lease."""
+        return self._seen.holder if self._seen is not None else ""
+
     def look(self) -> HeldLease | None:
         """The lease, if it could be taken now. Call it again after `pause_s`."""
         now = self._monotonic()

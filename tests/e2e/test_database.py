@@ -141,6 +141,10 @@ def test_a_second_daemon_takes_over_from_one_that_vanishes(cluster: Cluster, how
     try:
         until(second.waits, "the second daemon waits")
         assert "leads with epoch" not in second.log()
+        until(
+            lambda: cluster.run("--socket", second.socket, "show", job).returncode == 0,
+            "the second names the first",
+        )
         first.send_signal(how)
         until(second.leads, "the second daemon leads")
         if how is signal.SIGSTOP:

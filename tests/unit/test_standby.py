@@ -1,0 +1,77 @@
+"""Whoever asks a daemon that waits for its turn learns who leads, and the client asks that one."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from rm.cli.client import Client
+from rm.errors import Standby, Unreachable
+from rm.web.standby import serve_standby
+from tests.fake_service import serving
+
+
+@contextmanager
+def standing_by(path: Path, holder: list[str]) -> Iterator[None]:
+    """A standby at `path`, which says that `holder[0]` leads."""
+    started, over = threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def main() -> None:
+        runner = await serve_standby(str(path), False, lambda: holder[0])
+        loops.append(asyncio.get_running_loop())
+        started.set()
+        await over.wait()
+        await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(main()))
+    thread.start()
+    try:
+        assert started.wait(20)
+        yield
+    finally:
+        loops[0].call_soon_threadsafe(over.set)
+        thread.join()
+
+
+def here(path: Path) -> str:
+    return f"{socket.gethostname()}:{path}:a1b2"
+
+
+def test_the_client_follows_to_the_daemon_that_leads_and_back(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.sock", tmp_path / "two.sock"
+    with standing_by(one, [here(two)]):
+        client = Client(str(one))
+        with serving(two):
+            assert client.get("status")["daemon"]["epoch"] == 3
+            assert client.get("status")["daemon"]["epoch"] == 3  # there it stays
+        with pytest.raises(Unreachable, match=str(two)):
+            client.get("status")  # the leader is gone
+        with serving(two):
+            assert client.get("status")["daemon"]["epoch"] == 3
+        client.close()
+    assert not one.exists()
+
+
+def test_two_that_name_each_other_are_not_followed_for_ever(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.sock", tmp_path / "two.sock"
+    with standing_by(one, [here(two)]), standing_by(two, [here(two)]):
+        client = Client(str(one))
+        with pytest.raises(Standby, match=f"another leads the cluster, on {socket.gethostname()} at {two}"):
+            client.get("status")
+        client.close()
+
+
+def test_a_leader_that_has_just_ended_is_no_address(tmp_path: Path) -> None:
+    path = tmp_path / "one.sock"
+    with standing_by(path, [""]):
+        client = Client(str(path))
+        with pytest.raises(Standby, match="waits"):
+            client.get("status")
+        client.close()
