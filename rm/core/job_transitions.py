@@ -319,7 +319,7 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
         why = job.reason.message if job.reason is not None else said
         _back_to_queue(ctx, replace(job, earlier=_with_earlier(job, why)))
         return
-    worst = _worst(job.tasks)
+    worst = _telling(job)
     final = job.ending or S.COMPLETED
     ctx.put(
         touch(
@@ -332,6 +332,17 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
             exit_signal=worst.exit_signal if worst else None,
         )
     )
+
+
+def _telling(job: Job) -> Task | None:
+    """The task whose exit is the job's: the one that failed first, since rm then ended the others; else the
+    worst."""
+    ended = [t for t in job.tasks if t.exit_code is not None]
+    failed, why = S.FAILED in (job.ending, job.state), job.reason
+    if failed and why is not None and why.code is ReasonCode.EXIT_CODE:
+        rank = dict(why.numbers).get("rank")
+        ended = [t for t in ended if t.rank == rank] or ended
+    return max(ended, key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0), default=None)
 
 
 def _back_to_queue(ctx: Context, job: Job) -> None:
@@ -351,18 +362,9 @@ def _back_to_queue(ctx: Context, job: Job) -> None:
     ctx.state.enqueue(job.id)
 
 
-def _worst(tasks: tuple[Task, ...]) -> Task | None:
-    """The task whose exit is the job's."""
-    return max(
-        (t for t in tasks if t.exit_code is not None),
-        key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0),
-        default=None,
-    )
-
-
 def _with_earlier(job: Job, why: str) -> tuple[EarlierAttempt, ...]:
     """The job's earlier attempts with the one that is over now."""
-    worst = _worst(job.tasks)
+    worst = _telling(job)
     ended = EarlierAttempt(
         job.attempt,
         _hosts(job.tasks),

@@ -192,6 +192,14 @@ def test_the_first_failure_stops_the_rest_once_and_names_the_end() -> None:
     assert world.job.reason.code is ReasonCode.EXIT_CODE
 
 
+def test_the_code_of_the_first_failure_is_the_jobs_whatever_the_ended_others_say() -> None:
+    world = World().run()
+    world.exit(1, 3)
+    world.exit(0, 143, why="abort")  # it caught SIGTERM
+    world.exit(2, 0, signal=15, why="abort")
+    assert (world.job.state, world.job.exit_code, world.job.exit_signal) == (S.FAILED, 3, 0)
+
+
 @pytest.mark.parametrize(("code", "says"), [(127, "a program was not found"), (126, "may not be executed")])
 def test_what_a_shell_means_by_a_code_is_said(code: int, says: str) -> None:
     world = World(ALONE).run()
