@@ -150,7 +150,8 @@ def _starts(
             findings.add(DOUBLED, f"{name}: it started while it was held")
         if any(life.attempt < other.attempt and life.begun > other.begun for other in mine):
             findings.add(DOUBLED, f"{name}: attempt {life.attempt} started after a later one")
-        if order.cancel_acked and life.begun > order.cancel_acked + SLACK_S:
+        again = any(at >= order.cancel_sent for at in order.requeues)  # an ended job may be requeued
+        if order.cancel_acked and not again and life.begun > order.cancel_acked + SLACK_S:
             findings.add(DOUBLED, f"{name}: it started after it was cancelled")
     attempts = sorted({life.attempt for life in mine})
     for earlier, later in pairwise(attempts):

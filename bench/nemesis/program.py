@@ -16,7 +16,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.nemesis import leftovers, oracle, recovery, report
@@ -97,7 +98,7 @@ def play(made: Site, seed: int, seconds: float, database: str) -> int:
     found = recovery.recoveries(nemesis.played, ledger.acks, probe.hosts, len(names))
     notes = [f"A fault could not be made: {what}" for what in nemesis.failed]
     notes += [f"A client was refused: {what}" for client in clients for what in client.problems[:3]]
-    notes.append(f"The daemons were started {', '.join(str(d.starts) for d in made.daemons)} times.")
+    notes += _ends(made, nemesis.played, logs)
     tracebacks = len(re.findall(r"^Traceback ", logs, re.MULTILINE))
     print()
     for line in report.lines(findings, nemesis.played, found, tracebacks, ledger.unanswered, notes):
@@ -151,6 +152,16 @@ def _whole(doors: Doors, order: Order, rank: int) -> bool:
 def silences(played: Sequence[Played]) -> list[Silence]:
     hosts = (one for one in played if one.fault.kind.startswith("host"))
     return [Silence(one.fault.target, one.begun, max(one.begun, one.ended)) for one in hosts]
+
+
+def _ends(made: Site, played: Sequence[Played], logs: str) -> Iterator[str]:
+    """How often daemons ended without a signal from here, and what they said: one that was deposed does."""
+    sent = {"daemon killed": 1, "daemon told to end": 1, "daemon killed as it starts": 2}
+    starts = sum(daemon.starts for daemon in made.daemons)
+    asked = len(made.daemons) + sum(sent.get(one.fault.kind, 0) for one in played)
+    yield f"The daemons ended {max(0, starts - asked)} times by themselves."
+    said = Counter(line for line in logs.splitlines() if line.startswith("rmx: "))
+    yield from (f"  {count} × {line.removeprefix('rmx: ')}" for line, count in said.most_common(5))
 
 
 def _teller() -> Callable[[str], None]:

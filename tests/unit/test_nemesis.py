@@ -92,6 +92,7 @@ def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel
     assert list(found(tmp_path, {"1.1.0": LIFE}, held=True, release_sent=100.5)) == [oracle.DOUBLED]
     cancelled = {"cancel_sent": 90.0, "cancel_acked": 91.0}
     assert list(found(tmp_path, {"1.1.0": LIFE}, **cancelled)) == [oracle.DOUBLED]
+    assert found(tmp_path, {"1.1.0": LIFE}, **cancelled, requeues=[95.0]) == {}
     assert list(found(tmp_path, {"1.1.0": LIFE}, again=(1,))) == [oracle.DOUBLED]
 
 
