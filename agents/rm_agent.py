@@ -7,6 +7,7 @@ the spool (rm_spool.py), so that the next agent finds them. The operations of th
 answered here too: quick ones at once, slow ones in a forked child. See docs/agent-protocol.md.
 """
 
+import collections
 import contextlib
 import errno
 import gc
@@ -35,6 +36,7 @@ VERSION = "0.1.0"
 PROTOCOL = 1
 LINE_BYTES = 8 << 20
 ID = re.compile(rb'\s*\{\s*"id"\s*:\s*([0-9]{1,18})\s*[,}]')
+AHEAD_BYTES = 4 << 20  # with so much to say no more requests are taken
 OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
 SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
 OUTSIDE = {"steps"}  # what they leave running is no part of us, and must not end with us
@@ -48,7 +50,8 @@ class Channel:
         self.selector = selector
         self.inbox, self.outbox = b"", bytearray()
         self.too_long = False  # the rest of such a line is still to come
-        self.waiting = False
+        self.waiting = self.listening = False
+        self.unanswered = collections.deque()  # lines
         for fd in (0, 1):
             os.set_blocking(fd, False)
 
@@ -83,6 +86,19 @@ class Channel:
     def send_line(self, line):
         self.outbox += line
         self.outbox += b"\n"
+
+    def behind(self):
+        """Does the peer take its answers more slowly than it asks?"""
+        return len(self.outbox) > AHEAD_BYTES
+
+    def listen(self):
+        """To requests, as long as they can be answered."""
+        if self.listening == bool(self.unanswered):
+            self.listening = not self.unanswered
+            if self.listening:
+                self.selector.register(0, selectors.EVENT_READ, ("requests", None))
+            else:
+                self.selector.unregister(0)
 
     def flush(self):
         """Write what the pipe takes; False when the daemon is gone."""
@@ -157,15 +173,18 @@ class Agent:
 
     def serve(self):
         self.hierarchy.adopt_agent()
-        self.selector.register(0, selectors.EVENT_READ, ("requests", None))
         self.selector.register(self.attempts.events, selectors.EVENT_READ, ("events", None))
         self.attempts.find()
         if not self.room.is_there():
             self.room.wait()
         self.channel.send(self.hello())
+        self.channel.listen()
         gc.collect()
         gc.freeze()  # forked supervisors then share these pages for good
         while self.channel.flush() and not self.over:
+            if not os.path.exists(self.attempts.fifo):  # nobody hears the supervisors any more
+                sys.stderr.write("The folder %s was deleted.\n" % self.attempts.spool.state)
+                break
             for key, _ in self.selector.select(self._timeout_s()):
                 kind, data = key.data
                 if kind == "requests":
@@ -173,12 +192,14 @@ class Agent:
                     if lines is None:
                         self._end()
                         return
-                    for line in lines:
-                        self._answer(line)
+                    self.channel.unanswered.extend(lines)
                 elif kind == "events":
                     self.attempts.hear()
                 elif kind == "child":
                     self._forward(data)
+            while self.channel.unanswered and not self.channel.behind():
+                self._answer(self.channel.unanswered.popleft())
+            self.channel.listen()
             self.attempts.tick()
             self.room.look()
         self._end()

@@ -13,7 +13,7 @@ import traceback
 
 import rm_reports
 from rm_become import MARK
-from rm_cgroup import marked, send
+from rm_cgroup import marked, marks, send
 from rm_reports import size_of
 from rm_spool import SpoolError, read_json
 
@@ -22,6 +22,7 @@ REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's it
 QUIET_REPORTS_S = 0.5  # for jobs that have not reported yet, or no longer do
 QUIET_AFTER_S = 10
 VANISHED = 10
+SWEEP_S = 0.5  # that a killed process may take to be gone, before others are looked after
 LIVE = ("launching", "prepared", "running")
 NOT_LIVE = ("exited", "lost")
 
@@ -39,6 +40,7 @@ class Attempt:
         self.reported = set()  # ranks that have written some
         self.reported_at = 0.0
         self.vanished = 0  # looks since its folder was gone before its launch was told
+        self.orphan = False  # its folder was deleted under it: it is lost, however it ends
         self.troubled = False  # a step of ours failed for it, and that was said
 
     def live(self):
@@ -85,6 +87,31 @@ class Attempts:
                 # a folder that cannot be made sense of stays as it is; the others are found
                 self.known.pop((folder.job, folder.attempt), None)
                 _complain("%s is set aside" % folder.path)
+        for job, count in self._running():
+            if (job, count) not in self.known or not self.known[job, count].ranks:
+                self._find_orphan(self.spool.folder(job, count))
+
+    def _running(self):
+        """(job, attempt) of whatever runs here for one, whether or not the spool knows it."""
+        if self.hierarchy.kind:
+            return sorted(name for name in self.hierarchy.attempts() if self.hierarchy.group(*name).pids())
+        found = set()
+        for _, path in marks(MARK):
+            folder, name = os.path.split(os.path.dirname(path))
+            job, _, count = name.partition(".")
+            if folder == self.spool.jobs and job.isdigit() and count.isdigit():
+                found.add((int(job), int(count)))
+        return sorted(found)
+
+    def _find_orphan(self, folder):
+        """Its folder was deleted: nobody can record how it ends, so it is ended, and lost. As long as some of
+        it is left it counts as running, by its first rank: nobody knows the others, nor what it was given."""
+        attempt = Attempt(folder)
+        attempt.ranks, attempt.orphan = {0: dict(untold(folder, 0), state="running")}, True
+        self.known[folder.job, folder.attempt] = attempt
+        self._refresh(attempt)
+        if attempt.live():
+            self.live.add(attempt)
 
     def _guarded(self, attempt, step):
         """One step of the loop for one attempt: whatever its files hold, it takes nothing from the others."""
@@ -111,7 +138,10 @@ class Attempts:
     def _refresh(self, attempt):
         """States from the disk. The lock is looked at first: an exit is written before it is released."""
         folder = attempt.folder
-        alive = folder.alive()
+        attempt.orphan = attempt.orphan or not os.path.isdir(folder.path)
+        alive = folder.alive() and not attempt.orphan
+        if not alive and not self._sweep(attempt):
+            return  # something of it is left: it is looked at again
         attempt.meta = read_json(folder.at("meta.json")) or attempt.meta
         for rank, line in attempt.ranks.items():
             if line["state"] in NOT_LIVE:
@@ -123,25 +153,37 @@ class Attempts:
                 self._end(attempt, rank, exited)
             elif not alive:
                 where = (rank, folder.job, os.uname().nodename)
+                cause = "its folder was deleted" if attempt.orphan else "killed, or the host was restarted"
                 why = (
-                    "The supervisor of rank %d of job %d on %s is gone (killed, or the host was restarted): "
-                    "how the task ended is unknown.%s" % (*where, _last_words(folder))
+                    "The supervisor of rank %d of job %d on %s is gone (%s): "
+                    "how the task ended is unknown.%s" % (*where, cause, _last_words(folder))
                 )
                 line.update(state="lost", why=why)
             elif attempt.meta.get("state") == "running":
                 line["state"] = "running" if task else "launching"
             else:
                 line["state"] = "prepared" if attempt.meta else "launching"
-        if not alive and any(line["state"] == "lost" for line in attempt.ranks.values()):
-            self._sweep(attempt)
 
     def _sweep(self, attempt):
-        """Nobody watches over a lost attempt's processes: end them, whatever is left of them."""
+        """Nobody watches over a lost attempt's processes: end them; False while any is left. Of one whose
+        ranks have all told their ends nothing is."""
         folder = attempt.folder
+        told = [
+            rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE or folder.exit(rank)
+        ]
+        if len(told) == len(attempt.ranks):
+            return True
         group = self.hierarchy.group(folder.job, folder.attempt)
-        group.kill()
-        send(marked(MARK, folder.at("schedule.json")), signal.SIGKILL)
-        group.remove()
+        mark, until = folder.at("schedule.json"), time.monotonic() + SWEEP_S
+        while True:
+            group.kill()
+            send(marked(MARK, mark), signal.SIGKILL)
+            if not group.pids() and not marked(MARK, mark):
+                group.remove()
+                return True
+            if time.monotonic() > until:
+                return False
+            time.sleep(0.01)
 
     def _end(self, attempt, rank, record):
         line = attempt.ranks[rank]
@@ -189,7 +231,8 @@ class Attempts:
         """The supervisor is gone: tell the ends that it could not tell."""
         before = {rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE}
         self._refresh(attempt)
-        for rank in sorted(set(attempt.ranks) - before):
+        ended = {rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE}
+        for rank in sorted(ended - before):
             self._tell_exit(attempt, rank)
         self._settle(attempt)
 
@@ -220,6 +263,8 @@ class Attempts:
             for reply in attempt.waiting + attempt.discarding:
                 reply(None, SpoolError(event["code"], event["error"]))
             return
+        if attempt.orphan:
+            return  # its supervisor, which we have told nothing
         if kind == "started" and attempt.ranks[event["rank"]]["state"] in LIVE:
             attempt.ranks[event["rank"]].update(
                 state="running", pid=event["pid"], started_us=event["started_us"]

@@ -94,6 +94,14 @@ class Hierarchy:
         name = os.path.basename(path)
         return Group(path, {c: os.path.join(folder, self.parent, name) for c, folder in folders})
 
+    def attempts(self):
+        """(job, attempt) of each group that was made for one and is still there."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(os.path.join(self.root, self.parent)) if self.kind else ():
+                words = name.split("_")
+                if len(words) == 3 and words[0] == "job" and words[1].isdigit() and words[2].isdigit():
+                    yield int(words[1]), int(words[2])
+
     def home(self):
         """The agent's own group."""
         return os.path.join(self.root, self.parent, "agent")
@@ -242,16 +250,20 @@ def descendants(ancestor):
 
 def marked(variable, value):
     """Processes whose environment has `variable=value`: the last resort when their supervisor is gone."""
-    mark = ("%s=%s" % (variable, value)).encode()
-    found = []
+    return [pid for pid, found in marks(variable) if found == value]
+
+
+def marks(variable):
+    """(process, value) of all processes whose environment has the variable."""
+    begin = variable.encode() + b"="
     for pid in _processes():
         try:
             with open("/proc/%d/environ" % pid, "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    found.append(pid)
+                words = [word for word in file.read().split(b"\0") if word.startswith(begin)]
         except OSError:
             continue
-    return found
+        if words:
+            yield pid, words[0][len(begin) :].decode(errors="replace")
 
 
 def send(pids, number):

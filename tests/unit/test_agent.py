@@ -6,6 +6,7 @@ import ast
 import base64
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -331,6 +332,48 @@ def test_bad_lines_are_answered_and_do_no_harm(agent: Agent) -> None:
     assert agent.ask("stop", job=77, attempt=1, why="cancel", grace_us=0)["code"] == "no-such-attempt"
     assert agent.call("ping")["now_us"] > 0
     assert agent.end() == 0
+
+
+@pytest.mark.parametrize("cgroups", ["as they are", pytest.param("none", marks=root)])
+def test_what_runs_without_its_folder_is_ended_before_it_is_called_lost(start: Start, cgroups: str) -> None:
+    first = start(cgroups)
+    first.launch(SH + "echo $$; exec sleep 600", ranks=2)
+    until(lambda: first.log(rank=0) and first.log(rank=1), "both run")
+    pids = [int(first.log(rank=rank)) for rank in (0, 1)]
+    first.kill()
+    shutil.rmtree(first.state / "jobs" / "1.1")
+    second = start(cgroups)
+    assert not any(map(alive, pids))
+    (task,) = second.tasks()
+    assert (task["state"], task["gpus"]) == ("lost", None)
+    assert "its folder was deleted" in task["why"]
+    second.call("discard", job=1, attempt=1)
+    assert second.tasks() == []
+
+
+def test_an_agent_whose_folder_is_deleted_ends_and_the_next_one_goes_on(start: Start) -> None:
+    first = start()
+    first.launch(SH + "echo $$; exec sleep 600")
+    pid = int(until(first.log, "it runs"))
+    for name in os.listdir(first.state):
+        path = first.state / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    first.process.wait(WAIT_S)
+    second = start()
+    assert not alive(pid)
+    assert [task["state"] for task in second.tasks()] == ["lost"]
+    second.launch(SH + "echo again", job=2)
+    assert second.event("exit", job=2)["code"] == 0
+
+
+def test_an_attempt_whose_folder_is_deleted_under_the_agent_is_ended_and_lost(agent: Agent) -> None:
+    agent.launch(SH + "echo $$; exec sleep 600")
+    pid = int(until(agent.log, "it runs"))
+    shutil.rmtree(agent.state / "jobs" / "1.1")
+    end = agent.event("exit", job=1)
+    assert (end["code"], end["signal"]) == (None, None)
+    assert "its folder was deleted" in end["why"]
+    assert not alive(pid)
 
 
 def test_facts_are_the_hosts_own(agent: Agent) -> None:

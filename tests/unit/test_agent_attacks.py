@@ -7,12 +7,13 @@ import os
 import pwd
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agent_process import AGENTS, USER, Agent, agents, launch_request, until
+from tests.agent_process import AGENTS, USER, WAIT_S, Agent, agents, launch_request, until
 
 Start = Callable[..., Agent]
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
@@ -164,7 +165,7 @@ def test_who_looks_at_reports_reads_the_end_of_the_file_only(tmp_path: Path) -> 
         file.write(b"\n[0, 1, 42, 3, 4, null]\n")
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={"RM_AGENT_STATE": str(tmp_path), "PATH": os.environ["PATH"]},
+        env={"RM_AGENT_STATE": str(agent.state), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=True,
@@ -219,3 +220,37 @@ def test_a_damaged_folder_is_set_aside_and_the_others_are_found(agent: Agent, st
     reply = again.ask("stop", **{**launch_request(SH, 2, 1), "why": "cancel", "grace_us": 0})
     assert reply["ok"]
     again.event("exit", job=2, why="cancel")
+
+
+def test_a_peer_that_asks_and_does_not_listen_costs_no_memory(agent: Agent) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-E", AGENTS / "rm_agent.py", "--serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={"RM_AGENT_STATE": str(agent.state), "PATH": os.environ["PATH"]},
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdout.readline()  # its hello
+    written = 0
+
+    def ask() -> None:
+        nonlocal written
+        for number in range(150):  # each is answered by a refusal as long as itself
+            process.stdin.write(json.dumps({"id": number, "op": "x" * (1 << 20)}).encode() + b"\n")
+            process.stdin.flush()
+            written += 1
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    seen = -1
+    while seen != written:  # until the agent takes no more
+        seen = written
+        asking.join(1.0)
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    assert int(status.split("VmHWM:")[1].split()[0]) < 100 << 10  # KiB
+    answers = [json.loads(process.stdout.readline())["id"] for _ in range(150)]
+    assert answers == list(range(150))
+    asking.join()
+    process.stdin.close()
+    assert process.wait(WAIT_S) == 0
