@@ -6,6 +6,7 @@ import re
 from rm_steps_base import StepFailed, asks, execute, find_tool, must, plain_environment, state_diff, tool
 from rm_steps_write import put_content
 
+INITIAL_NAMESPACE = "pid:[4026531836]"  # of processes: PROC_PID_INIT_INO of Linux
 _VARIABLE = re.compile(r"^\s*([^#;=\s][^=]*?)\s*=\s*(.*?)\s*$")
 
 
@@ -118,4 +119,9 @@ def do_boot_id(run, args):
 
     if args.get("command"):
         return {"changed": False, "boot_id": must(shlex.split(args["command"])).strip()}
+    if os.path.exists("/proc/self/ns/pid") and os.readlink("/proc/self/ns/pid") != INITIAL_NAMESPACE:
+        raise StepFailed(
+            "This host is a container: kernel and boot id are another machine's, so a restart could not be "
+            "noticed. Restart that machine, or give a boot_time_command whose output a restart changes."
+        )
     return {"changed": False, "boot_id": asks(["cat", "/proc/sys/kernel/random/boot_id"])[1].strip()}

@@ -11,20 +11,24 @@ from pathlib import Path
 
 from rm.adapters.vault import HEADER, Vault
 from rm.errors import UsageError
+from rm.playbook.ansible_settings import Settings
 from rm.playbook.module import BadArgument
 from rm.playbook.parse import parse_playbook
-from rm.playbook.schema import Playbook
+from rm.playbook.schema import Playbook, PlayDefaults
 
 
 class LocalFiles:
     """The control machine's files, each read once per run; what is encrypted is opened."""
 
-    def __init__(self, vault: Vault | None = None) -> None:
+    def __init__(self, vault: Vault | None = None, ansible: Settings | None = None) -> None:
         self.vault = vault or Vault(())
         self.read = cache(self._read)
-        given = os.environ.get("ANSIBLE_ROLES_PATH", "")
-        own = [os.path.expanduser(place) for place in given.split(":") if place]
-        self.role_path = (*own, os.path.expanduser("~/.ansible/roles"), "/etc/ansible/roles")
+        said = ansible or Settings()
+        usual = ("~/.ansible/roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
+        self.role_path = said.roles_path or tuple(map(os.path.expanduser, usual))
+        self.play_defaults = PlayDefaults(
+            said.gathering == "implicit", said.any_errors_fatal, said.force_handlers
+        )
 
     @property
     def decrypt(self) -> Callable[[str], str] | None:

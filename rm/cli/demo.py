@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.session import table
 from rm.errors import UsageError
 
@@ -99,15 +100,20 @@ class _Screen:
     def __init__(self, status: Any) -> None:
         self._status = status
         self._began = time.monotonic()
+        self.doing = "starting"
+        self.heartbeat = Heartbeat(lambda: self.doing)
 
     def say(self, text: str) -> None:
+        self.doing = ""
         line = f"{time.monotonic() - self._began:5.0f} s  {text}"
         if self._status is None:
             click.echo(line, err=True)
+            self.heartbeat.spoke()
         else:
             self._status.console.print(line, markup=False, highlight=False)
 
     def now(self, text: str) -> None:
+        self.doing = text
         if self._status is not None:
             self._status.update(text)
 
@@ -115,7 +121,9 @@ class _Screen:
 @contextmanager
 def _screen() -> Iterator[_Screen]:
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
-        yield _Screen(None)
+        screen = _Screen(None)
+        with screen.heartbeat:
+            yield screen
         return
     from rich.console import Console
 

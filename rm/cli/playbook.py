@@ -22,6 +22,7 @@ import click
 from rm.cli import playbook_text as text
 from rm.cli.playbook_ask import Terminal
 from rm.cli.playbook_given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
+from rm.cli.playbook_lines import Lines
 from rm.cli.playbook_login import Login, login_options
 from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.errors import UsageError
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Tell = Callable[[Any], None]  # shows an event
 Quiet = Callable[[], AbstractContextManager[None]]  # entered while something is asked
 FAILED, UNREACHABLE, INTERRUPTED = 2, 4, 130
+FORKS = 16
 
 
 @click.group()
@@ -107,7 +109,7 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
 @click.option("-C", "--check", is_flag=True, help="Change nothing; say what would change.")
 @click.option("-D", "--diff", is_flag=True, help="Show what changes in files.")
 @click.option(
-    "-f", "--forks", default=16, show_default=True, type=click.IntRange(1, 1024), help="Hosts at a time."
+    "-f", "--forks", type=click.IntRange(1, 1024), help="Hosts at a time (default: ansible.cfg's, else 16)."
 )
 @click.option("--start-at-task", metavar="NAME", default="", help="Begin with this task.")
 @click.option(
@@ -134,7 +136,7 @@ def run(
     extra_vars: Sequence[str],
     check: bool,
     diff: bool,
-    forks: int,
+    forks: int | None,
     start_at_task: str,
     known_hosts: str | None,
     private_key: str | None,
@@ -154,13 +156,19 @@ def run(
     from rm.adapters.playbook_agents import DaemonAgents
     from rm.adapters.playbook_files import LocalFiles
     from rm.adapters.playbook_run import plan_of, run_playbook
+    from rm.adapters.shipped import shipped_directory
+    from rm.cli.ansible_config import ansible_settings
 
     path = playbook_path(file)
-    vault = vault_of(vault_password_file, ask_vault_pass)
-    fleet = fleet_of(session, inventory, known_hosts, private_key, vault, path, login)
+    ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
+    login = login.with_settings(ansible)
+    vault = vault_of(
+        vault_password_file or ansible.vault_password_file, ask_vault_pass or ansible.ask_vault_pass
+    )
+    fleet = fleet_of(session, inventory, known_hosts, private_key, vault, path, login, ansible)
     variables = extra_variables(extra_vars, vault)
-    wanted, unwanted = words(tags), words(skip_tags)
-    files = LocalFiles(vault)
+    wanted, unwanted = words(tags) or ansible.tags, words(skip_tags) or ansible.skip_tags
+    files = LocalFiles(vault, ansible)
     if list_hosts or list_tasks or list_tags:
         plan = plan_of(
             path, fleet.hosts, variables=variables, limit=limit, tags=wanted, skip_tags=unwanted, files=files
@@ -176,11 +184,11 @@ def run(
             fleet.settings,
             variables=variables,
             check=check,
-            diff=diff,
+            diff=diff or ansible.diff,
             limit=limit,
             tags=wanted,
             skip_tags=unwanted,
-            forks=forks,
+            forks=forks or ansible.forks or FORKS,
             progress=tell,
             start_at=start_at_task,
             files=files,
@@ -215,7 +223,8 @@ def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
             with LiveView(verbose) as view:
                 yield view.tell, view.asking
             return
-    yield lambda event: text.show(event, verbose), nullcontext
+    with Lines(verbose) as lines:
+        yield lines.tell, nullcontext
 
 
 def _daemon(session: Session) -> Daemon:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rm.adapters.vault import Vault
     from rm.cli.playbook_login import Login
     from rm.core.host import Host
+    from rm.playbook.ansible_settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ def playbook_path(file: str) -> Path:
     return shipped
 
 
-def vault_of(files: Sequence[str], ask: bool) -> Vault:
-    """The vault with the passwords that the options (or ANSIBLE_VAULT_PASSWORD_FILE) name."""
+def vault_of(files: Sequence[str] | str | None, ask: bool) -> Vault:
+    """The vault with the passwords that the files hold, or that are typed."""
     from rm.adapters.vault import Vault, read_password
 
-    named = list(files) or [one for one in [os.environ.get("ANSIBLE_VAULT_PASSWORD_FILE", "")] if one]
+    named = [files] if isinstance(files, str) else files or ()
     passwords = [read_password(one) for one in named]
     if ask:
         passwords.append(click.prompt("Vault password", hide_input=True, err=True).encode())
@@ -72,23 +73,30 @@ def fleet_of(
     vault: Vault,
     playbook: Path,
     login: Login,
+    ansible: Settings,
 ) -> Fleet:
     """The inventory's hosts, and how to reach them; raises ConfigError or UsageError."""
     from rm.adapters.ssh_settings import SshSettings
     from rm.cli.inventory import known_hosts_of
     from rm.config import load_config
-    from rm.playbook.connection import refusal
+    from rm.playbook.connection import SSH_ARGS, refusal
 
     config = load_config(session.config_flag)
+    inventories = inventories or ansible.inventory
+    private_key = private_key or ansible.private_key_file
     identity = (private_key,) if private_key else config.ssh.identity_files
+    given_args = {name: getattr(ansible, name.removeprefix("ansible_")) for name in SSH_ARGS}
+    if not ansible.host_key_checking:  # told where a key is not known
+        given_args["ansible_ssh_args"] += " -o StrictHostKeyChecking=no"
     settings = SshSettings(
         known_hosts=Path(known_hosts or config.ssh.known_hosts).expanduser(),
         identity_files=tuple(Path(one).expanduser() for one in identity),
-        connect_timeout_s=config.ssh.connect_timeout_s,
+        connect_timeout_s=ansible.timeout_s or config.ssh.connect_timeout_s,
         dead_after_s=config.ssh.dead_after_s,
-        python=config.hosts.python,
+        python=config.hosts.python if (ansible.python or "auto").startswith("auto") else str(ansible.python),
         weak_algorithms=config.ssh.weak_algorithms,
         config=config.ssh.config,
+        arguments=tuple((name, text) for name, text in given_args.items() if text),
         trusts_inventory=True,
         users_known_hosts=True,
         key_options=key_options(inventories, known_hosts),

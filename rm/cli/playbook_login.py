@@ -15,6 +15,7 @@ from rm.errors import UsageError
 if TYPE_CHECKING:
     from rm.adapters.playbook_become import Passwords
     from rm.core.host import Host
+    from rm.playbook.ansible_settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 NAMED_MAX = 5  # hosts in a message
@@ -32,6 +33,20 @@ class Login:
     become_password_file: str | None = None
     ask_pass: bool = False
     connection_password_file: str | None = None
+
+    def with_settings(self, ansible: Settings) -> Login:
+        """What ansible.cfg and the environment say where no option does."""
+        ask_become, ask = ansible.become_ask_pass, ansible.ask_pass
+        return replace(
+            self,
+            user=self.user if self.user is not None else ansible.remote_user,
+            become=self.become or ansible.become,
+            become_user=self.become_user or ansible.become_user or "",
+            ask_become_pass=self.ask_become_pass or (ask_become and not self.become_password_file),
+            become_password_file=self.become_password_file or ansible.become_password_file,
+            ask_pass=self.ask_pass or (ask and not self.connection_password_file),
+            connection_password_file=self.connection_password_file or ansible.connection_password_file,
+        )
 
     def passwords(self) -> Passwords:
         """Asks on the terminal where it has to; raises UsageError."""

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 COLOURS = {"changed": "yellow", "failed": "red", "unreachable": "red", "skipped": "cyan", "ok": "green"}
 
 
-def show(event: Progress, verbose: bool) -> None:
-    """Lines of progress on standard error, when there is something to say."""
-    for line, colour in lines_of(event, verbose):
+def show(event: Progress, verbose: bool) -> bool:
+    """Lines of progress on standard error; whether there was something to say."""
+    lines = list(lines_of(event, verbose))
+    for line, colour in lines:
         bold = True if event.kind == "play" else None
         click.echo(click.style(line, fg=colour, bold=bold), err=True, color=coloured())
+    return bool(lines)
 
 
 def coloured(environ: Mapping[str, str] = os.environ) -> bool | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.session import note, table
 from rm.errors import UsageError
 
@@ -113,9 +114,11 @@ def _processors() -> int:
 
 @contextmanager
 def _progress(name: str, length: int) -> Iterator[Callable[[], None]]:
-    """A bar on standard error where that is a terminal."""
+    """A bar on standard error where that is a terminal, else a line now and then."""
     if not sys.stderr.isatty():
-        yield lambda: None
+        done: list[None] = []
+        with Heartbeat(lambda: f"{name}: {len(done)} of {length} pieces are done"):
+            yield lambda: done.append(None)
         return
     with click.progressbar(length=length, label=name, file=sys.stderr) as bar:
         yield lambda: bar.update(1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.cli.heartbeat import Heartbeat
 from rm.cli.session import note, table
 from rm.errors import UsageError
 
@@ -161,9 +162,11 @@ def _list_jobs(result: Result) -> None:
 
 @contextmanager
 def _bar(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Ended jobs of all, on standard error where that is a terminal."""
+    """Ended jobs of all, on standard error: a bar where that is a terminal, else a line now and then."""
     if not sys.stderr.isatty():
-        yield None
+        said = [f"{label}: begins"]
+        with Heartbeat(lambda: said[0]):
+            yield lambda ended, total: said.__setitem__(0, f"{label}: {ended} of {total} jobs have ended")
         return
     with click.progressbar(length=1, label=label, file=sys.stderr) as bar:
 

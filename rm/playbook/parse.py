@@ -19,7 +19,7 @@ from rm.playbook.reader import Reader
 from rm.playbook.roles import (
     load_mapping,
 )  # fmt: skip
-from rm.playbook.schema import Node, Play, Playbook, Prompt, Task, tasks_of
+from rm.playbook.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, tasks_of
 from rm.playbook.shelf import Shelf
 from rm.playbook.template import has_template
 
@@ -90,6 +90,7 @@ class _Plays:
         reader.templates(hosts, body.line_of("hosts"))
         shared = common(reader, body, Task("", "", {}, line))
         variables = shared.pop("variables")
+        default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
         directory = posixpath.dirname(reader.filename) or "."
         shelf = Shelf(self.files, directory)
         around = replace(Task("", "", {}, line, reader.filename), **shared)
@@ -125,15 +126,15 @@ class _Plays:
             tasks=tasks,
             file=reader.filename,
             handlers=handlers,
-            gather_facts=reader.truth(body, "gather_facts", True),
+            gather_facts=reader.truth(body, "gather_facts", default.gather_facts),
             variables=variables,
             files=self.vars_files(reader, body),
             prompts=_prompts(reader, body),
             roles=tuple(shelf.roles),
             serial=serial,
             max_fail_percentage=reader.number(body, "max_fail_percentage", None),
-            any_errors_fatal=reader.truth(body, "any_errors_fatal", False),
-            force_handlers=reader.truth(body, "force_handlers", False),
+            any_errors_fatal=reader.truth(body, "any_errors_fatal", default.any_errors_fatal),
+            force_handlers=reader.truth(body, "force_handlers", default.force_handlers),
             strategy=strategy,
             order=order,
             common=around,

@@ -143,6 +143,15 @@ class Play:
 
 
 @dataclass(frozen=True, slots=True)
+class PlayDefaults:
+    """What holds in plays that do not say it."""
+
+    gather_facts: bool = True
+    any_errors_fatal: bool = False
+    force_handlers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Playbook:
     filename: str
     plays: tuple[Play, ...]

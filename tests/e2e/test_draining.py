@@ -58,6 +58,14 @@ def test_a_host_is_drained_after_its_job_acted_on_and_returned(
     assert cluster.client.get("jobs", job)["job"]["state"] == "COMPLETED"
 
 
+def test_a_host_that_cannot_restart_is_refused_before_it_is_drained(cluster: Cluster) -> None:
+    name = min(hosts(cluster))
+    done = cluster.run(*argv(cluster, "-e", "rm_reboot=true", "--limit", name))
+    assert done.returncode == 2
+    assert f"{name} is a container, such as a host of `rmx lab`" in done.stderr
+    assert hosts(cluster)[name]["drained_by"] == ""
+
+
 def test_what_fails_stays_drained_and_stops_the_rolling(cluster: Cluster, tmp_path: Path) -> None:
     first, second = sorted(hosts(cluster))
     tmp_path.joinpath("act.yml").write_text("- fail: {msg: the update broke}\n")

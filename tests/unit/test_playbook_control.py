@@ -136,6 +136,17 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Event, "wait", lambda self, timeout=None: self.is_set())
 
 
+def test_reboot_refuses_at_once_where_a_restart_could_not_be_noticed() -> None:
+    asked = []
+
+    def container(host: str, request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request["steps"][0]["op"])
+        return {"results": [{"failed": True, "msg": "This host is a container"}], "planned": {}}
+
+    answer = ask("reboot", container)
+    assert (answer["failed"], "is a container" in answer["msg"], asked) == (True, True, ["boot_id"])
+
+
 @pytest.mark.usefixtures("hasty")
 def test_reboot_waits_for_another_boot() -> None:
     host = Rebooting()

@@ -15,7 +15,10 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     if step.get("check"):
         return {"changed": True, "rebooted": True, "elapsed": 0, "msg": "would reboot"}
     began = time.monotonic()
-    before = _boot_id(hands, args)
+    first = hands.ask("boot_id", {"command": args["boot_time_command"]})
+    if first.get("failed"):
+        raise ControlFailed(str(first.get("msg", "")))
+    before = str(first.get("boot_id", ""))
     if not before:
         raise ControlFailed("The host does not tell its boot id, so a restart could not be noticed.")
     asked = {"command": args["reboot_command"], "msg": args["msg"], "delay": args["pre_reboot_delay"]}

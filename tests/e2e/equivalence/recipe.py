@@ -32,9 +32,9 @@ class Recipe:
     in which `{here}` is the run's directory and `{known_hosts}` the file with the hosts' keys.
     `differs` are all differences that are meant, exactly. `check` maps a task's name to what rm's check mode
     says of it (null: nothing) where that is not what the first run does: what depends on a command's output.
-    `random` are paths whose content no two hosts share, `moments` tasks whose output tells the time or a
-    process, `unordered` loops whose items Ansible takes as the directory has them. `collection` is one that
-    the playbook needs.
+    `config` is the text of an ansible.cfg for both. `random` are paths whose content no two hosts share,
+    `moments` tasks whose output tells the time or a process, `unordered` loops whose items Ansible takes
+    as the directory has them. `collection` is one that the playbook needs.
     """
 
     path: Path
@@ -43,6 +43,7 @@ class Recipe:
     arguments: tuple[str, ...] = ()
     differs: tuple[Differs, ...] = ()
     check: dict[str, str | None] = field(default_factory=dict)
+    config: str = ""
     random: tuple[str, ...] = ()
     moments: tuple[str, ...] = ()
     unordered: tuple[str, ...] = ()

@@ -78,11 +78,9 @@ def arguments(recipe: Recipe, place: Place) -> list[str]:
 def run_ansible(recipe: Recipe, place: Place) -> Run:
     record = place.directory.with_suffix(".json")
     record.unlink(missing_ok=True)
-    config = place.directory.with_suffix(".cfg")  # neither the user's nor the system's
-    config.write_text("[defaults]\n")
     env = {
         **_environment(),
-        "ANSIBLE_CONFIG": str(config),
+        "ANSIBLE_CONFIG": _config(recipe, place),
         "ANSIBLE_STDOUT_CALLBACK": "record",
         "ANSIBLE_CALLBACK_PLUGINS": str(HERE / "callback"),
         "ANSIBLE_ACTION_PLUGINS": str(HERE / "action"),
@@ -120,7 +118,7 @@ def run_rm(recipe: Recipe, place: Place, check: bool = False) -> Run:
     config = place.config or place.directory.with_suffix(".toml")
     if place.config is None:
         config.write_text(f'[daemon]\nstate_dir = "{place.directory.parent / "state"}"\n')
-    env = {**_environment(), "RM_CONFIG": str(config)}
+    env = {**_environment(), "RM_CONFIG": str(config), "ANSIBLE_CONFIG": _config(recipe, place)}
     argv = [str(BIN / "rmx"), "playbook", "run", "--json", "--known-hosts", str(place.lab.known_hosts)]
     argv += ["--check"] if check else []
     done = _call(place.lab.enter_command([*argv, *arguments(recipe, place)]), env, recipe)
@@ -149,6 +147,13 @@ def _call(argv: Sequence[str], env: Mapping[str, str], recipe: Recipe) -> subpro
         argv, env=env, check=False, capture_output=True, text=True, timeout=PATIENCE_S,
         cwd=recipe.path.parent, stdin=subprocess.DEVNULL,
     )  # fmt: skip
+
+
+def _config(recipe: Recipe, place: Place) -> str:
+    """An ansible.cfg that is neither the user's nor the system's."""
+    config = place.directory.with_suffix(".cfg")
+    config.write_text(recipe.config or "[defaults]\n")
+    return str(config)
 
 
 def _environment() -> dict[str, str]:

@@ -1,0 +1,54 @@
+"""Which ansible.cfg holds, found in the order in which Ansible looks, and what it says."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from rm.cli.session import note
+from rm.errors import UsageError
+from rm.playbook.ansible_settings import Settings, read
+
+SYSTEM = Path("/etc/ansible/ansible.cfg")
+
+
+def ansible_settings(environment: Mapping[str, str], shipped: bool) -> Settings:
+    """Tells on standard error which file counts. `shipped`: the playbook comes with rm, so that the current
+    directory is nothing that the caller chose to trust. Raises UsageError."""
+    home = os.path.expanduser("~")
+    file = _found(environment, Path(home), shipped)
+    try:
+        text = file.read_text(encoding="utf-8") if file else ""
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(f"{file} cannot be read: {problem}.") from None
+    found = read(text, str(file or ""), environment, home, os.getcwd())
+    if found.used:
+        note(f"{file} sets {', '.join(found.used)}.")
+    return found
+
+
+def _found(environment: Mapping[str, str], home: Path, shipped: bool) -> Path | None:
+    named = environment.get("ANSIBLE_CONFIG", "")
+    first = Path(named).expanduser() if named else None
+    if first is not None and first.is_dir():
+        first = first / "ansible.cfg"
+    here = Path.cwd() / "ansible.cfg"
+    for file in (first, here, home / ".ansible.cfg", SYSTEM):
+        if file is None or not (file.is_file() and os.access(file, os.R_OK)):
+            continue
+        if file is here and file != first and (why := _distrusted(here, shipped)):
+            note(f"{here} is passed over: {why}. ANSIBLE_CONFIG={here} names it.")
+            continue
+        return file.absolute()
+    return None
+
+
+def _distrusted(file: Path, shipped: bool) -> str:
+    folder, owner = file.parent.stat(), file.stat()
+    if folder.st_mode & stat.S_IWOTH:
+        return "others may write to its directory"
+    if shipped and {folder.st_uid, owner.st_uid} - {0, os.getuid()}:
+        return "it is another user's, and the playbook comes with rm"
+    return ""
