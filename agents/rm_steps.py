@@ -50,6 +50,7 @@ PLACES = {
     "rm_steps_pip": ("pip",),
     "rm_steps_service": ("service", "service_facts"),
     "rm_steps_setup": ("setup",),
+    "rm_steps_survey": ("survey",),
     "rm_steps_text": ("blockinfile", "lineinfile", "replace"),
     "rm_steps_unarchive": ("unarchive",),
     "rm_steps_uri": ("uri",),

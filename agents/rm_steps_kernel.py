@@ -121,7 +121,7 @@ def do_boot_id(run, args):
         return {"changed": False, "boot_id": must(shlex.split(args["command"])).strip()}
     if os.path.exists("/proc/self/ns/pid") and os.readlink("/proc/self/ns/pid") != INITIAL_NAMESPACE:
         raise StepFailed(
-            "This host is a container: kernel and boot id are another machine's, so a restart could not be "
-            "noticed. Restart that machine, or give a boot_time_command whose output a restart changes."
+            "It is a container, whose kernel is another machine's. Restart that machine, or give a "
+            "boot_time_command whose output a restart changes."
         )
     return {"changed": False, "boot_id": asks(["cat", "/proc/sys/kernel/random/boot_id"])[1].strip()}

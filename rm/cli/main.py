@@ -45,6 +45,7 @@ OTHER_VERBS = {
     "restore": ("rm.cli.backup", "restore", "Put a backup in the database's place."),
     "upgrade": ("rm.cli.backup", "upgrade", "Upgrade the database, or say what that needs."),
     "config": ("rm.cli.config_show", "config", "Show and check the configuration, and where it comes from."),
+    "check": ("rm.cli.check", "check", "Look at the hosts of a new cluster, and say what to mend."),
     "playbook": ("rm.cli.playbook", "playbook", "Run a playbook on hosts."),
     "lab": ("rm.cli.lab", "lab", "Make hosts on this machine to try rm on."),
     "sim": ("rm.cli.sim", "sim", "Simulate: the papers' results, and experiments of your own."),

@@ -172,6 +172,19 @@ def score(measured: Measured, mode: str, host: str) -> float | None:
     return None
 
 
+def why_not_apart(taken: Sequence[str], verdicts: Sequence[Mapping[str, Any]]) -> str:
+    """What kept the second job off the hosts that the first (on `taken`) had left free, as a sentence."""
+    free = [verdict for verdict in verdicts if verdict["host"] not in taken]
+    refused = [f"{one['host']}: {one['refused']['message']}" for one in free if one["refused"]]
+    if not free:
+        return "Placement saw no other host."
+    if not refused:
+        return (
+            "The other hosts were free: at the rhythm that the first job had by then, the two fit together."
+        )
+    return f"Of the others placement said: {'; '.join(refused)}."
+
+
 def avoided(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     return [
         {"name": v["host"], "reason": v["refused"]["message"]}

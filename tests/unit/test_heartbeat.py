@@ -62,8 +62,7 @@ def test_the_lines_of_a_playbook_name_the_hosts_that_take_long(capsys: pytest.Ca
     capsys.readouterr()
     lines.heartbeat.beat()
     said = "d: Restart? d (4 s), a: Restart? a (3 s), c: Restart? c (1 s)"
-    assert capsys.readouterr().err == f"    4 s  {said}
-"
+    assert capsys.readouterr().err == f"    4 s  {said}\n"
     lines.tell(Progress("start", "Restart", hosts=("e",)))
     assert lines.doing().endswith(", and 1 more hosts")
     clock.now_s += 3

@@ -141,7 +141,7 @@ def test_reboot_refuses_at_once_where_a_restart_could_not_be_noticed() -> None:
 
     def container(host: str, request: dict[str, Any]) -> dict[str, Any]:
         asked.append(request["steps"][0]["op"])
-        return {"results": [{"failed": True, "msg": "This host is a container"}], "planned": {}}
+        return {"results": [{"failed": True, "msg": "It is a container"}], "planned": {}}
 
     answer = ask("reboot", container)
     assert (answer["failed"], "is a container" in answer["msg"], asked) == (True, True, ["boot_id"])

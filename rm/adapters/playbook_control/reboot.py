@@ -16,11 +16,10 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
         return {"changed": True, "rebooted": True, "elapsed": 0, "msg": "would reboot"}
     began = time.monotonic()
     first = hands.ask("boot_id", {"command": args["boot_time_command"]})
-    if first.get("failed"):
-        raise ControlFailed(str(first.get("msg", "")))
-    before = str(first.get("boot_id", ""))
+    before = "" if first.get("failed") else str(first.get("boot_id", ""))
     if not before:
-        raise ControlFailed("The host does not tell its boot id, so a restart could not be noticed.")
+        why = f": {first['msg']}" if first.get("msg") else "."
+        raise ControlFailed(f"The host does not tell its boot id, so a restart could not be noticed{why}")
     asked = {"command": args["reboot_command"], "msg": args["msg"], "delay": args["pre_reboot_delay"]}
     started = hands.ask("reboot_now", asked)
     if started.get("failed"):

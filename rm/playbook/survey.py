@@ -1,0 +1,114 @@
+"""What a survey of new hosts found, as findings: what is wrong, and what to do. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+CLOCK_MAX_US = 100_000  # slots are tens of milliseconds long; the agents measure what is left by themselves
+PYTHON = (3, 8)
+FREE_BYTES = 256 << 20
+NEEDED = ("cpu", "memory", "pids", "freezer")
+SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "9p", "cifs")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`grave`: rm does not work there before it is mended; else something is missing that some jobs want."""
+
+    host: str
+    what: str
+    mend: str
+    grave: bool = False
+
+
+def findings(
+    surveys: Mapping[str, Mapping[str, Any]],
+    offsets_us: Mapping[str, tuple[int, int]],
+    uids: Mapping[str, int],
+) -> list[Finding]:
+    """`surveys` are the answers of the operation `survey` by host, `offsets_us` each clock's offset from the
+    control machine's with its uncertainty, `uids` the control machine's users."""
+    found: list[Finding] = []
+    for host, survey in surveys.items():
+        found += _of_host(host, survey, offsets_us.get(host, (0, 0)), uids)
+    homes = Counter(tuple(one["home"]) for one in surveys.values())
+    if len(homes) > 1:
+        usual = homes.most_common(1)[0][0]
+        found += [
+            Finding(host, f"/home is {_home(one['home'])}, on most hosts it is {_home(usual)}.",
+                    "Mount the same /home on all hosts, or deliver the output of jobs by rm (jobs.deliver).")
+            for host, one in surveys.items() if tuple(one["home"]) != usual
+        ]  # fmt: skip
+    return found
+
+
+def _of_host(
+    host: str, survey: Mapping[str, Any], offset: tuple[int, int], uids: Mapping[str, int]
+) -> list[Finding]:
+    found: list[Finding] = []
+
+    def add(what: str, mend: str, grave: bool = False) -> None:
+        found.append(Finding(host, what, mend, grave))
+
+    version = tuple(int(part) for part in survey["python"].split(".")[:2])
+    if version < PYTHON:
+        add(f"Python is {survey['python']}.", "Install Python 3.8 or newer; hosts.python names it.", True)
+    if not survey["root"]:
+        add("The login is not root, and sudo asks for a password.",
+            "Let it use sudo without one, or run playbooks with --ask-become-pass.")  # fmt: skip
+    away_us = abs(offset[0]) - offset[1]
+    if away_us > CLOCK_MAX_US:
+        add(f"The clock is {offset[0] / 1e6:+.3f} s off the control machine's.",
+            "Run chrony or systemd-timesyncd on both.", True)  # fmt: skip
+    if not survey["cgroup"]:
+        add("There are no control groups.", "Mount cgroup2 at /sys/fs/cgroup; limits of jobs need it.")
+    elif lacking := [name for name in NEEDED if name not in survey["controllers"]]:
+        add(f"The control groups (version {survey['cgroup']}) lack {', '.join(lacking)}.",
+            "Enable them at boot (cgroup_enable=…); jobs are not limited in these.")  # fmt: skip
+    for tool, package in (("tc", "iproute2"), ("nft", "nftables")):
+        if tool not in survey["tools"]:
+            add(f"The program {tool} is missing.", f"Install {package}, or run the playbook bootstrap.")
+    if not survey["bpf"] and "devices" in survey["controllers"] and survey["cgroup"] == 2:
+        add("The kernel has no BPF.", "GPUs are then fenced by a private /dev; see docs/fences.md.")
+    for peer in survey["peers"]:
+        if peer["problem"]:
+            add(f"{peer['name']} is not reached: {peer['problem']}.",
+                "Open the network between the hosts: SSH, and ports 8621 to 8820.", True)  # fmt: skip
+        elif peer["interface"] in ("", "lo"):
+            add(f"The route to {peer['name']} does not leave the host.",
+                "Give each host an address of its own as ansible_host; /etc/hosts may say 127.0.1.1.",
+                True)  # fmt: skip
+    ways = {peer["interface"] for peer in survey["peers"] if peer["interface"] not in ("", "lo")}
+    if len(ways) > 1:
+        add(f"Other hosts are reached by several interfaces: {', '.join(sorted(ways))}.",
+            "Name the one for the jobs' traffic as rm_interface.")  # fmt: skip
+    for path, free in survey["free_bytes"].items():
+        if free < FREE_BYTES:
+            add(f"{path} has {free >> 20} MiB free.", f"Make room: rm wants {FREE_BYTES >> 20} MiB.", True)
+    wrong = {name: uid for name, uid in survey["uids"].items() if uid is not None and uid != uids.get(name)}
+    for name, uid in wrong.items():
+        add(f"The user {name} has uid {uid}, on the control machine {uids.get(name)}.",
+            "Give users the same uid everywhere, such as by a directory service.", True)  # fmt: skip
+    absent = sorted(name for name, uid in survey["uids"].items() if uid is None)
+    if absent:
+        add(f"These users of the control machine are unknown: {', '.join(absent[:5])}"
+            + (f" and {len(absent) - 5} more." if absent[5:] else "."),
+            "Make those that submit jobs; a job of an unknown user is refused.")  # fmt: skip
+    return found
+
+
+def row(survey: Mapping[str, Any], offset: tuple[int, int]) -> tuple[str, ...]:
+    """PYTHON, KERNEL, CLOCK, CGROUP, TOOLS, INTERFACE and HOME of a host."""
+    ways = list(dict.fromkeys(p["interface"] for p in survey["peers"] if p["interface"])) or ["-"]
+    cards = survey["interfaces"]
+    shown = [f"{name} {cards[name]['mbps']}M" if cards.get(name, {}).get("mbps") else name for name in ways]
+    clock = f"{offset[0] / 1000:+.0f} ±{offset[1] / 1000:.0f} ms"
+    return (survey["python"], survey["kernel"], clock, f"v{survey['cgroup']}" if survey["cgroup"] else "none",
+            ",".join(survey["tools"]) or "none", ",".join(shown), _home(survey["home"]))  # fmt: skip
+
+
+def _home(mount: Sequence[str]) -> str:
+    return f"{mount[1]} ({mount[0]})" if mount[1] in SHARED else "local"

@@ -1,0 +1,53 @@
+"""`rmx check` on hosts that rm knows nothing of: what it finds, and that it changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from rm.lab import Lab
+from tests.cluster import RMX
+from tests.e2e.test_own_hosts import plain_inventory
+
+pytestmark = pytest.mark.lab
+
+
+def check(lab: Lab, tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    inventory, config = tmp_path / "hosts.yml", tmp_path / "rm.toml"
+    inventory.write_text(plain_inventory(lab.inventory))
+    config.write_text(f'[daemon]\nstate_dir = "{tmp_path}"\n[ssh]\nknown_hosts = "{lab.known_hosts}"\n')
+    argv = [str(RMX), "check", "--inventory", str(inventory), *words]
+    return subprocess.run(
+        lab.enter_command(argv), env={**os.environ, "RM_CONFIG": str(config)}, capture_output=True,
+        text=True, check=False, timeout=100, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def test_hosts_are_looked_at_and_what_is_to_be_mended_is_named(lab: Lab, tmp_path: Path) -> None:
+    one, two = (host.name for host in lab.hosts[:2])
+    lab.exec(two, ["useradd", "--uid", "4711", "daemon-user-of-no-machine"])
+    before = lab.exec(one, ["sh", "-c", "ls -la /opt /var/lib /tmp"]).stdout
+    done = check(lab, tmp_path, "--json", "--limit", f"{one},{two}")
+    told = json.loads(done.stdout)
+    about = told["hosts"][one]
+    assert [(peer["name"], peer["interface"], peer["problem"]) for peer in about["peers"]] == [
+        (two, "eth0", "")
+    ]
+    assert about["interfaces"]["eth0"]["mtu_bytes"] >= 1280
+    assert (about["root"], about["python"].split(".")[0]) == (True, "3")
+    assert abs(about["clock_us"][0]) <= about["clock_us"][1] + 50_000  # one machine, one clock
+    assert done.returncode == int(any(finding["grave"] for finding in told["findings"]))
+    assert lab.exec(one, ["sh", "-c", "ls -la /opt /var/lib /tmp"]).stdout == before
+    shown = check(lab, tmp_path, "--limit", one)
+    assert shown.stdout.splitlines()[0].split()[:4] == ["HOST", "PYTHON", "KERNEL", "CLOCK"]
+
+
+def test_a_host_that_is_not_reached_is_a_finding_and_holds_up_no_other(lab: Lab, tmp_path: Path) -> None:
+    (tmp_path / "none").write_text("")
+    done = check(lab, tmp_path, "--known-hosts", str(tmp_path / "none"), "--limit", lab.hosts[0].name)
+    assert done.returncode == 1
+    assert f"rmx host accept-key {lab.hosts[0].name} --inventory" in done.stdout

@@ -1,0 +1,56 @@
+"""What a survey of hosts comes to: findings with what to mend, the grave ones apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rm.playbook.survey import findings, row
+
+GOOD: dict[str, Any] = {
+    "python": "3.11.2", "kernel": "6.1", "root": True, "cgroup": 2, "bpf": True, "tools": ["tc", "nft", "ip"],
+    "controllers": ["cpu", "cpuset", "devices", "freezer", "memory", "pids"],
+    "interfaces": {"eth0": {"mtu_bytes": 1500, "mbps": 25000, "up": True}},
+    "peers": [{"name": "b", "interface": "eth0", "problem": ""}], "home": ["nas:/home", "nfs4"],
+    "free_bytes": {"/opt": 1 << 34}, "uids": {"ada": 1001},
+}  # fmt: skip
+USERS = {"ada": 1001}
+
+
+def test_a_good_host_has_no_finding() -> None:
+    assert findings({"a": GOOD}, {"a": (900, 1000)}, USERS) == []
+    assert row(GOOD, (-12_000, 1_000)) == (
+        "3.11.2", "6.1", "-12 ±1 ms", "v2", "tc,nft,ip", "eth0 25000M", "nfs4 (nas:/home)",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "grave"),
+    [
+        ({"python": "3.7.9"}, "Python is 3.7.9", True),
+        ({"root": False}, "sudo asks for a password", False),
+        ({"cgroup": 0, "controllers": []}, "There are no control groups", False),
+        ({"controllers": ["cpu", "pids", "freezer"]}, "(version 2) lack memory", False),
+        ({"tools": ["tc", "ip"]}, "The program nft is missing", False),
+        ({"peers": [{"name": "b", "interface": "lo", "problem": ""}]}, "does not leave the host", True),
+        ({"peers": [{"name": "b", "interface": "eth0", "problem": "timed out"}]}, "b is not reached", True),
+        ({"free_bytes": {"/opt": 5 << 20}}, "/opt has 5 MiB free", True),
+        ({"uids": {"ada": 2002}}, "The user ada has uid 2002, on the control machine 1001", True),
+        ({"uids": {"ada": None}}, "unknown: ada", False),
+        ({"bpf": False}, "no BPF", False),
+    ],
+)
+def test_each_fault_is_named_with_what_to_mend(change: dict[str, Any], said: str, grave: bool) -> None:
+    (found,) = findings({"a": {**GOOD, **change}}, {}, USERS)
+    assert (found.host, said in found.what, found.grave) == ("a", True, grave)
+    assert found.mend
+
+
+def test_clocks_count_beyond_their_uncertainty_and_homes_by_the_most() -> None:
+    (late,) = findings({"a": GOOD}, {"a": (-2_500_000, 1_000_000)}, USERS)
+    assert "-2.500 s off" in late.what
+    assert findings({"a": GOOD}, {"a": (1_050_000, 1_000_000)}, USERS) == []
+    homes = {"a": GOOD, "b": GOOD, "c": {**GOOD, "home": ["/dev/sda1", "ext4"]}}
+    (odd,) = findings(homes, {}, USERS)
+    assert (odd.host, odd.what) == ("c", "/home is local, on most hosts it is nfs4 (nas:/home).")
