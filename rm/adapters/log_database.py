@@ -8,13 +8,14 @@ import tempfile
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from rm.adapters import schema
+from rm.adapters.log_directory import forget_folders
 from rm.core.logs import LogName
 
 PART_BYTES = 256 * 1024  # before compression
@@ -47,7 +48,7 @@ class LogDatabase:
         for log in logs:
             self.coming(log).unlink(missing_ok=True)
         for folder in {self.coming(log).parent for log in logs}:
-            if not any(folder.iterdir()):
+            with suppress(OSError):  # another log is being gathered there
                 folder.rmdir()
 
     def size(self, log: LogName) -> int | None:
@@ -82,6 +83,7 @@ class LogDatabase:
             if not known(job):
                 with self._turns, self._changing("forget logs") as c:
                     c.execute(sa.delete(parts).where(parts.c.job == job))
+        forget_folders(self._gathered, known)  # of daemons that ended while they gathered
 
     @contextmanager
     def _turn(self, purpose: str) -> Iterator[Connection]:

@@ -45,15 +45,16 @@ class LogDirectory:
         return path.with_name(f"{path.name}.{self._own}.part")
 
     def keep(self, logs: Sequence[LogName]) -> None:
-        folders: dict[Path, None] = {}
+        folders: dict[Path, set[str]] = {}
         for log in logs:
             path, coming = log_path(self._root, log), self.coming(log)
             self._disk.sync(coming)
             self._disk.replace(coming, path)
-            for left in path.parent.glob(f"{path.name}.*.part"):  # by a daemon that ended meanwhile
-                left.unlink(missing_ok=True)
-            folders[path.parent] = None
-        for folder in folders:
+            folders.setdefault(path.parent, set()).add(path.name)
+        for folder, kept in folders.items():
+            for name in os.listdir(folder):
+                if name.endswith(".part") and name.rsplit(".", 2)[0] in kept:
+                    (folder / name).unlink(missing_ok=True)  # left by a daemon that ended meanwhile
             self._disk.sync(folder)
         if folders:
             self._sync_root()
@@ -76,11 +77,7 @@ class LogDirectory:
         return os.open(log_path(self._root, log), os.O_RDONLY | os.O_CLOEXEC)
 
     def forget(self, known: Callable[[int], bool]) -> None:
-        with suppress(FileNotFoundError):
-            for folder in self._root.iterdir():
-                job = folder.name.partition(".")[0]
-                if job.isdecimal() and not known(int(job)):
-                    shutil.rmtree(folder, ignore_errors=True)
+        forget_folders(self._root, known)
 
 
 class Together:
@@ -110,6 +107,15 @@ class Together:
                 self._changed.acquire()
                 self._done = self._begun
                 self._changed.notify_all()
+
+
+def forget_folders(root: Path, known: Callable[[int], bool]) -> None:
+    """Remove the folders of jobs that are not known."""
+    with suppress(FileNotFoundError):
+        for folder in root.iterdir():
+            job = folder.name.partition(".")[0]
+            if job.isdecimal() and not known(int(job)):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def log_path(root: Path, log: LogName) -> Path:

@@ -83,6 +83,10 @@ def test_logs_of_unknown_jobs_are_forgotten(open_place: Callable[[], LogPlace]) 
     place = open_place()
     for job in (7, 8):
         put(place, LogName(job, 1, 0, "out"), b"said")
+    left = place.coming(NAME).with_name("0.out.another.part")  # by a daemon that ended while it gathered
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_bytes(b"half")
     place.forget(lambda job: job == 8)
     assert place.size(NAME) is None
+    assert not left.parent.exists()
     assert place.size(LogName(8, 1, 0, "out")) == 4
