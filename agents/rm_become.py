@@ -24,7 +24,7 @@ def become_task(folder, group, request, user, fence, task, printed, said):
     try:
         os.setsid()
         group.enter()
-        environ = task_environment(folder, request, user, task)
+        environ = task_environment(folder, request, user, task, fence.hides_gpus)
         spool = os.path.dirname(folder.path)
         os.umask(0o022)
         if fence.has_view:
@@ -68,8 +68,9 @@ def _tell(said, words):
     os.write(said, json.dumps(words).encode() + b"\n")
 
 
-def task_environment(folder, request, user, task):
-    """The environment of one task: what the daemon gave, and what only this host knows."""
+def task_environment(folder, request, user, task, hides_gpus):
+    """The environment of one task: what the daemon gave, and what only this host knows. `hides_gpus`: the
+    driver sees the job's GPUs only."""
     agents = os.path.dirname(os.path.abspath(__file__))
     environ = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     environ.update(request["env"])
@@ -80,8 +81,20 @@ def task_environment(folder, request, user, task):
         environ["MASTER_PORT"] = str(request["port"])
     environ["RM_REPORTS"] = folder.reports(task["rank"])
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))
-    environ["CUDA_VISIBLE_DEVICES"] = ",".join(task["gpus"])
+    environ.update(SLURM_JOB_UID=str(user.uid), SLURM_JOB_GID=str(user.gid), SLURM_TASK_PID=str(os.getpid()))
+    environ["CUDA_VISIBLE_DEVICES"] = ",".join(_named_for_cuda(request, task, hides_gpus))
+    if task["gpus"] and all(gpu.isdigit() for gpu in task["gpus"]):
+        environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # else CUDA numbers them by speed
     return environ
+
+
+def _named_for_cuda(request, task, hides_gpus):
+    """The task's GPUs; where the driver sees no others than the job's, it numbers these from 0."""
+    gpus = task["gpus"]
+    if not hides_gpus or not all(gpu.isdigit() for gpu in gpus):
+        return gpus
+    seen = sorted({int(gpu) for other in request["tasks"] for gpu in other["gpus"]})
+    return [str(seen.index(int(gpu))) for gpu in gpus]
 
 
 def _open_outside(request, user, task, printed, spool, said):

@@ -123,7 +123,7 @@ class Fences:
 
     def _limit(self, fence, request):
         version, tasks = self.hierarchy.version, len(request["tasks"])
-        memory = request["mem_bytes_per_task"] * tasks
+        memory = request["mem_bytes"] or request["mem_bytes_per_task"] * tasks
         if memory and version("memory") == 2:
             fence.limits += [("memory", "memory.max", str(memory), True),
                              ("memory", "memory.swap.max", "0", False)]  # fmt: skip
@@ -174,6 +174,8 @@ class Fences:
             fence.covered = [path for path, device in files if not rm_fence_devices.is_in(device, allowed)]
         else:
             fence.lacks.append("its own GPUs: the agent is not root")
+            return
+        fence.hides_gpus = not unknown and (fence.program >= 0 or self.means != BY_PROGRAM)
 
     @staticmethod
     def _denied(found, major, allowed):
@@ -222,6 +224,7 @@ class Fence:
         self.limits = []  # of the control group, as Group.create takes them
         self.program = -1  # descriptor of the program for devices
         self.covered = []  # device files to cover up
+        self.hides_gpus = False  # the job cannot open other GPUs than its own, so their driver hides them
         self.login = {}
         self.filter = b""
         self.lacks = []

@@ -43,10 +43,10 @@ def checked_launch(request):
     for key, kind, default in (
         ("user", str, None), ("script", str, None), ("args", list, []), ("chdir", str, ""), ("env", dict, {}),
         ("chdir_required", bool, False), ("output", str, ""), ("error", str, ""), ("tasks", list, None),
-        ("mem_bytes_per_task", int, 0), ("time_limit_us", int, 0), ("grace_us", int, 30_000_000),
-        ("hold", bool, False), ("allow_root", bool, False), ("cpus_per_task", int, 1), ("fence", dict, {}),
-        ("master_port", bool, False), ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0),
-        ("open_mode", str, "truncate"),
+        ("mem_bytes_per_task", int, 0), ("mem_bytes", int, 0), ("time_limit_us", int, 0),
+        ("grace_us", int, 30_000_000), ("hold", bool, False), ("allow_root", bool, False),
+        ("cpus_per_task", int, 1), ("fence", dict, {}), ("master_port", bool, False),
+        ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0), ("open_mode", str, "truncate"),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value

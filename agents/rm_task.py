@@ -110,7 +110,9 @@ class Supervisor:
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
             "chdir": "", "tasks": {}, "note": fence.lacking(),
             "master_port": request["port"],
-            "given": {"cpus": request["cpus_per_task"], "mem_bytes": request["mem_bytes_per_task"],
+            # what the tasks have together, each is said to have: it is held until the last of them has ended
+            "given": {"cpus": request["cpus_per_task"],
+                      "mem_bytes": request["mem_bytes"] or request["mem_bytes_per_task"],
                       "gpus": {str(task["rank"]): task["gpus"] for task in request["tasks"]}},
         }  # fmt: skip
 
@@ -341,7 +343,8 @@ class Supervisor:
         why = self.why
         if rank.failure:
             code, number, why = 1, 0, rank.failure
-        oom = bool(code or number) and self.request["mem_bytes_per_task"] > 0 and self.group.oom()
+        limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
+        oom = bool(code or number) and limited > 0 and self.group.oom()
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
                   "ended_us": ended_us, "oom": oom, "why": why}  # fmt: skip
         if self.finished and all(r.recorded for r in self.ranks):

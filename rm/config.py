@@ -60,6 +60,9 @@ class JobsConfig:
     run_root_as: str = ""
     output: str = ""
     deliver: str = "rm-%j.out"
+    partition: str = ""
+    cluster_name: str = "rm"
+    gpu_ids: Literal["uuid", "index"] = "uuid"
     time_limit: str = "UNLIMITED"
     recent_s: NotNegative = 300.0
     keep_days: Positive = 30

@@ -29,6 +29,7 @@ _DURATION_UNITS = {
 _NUMBER_UNIT = re.compile(r"\s*(\d+)(?:\.(\d+))?\s*([a-zA-Zµ]+)")
 _QUANTITY = re.compile(r"(\d+)(?:\.(\d+))?\s*([a-zA-Z/]*)\Z")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?\Z")
+_DAYS = re.compile(r"\d+-\Z")
 _UNLIMITED = ("UNLIMITED", "INFINITE", "-1")
 
 
@@ -59,14 +60,15 @@ def parse_duration_us(text: str) -> int:
 
 
 def parse_time_limit_us(text: str) -> int | None:
-    """Slurm's `M | M:S | H:M:S | D-H | D-H:M | D-H:M:S | UNLIMITED`, or a duration with units.
+    """Slurm's `M | M:S | H:M:S | D- | D-H | D-H:M | D-H:M:S | UNLIMITED`, or a duration with units.
 
-    Returns microseconds, None for no limit. Unlike Slurm seconds are kept, not rounded up.
+    Returns microseconds; None for no limit, which is what 0 means, too. Unlike in Slurm seconds are kept,
+    not rounded up.
     """
     stripped = text.strip()
     if stripped.upper() in _UNLIMITED:
         return None
-    match = _CLOCK.match(stripped)
+    match = _CLOCK.match(f"{stripped}0" if _DAYS.match(stripped) else stripped)
     if match is None:
         try:
             limit = parse_duration_us(stripped)
@@ -81,6 +83,8 @@ def parse_time_limit_us(text: str) -> int | None:
             limit = a * HOUR_US + b * MINUTE_US + c * SECOND_US
         else:
             limit = a * MINUTE_US + b * SECOND_US
+        if limit == 0:
+            return None
     if limit <= 0:
         raise UsageError(
             f"'{text}' is not a time limit.",
@@ -258,26 +262,47 @@ def fold_hosts(hosts: Iterable[str]) -> str:
 
     Names group by stem and number of digits, in order of first appearance.
     """
+    groups: dict[tuple[str, int], list[int]] = {}
+    for kind, number in _split_names(hosts):
+        groups.setdefault(kind, []).append(number)
+    return ",".join(_folded(kind, sorted(numbers)) for kind, numbers in groups.items())
+
+
+def hosts_in_order(hosts: Iterable[str]) -> str:
+    """A host list that parse_hosts, and Slurm's programs, read back in this very order: `gpu[03,01-02]`."""
+    runs: list[tuple[tuple[str, int], list[int]]] = []
+    for kind, number in _split_names(hosts):
+        if runs and runs[-1][0] == kind:
+            runs[-1][1].append(number)
+        else:
+            runs.append((kind, [number]))
+    return ",".join(_folded(kind, numbers) for kind, numbers in runs)
+
+
+def _split_names(hosts: Iterable[str]) -> list[tuple[tuple[str, int], int]]:
+    """((stem, digits), number) of each host, digits 0 for a name that ends in no number."""
     names = [(name, _NUMBERED.match(name)) for name in dict.fromkeys(hosts)]
     padded = {m[1] for _, m in names if m and len(m[2]) > 1 and m[2].startswith("0")}
-    groups: dict[tuple[str, int], list[int]] = {}
+    split = []
     for name, match in names:
         if match is None:
-            groups.setdefault((name, 0), [])
+            split.append(((name, 0), 0))
         else:  # without leading zeros n[8-10] reads back as n8 n9 n10
             width = len(match[2]) if match[1] in padded else 1
-            groups.setdefault((match[1], width), []).append(int(match[2]))
-    folded = []
-    for (stem, width), numbers in groups.items():
-        if width == 0:
-            folded.append(stem)
-            continue
-        runs: list[list[int]] = []
-        for number in sorted(numbers):
-            if runs and number == runs[-1][1] + 1:
-                runs[-1][1] = number
-            else:
-                runs.append([number, number])
-        spelled = [f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in runs]
-        folded.append(f"{stem}{spelled[0]}" if len(numbers) == 1 else f"{stem}[{','.join(spelled)}]")
-    return ",".join(folded)
+            split.append(((match[1], width), int(match[2])))
+    return split
+
+
+def _folded(kind: tuple[str, int], numbers: list[int]) -> str:
+    """The hosts of one stem, in the order of the numbers."""
+    stem, width = kind
+    if width == 0:
+        return stem
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    spelled = [f"{a:0{width}}" if a == b else f"{a:0{width}}-{b:0{width}}" for a, b in runs]
+    return f"{stem}{spelled[0]}" if len(numbers) == 1 else f"{stem}[{','.join(spelled)}]"

@@ -37,10 +37,13 @@ class TrafficRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobRequest(Request, frozen=True, kw_only=True):
-    """A job to submit. Resources are per task; `hosts_min` and `hosts_max` 0 are as many as needed.
+    """A job to submit. Resources are per task, or those `_per_host` once for each host, however many tasks
+    are there; `hosts_min` and `hosts_max` 0 are as many as needed. With `mem_all` it has all memory of its
+    hosts. A task sees its own GPUs of `gpus_per_task`, with `gpu_bind` none all of the job's on its host,
+    as of `gpus_per_host`; with `ntasks_per_gpu` one of these. `partition` may be several, with commas.
 
-    What is left out has the defaults below, except `output` and `time_limit_us`, which rm.toml has. The
-    user is the caller; an administrator may name another.
+    What is left out has the defaults below, except `output`, `partition` and `time_limit_us`, which rm.toml
+    has. The user is the caller; an administrator may name another.
     """
 
     name: Word
@@ -52,8 +55,14 @@ class JobRequest(Request, frozen=True, kw_only=True):
     ntasks: Positive = 1
     tasks_per_host: Count = 0
     cpus_per_task: Positive = 1
+    distribution: Literal["block", "cyclic"] = "block"
     mem_bytes_per_task: Count = 0
+    mem_bytes_per_host: Count = 0
+    mem_all: bool = False
     gpus_per_task: Count = 0
+    gpus_per_host: Count = 0
+    gpu_bind: Literal["per_task", "none"] = "per_task"
+    ntasks_per_gpu: Count = 0
     gpu_type: str = ""
     gpu_mem_bytes: Count = 0
     time_limit_us: Positive | None = None
@@ -123,8 +132,14 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     ntasks: int
     tasks_per_host: int
     cpus_per_task: int
+    distribution: str
     mem_bytes_per_task: int
+    mem_bytes_per_host: int
+    mem_all: bool
     gpus_per_task: int
+    gpus_per_host: int
+    gpu_bind: str
+    ntasks_per_gpu: int
     gpu_type: str
     gpu_mem_bytes: int
     time_limit_us: int | None

@@ -481,6 +481,8 @@ class Daemon:
             int(config.jobs.grace_s * US),
             config.jobs.allow_root,
             config.jobs.run_root_as,
+            config.jobs.cluster_name,
+            config.jobs.gpu_ids == "index",
             config.hosts.agent_dir,
             fence_of(config.fence),
             config.jobs.max_log_bytes,

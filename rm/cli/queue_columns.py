@@ -29,7 +29,23 @@ def where_or_why(job: Job) -> str:
 
 
 def gpus_of(job: Job) -> int:
-    return int(job["spec"]["gpus_per_task"] * job["spec"]["ntasks"])
+    """Those that it has; before it is placed, and with GPUs counted by host, on as many hosts as it needs."""
+    spec = job["spec"]
+    hosts = len(job["hosts"]) or spec["hosts_min"] or 1
+    return int(spec["gpus_per_task"] * spec["ntasks"] + spec["gpus_per_host"] * hosts)
+
+
+def _mem_bytes(job: Job) -> int:
+    return int(job["spec"]["mem_bytes_per_host"] or job["spec"]["mem_bytes_per_task"])
+
+
+def _mem(job: Job) -> str:
+    """Of each host or each task, as it was asked for."""
+    spec = job["spec"]
+    if spec["mem_all"]:
+        return "all/host"
+    each = "host" if spec["mem_bytes_per_host"] else "task"
+    return f"{format_bytes(_mem_bytes(job))}/{each}" if _mem_bytes(job) else "0"
 
 
 def moment(us: int | None) -> str:
@@ -89,10 +105,7 @@ COLUMNS = {
         Column("tasks", "TASKS", "n", lambda j: j["spec"]["ntasks"], right=True),
         Column("hosts", "HOSTS", "D", lambda j: len(j["hosts"]), right=True),
         Column("cpus", "CPUS", "C", lambda j: j["spec"]["cpus_per_task"] * j["spec"]["ntasks"], right=True),
-        Column(
-            "mem", "MEM_PER_TASK", "m", lambda j: format_bytes(j["spec"]["mem_bytes_per_task"]),
-            lambda j: j["spec"]["mem_bytes_per_task"], right=True,
-        ),
+        Column("mem", "MEM", "m", _mem, _mem_bytes, right=True),
         Column("priority", "PRIORITY", "Q", lambda j: j["spec"]["priority"], right=True),
         Column(
             "submit", "SUBMIT_TIME", "V", lambda j: moment(j["submitted_us"]), lambda j: j["submitted_us"]

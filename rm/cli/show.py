@@ -59,12 +59,18 @@ def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "Partition", spec["partition"]
     yield "Zone", spec["zone"]
     yield "Tasks", spec["ntasks"]
+    if spec["distribution"] != "block":
+        yield "Distribution", spec["distribution"]
     yield "CpusPerTask", spec["cpus_per_task"]
-    if spec["mem_bytes_per_task"]:
-        yield "MemPerTask", format_bytes(spec["mem_bytes_per_task"])
-    if spec["gpus_per_task"]:
-        shared = f", shared, {format_bytes(spec['gpu_mem_bytes'])} of each" if spec["gpu_mem_bytes"] else ""
-        yield "GpusPerTask", f"{spec['gpu_type']}:{spec['gpus_per_task']}".lstrip(":") + shared
+    for each in ("task", "host"):
+        if size := spec[f"mem_bytes_per_{each}"]:
+            yield f"MemPer{each.title()}", format_bytes(size)
+        if gpus := spec[f"gpus_per_{each}"]:
+            memory = format_bytes(spec["gpu_mem_bytes"])
+            shared = f", shared, {memory} of each" if spec["gpu_mem_bytes"] else ""
+            yield f"GpusPer{each.title()}", f"{spec['gpu_type']}:{gpus}".lstrip(":") + shared
+    if spec["mem_all"]:
+        yield "MemPerHost", "all"
     yield "TimeLimit", format_time_limit(spec["time_limit_us"])
     if spec["expected_us"] is not None:
         yield "Expected", format_elapsed(spec["expected_us"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rm.core.job import JobSpec
+from rm.core.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.traffic import TrafficProfile
 from rm.errors import UsageError
 
@@ -35,8 +35,11 @@ _WORDS = ("name", "user", "gpu_type", "partition", "zone", "submit_host")
 _PATHS = ("chdir", "output", "error", "deliver")
 _LEAST = {
     "ntasks": 1, "cpus_per_task": 1, "hosts_min": 0, "hosts_max": 0, "tasks_per_host": 0, "gpus_per_task": 0,
-    "mem_bytes_per_task": 0, "gpu_mem_bytes": 0, "iterations": 0,
+    "gpus_per_host": 0, "ntasks_per_gpu": 0, "mem_bytes_per_task": 0, "mem_bytes_per_host": 0,
+    "gpu_mem_bytes": 0, "iterations": 0,
 }  # fmt: skip
+_ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
+_WAYS = {"distribution": (BLOCK, CYCLIC), "gpu_bind": (PER_TASK, NO_BIND)}
 _TIMES = ("time_limit_us", "expected_us")
 _IN_NAMES = re.compile(r"[\0\n\r/]")
 _ENV_NAME = re.compile(r"[^=\0]+\Z")
@@ -123,8 +126,29 @@ def _counts(spec: JobSpec) -> Iterator[str]:
         yield f"hosts_max is {spec.hosts_max}, less than hosts_min, which is {spec.hosts_min}"
     if spec.hosts_min > spec.ntasks:
         yield f"{spec.ntasks} tasks cannot use {spec.hosts_min} hosts"
-    if spec.gpu_mem_bytes and not spec.gpus_per_task:
-        yield "gpu_mem_bytes is given, and gpus_per_task is 0"
+    if spec.gpu_mem_bytes and not (spec.gpus_per_task or spec.gpus_per_host):
+        yield "gpu_mem_bytes is given, and the job asks for no GPU"
+    for names in _ONE_OF:
+        given = [name for name in names if getattr(spec, name)]
+        if len(given) > 1:
+            yield f"{' and '.join(given)} exclude each other"
+    for name, ways in _WAYS.items():
+        if getattr(spec, name) not in ways:
+            yield f"{name} is '{getattr(spec, name)[:80]}', and must be {' or '.join(ways)}"
+    if not all(spec.partitions):
+        yield f"partition is '{spec.partition[:80]}', and one of its names is empty"
+    if spec.ntasks_per_gpu and not _fills_its_hosts(spec):
+        yield (
+            "ntasks_per_gpu is given, and ntasks is not hosts_min = hosts_max times gpus_per_host times "
+            "ntasks_per_gpu, with as many tasks_per_host"
+        )
+
+
+def _fills_its_hosts(spec: JobSpec) -> bool:
+    """Do its tasks make use of each GPU of each host, equally?"""
+    on_host = spec.gpus_per_host * spec.ntasks_per_gpu
+    hosts = spec.hosts_min
+    return 0 < hosts == spec.hosts_max and spec.tasks_per_host == on_host and spec.ntasks == hosts * on_host
 
 
 def _program(spec: JobSpec) -> Iterator[str]:

@@ -74,7 +74,8 @@ def shape(job: Job) -> object:
     s = job.spec
     return (
         s.ntasks, s.hosts_min, s.hosts_max, s.tasks_per_host, s.cpus_per_task, s.mem_bytes_per_task,
-        s.gpus_per_task, s.gpu_type, s.gpu_mem_bytes, s.partition, s.zone, s.hosts_only, s.hosts_excluded,
+        s.mem_bytes_per_host, s.mem_all, s.gpus_per_task, s.gpus_per_host, s.gpu_bind, s.ntasks_per_gpu,
+        s.gpu_type, s.gpu_mem_bytes, s.distribution, s.partition, s.zone, s.hosts_only, s.hosts_excluded,
         s.exclusive, s.low_comm, s.is_high, job.traffic, job.avoid,
     )  # fmt: skip
 

@@ -172,6 +172,8 @@ def place(
         elsewhere = place(avoiding(job), snapshot, policies, tuning, sequence)
         if elsewhere[0] is not None:
             return elsewhere
+    if len(job.spec.partitions) > 1:
+        return place_in_first(in_each_partition(job), snapshot, policies, tuning, sequence)
     reasons: list[Reason] = []
     asked = job
     for _ in range(ROUNDS_MAX):
@@ -185,6 +187,24 @@ def place(
     if best.alignment.score < tuning.min_score:
         return None, [contention(best.alignment, tuning)]
     return best, []
+
+
+def in_each_partition(job: Job) -> list[Job]:
+    """The job for each partition that it may run in, the first choice first: its hosts are all of one."""
+    return [replace(job, spec=replace(job.spec, partition=one)) for one in job.spec.partitions] or [job]
+
+
+def place_in_first(
+    jobs: Iterable[Job], snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
+) -> tuple[Decision | None, list[Reason]]:
+    """What `place` says of the first that has a placement, or every reason of all."""
+    reasons: list[Reason] = []
+    for job in jobs:
+        decision, against = place(job, snapshot, policies, tuning, sequence)
+        if decision is not None:
+            return decision, []
+        reasons += against
+    return None, list(dict.fromkeys(reasons))
 
 
 def best_of(
@@ -294,9 +314,12 @@ def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]
         free={n: all_of(h) for n, h in snapshot.hosts.items()},
         placed={},
     )
-    proposal = policies.placement.candidates(job, idle)
-    if next(proposal.candidates, None) is not None:
-        return []
-    if any(reason.code is ReasonCode.POLICY for reason in proposal.reasons):
+    reasons: list[Reason] = []
+    for one in in_each_partition(job):
+        proposal = policies.placement.candidates(one, idle)
+        if next(proposal.candidates, None) is not None:
+            return []
+        reasons += proposal.reasons
+    if any(reason.code is ReasonCode.POLICY for reason in reasons):
         return []  # nobody knows
-    return list(proposal.reasons) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]
+    return list(dict.fromkeys(reasons)) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]

@@ -10,6 +10,8 @@ from rm.core.traffic import TrafficProfile
 
 PRIORITY_HIGH = 100
 PRIORITY_LOW = 0
+BLOCK, CYCLIC = "block", "cyclic"
+PER_TASK, NO_BIND = "per_task", "none"
 
 
 class JobState(StrEnum):
@@ -68,8 +70,9 @@ class JobSpec:
     """What the user asked for; never changed after submission.
 
     `hosts_min`/`hosts_max` are Slurm's --nodes (0 = as many as the tasks need). Resources are
-    per task. `tasks_per_host` 0 = no limit. Times are microseconds since the epoch or
-    durations, sizes are bytes.
+    per task, or those `_per_host` once for each host of the job, however many tasks it has there.
+    `tasks_per_host` 0 = no limit. Times are microseconds since the epoch or durations, sizes are
+    bytes.
     """
 
     name: str
@@ -81,14 +84,20 @@ class JobSpec:
     ntasks: int = 1
     tasks_per_host: int = 0
     cpus_per_task: int = 1
+    distribution: str = BLOCK  # of the ranks: host by host, or "cyclic": to each host in turn
     mem_bytes_per_task: int = 0
+    mem_bytes_per_host: int = 0  # Slurm's --mem
+    mem_all: bool = False  # all memory of each host: Slurm's --mem=0
     gpus_per_task: int = 0
+    gpus_per_host: int = 0  # Slurm's --gpus-per-node and --gres: every task there sees all of them
+    gpu_bind: str = PER_TASK  # a task sees its own of `gpus_per_task`; "none": all of the job's on its host
+    ntasks_per_gpu: int = 0  # that share one of `gpus_per_host`, and see no other; 0 = they see all
     gpu_type: str = ""
     gpu_mem_bytes: int = 0  # per GPU; 0 = the GPUs for itself, else shared with others as memory allows
     time_limit_us: int | None = None
     expected_us: int | None = None  # run time if undisturbed: what srsf, lwf and backfill reckon with
     iterations: int = 0  # how many iterations it will make; 0 = not said
-    partition: str = ""
+    partition: str = ""  # or several, "a,b": the job runs in the first of them that has room
     priority: int = PRIORITY_LOW
     begin_us: int | None = None
     hold: bool = False
@@ -110,6 +119,11 @@ class JobSpec:
     comment: str = ""
 
     @property
+    def partitions(self) -> tuple[str, ...]:
+        """Those that it may run in, the first choice first; none = on any host."""
+        return tuple(self.partition.split(",")) if self.partition else ()
+
+    @property
     def is_high(self) -> bool:
         """Metronome's high class: never paused, never injected."""
         return self.priority >= PRIORITY_HIGH
@@ -117,7 +131,10 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskPlacement:
-    """Where one task (rank) of a job goes: the host and the indices of its GPUs there."""
+    """Where one task (rank) of a job goes: the host, and the indices of the GPUs there that it sees.
+
+    Tasks of one job on one host may see the same GPUs.
+    """
 
     rank: int
     host: str
@@ -137,6 +154,10 @@ class Placement:
 
     def on(self, host: str) -> tuple[TaskPlacement, ...]:
         return tuple(t for t in self.tasks if t.host == host)
+
+    def gpus_on(self, host: str) -> tuple[int, ...]:
+        """The indices of the job's GPUs on the host, each once."""
+        return tuple(sorted({gpu for task in self.tasks if task.host == host for gpu in task.gpus}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,14 @@ class Progress:
 
 
 def gpus_of(job: Job) -> int:
-    """GPUs that the job's service is weighted with; a job without GPUs counts its tasks."""
-    return job.spec.ntasks * (job.spec.gpus_per_task or 1)
+    """GPUs that the job's service is weighted with; a job without GPUs counts its tasks.
+
+    With GPUs per host it is as many hosts as the job has, or before it is placed asks for at least.
+    """
+    spec = job.spec
+    if spec.gpus_per_host:
+        return spec.gpus_per_host * (len({task.host for task in job.tasks}) or spec.hosts_min or 1)
+    return spec.ntasks * (spec.gpus_per_task or 1)
 
 
 def remaining_us(job: Job, progress: Progress | None, now_us: int) -> int | None:

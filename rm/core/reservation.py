@@ -175,6 +175,7 @@ def holds(host: Host, free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...
     if spec.exclusive:
         return free == all_of(host)
     cpus, mem = needs(spec, len(tasks))
+    mem = host.mem_bytes if spec.mem_all else mem
     usable = set(usable_gpus(free, spec.gpu_mem_bytes))
     return free.cpus >= cpus and free.mem_bytes >= mem and all(usable.issuperset(t.gpus) for t in tasks)
 

@@ -18,8 +18,8 @@ from rm.core.strays import Held, without_strays
 
 
 def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
-    """(cpus, memory bytes) that `tasks` tasks of the job take on one host."""
-    return spec.cpus_per_task * tasks, spec.mem_bytes_per_task * tasks
+    """(cpus, memory bytes) that `tasks` tasks of the job take on one host; see `mem_all` for its memory."""
+    return spec.cpus_per_task * tasks, spec.mem_bytes_per_task * tasks + spec.mem_bytes_per_host
 
 
 def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
@@ -33,7 +33,8 @@ def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
     if gpus and left:
         left = tuple((g, size - shared if g in gpus else size) for g, size in left if shared or g not in gpus)
     idle = tuple(g for g in free.gpus if g not in gpus) if gpus else free.gpus
-    return Free(free.cpus - cpus, free.mem_bytes - mem, idle, left, free.strays)
+    mem_left = 0 if spec.mem_all else free.mem_bytes - mem
+    return Free(free.cpus - cpus, mem_left, idle, left, free.strays)
 
 
 def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
@@ -42,7 +43,9 @@ def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
         return free == all_of(host)
     cpus, mem = needs(spec, 1)
     gpus = usable_gpus(free, spec.gpu_mem_bytes)
-    return free.cpus >= cpus and free.mem_bytes >= mem and len(gpus) >= spec.gpus_per_task
+    mem = host.mem_bytes if spec.mem_all else mem
+    wanted = spec.gpus_per_task or spec.gpus_per_host
+    return free.cpus >= cpus and free.mem_bytes >= mem and len(gpus) >= wanted
 
 
 def usable_gpus(free: Free, gpu_mem_bytes: int) -> tuple[int, ...]:

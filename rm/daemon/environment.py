@@ -1,20 +1,28 @@
-"""The environment each task gets: Slurm's names, ours, and what distributed training asks for."""
+"""The environment each task gets: Slurm's names, ours, and what distributed training asks for.
+
+Source of Slurm's: sbatch(1) and srun(1) of Slurm 22.05, "OUTPUT ENVIRONMENT VARIABLES". A task starts the
+script, so it finds what a batch script finds and what a step of all tasks finds. docs/slurm.md lists them.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from rm.core.host import Host
-from rm.core.job import Job, TaskPlacement
-from rm.units import fold_hosts
+from rm.core.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
+from rm.units import hosts_in_order
 
 PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t
+MIB = 1 << 20
 
 
-def job_environment(job: Job, hosts: Mapping[str, Host], libraries: str) -> dict[str, str]:
-    """What every task of the attempt gets but MASTER_PORT, which the first host chooses; the submitted
-    environment comes first.
+def job_environment(
+    job: Job, hosts: Mapping[str, Host], libraries: str, cluster_name: str = "rm"
+) -> dict[str, str]:
+    """What every task of the attempt gets but MASTER_PORT, which the first host chooses, and the user's ids;
+    the submitted environment comes first.
 
     `libraries` is the folder on the hosts that holds the iteration client.
     """
@@ -24,31 +32,34 @@ def job_environment(job: Job, hosts: Mapping[str, Host], libraries: str) -> dict
     first = hosts[names[0]]
     env = dict(spec.env)
     shared = {
+        "CLUSTER_NAME": cluster_name,
         "JOB_ID": str(job.id),
         "JOBID": str(job.id),
         "JOB_NAME": spec.name,
-        "JOB_NODELIST": fold_hosts(list(names)),
-        "NODELIST": fold_hosts(list(names)),
         "JOB_NUM_NODES": str(len(names)),
         "NNODES": str(len(names)),
         "NTASKS": str(spec.ntasks),
         "NPROCS": str(spec.ntasks),
         "CPUS_PER_TASK": str(spec.cpus_per_task),
-        "JOB_PARTITION": spec.partition,
+        "JOB_PARTITION": partition_of(spec, [hosts[name] for name in names]),
         "JOB_USER": spec.user,
-        "SUBMIT_DIR": spec.chdir,
+        "SUBMIT_DIR": env.get("SLURM_SUBMIT_DIR", spec.chdir),
         "SUBMIT_HOST": spec.submit_host,
+        "JOB_START_TIME": str(placed_us(job) // 1_000_000),
+        "DISTRIBUTION": spec.distribution,
+        "PRIO_PROCESS": "0",
+        "NODE_ALIASES": "(null)",
     }
+    shared |= _steps(placement) | _counts(spec, placement, hosts)
     if spec.time_limit_us is not None:
         # from the placing, which is in the record: a repeated launch must ask for the same
         shared["JOB_END_TIME"] = str((placed_us(job) + spec.time_limit_us) // 1_000_000)
-    if spec.gpus_per_task:
-        shared["GPUS"] = str(spec.gpus_per_task * spec.ntasks)
     if job.attempt > 1:  # unset on the first run, as Slurm has it
         shared["RESTART_COUNT"] = str(job.attempt - 1)
     for name, value in shared.items():
         env[f"SLURM_{name}"] = value
     env |= {
+        "ENVIRONMENT": "BATCH",
         "RM_JOB_ID": str(job.id),
         "RM_JOB_NAME": spec.name,
         "RM_ATTEMPT": str(job.attempt),
@@ -61,6 +72,68 @@ def job_environment(job: Job, hosts: Mapping[str, Host], libraries: str) -> dict
     return env
 
 
+def _steps(placement: Placement) -> dict[str, str]:
+    """Which hosts, how many tasks on each: of the job and of its one step, which are the same."""
+    names = placement.hosts
+    nodes, tasks = hosts_in_order(names), counted(len(placement.on(name)) for name in names)
+    return {
+        "JOB_NODELIST": nodes,
+        "NODELIST": nodes,
+        "TASKS_PER_NODE": tasks,
+        "STEP_ID": "0",
+        "STEPID": "0",
+        "STEP_NODELIST": nodes,
+        "STEP_NUM_NODES": str(len(names)),
+        "STEP_NUM_TASKS": str(len(placement.tasks)),
+        "STEP_TASKS_PER_NODE": tasks,
+    }
+
+
+def _counts(spec: JobSpec, placement: Placement, hosts: Mapping[str, Host]) -> dict[str, str]:
+    """Tasks, processors, memory in MiB, and GPUs."""
+    names = placement.hosts
+    found = {"JOB_CPUS_PER_NODE": counted(cpus_on(spec, placement, hosts[name]) for name in names)}
+    tasks_on = {len(placement.on(name)) for name in names}
+    if len(tasks_on) == 1:  # Slurm tells it only where it was asked for; frameworks need it in any case
+        found["NTASKS_PER_NODE"] = str(tasks_on.pop())
+    elif spec.tasks_per_host:
+        found["NTASKS_PER_NODE"] = str(spec.tasks_per_host)
+    if spec.mem_all:
+        found["MEM_PER_NODE"] = str(min(hosts[name].mem_bytes for name in names) // MIB)
+    elif spec.mem_bytes_per_host:
+        found["MEM_PER_NODE"] = str(spec.mem_bytes_per_host // MIB)
+    elif spec.mem_bytes_per_task:
+        found["MEM_PER_CPU"] = str(spec.mem_bytes_per_task // spec.cpus_per_task // MIB)
+    kind = f"{spec.gpu_type}:" if spec.gpu_type else ""
+    if gpus := sum(len(placement.gpus_on(name)) for name in names):
+        found["GPUS"] = str(gpus)
+    if spec.gpus_per_host:
+        found["GPUS_PER_NODE"] = f"{kind}{spec.gpus_per_host}"
+    elif spec.gpus_per_task and spec.gpu_bind != NO_BIND:
+        found["GPUS_PER_TASK"] = f"{kind}{spec.gpus_per_task}"
+    if spec.ntasks_per_gpu:
+        found["NTASKS_PER_GPU"] = str(spec.ntasks_per_gpu)
+    return found
+
+
+def partition_of(spec: JobSpec, hosts: Sequence[Host]) -> str:
+    """Of the partitions that the job may run in the first that all its hosts are in; "" without any."""
+    for partition in spec.partitions:
+        if all(partition in host.partitions for host in hosts):
+            return partition
+    return spec.partition
+
+
+def cpus_on(spec: JobSpec, placement: Placement, host: Host) -> int:
+    return host.cpus if spec.exclusive else spec.cpus_per_task * len(placement.on(host.name))
+
+
+def counted(numbers: Iterable[int]) -> str:
+    """Slurm's short form of a number for each host: 2 2 1 is `2(x2),1`."""
+    runs = [(number, len(list(run))) for number, run in groupby(numbers)]
+    return ",".join(f"{number}(x{times})" if times > 1 else str(number) for number, times in runs)
+
+
 def placed_us(job: Job) -> int:
     """When the attempt was placed, by the job's own story."""
     said = (at_us for at_us, what in reversed(job.history) if what.startswith("placed on "))
@@ -68,28 +141,39 @@ def placed_us(job: Job) -> int:
 
 
 def task_environment(job: Job, task: TaskPlacement, host: Host) -> dict[str, str]:
-    """What distinguishes one rank."""
+    """What distinguishes one rank.
+
+    Programs take LOCAL_RANK for the index of the GPU that they use, of those that they see: so it is the
+    task's place on the host, and 0 where the task sees its own GPUs only.
+    """
     placement = job.placement
     assert placement is not None
     host_index = placement.hosts.index(host.name)
     mine = placement.on(host.name)
     local = [t.rank for t in mine].index(task.rank)
+    gpus = placement.gpus_on(host.name)
+    apart = len(task.gpus) < len(gpus)
     env = {
         "SLURM_PROCID": str(task.rank),
         "SLURM_LOCALID": str(local),
         "SLURM_NODEID": str(host_index),
+        "SLURM_GTIDS": ",".join(str(t.rank) for t in mine),
+        "SLURM_CPUS_ON_NODE": str(cpus_on(job.spec, placement, host)),
+        "SLURM_TOPOLOGY_ADDR": host.name,
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
         "SLURMD_NODENAME": host.name,
         "RANK": str(task.rank),
-        "LOCAL_RANK": str(local),
-        "LOCAL_WORLD_SIZE": str(len(mine)),
+        "LOCAL_RANK": "0" if apart else str(local),
+        "LOCAL_WORLD_SIZE": "1" if apart else str(len(mine)),
         "NODE_RANK": str(host_index),
         "RM_RANK": str(task.rank),
         "RM_HOST": host.name,
         "RM_HOST_ADDRESS": host.address,
     }
-    if task.gpus:
-        env["SLURM_GPUS_ON_NODE"] = str(sum(len(t.gpus) for t in mine))
-        env["RM_GPUS"] = ",".join(str(g) for g in task.gpus)
+    if gpus:
+        env["SLURM_GPUS_ON_NODE"] = str(len(gpus))
+        env["SLURM_JOB_GPUS"] = env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
+        env["RM_GPUS"] = ",".join(map(str, task.gpus))
         if job.spec.gpu_mem_bytes:  # of each; nothing but the job itself keeps it to that
             env["RM_GPU_MEM_BYTES"] = str(job.spec.gpu_mem_bytes)
     if host.interface:

@@ -25,6 +25,8 @@ class LaunchRules:
     grace_us: int
     allow_root: bool
     run_root_as: str
+    cluster_name: str
+    gpu_indices: bool  # what GPUs are named by, instead of by their UUIDs
     libraries: str  # folder on the hosts that holds the iteration client
     fence: wire.Fence
     log_bytes: int
@@ -65,7 +67,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         uuids = {g.index: g.uuid for g in host.gpus}
         return wire.Task(
             rank=t.rank,
-            gpus=[uuids.get(g) or str(g) for g in t.gpus],
+            gpus=[str(g) if rules.gpu_indices else uuids.get(g) or str(g) for g in t.gpus],
             env=task_environment(job, t, host),
             output=expand(spec.output, job, t, host) if spec.output else UNSET,
             error=expand(spec.error, job, t, host) if spec.error else UNSET,
@@ -80,12 +82,13 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         args=list(spec.script_args),
         chdir=spec.chdir,
         chdir_required=spec.chdir_required,
-        env=job_environment(job, state.hosts, rules.libraries),
+        env=job_environment(job, state.hosts, rules.libraries, rules.cluster_name),
         tasks=[task(t) for t in action.tasks],
         uid=UNSET if ids is None else ids[0],
         gid=UNSET if ids is None else ids[1],
         cpus_per_task=spec.cpus_per_task,
         mem_bytes_per_task=spec.mem_bytes_per_task,
+        mem_bytes=host.mem_bytes if spec.mem_all else spec.mem_bytes_per_host,
         time_limit_us=spec.time_limit_us or 0,
         grace_us=rules.grace_us,
         hold=action.hold,

@@ -35,6 +35,7 @@ from rm.core.reasons import Reason
 from rm.core.snapshot import Snapshot
 from rm.core.state import ClusterState
 from rm.core.store import Damaged, Store
+from rm.core.unknown import unknown_names
 from rm.daemon.agents import Hosts
 from rm.daemon.asking import LOOK_S
 from rm.daemon.backlog import Admission, Backlog
@@ -172,9 +173,12 @@ class Service(HostService):
         def think() -> None:
             for kind in unknown:
                 spec = kinds[kind]
-                reasons = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
-                if reasons:
-                    said = "; ".join(dict.fromkeys(r.message for r in reasons))
+                against = unknown_names(spec, snapshot.hosts)
+                if not against:
+                    never = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
+                    against = [reason.message for reason in never]
+                if against:
+                    said = "; ".join(dict.fromkeys(against))
                     raise ImpossibleRequest(
                         f"Job '{spec.name}' could never run on this cluster: {said}.",
                         "See `rmx hosts` for what there is.",
@@ -184,6 +188,8 @@ class Service(HostService):
         await self._think(specs[0].user, think)
 
     async def plan(self, spec: JobSpec) -> Mapping[str, Any]:
+        await self._refuse_impossible([spec])
+
         def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None]:
             return cycle.state.detached(cycle.state.snapshot(now_us)), cycle.tuning, cycle.reserved
 

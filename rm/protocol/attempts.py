@@ -87,11 +87,12 @@ class Launched(Struct, frozen=True, kw_only=True):
 
 class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known. The ids
-    of the user, where they are given, must be those on the host. With `master_port` the host chooses a port
-    at which the job's tasks meet, which is free now and no other attempt's, and no one can guess. Of what a
-    task without `output` prints the host keeps the first and the newest part, `log_bytes` in all; logs leave
-    `log_reserve_bytes` of the disk free, or a tenth of a small one. With `open_mode` "truncate" the files of
-    `output` and `error` are emptied once, before any task of the job starts."""
+    of the user, where they are given, must be those on the host. `mem_bytes` is for all tasks here together,
+    0 = as `mem_bytes_per_task` says. With `master_port` the host chooses a port at which the job's tasks
+    meet, which is free now and no other attempt's, and no one can guess. Of what a task without `output`
+    prints the host keeps the first and the newest part, `log_bytes` in all; logs leave `log_reserve_bytes`
+    of the disk free, or a tenth of a small one. With `open_mode` "truncate" the files of `output` and
+    `error` are emptied once, before any task of the job starts."""
 
     user: Word
     script: Text
@@ -102,6 +103,7 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     tasks: Annotated[list[Task], Meta(min_length=1, max_length=LIST_MAX)]
     cpus_per_task: Annotated[int, Meta(ge=0, le=1 << 20)] = 1
     mem_bytes_per_task: Bytes
+    mem_bytes: Bytes = 0
     time_limit_us: DurationUs  # 0: none
     grace_us: DurationUs
     hold: bool

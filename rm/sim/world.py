@@ -251,7 +251,7 @@ class World:
             action.attempt,
             placement,
             placement.hosts,
-            tuple((t.host, g) for t in placement.tasks for g in t.gpus),
+            tuple(dict.fromkeys((t.host, g) for t in placement.tasks for g in t.gpus)),
             bool(story.sim.spec.gpu_mem_bytes),
             len(placement.hosts),
         )

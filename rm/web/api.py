@@ -241,6 +241,7 @@ class _Api:
         self.deliver = "" if config.jobs.output else config.jobs.deliver
         self.defaults = {
             "output": config.jobs.output,
+            "partition": config.jobs.partition,
             "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
         }
 

@@ -76,17 +76,32 @@ TRAFFICS = (None, profile(200, (0, 40, 500)), profile(200, (0, 120, 900)))
 def jobs(draw, id: int = 1):
     ntasks = draw(st.integers(1, 5))
     hosts_min = draw(st.integers(0, 3))
+    tasks_per_host = draw(st.integers(0, 2))
+    hosts_max = draw(st.sampled_from((0, max(hosts_min, 1), hosts_min + 1)))
+    asked = draw(st.sampled_from(("task", "task", "host", "gpu")))
+    gpus = {"gpus_per_task": draw(st.integers(0, 2)), "gpu_bind": draw(st.sampled_from(("per_task", "none")))}
+    if asked == "host":
+        gpus = {"gpus_per_host": draw(st.integers(1, 3))}
+    elif asked == "gpu":  # several tasks to each GPU, all of which are used
+        gpus = {"gpus_per_host": draw(st.integers(1, 2)), "ntasks_per_gpu": draw(st.integers(1, 2))}
+        hosts_min = hosts_max = draw(st.integers(1, 2))
+        tasks_per_host = gpus["gpus_per_host"] * gpus["ntasks_per_gpu"]
+        ntasks = hosts_min * tasks_per_host
+    memory = draw(st.sampled_from(("mem_gib", "mem_gib", "mem_bytes_per_host", "mem_all")))
+    sizes = {"mem_gib": st.integers(0, 2), "mem_all": st.just(True)}
+    size = draw(sizes.get(memory, st.integers(1, 4).map(lambda gib: gib * GIB)))
     return job(
         id,
         ntasks=ntasks,
         cpus_per_task=draw(st.integers(1, 2)),
-        mem_gib=draw(st.integers(0, 2)),
-        gpus_per_task=draw(st.integers(0, 2)),
+        **{memory: size},
+        **gpus,
+        distribution=draw(st.sampled_from(("block", "block", "cyclic"))),
         gpu_type=draw(st.sampled_from(("", "", "a100"))),
         gpu_mem_bytes=draw(st.sampled_from((0, 0, 3, 9))) * GIB,
-        tasks_per_host=draw(st.integers(0, 2)),
+        tasks_per_host=tasks_per_host,
         hosts_min=hosts_min,
-        hosts_max=draw(st.sampled_from((0, max(hosts_min, 1), hosts_min + 1))),
+        hosts_max=hosts_max,
         exclusive=draw(st.integers(0, 5)) == 0,
         low_comm=draw(st.integers(0, 4)) == 0,
         traffic=draw(st.sampled_from(TRAFFICS)),
@@ -98,24 +113,44 @@ def check_placement(one, snap, placement) -> None:
     """Gang-complete, within what is free, and as the user asked."""
     spec = one.spec
     assert [t.rank for t in placement.tasks] == list(range(spec.ntasks))
+    assert [t.host for t in placement.tasks] == in_turn(spec, placement)
     assert not spec.hosts_max or len(placement.hosts) <= spec.hosts_max
     assert len(placement.hosts) >= spec.hosts_min
     for name in placement.hosts:
         mine, here, free = placement.on(name), snap.hosts[name], snap.free[name]
-        gpus = [g for t in mine for g in t.gpus]
+        gpus = placement.gpus_on(name)
         assert here.schedulable
         assert name not in spec.hosts_excluded
         assert not spec.tasks_per_host or len(mine) <= spec.tasks_per_host
         assert len(mine) * spec.cpus_per_task <= free.cpus
-        assert len(mine) * spec.mem_bytes_per_task <= free.mem_bytes
-        assert all(len(t.gpus) == spec.gpus_per_task for t in mine)
-        assert len(set(gpus)) == len(gpus)
+        assert memory(spec, len(mine), here) <= free.mem_bytes
+        assert len(gpus) == (spec.gpus_per_host or spec.gpus_per_task * len(mine))
+        if spec.ntasks_per_gpu:
+            assert sorted(t.gpus for t in mine) == [(g,) for g in gpus for _ in range(spec.ntasks_per_gpu)]
+        elif spec.gpus_per_host or spec.gpu_bind == "none":
+            assert all(t.gpus == gpus for t in mine)
+        else:
+            assert all(len(t.gpus) == spec.gpus_per_task for t in mine)
         assert set(gpus) <= set(usable(spec, free))
         models = {g.index: g.model.lower() for g in here.gpus}
         assert all(spec.gpu_type in models[g] for g in gpus)
         if spec.exclusive:
             assert free.cpus == here.cpus
             assert len(free.gpus) == len(here.gpus)
+
+
+def in_turn(spec, placement):
+    """The hosts of the ranks: one host after the other, or each in turn as long as it has more tasks."""
+    left = [[name] * len(placement.on(name)) for name in placement.hosts]
+    if spec.distribution == "block":
+        return list(itertools.chain.from_iterable(left))
+    return [name for row in itertools.zip_longest(*left) for name in row if name is not None]
+
+
+def memory(spec, tasks, here):
+    if spec.mem_all:
+        return here.mem_bytes
+    return tasks * spec.mem_bytes_per_task + spec.mem_bytes_per_host
 
 
 def usable(spec, free):
@@ -143,8 +178,8 @@ def could_be_placed(one, snap) -> bool:
         return (
             (not spec.tasks_per_host or tasks <= spec.tasks_per_host)
             and tasks * spec.cpus_per_task <= free.cpus
-            and tasks * spec.mem_bytes_per_task <= free.mem_bytes
-            and tasks * spec.gpus_per_task <= len(fitting)
+            and memory(spec, tasks, here) <= free.mem_bytes
+            and (spec.gpus_per_host or tasks * spec.gpus_per_task) <= len(fitting)
         )
 
     for counts in itertools.product(range(spec.ntasks + 1), repeat=len(snap.hosts)):
@@ -201,9 +236,9 @@ def test_gpus_are_shared_within_their_memory_and_never_with_an_exclusive_holder(
     asked = {j.id: j.spec for j in waiting}
     holders: dict[tuple[str, int], list[int]] = {}
     for decision in result.decisions:
-        for task in decision.placement.tasks:
-            for gpu in task.gpus:
-                holders.setdefault((task.host, gpu), []).append(asked[decision.job].gpu_mem_bytes)
+        for name in decision.placement.hosts:
+            for gpu in decision.placement.gpus_on(name):
+                holders.setdefault((name, gpu), []).append(asked[decision.job].gpu_mem_bytes)
     for held in holders.values():
         assert sum(held) <= 16 * GIB
         assert 0 not in held or len(held) == 1

@@ -56,7 +56,7 @@ def test_a_gang_gets_its_ranks_gpus_and_environment(cluster: Cluster, tmp_path: 
             "SLURM_PROCID": rank, "SLURM_LOCALID": local, "SLURM_NODEID": node, "SLURM_CPUS_PER_TASK": 2,
             "SLURM_GPUS": 6, "SLURM_GPUS_ON_NODE": 2, "SLURM_SUBMIT_DIR": "/", "SLURM_JOB_USER": "root",
             "SLURM_SUBMIT_HOST": os.uname().nodename, "SLURMD_NODENAME": job["hosts"][node],
-            "MASTER_ADDR": first["address"], "WORLD_SIZE": 6, "RANK": rank, "LOCAL_RANK": local,
+            "MASTER_ADDR": first["address"], "WORLD_SIZE": 6, "RANK": rank, "LOCAL_RANK": 0,
             "NODE_RANK": node, "NCCL_SOCKET_IFNAME": hosts[job["hosts"][node]]["interface"],
             "GLOO_SOCKET_IFNAME": hosts[job["hosts"][node]]["interface"], "FLAVOUR": "sweet sour",
             "USER": "rmjob", "RM_JOB_ID": job_id, "RM_RANK": rank, "RM_ATTEMPT": 1,
@@ -66,9 +66,28 @@ def test_a_gang_gets_its_ranks_gpus_and_environment(cluster: Cluster, tmp_path: 
         ends = int(env["SLURM_JOB_END_TIME"]) - job["started_us"] / 1e6
         assert 590 < ends < 660  # ten minutes after a start that is near
     assert len({env["MASTER_PORT"] for env in envs}) == 1
-    assert {tuple(parse_hosts(env["SLURM_JOB_NODELIST"])) for env in envs} == {tuple(sorted(job["hosts"]))}
+    assert {parse_hosts(env["SLURM_JOB_NODELIST"]) for env in envs} == {tuple(job["hosts"])}
     uuids = {(job["hosts"][i // 2], env["CUDA_VISIBLE_DEVICES"]) for i, env in enumerate(envs)}
     assert uuids == {(h, gpu["uuid"]) for h in job["hosts"] for gpu in hosts[h]["gpus"]}
+
+
+@pytest.mark.parametrize("asked", ["--gpus-per-node=2", "--gres=gpu:2", "--gpus=4"])
+def test_tasks_see_all_gpus_of_the_job_on_their_host(cluster: Cluster, asked: str) -> None:
+    first, second = list(cluster.hosts())[-2:]
+    shape = (f"--nodelist={second},{first}", "--ntasks-per-node=2", asked, "--mem=64M", "--time=10")
+    job = cluster.wait(cluster.submit(*shape, '--wrap=env; echo "IDS=$(id -u) $(id -g)"; echo PID=$$'))
+    assert job["state"] == "COMPLETED"
+    assert sorted(job["hosts"]) == sorted((first, second))
+    for rank in range(4):
+        env = environment(cluster.log(job["id"], rank))
+        host = parse_hosts(env["SLURM_JOB_NODELIST"])[rank // 2]
+        gpus = cluster.hosts()[host]["gpus"]
+        assert (env["SLURMD_NODENAME"], env["LOCAL_RANK"]) == (host, str(rank % 2))
+        assert env["CUDA_VISIBLE_DEVICES"] == ",".join(gpu["uuid"] for gpu in gpus)
+        assert (env["SLURM_GPUS_ON_NODE"], env["SLURM_JOB_GPUS"]) == ("2", "0,1")
+        assert (env["SLURM_TASKS_PER_NODE"], env["SLURM_MEM_PER_NODE"]) == ("2(x2)", "64")
+        assert [env[f"SLURM_JOB_{kind}"] for kind in ("UID", "GID")] == env["IDS"].split()
+        assert env["SLURM_TASK_PID"] == env["PID"]
 
 
 @pytest.mark.parametrize(

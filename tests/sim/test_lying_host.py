@@ -245,7 +245,9 @@ class World:
         self.leader.on_fatal = self.fatal
         self.regulator = Regulator(self.hosts, self.leader.post, clock, ControllerOptions(), Shaping(), epoch)
         self.prober = Prober(self.hosts)
-        rules_of_launches = LaunchRules(0, False, "", "/opt/rm", Fence(), 1_000, 0, lambda user: None)
+        rules_of_launches = LaunchRules(
+            0, False, "", "rm", False, "/opt/rm", Fence(), 1_000, 0, lambda user: None
+        )
         launches = launch_request(state, rules_of_launches, epoch)
         self.executor = Executor(
             self.hosts,

@@ -15,7 +15,7 @@ from rm.core.network import Link
 from rm.core.ports import Candidate, Proposal
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.registry import load
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 from rm.core.traffic import TrafficProfile
 from tests import builders
 
@@ -252,3 +252,42 @@ def test_an_explanation_is_complete_and_changes_nothing() -> None:
     assert [v.host for v in verdicts if v.refused] == ["a"]
     assert snapshot.placed == {}
     assert snapshot.links == {"a": Link("a", 1_000_000_000)}
+
+
+@pytest.mark.parametrize("placement", ["first-fit", "metronome"])
+def test_a_job_of_several_partitions_runs_in_the_first_that_has_room_and_never_in_two(placement: str) -> None:
+    hosts = [builders.host(f"h{i}", cpus=2, partitions=(p,)) for i, p in enumerate(("a", "b", "b", "a"))]
+    policies = Policies(load("queue", "fifo"), load("placement", placement), load("comm", "none"))
+
+    def chosen(one: Job, **free: Free) -> tuple[str, ...] | None:
+        snapshot = builders.snapshot(*hosts, free=free)
+        found, reasons, _ = explain(one, snapshot, policies, Tuning())
+        assert (found is None) == bool(reasons)
+        return None if found is None else tuple(sorted(found.placement.hosts))
+
+    full = Free(0, 0, ())
+    wide = builders.job(1, ntasks=4, partition="b,a")
+    assert chosen(wide) == ("h1", "h2")
+    assert chosen(wide, h1=full) == ("h0", "h3")
+    assert chosen(wide, h1=full, h0=full) is None  # a host of each is left
+    assert never_fits(wide, builders.snapshot(*hosts), policies) == []
+    wider = builders.job(2, ntasks=5, partition="a,b")
+    assert never_fits(wider, builders.snapshot(*hosts), policies)
+    assert not never_fits(builders.job(3, ntasks=8), builders.snapshot(*hosts), policies)
+
+
+def test_a_host_whose_memory_one_job_has_takes_no_other_that_needs_some() -> None:
+    waiting = [
+        builders.job(1, mem_all=True),
+        builders.job(2, mem_gib=1),
+        builders.job(3),
+        builders.job(4, mem_bytes_per_host=32 << 30),
+    ]
+    policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+    snapshot = builders.snapshot(
+        builders.host("h0", mem_gib=32), builders.host("h1", mem_gib=32), jobs=waiting
+    )
+    result = decide(
+        waiting, replace(snapshot, free=TrackedDict(snapshot.free)), policies, Tuning(), Blocked()
+    )
+    assert {d.job: d.placement.hosts for d in result.decisions} == {1: ("h0",), 2: ("h1",), 3: ("h0",)}

@@ -1,5 +1,6 @@
 """What each task finds in its environment, and the names of its files."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,29 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rm.core.job import Job, Placement, Task, TaskPlacement
-from rm.daemon.environment import expand, job_environment, task_environment
+from rm.daemon.environment import counted, expand, job_environment, task_environment
 from rm.daemon.launch import open_mode
+from rm.units import parse_hosts
 from tests import builders
 
 HOSTS = {
-    n: builders.host(n, zone, gpus=2, address=f"10.0.0.{i}", interface="eth1")
+    n: builders.host(n, zone, gpus=2, address=f"10.0.0.{i}", interface="eth1", partitions=("long",))
     for i, (n, zone) in enumerate((("gpu01", "north"), ("gpu02", "south")), 1)
 }
 PLACES = (("gpu01", (0,)), ("gpu01", (1,)), ("gpu02", (1,)))
 
 
-def placed(**fields: Any) -> Job:
-    tasks = tuple(Task(rank, host, gpus) for rank, (host, gpus) in enumerate(PLACES))
-    given = {"ntasks": 3, "cpus_per_task": 2, "gpus_per_task": 1, "partition": "long", "chdir": "/home/alice"}
+def placed(places: Sequence[tuple[str, tuple[int, ...]]] = PLACES, **fields: Any) -> Job:
+    tasks = tuple(Task(rank, host, gpus) for rank, (host, gpus) in enumerate(places))
+    given = {
+        "ntasks": len(places),
+        "cpus_per_task": 2,
+        "gpus_per_task": 1,
+        "partition": "long",
+        "chdir": "/home/alice",
+    }
     job = builders.job(42, **{**given, "submit_host": "login", "name": "train", **fields}, tasks=tasks)
     return replace(job, attempt=1, history=((5, "submitted by alice"), (7_000_000, "placed on gpu01, gpu02")))
 
 
 def of(job: Job, rank: int) -> dict[str, str]:
-    host, gpus = PLACES[rank]
-    return job_environment(job, HOSTS, "/opt/rm/agents") | task_environment(
-        job, TaskPlacement(rank, host, gpus), HOSTS[host]
-    )
+    assert job.placement is not None
+    task = job.placement.tasks[rank]
+    return job_environment(job, HOSTS, "/opt/rm/agents") | task_environment(job, task, HOSTS[task.host])
 
 
 def test_every_task_finds_what_slurm_and_distributed_training_name() -> None:
@@ -54,6 +61,22 @@ def test_every_task_finds_what_slurm_and_distributed_training_name() -> None:
         "RANK": "2",
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
+        "SLURM_CLUSTER_NAME": "rm",
+        "SLURM_JOB_CPUS_PER_NODE": "4,2",
+        "SLURM_CPUS_ON_NODE": "2",
+        "SLURM_TASKS_PER_NODE": "2,1",
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEP_NODELIST": "gpu[01-02]",
+        "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_NUM_TASKS": "3",
+        "SLURM_STEP_TASKS_PER_NODE": "2,1",
+        "SLURM_GPUS_PER_TASK": "1",
+        "SLURM_JOB_GPUS": "1",
+        "SLURM_GTIDS": "2",
+        "SLURM_DISTRIBUTION": "block",
+        "SLURM_JOB_START_TIME": "7",
+        "SLURM_TOPOLOGY_ADDR": "gpu02",
+        "ENVIRONMENT": "BATCH",
         "NODE_RANK": "1",
         "NCCL_SOCKET_IFNAME": "eth1",
         "GLOO_SOCKET_IFNAME": "eth1",
@@ -70,10 +93,78 @@ def test_ranks_of_one_host_are_told_apart_and_share_the_rest() -> None:
     job = placed()
     first, second = of(job, 0), of(job, 1)
     different = {k for k in first.keys() | second.keys() if first.get(k) != second.get(k)}
-    assert different == {
-        "SLURM_PROCID", "SLURM_LOCALID", "RANK", "LOCAL_RANK", "RM_RANK", "RM_GPUS",
-    }  # fmt: skip
+    assert different == {"SLURM_PROCID", "SLURM_LOCALID", "RANK", "RM_RANK", "RM_GPUS"}
     assert second["SLURM_GPUS_ON_NODE"] == "2"
+
+
+BOTH = (("gpu01", (0, 1)), ("gpu01", (0, 1)), ("gpu02", (0, 1)), ("gpu02", (0, 1)))
+OWN = (("gpu01", (0,)), ("gpu01", (1,)), ("gpu02", (0,)), ("gpu02", (1,)))
+
+
+@pytest.mark.parametrize(
+    ("places", "asked", "local_ranks"),
+    [
+        (BOTH, {"gpus_per_task": 0, "gpus_per_host": 2}, ["0", "1", "0", "1"]),
+        (OWN, {}, ["0", "0", "0", "0"]),
+        ([(host, ()) for host, _ in BOTH], {"gpus_per_task": 0}, ["0", "1", "0", "1"]),
+    ],
+)
+def test_the_local_rank_is_the_index_of_a_gpu_that_the_task_sees(
+    places: Any, asked: Any, local_ranks: list[str]
+) -> None:
+    job = placed(places, **asked)
+    tasks = [of(job, rank) for rank in range(4)]
+    assert [task["LOCAL_RANK"] for task in tasks] == local_ranks
+    assert [task["SLURM_LOCALID"] for task in tasks] == ["0", "1", "0", "1"]
+    for task, (_, gpus) in zip(tasks, places, strict=True):
+        assert not gpus or int(task["LOCAL_RANK"]) < len(gpus)
+        assert task.get("SLURM_GPUS_ON_NODE") == ("2" if gpus else None)
+        assert task.get("SLURM_JOB_GPUS") == ("0,1" if gpus else None)
+        assert task.get("SLURM_GPUS") == ("4" if gpus else None)
+
+
+def test_the_list_of_hosts_is_in_the_order_of_the_ranks() -> None:
+    job = placed((("gpu02", ()), ("gpu02", ()), ("gpu01", ())), gpus_per_task=0)
+    env = of(job, 0)
+    assert env["SLURM_JOB_NODELIST"] == env["SLURM_NODELIST"] == env["SLURM_STEP_NODELIST"] == "gpu[02,01]"
+    assert parse_hosts(env["SLURM_JOB_NODELIST"])[0] == env["SLURMD_NODENAME"] == "gpu02"
+    assert env["MASTER_ADDR"] == "10.0.0.2"
+    assert (env["SLURM_TASKS_PER_NODE"], env["SLURM_JOB_CPUS_PER_NODE"]) == ("2,1", "4,2")
+    assert [of(job, rank)["SLURM_NODEID"] for rank in range(3)] == ["0", "0", "1"]
+
+
+def test_ranks_that_go_round_are_numbered_host_by_host() -> None:
+    job = placed([("gpu01", ()), ("gpu02", ()), ("gpu01", ())], gpus_per_task=0, distribution="cyclic")
+    assert [of(job, rank)["SLURM_GTIDS"] for rank in range(3)] == ["0,2", "1", "0,2"]
+    assert [of(job, rank)["SLURM_LOCALID"] for rank in range(3)] == ["0", "0", "1"]
+    assert of(job, 0)["SLURM_DISTRIBUTION"] == "cyclic"
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({"mem_bytes_per_host": 8 << 30}, {"SLURM_MEM_PER_NODE": "8192"}),
+        ({"mem_all": True}, {"SLURM_MEM_PER_NODE": "32768"}),
+        ({"mem_bytes_per_task": 4 << 30}, {"SLURM_MEM_PER_CPU": "2048"}),
+        ({"gpus_per_task": 0, "gpus_per_host": 2, "gpu_type": "a100"}, {"SLURM_GPUS_PER_NODE": "a100:2"}),
+        ({"tasks_per_host": 2}, {"SLURM_NTASKS_PER_NODE": "2"}),
+        ({"exclusive": True}, {"SLURM_JOB_CPUS_PER_NODE": "8(x2)", "SLURM_CPUS_ON_NODE": "8"}),
+        ({"partition": "short,long"}, {"SLURM_JOB_PARTITION": "long"}),
+        ({"env": (("SLURM_SUBMIT_DIR", "/sub"),)}, {"SLURM_SUBMIT_DIR": "/sub"}),
+    ],
+)
+def test_what_was_asked_for_is_told_as_slurm_tells_it(asked: Any, found: dict[str, str]) -> None:
+    assert of(placed(**asked), 0).items() >= found.items()
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=9))
+def test_numbers_for_each_host_are_read_back_as_they_were(numbers: list[int]) -> None:
+    read = []
+    for part in counted(numbers).split(","):
+        number, _, times = part.rstrip(")").partition("(x")
+        read += [int(number)] * int(times or 1)
+    assert read == numbers
+    assert counted([2, 2, 1]) == "2(x2),1"
 
 
 def test_the_first_run_has_no_restart_count_and_no_limit_no_end() -> None:
@@ -133,6 +224,6 @@ def test_no_attempt_takes_away_unasked_what_another_wrote(asked: str, attempt: i
 
 def test_a_placement_without_an_interface_leaves_the_choice_to_the_library() -> None:
     bare = replace(HOSTS["gpu01"], interface="")
-    env = task_environment(placed(), TaskPlacement(0, "gpu01"), bare)
-    assert not {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "RM_GPUS"} & env.keys()
+    env = task_environment(placed(), TaskPlacement(0, "gpu01", (0,)), bare)
+    assert not {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"} & env.keys()
     assert Placement(()).hosts == ()

@@ -79,6 +79,30 @@ def test_a_job_opens_its_own_gpus_only(start: Start, tmp_path: Path, means: str)
     assert opened(agent, 5, [], fence={"gpus": False}) == dict.fromkeys(NODES, True)
 
 
+def named_for_cuda(agent: Agent, job: int, gpus: list[list[str]], **more: Any) -> list[tuple[str, str]]:
+    """(CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER) of tasks with these GPUs."""
+    tasks = [{"rank": rank, "gpus": own, "env": {}} for rank, own in enumerate(gpus)]
+    script = SH + 'echo "$CUDA_VISIBLE_DEVICES:$CUDA_DEVICE_ORDER"\n'
+    agent.launch(script, job=job, tasks=tasks, **more)
+    for rank in range(len(gpus)):
+        agent.event("exit", job=job, rank=rank, code=0)
+    logs = [agent.log(job, rank).strip() for rank in range(len(gpus))]
+    return [(log.partition(":")[0], log.partition(":")[2]) for log in logs]
+
+
+def test_indices_are_counted_among_the_gpus_that_the_driver_shows(start: Start) -> None:
+    agent = gpus_below(start, Path(start_root(start)))
+    if not agent.hello["features"]["enforced"]["gpus"]:
+        pytest.skip("this kernel closes no devices")
+    by_bus = "PCI_BUS_ID"
+    assert named_for_cuda(agent, 1, [["1"]]) == [("0", by_bus)]  # the fence hides GPU 0
+    assert named_for_cuda(agent, 2, [["1"]], fence={"gpus": False}) == [("1", by_bus)]
+    assert named_for_cuda(agent, 3, [["0"], ["1"]]) == [("0", by_bus), ("1", by_bus)]
+    assert named_for_cuda(agent, 4, [["0", "1"]] * 2) == [("0,1", by_bus)] * 2
+    assert named_for_cuda(agent, 5, [["GPU-1"]]) == [("GPU-1", "")]
+    assert named_for_cuda(agent, 6, [[]]) == [("", "")]
+
+
 def start_root(start: Start) -> str:
     """A folder that every user can enter, taken away with the agents' state."""
     return str(start().state / "stand-in")
@@ -304,7 +328,7 @@ def test_what_v2_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "rm-1").rename(tmp_path / Hierarchy(state, str(tmp_path / "none")).parent)
     hierarchy = Hierarchy(state, str(tmp_path))
     assert [hierarchy.version(name) for name in ("memory", "cpu", "pids", "devices")] == [2, 2, 2, 0]
-    request = {"tasks": [{"gpus": []}] * 2, "mem_bytes_per_task": 1 << 30, "cpus_per_task": 4}
+    request = {"tasks": [{"gpus": []}] * 2, "mem_bytes": 0, "mem_bytes_per_task": 1 << 30, "cpus_per_task": 4}
     asked = {}
     for how in ("weight", "limit", "off"):
         request["fence"] = checked_settings({"cpus": how, "login_limits": False})
@@ -312,5 +336,8 @@ def test_what_v2_is_asked_for(tmp_path: Path) -> None:
         asked[how] = {file: value for _, file, value, _ in limits}
     assert asked["off"].keys() == {"memory.max", "memory.swap.max", "pids.max"}
     assert (asked["off"]["memory.max"], asked["off"]["memory.swap.max"]) == (str(2 << 30), "0")
+    request["mem_bytes"] = 3 << 30
+    at_once = {file: value for _, file, value, _ in Fences(hierarchy, str(tmp_path)).of(request, None).limits}
+    assert at_once["memory.max"] == str(3 << 30)  # of all tasks here, however many
     assert asked["weight"]["cpu.weight"] == "800"
     assert asked["limit"]["cpu.max"] == "800000 100000"

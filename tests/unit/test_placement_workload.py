@@ -268,11 +268,11 @@ def test_the_workload_table_is_the_sum_over_the_jobs_whatever_it_was_shown_befor
         for id in placed:
             left = remaining_us(jobs[id], progress.get(id), now)
             own = (7 * SECOND_US if left is None else left) * gpus_of(jobs[id])
+            for at in {(t.host, g) for t in jobs[id].tasks for g in t.gpus}:  # tasks may share one
+                if at in by_gpu:
+                    by_gpu[at] += own
+                    by_host[at[0]] += own
             for task in jobs[id].tasks:
-                for gpu in task.gpus:
-                    if (task.host, gpu) in by_gpu:
-                        by_gpu[task.host, gpu] += own
-                        by_host[task.host] += own
                 if not task.gpus and task.host in by_host:
                     by_host[task.host] += own
         assert [[by_gpu[h.name, g] for g in range(3)] for h in hosts] == load.gpus.tolist()

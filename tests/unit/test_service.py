@@ -21,7 +21,7 @@ from rm.daemon.leader import Leader
 from rm.daemon.monitor import Measured
 from rm.daemon.prune import prune, prune_journal
 from rm.daemon.service import Service
-from rm.errors import Conflict, NotFound
+from rm.errors import Conflict, ImpossibleRequest, NotFound
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
 from tests.unit.test_leader import FakeExecutor
@@ -219,3 +219,25 @@ def test_a_submission_that_comes_again_is_the_same_jobs_also_after_a_restart(hou
     state = rebuild(loaded.jobs, (), (), {}, loaded.next_job_id, loaded.next_action_id, 0)
     assert state.submissions == {("alice", "k"): first, ("alice", "other"): [3]}
     assert len(loaded.jobs) == 5
+
+
+@pytest.mark.parametrize("ask", ["submit", "plan"])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"hosts_excluded": ("h9",)}, "there is no host h9"),
+        ({"gpus_per_host": 1, "gpu_type": "h100"}, "there is no GPU of type h100; there are: A100"),
+        ({"gpus_per_host": 3}, "each host of the job needs 3 GPUs, 2 free of 2"),
+        ({"partition": "long,short", "hosts_min": 2, "ntasks": 2}, "needs 2 hosts, 1 have room for a task"),
+    ],
+)
+def test_what_can_never_run_is_told_so_also_by_a_dry_run(
+    house: House, ask: str, asked: Any, said: str
+) -> None:
+    house.do(
+        ev.HostAdded(builders.host("h1", gpus=2, partitions=("long",))),
+        ev.HostAdded(builders.host("h2", gpus=2, partitions=("short",))),
+    )
+    spec = builders.spec(**asked)
+    with pytest.raises(ImpossibleRequest, match=f"could never run on this cluster: .*{said}"):
+        asyncio.run(house.service.submit([spec]) if ask == "submit" else house.service.plan(spec))

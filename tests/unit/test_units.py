@@ -19,6 +19,9 @@ MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
         ("1-2", DAY + 2 * HOUR),
         ("1-2:03", DAY + 2 * HOUR + 3 * MINUTE),
         ("1-2:03:04", DAY + 2 * HOUR + 3 * MINUTE + 4_000_000),
+        ("1-", DAY),
+        ("0", None),
+        ("0:00:00", None),
         ("UNLIMITED", None),
         ("unlimited", None),
         ("1h", HOUR),
@@ -30,7 +33,7 @@ def test_time_limits(text: str, us: int | None) -> None:
     assert units.parse_time_limit_us(text) == us
 
 
-@pytest.mark.parametrize("text", ["", "0", "abc", "1:2:3:4", "1-", "-5", "1h30", "3 apples"])
+@pytest.mark.parametrize("text", ["", "-", "abc", "1:2:3:4", "1--", "-5", "1h30", "3 apples"])
 def test_bad_time_limits_say_how_to_write_them(text: str) -> None:
     with pytest.raises(UsageError, match=r"not a time limit.*Write M"):
         units.parse_time_limit_us(text)
@@ -136,3 +139,4 @@ def test_bad_host_lists(text: str) -> None:
 @given(st.lists(st.from_regex(r"[a-c]{1,2}[0-9]{0,3}", fullmatch=True), unique=True, min_size=1))
 def test_folded_hosts_expand_to_the_same_set(hosts: list[str]) -> None:
     assert set(units.parse_hosts(units.fold_hosts(hosts))) == set(hosts)
+    assert list(units.parse_hosts(units.hosts_in_order(hosts))) == list(dict.fromkeys(hosts))

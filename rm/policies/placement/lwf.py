@@ -87,7 +87,7 @@ def least_loaded_slots(ask: Ask, load: Workload, own: float, note: str) -> Ranki
 
     `own` is what each task of the job adds to its host, where tasks have no GPUs.
     """
-    if ask.shape.gpus:
+    if ask.shape.gpus:  # those of a host are taken together, whichever they are
         keys = slot_sums(ask.capacities.usable(ask.shape), load.gpus, ask.shape.gpus)
     else:
         most = min(int(ask.caps.max()), ask.gang.tasks)

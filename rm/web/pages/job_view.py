@@ -65,17 +65,16 @@ def _tame(text: str) -> str:
 def _facts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     spec = told["spec"]
     limit = spec["time_limit_us"]
-    per_task = [f"{spec['cpus_per_task']} CPU"]
-    if spec["mem_bytes_per_task"]:
-        per_task.append(format_bytes(spec["mem_bytes_per_task"]))
-    if spec["gpus_per_task"]:
-        per_task.append(f"{spec['gpus_per_task']} GPU {shown(spec['gpu_type'])}".strip())
+    per_host = _resources(spec, "host")
+    if spec["mem_all"]:
+        per_host.append("all memory")
     return [
         ("Submitted", moment(told["submitted_us"])),
         ("Started", moment(told["started_us"]) if told["started_us"] else ""),
         ("Ended", moment(told["ended_us"]) if told["ended_us"] else ""),
         ("Exit", told["exit"] or ""),
-        ("Each task", ", ".join(per_task)),
+        ("Each task", ", ".join([f"{spec['cpus_per_task']} CPU", *_resources(spec, "task")])),
+        ("Each host", ", ".join(per_host)),
         ("Time limit", format_elapsed(limit) if limit else ""),
         ("Priority", str(spec["priority"]) if spec["priority"] else ""),
         ("Directory", shown(spec["chdir"], 200)),
@@ -83,3 +82,13 @@ def _facts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Comment", shown(spec["comment"], 300)),
         ("Reason", shown(told["reason"]["message"], 300) if told["reason"] else ""),
     ]
+
+
+def _resources(spec: Mapping[str, Any], each: str) -> list[str]:
+    """Memory and GPUs that are counted for each task, or for each host."""
+    found = []
+    if size := spec[f"mem_bytes_per_{each}"]:
+        found.append(format_bytes(size))
+    if gpus := spec[f"gpus_per_{each}"]:
+        found.append(f"{gpus} GPU {shown(spec['gpu_type'])}".strip())
+    return found

@@ -48,7 +48,7 @@ def _lacking_most(shape: Shape, capacities: Capacities) -> Reason | None:
 
     A long queue needs one for each of its shapes after each change.
     """
-    if shape.exclusive or shape.gpu_type:
+    if shape.exclusive or shape.gpu_type or shape.mem_all:
         return None
     free = capacities.free_table()
     left = capacities.admitted(shape) & (free[CPUS] >= 0)

@@ -100,7 +100,7 @@ class Capacities:
 
     def admitted(self, shape: Shape) -> Mask:
         """The hosts that pass the filters that do not depend on what is free; do not write to it."""
-        if not (shape.partition or shape.hosts_only or shape.hosts_excluded or shape.zone):
+        if not (shape.partitions or shape.hosts_only or shape.hosts_excluded or shape.zone):
             return self._schedulable
         if shape not in self._admits:
             if len(self._admits) >= SHAPES_MAX:
@@ -143,12 +143,12 @@ class Capacities:
         return self._gpu_mem
 
     def left(self, shape: Shape) -> tuple[tuple[Ints, int], ...]:
-        """What each host has left of GPUs, CPUs and memory, and what a task needs of it."""
+        """What each host has left of GPUs, CPUs and memory, and what a single task needs of it."""
         free = self.free_table()
         gpus = free[GPUS]
         if shape.gpu_mem_bytes or shape.gpu_type:
             gpus = self.usable(shape).sum(axis=1)
-        return (gpus, shape.gpus), (free[CPUS], shape.cpus), (free[MEM], shape.mem_bytes)
+        return (gpus, shape.least_gpus), (free[CPUS], shape.cpus), (free[MEM], shape.least_mem_bytes)
 
     def _note(self, i: int, have: Free | None) -> None:
         self._read[i] = have
@@ -182,10 +182,15 @@ class Capacities:
         if shape.exclusive:
             may &= (free[CPUS] >= self.total[CPUS]) & (free[MEM] >= self.total[MEM])
             may &= free[GPUS] == self.total[GPUS]
+        if shape.mem_all:
+            may &= free[MEM] >= self.total[MEM]
         tasks = np.where(may, shape.tasks_per_host or UNLIMITED, 0)
-        for have, need in self.left(shape):
-            if need:
-                tasks = np.minimum(tasks, have // need)
+        per_host = (shape.gpus_per_host, 0, shape.mem_bytes_per_host)  # in the order of `left`
+        for (have, need), once in zip(self.left(shape), per_host, strict=True):
+            if once:
+                tasks = np.where(have < once, 0, tasks)
+            if need > once:
+                tasks = np.minimum(tasks, (have - once) // (need - once))
         return np.maximum(tasks, 0)
 
 

@@ -21,30 +21,56 @@ GIB = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What one task of a job asks of its host: jobs of one shape pass the same filters."""
+    """What one task of a job asks of its host, and the job once of each of its hosts (`_per_host`): jobs of
+    one shape pass the same filters. Of `gpus` and `gpus_per_host` one is 0."""
 
     cpus: int
     mem_bytes: int
+    mem_bytes_per_host: int
+    mem_all: bool
     gpus: int
+    gpus_per_host: int
+    gpu_bind: str
+    ntasks_per_gpu: int
     gpu_type: str
     gpu_mem_bytes: int
     tasks_per_host: int
-    partition: str
+    distribution: str
+    partitions: tuple[str, ...]
     zone: str
     hosts_only: tuple[str, ...]
     hosts_excluded: tuple[str, ...]
     exclusive: bool
+
+    @property
+    def least_gpus(self) -> int:
+        """That a host must have for a single task."""
+        return self.gpus or self.gpus_per_host
+
+    @property
+    def least_mem_bytes(self) -> int:
+        return self.mem_bytes + self.mem_bytes_per_host
+
+    def gpus_for(self, tasks: int) -> int:
+        """GPUs of a host with so many tasks of the job."""
+        return self.gpus_per_host or self.gpus * tasks
 
 
 def shape_of(spec: JobSpec) -> Shape:
     return Shape(
         spec.cpus_per_task,
         spec.mem_bytes_per_task,
+        spec.mem_bytes_per_host,
+        spec.mem_all,
         spec.gpus_per_task,
+        spec.gpus_per_host,
+        spec.gpu_bind,
+        spec.ntasks_per_gpu,
         spec.gpu_type,
         spec.gpu_mem_bytes,
         spec.tasks_per_host,
-        spec.partition,
+        spec.distribution,
+        spec.partitions,
         spec.zone,
         spec.hosts_only,
         spec.hosts_excluded,
@@ -70,7 +96,7 @@ def admits(host: Host, shape: Shape) -> bool:
     """The filters that do not depend on what is free: state, partition, host lists, zone."""
     return (
         host.schedulable
-        and (not shape.partition or shape.partition in host.partitions)
+        and (not shape.partitions or any(p in host.partitions for p in shape.partitions))
         and (not shape.hosts_only or host.name in shape.hosts_only)
         and host.name not in shape.hosts_excluded
         and (not shape.zone or host.zone == shape.zone)
@@ -85,9 +111,13 @@ def room(host: Host, free: Free | None, shape: Shape) -> int:
     if shape.cpus:
         tasks = min(tasks, free.cpus // shape.cpus)
     if shape.mem_bytes:
-        tasks = min(tasks, free.mem_bytes // shape.mem_bytes)
+        tasks = min(tasks, (free.mem_bytes - shape.mem_bytes_per_host) // shape.mem_bytes)
     if shape.gpus:
         tasks = min(tasks, len(gpus_for(host, free, shape)) // shape.gpus)
+    if free.mem_bytes < (host.mem_bytes if shape.mem_all else shape.mem_bytes_per_host):
+        return 0
+    if shape.gpus_per_host and len(gpus_for(host, free, shape)) < shape.gpus_per_host:
+        return 0
     return max(tasks, 0)
 
 
@@ -104,12 +134,12 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
         else:
             why = f"is {host.state}" + (f": {host.reason}" if host.reason else "")
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, why, (("state", str(host.state)),))
-    if shape.partition and shape.partition not in host.partitions:
-        partitions = ", ".join(host.partitions) or "none"
+    if shape.partitions and not any(p in host.partitions for p in shape.partitions):
+        partitions, asked = ", ".join(host.partitions) or "none", " or ".join(shape.partitions)
         return Reason(
             ReasonCode.HOST_NOT_AVAILABLE,
-            f"is not in partition {shape.partition} (its partitions: {partitions})",
-            (("partition", shape.partition),),
+            f"is not in partition {asked} (its partitions: {partitions})",
+            (("partition", ",".join(shape.partitions)),),
         )
     if shape.hosts_only and host.name not in shape.hosts_only:
         return Reason(
@@ -145,29 +175,29 @@ def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
         )
     told: list[str] = []
     numbers: list[tuple[str, float | int | str]] = []
-    if shape.gpus:
+    if need := shape.least_gpus:
         kind = f"{shape.gpu_type} " if shape.gpu_type else ""
         have = len(gpus_for(host, free, shape))
         total = len(of_type(host, tuple(g.index for g in host.gpus), shape.gpu_type))
-        if have < shape.gpus:
+        if have < need:
             each = f" with {_gib(shape.gpu_mem_bytes)} of memory" if shape.gpu_mem_bytes else ""
-            told.append(f"{shape.gpus} {kind}GPUs{each}, {have} free of {total}")
-            numbers += [("gpus_needed", shape.gpus), ("gpus_free", have), ("gpus", total)]
+            told.append(f"{need} {kind}GPUs{each}, {have} free of {total}")
+            numbers += [("gpus_needed", need), ("gpus_free", have), ("gpus", total)]
     if free.cpus < shape.cpus:
         told.append(f"{shape.cpus} CPUs, {free.cpus} free of {host.cpus}")
         numbers += [("cpus_needed", shape.cpus), ("cpus_free", free.cpus), ("cpus", host.cpus)]
-    if free.mem_bytes < shape.mem_bytes:
-        told.append(
-            f"{_gib(shape.mem_bytes)} of memory, {_gib(free.mem_bytes)} free of {_gib(host.mem_bytes)}"
-        )
+    mem_bytes = host.mem_bytes if shape.mem_all else shape.least_mem_bytes
+    if free.mem_bytes < mem_bytes:
+        told.append(f"{_gib(mem_bytes)} of memory, {_gib(free.mem_bytes)} free of {_gib(host.mem_bytes)}")
         numbers += [
-            ("mem_bytes_needed", shape.mem_bytes),
+            ("mem_bytes_needed", mem_bytes),
             ("mem_bytes_free", free.mem_bytes),
             ("mem_bytes", host.mem_bytes),
         ]
     if not told:
         return None
-    why = f"a task needs {', and '.join(told)}"
+    per_host = shape.gpus_per_host or shape.mem_bytes_per_host or shape.mem_all
+    why = f"{'each host of the job' if per_host else 'a task'} needs {', and '.join(told)}"
     return Reason(ReasonCode.RESOURCES, why + _beside_strays(free), tuple(numbers))
 
 

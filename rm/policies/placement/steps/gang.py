@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rm.core.host import Host
-from rm.core.job import JobSpec, Placement, TaskPlacement
+from rm.core.job import CYCLIC, NO_BIND, JobSpec, Placement, TaskPlacement
 from rm.core.reasons import Reason, ReasonCode
 from rm.core.snapshot import Free
 from rm.policies.placement.steps.filters import Shape, gpus_for
@@ -160,11 +160,34 @@ def place(
     free: Mapping[str, Free],
     shape: Shape,
 ) -> Placement:
-    """The placement with `count` consecutive ranks on each host, lowest free GPU indices first."""
-    tasks: list[TaskPlacement] = []
-    for host, count in counts:
-        gpus = gpus_for(host, free[host.name], shape) if shape.gpus else ()
-        for i in range(count):
-            own = gpus[i * shape.gpus : (i + 1) * shape.gpus]
-            tasks.append(TaskPlacement(len(tasks), host.name, own))
-    return Placement(tuple(tasks))
+    """The placement with `count` tasks on each host, lowest free GPU indices first."""
+    return laid_out(
+        [
+            (host.name, count, gpus_for(host, free[host.name], shape) if shape.least_gpus else ())
+            for host, count in counts
+        ],
+        shape,
+    )
+
+
+def laid_out(taken: Sequence[tuple[str, int, Sequence[int]]], shape: Shape) -> Placement:
+    """Ranks and GPUs over (host, tasks, GPUs in the order of choice), the hosts in the order of the ranks."""
+    seen = [(host, seen_by_tasks(gpus[: shape.gpus_for(count)], count, shape)) for host, count, gpus in taken]
+    places = [(host, gpus) for host, tasks in seen for gpus in tasks]
+    if shape.distribution == CYCLIC:
+        places = [
+            (host, tasks[turn])
+            for turn in range(max(count for _, count, _ in taken))
+            for host, tasks in seen
+            if turn < len(tasks)
+        ]
+    return Placement(tuple(TaskPlacement(rank, host, gpus) for rank, (host, gpus) in enumerate(places)))
+
+
+def seen_by_tasks(gpus: Sequence[int], tasks: int, shape: Shape) -> list[tuple[int, ...]]:
+    """Which of the job's GPUs on one host each of its tasks there sees."""
+    if shape.ntasks_per_gpu:
+        return [(gpus[task // shape.ntasks_per_gpu],) for task in range(tasks)]
+    if shape.gpus_per_host or shape.gpu_bind == NO_BIND:
+        return [tuple(gpus)] * tasks
+    return [tuple(gpus[task * shape.gpus : (task + 1) * shape.gpus]) for task in range(tasks)]

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from rm.core.job import Job, Placement, TaskPlacement
+from rm.core.job import Job, Placement
 from rm.core.ports import Candidate, Proposal
+from rm.core.progress import gpus_of
 from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, Mask
 from rm.policies.placement.steps.filters import Shape, shape_of
-from rm.policies.placement.steps.gang import Gang, Ints
+from rm.policies.placement.steps.gang import Gang, Ints, laid_out
 from rm.policies.placement.steps.network_score import Floats
 from rm.policies.placement.steps.slots import Counts, preferred
 from rm.policies.placement.steps.verdicts import explain_hosts
@@ -33,7 +34,7 @@ class Ask:
     @property
     def gpus(self) -> int:
         """GPUs of the whole job; of one without GPUs its tasks."""
-        return self.gang.tasks * (self.shape.gpus or 1)
+        return gpus_of(self.job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ def propose(
         return Proposal(iter(()), reasons, explain_hosts(capacities, shape, caps))
     ask = Ask(job, snapshot, capacities, shape, gang, caps)
     ranking = rank(ask)
-    usable = capacities.usable(shape).copy() if shape.gpus else None
+    usable = capacities.usable(shape).copy() if shape.least_gpus else None
     found = _candidates(ask, ranking, usable)
     if not explain:
         return Proposal(found)
@@ -87,15 +88,12 @@ def _candidates(ask: Ask, ranking: Ranking, usable: Mask | None) -> Iterator[Can
 
 
 def _placement(ask: Ask, keys: Floats, counts: Counts, usable: Mask | None) -> Placement:
-    """Consecutive ranks on each host, and its chosen GPUs in ascending order."""
-    each = ask.shape.gpus
-    tasks: list[TaskPlacement] = []
+    """The tasks on their hosts, and of each host the chosen GPUs in ascending order."""
+    taken: list[tuple[str, int, list[int]]] = []
     for number, count in counts:
-        name = ask.capacities.hosts[number].name
-        gpus: tuple[int, ...] = ()
+        gpus: list[int] = []
         if usable is not None:
-            chosen = sorted(preferred(usable[number], keys[number])[: count * each].tolist())
-            gpus = tuple(ask.capacities.gpu_index[number, chosen].tolist())
-        for i in range(count):
-            tasks.append(TaskPlacement(len(tasks), name, gpus[i * each : (i + 1) * each]))
-    return Placement(tuple(tasks))
+            chosen = sorted(preferred(usable[number], keys[number])[: ask.shape.gpus_for(count)].tolist())
+            gpus = ask.capacities.gpu_index[number, chosen].tolist()
+        taken.append((ask.capacities.hosts[number].name, count, gpus))
+    return laid_out(taken, ask.shape)

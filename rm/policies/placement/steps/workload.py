@@ -127,6 +127,7 @@ class LatestWorkload:
     def _append(self, placed: PlacedJob, capacities: Capacities) -> tuple[int, int]:
         """A row for the job, and as many entries as it has GPUs, and tasks without any."""
         cells = []
+        counted = set()  # tasks may see the same GPUs
         for task in placed.placement.tasks:
             host = capacities.number.get(task.host)
             if host is None:
@@ -135,7 +136,8 @@ class LatestWorkload:
                 cells.append(capacities.gpus_max * len(capacities.hosts) + host)
             for gpu in task.gpus:
                 at = capacities.position(host, gpu)
-                if at is not None:
+                if at is not None and (host, at) not in counted:
+                    counted.add((host, at))
                     cells.append(host * capacities.gpus_max + at)
         row, self._rows = self._rows, self._rows + 1
         if row == len(self._left):
@@ -188,4 +190,5 @@ def estimate(job: Job | None, progress: Progress | None) -> tuple[int | None, in
 
 def _gpus(placed: PlacedJob) -> int:
     """GPUs of a job of which only the placement is known."""
-    return sum(len(task.gpus) or 1 for task in placed.placement.tasks)
+    tasks = placed.placement.tasks
+    return len({(t.host, g) for t in tasks for g in t.gpus}) + sum(not t.gpus for t in tasks)
