@@ -13,6 +13,7 @@ import click
 from rm.cli.session import Session, emit_json, json_option, note
 from rm.errors import UsageError
 from rm.submission import directives, options, specification
+from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, script_text
 
 
@@ -37,7 +38,16 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+class _Command(click.Command):
+    """click would take the word after an option with an optional value for that value."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, directives.with_optional_values(args))
+
+
+@click.command(
+    cls=_Command, context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False}
+)
 @_flags
 @click.option("--wrap", metavar="COMMAND", help="Submit this command instead of a script.")
 @click.option("--file", "file_option", metavar="SCRIPT", help="The same as SCRIPT.")
@@ -57,21 +67,22 @@ def submit(
 ) -> int:
     """Submit SCRIPT with its arguments as a batch job.
 
-    Lines of SCRIPT that begin with #RM or #SBATCH hold options, too. Flags beat #RM, #RM beats
-    #SBATCH. Without SCRIPT the standard input is the script.
+    Lines of SCRIPT that begin with #RM or #SBATCH hold options, too. Flags beat SBATCH_... in the
+    environment, these beat #RM, #RM beats #SBATCH. Without SCRIPT the standard input is the script.
     """
     if file_option is not None and script is not None:
         script_args = (script, *script_args)  # --file=SCRIPT ARG...
-    text, name, warnings, values = _source(wrap, file_option or script)
-    for option in options.UNSUPPORTED:
-        value = flags.pop(option.key, None)
-        if value is not None and value is not False and (warning := directives.unsupported(option, "a flag")):
-            warnings.append(warning)
-    values = directives.merge(values, {key: value for key, value in flags.items() if value is not None})
-    for warning in warnings:
+    remarks = Remarks()
+    text, name, values = _source(wrap, file_option or script, remarks)
+    values = directives.merge(values, directives.of_environment(os.environ, remarks))
+    values = directives.merge(values, directives.of_flags(flags, remarks))
+    cwd = _cwd()
+    spec = specification.build(values, os.environ, cwd, datetime.now(), remarks)
+    for warning in remarks.warnings:
         note(f"Warning: {warning}")
-    spec = specification.build(values, os.environ, _cwd(), datetime.now())
+    remarks.refuse()
     spec = {"name": name, **spec, "script": text, "script_args": list(script_args)}
+    spec["env"].append(["SLURM_SUBMIT_DIR", cwd])  # where it was submitted, wherever it runs
     spec["submit_host"] = os.uname().nodename
     if values.get("test_only"):
         from rm.cli.why import show_plan
@@ -93,12 +104,14 @@ def submit(
     return 0
 
 
-def _source(wrap: str | None, file: str | None) -> tuple[str, str, list[str], dict[str, Any]]:
-    """The script's text, the job's default name, warnings, and the directives' options."""
+def _source(wrap: str | None, file: str | None, remarks: Remarks) -> tuple[str, str, dict[str, Any]]:
+    """The script's text, the job's default name, and the directives' options."""
     if wrap is not None:
+        if not wrap.strip():
+            raise UsageError("--wrap is empty.", "Write: rmx submit --wrap 'COMMAND'.")
         if file is not None:
             raise UsageError("--wrap and a script exclude each other.", "Keep one of them.")
-        return f"#!/bin/sh\n# made by --wrap\n{wrap}\n", "wrap", [], {}
+        return f"#!/bin/sh\n# made by --wrap\n{wrap}\n", "wrap", {}
     if file is None or file == "-":
         if file is None and sys.stdin.isatty():
             raise UsageError(
@@ -113,8 +126,7 @@ def _source(wrap: str | None, file: str | None) -> tuple[str, str, list[str], di
         except OSError as error:
             raise UsageError(f"The script {file} cannot be read: {error.strerror}.") from None
     text = script_text(data, shown)
-    parsed = directives.parse(text, shown)
-    return text, name, parsed.warnings, parsed.values
+    return text, name, directives.parse(text, shown, remarks)
 
 
 def _cwd() -> str:

@@ -1,4 +1,5 @@
-"""`#SBATCH` and `#RM` lines of a batch script. Pure: text in, options and warnings out.
+"""The options of a submission, from the `#SBATCH` and `#RM` lines of its script, from the environment and
+from flags. Pure: text in, options and remarks out.
 
 Directives stand at the top: parsing stops at the first line that is neither blank nor a
 comment. `#RM` beats `#SBATCH`; among lines of one kind the later wins.
@@ -8,10 +9,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rm.errors import UsageError
-from rm.submission.options import ALL, FLAG, IGNORED, REFUSED, VALUE, Option
+from rm.submission.options import ALL, FLAG, IGNORED, MAYBE, REFUSED, TOLD, VALUE, VARIABLES, Option
+from rm.submission.remarks import Remarks
 
 PREFIXES = ("#SBATCH", "#RM")  # the weaker first
 _BY_LONG = {name: option for option in ALL for name in option.long}
@@ -19,21 +21,12 @@ _BY_SHORT = {option.short: option for option in ALL if option.short}
 _OFF = {option.off: option for option in ALL if option.off}
 
 
-class Directives(NamedTuple):
-    """`values`: option key -> text, or True/False for flags; `warnings` are sentences."""
+def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
+    """The options of all directives of a script: key -> text, or True/False for flags.
 
-    values: dict[str, Any]
-    warnings: list[str]
-
-
-def parse(text: str, file: str = "the script") -> Directives:
-    """The options of all directives of a script.
-
-    Raises:
-        UsageError: an unknown option, or one that rm lacks and that changes the job's meaning.
+    Unknown options, and those that rm lacks and that change the job's meaning, are complaints.
     """
     values: dict[str, dict[str, Any]] = {prefix: {} for prefix in PREFIXES}
-    warnings: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip() and not line.startswith("#"):
             break
@@ -41,35 +34,65 @@ def parse(text: str, file: str = "the script") -> Directives:
         if prefix not in PREFIXES:
             continue
         where = f"{prefix} in line {number} of {file}"
-        try:
-            words = shlex.split(rest, comments=True)
-        except ValueError as error:
-            raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
-        for option, value in _options(words, where):
-            if warning := unsupported(option, where):
-                warnings.append(warning)
-            else:
-                values[prefix][option.key] = value
+        with remarks.gathering():
+            try:
+                words = shlex.split(rest, comments=True)
+            except ValueError as error:
+                raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
+            for option, value in _options(words, where):
+                values[prefix] |= supported(option, value, where, remarks)
     merged: dict[str, Any] = {}
     for prefix in PREFIXES:
         merged = merge(merged, values[prefix])
-    return Directives(merged, warnings)
+    return merged
 
 
-def unsupported(option: Option, where: str) -> str:
-    """The warning for an option without effect, "" for a supported one.
+def of_environment(environment: Mapping[str, str], remarks: Remarks) -> dict[str, Any]:
+    """The options that Slurm's input variables set, such as SBATCH_PARTITION: stronger than the script's
+    lines, weaker than flags."""
+    values: dict[str, Any] = {}
+    for variable, name in VARIABLES.items():
+        text = environment.get(variable)
+        if text is None:
+            continue
+        option, value = _BY_LONG.get(name) or _OFF[name], text
+        if option.takes == FLAG:
+            if not (text in ("", "yes") or (text.isdecimal() and int(text))):
+                continue  # as sbatch has it: any other value leaves the option unset
+            values |= supported(option, name not in _OFF, f"{variable} in the environment", remarks)
+        elif value or option.takes == MAYBE:
+            values |= supported(option, value, f"{variable} in the environment", remarks)
+    return values
 
-    Raises:
-        UsageError: without this option the job would mean something else.
-    """
+
+def of_flags(flags: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
+    """The options of a command line, by their keys; None, and a flag that rm lacks and is not set, were not
+    given."""
+    values: dict[str, Any] = {}
+    for option in ALL:
+        value = flags.get(option.key)
+        if value is not None and (value is not False or not option.support):
+            values |= supported(option, value, "a flag", remarks)
+    return values
+
+
+def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[str, Any]:
+    """The option as {key: value}; nothing and a remark for one that has no effect."""
+    said = f"--{option.long[0]} ({where}) is not supported"
     if option.support == REFUSED:
-        raise UsageError(
-            f"--{option.long[0]} ({where}) is not supported, and the job would mean something else without.",
-            "Remove it if the job can do without.",
+        remarks.errors.append(
+            UsageError(
+                f"{said}, and the job would mean something else without.",
+                "Remove it if the job can do without.",
+            )
         )
+        return {}
     if option.support == IGNORED:
-        return f"--{option.long[0]} ({where}) is not supported and was ignored."
-    return ""
+        remarks.warnings.append(f"{said} and was ignored.")
+        return {}
+    if option.support == TOLD:
+        remarks.warnings.append(f"{said}: the job finds it in its environment, and nothing else comes of it.")
+    return {option.key: value}
 
 
 # options that say the same thing in different ways: a stronger source's choice replaces a weaker's
@@ -121,7 +144,7 @@ def _options(words: Sequence[str], where: str) -> list[tuple[Option, Any]]:
             if not rest:
                 raise UsageError(f"--{option.long[0]} ({where}) needs a value.")
             attached = rest.pop(0)
-        found.append((option, True if option.takes == FLAG else attached))
+        found.append((option, {FLAG: True, MAYBE: attached or ""}.get(option.takes, attached)))
     return found
 
 
@@ -131,3 +154,26 @@ def _unknown(name: str, where: str) -> UsageError:
     near = get_close_matches(name.lstrip("-"), _BY_LONG, n=1)
     hint = f"Did you mean '--{near[0]}'?" if near else "`rmx submit --help` lists the options."
     return UsageError(f"Unknown option {name} ({where}).", hint)
+
+
+def with_optional_values(words: Sequence[str]) -> list[str]:
+    """A command line in which each option that may have a value, but has none, has an empty one.
+
+    As in Slurm a value belongs to such an option only behind `=`, never as the next word.
+    """
+    found: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, _ = word.removeprefix("--").partition("=")
+        option = _BY_LONG.get(name) if word.startswith("--") else _BY_SHORT.get(word[1:2])
+        found.append(word)
+        if word in ("--", "-") or not word.startswith("-"):
+            break  # the script and its arguments
+        if option is None or equals:
+            continue
+        if option.takes == MAYBE and word.startswith("--"):
+            found[-1] = f"{word}="
+        elif option.takes == VALUE and (word.startswith("--") or len(word) == 2) and rest:
+            found.append(rest.pop(0))
+    return [*found, *rest]

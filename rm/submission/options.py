@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 VALUE, FLAG, MAYBE = "value", "flag", "maybe"  # MAYBE: a flag that may carry =value
+TOLD = "told"  # known to Slurm, and here only told to the job: a warning
 IGNORED = "ignored"  # known to Slurm, without effect here: a warning
 REFUSED = "refused"  # known to Slurm, and without it the job would mean something else: an error
 
@@ -35,26 +36,29 @@ SUPPORTED = (
     Option("ntasks", ("ntasks",), "n", help="Number of tasks (ranks).", metavar="N"),
     Option("ntasks_per_node", ("ntasks-per-node",), help="Tasks on one host, at most.", metavar="N"),
     Option("cpus_per_task", ("cpus-per-task",), "c", help="Processors of one task.", metavar="N"),
-    Option("mem", ("mem",), help="Memory on each host, such as 16G.", metavar="SIZE"),
+    Option("mem", ("mem",), help="Memory on each host, such as 16G; 0: all of it.", metavar="SIZE"),
     Option("mem_per_cpu", ("mem-per-cpu",), help="Memory for each processor.", metavar="SIZE"),
     Option("mem_per_gpu", ("mem-per-gpu",), help="Memory for each GPU.", metavar="SIZE"),
     Option("gpus", ("gpus",), "G", help="GPUs of the whole job.", metavar="[TYPE:]N"),
     Option("gpus_per_node", ("gpus-per-node",), help="GPUs on each host.", metavar="[TYPE:]N"),
     Option("gpus_per_task", ("gpus-per-task",), help="GPUs of one task.", metavar="[TYPE:]N"),
-    Option("gres", ("gres",), help="GPUs on each host, Slurm's way.", metavar="gpu[:TYPE]:N"),
+    Option("gres", ("gres",), help="The same, as Slurm's generic resources.", metavar="gpu[:TYPE]:N"),
+    Option("ntasks_per_gpu", ("ntasks-per-gpu",), help="Tasks that share a GPU.", metavar="N"),
+    Option("gpu_bind", ("gpu-bind",), help="GPUs of a task: none, per_task:N, single:N.", metavar="HOW"),
+    Option("distribution", ("distribution",), "m", help="Of ranks over hosts: block, cyclic.", metavar="HOW"),
     Option("gpu_mem", ("gpu-mem",), help="Share GPUs, with so much memory of each: 16G.", metavar="SIZE"),
     Option("time", ("time",), "t", help="Time limit: M, H:M:S, D-H:M, 1h30m, UNLIMITED.", metavar="TIME"),
     Option("expect", ("expect",), help="Run time expected when undisturbed, such as 2h.", metavar="TIME"),
     Option("iterations", ("iterations",), help="Iterations that the job will make.", metavar="N"),
     Option("export", ("export",), help="Environment: ALL, NONE, or NAME[=VALUE],…", metavar="LIST"),
     Option("chdir", ("chdir",), "D", help="Working directory of the tasks.", metavar="DIR"),
-    Option("partition", ("partition",), "p", help="Partition of hosts.", metavar="NAME"),
+    Option("partition", ("partition",), "p", help="Partition of hosts; of several one.", metavar="NAMES"),
     Option("priority", ("priority",), help="high, low or an integer.", metavar="P"),
     Option("begin", ("begin",), "b", help="Not before: now+1hour, 16:00, 2030-01-31T16:00.", metavar="TIME"),
     Option("hold", ("hold",), "H", FLAG, "Submit in held state."),
-    Option("nodelist", ("nodelist", "hosts"), "w", help="Only on these hosts.", metavar="HOSTS"),
+    Option("nodelist", ("nodelist", "hosts"), "w", help="On exactly these hosts.", metavar="HOSTS"),
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
-    Option("exclusive", ("exclusive",), takes=FLAG, help="Share the hosts with no other job."),
+    Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
     Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
     Option("comment", ("comment",), help="Free text.", metavar="TEXT"),
     Option("zone", ("zone",), help="Only in this zone.", metavar="ZONE"),
@@ -79,14 +83,15 @@ def _other(support: str, *spellings: str) -> tuple[Option, ...]:
     return tuple(found)
 
 
-UNSUPPORTED = _other(
+UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     IGNORED,
-    "account/A=", "qos/q=", "mail-type=", "mail-user=", "nice?", "profile=", "acctg-freq=",
-    "cpu-bind=", "mem-bind=", "gpu-bind=", "distribution/m=", "hint=", "get-user-env?", "quiet/Q", "wckey=",
-    "kill-on-invalid-dep=", "ntasks-per-core=", "ntasks-per-socket=", "ntasks-per-gpu=", "sockets-per-node=",
-    "cores-per-socket=", "threads-per-core=", "mincpus=", "tmp=", "contiguous", "switches=", "power=",
-    "deadline=", "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job", "overcommit/O", "oversubscribe/s",
-    "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
+    "mail-type=", "mail-user=", "nice?", "profile=", "acctg-freq=",
+    "cpu-bind=", "mem-bind=", "gres-flags=", "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "wckey=",
+    "kill-on-invalid-dep=", "ntasks-per-core=", "ntasks-per-socket=", "extra-node-info/B=",
+    "sockets-per-node=", "cores-per-socket=", "threads-per-core=", "mincpus=", "tmp=", "contiguous",
+    "switches=", "power=", "deadline=", "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job",
+    "overcommit/O", "oversubscribe/s", "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=",
+    "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
     "array/a=", "dependency/d=", "constraint/C=", "licenses/L=", "signal=", "input=", "reservation=",
@@ -95,3 +100,19 @@ UNSUPPORTED = _other(
     "time-min=", "nodefile/F=", "mcs-label=",
 )  # fmt: skip
 ALL = SUPPORTED + UNSUPPORTED
+
+# Slurm's input variables: those that are not named after their options, and those that are
+_NAMED_OTHERWISE = {
+    "SBATCH_ARRAY_INX": "array", "SBATCH_MEM_PER_NODE": "mem", "SBATCH_TIMELIMIT": "time",
+    "SBATCH_REQ_SWITCH": "switches", "SBATCH_WAIT4SWITCH": "switches", "SLURM_HINT": "hint",
+    "SLURM_CLUSTERS": "clusters",
+}  # fmt: skip
+_NAMED_SO = (
+    "account", "acctg-freq", "batch", "clusters", "constraint", "container", "container-id", "core-spec",
+    "cpus-per-gpu", "delay-boot", "distribution", "error", "exclusive", "export", "get-user-env", "gpu-bind",
+    "gpu-freq", "gpus", "gpus-per-node", "gpus-per-task", "gres", "gres-flags", "hint", "ignore-pbs", "input",
+    "job-name", "mem-bind", "mem-per-cpu", "mem-per-gpu", "network", "no-kill", "no-requeue", "open-mode",
+    "output", "overcommit", "partition", "power", "profile", "qos", "requeue", "reservation", "signal",
+    "spread-job", "thread-spec", "threads-per-core", "use-min-nodes", "wait", "wait-all-nodes", "wckey",
+)  # fmt: skip
+VARIABLES = {f"SBATCH_{name.upper().replace('-', '_')}": name for name in _NAMED_SO} | _NAMED_OTHERWISE

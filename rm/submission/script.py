@@ -15,15 +15,18 @@ def script_text(data: bytes, shown: str) -> str:
         raise UsageError(
             f"The script {shown} is larger than {SCRIPT_MAX_BYTES >> 20} MiB.", "Read data from files."
         )
-    try:
-        text = data.decode()
-        binary = "\0" in text
-    except UnicodeDecodeError:
-        text, binary = "", True
-    if binary:
+    if b"\0" in data:
         raise UsageError(
             f"{shown} is not a text script.", "To run a program, use: rmx submit --wrap './program'."
         )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"The script {shown} is not UTF-8 text: line {line} has the byte 0x{data[error.start]:02X}.",
+            f"If it is Latin-1, convert it with: iconv -f latin1 -t utf-8 {shown} > NEW",
+        ) from None
     if "\r\n" in text:
         raise UsageError(
             f"The script {shown} has Windows line ends (CRLF).", f"Convert it with: sed -i 's/\\r$//' {shown}"

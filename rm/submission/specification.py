@@ -1,12 +1,10 @@
 """Options of a submission (rm.submission.options) to a job specification (JobSpec's fields as JSON).
 
-Resources are per task in a JobSpec and often per host in Slurm's options: here one becomes the
-other, or the request is refused with what is missing. Cheap to import: no core types.
+Hosts, tasks, memory and GPUs are rm.submission.resources'. Cheap to import: no core types.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -14,13 +12,27 @@ from typing import Any
 
 from rm import units
 from rm.errors import UsageError
+from rm.submission.remarks import Remarks
+from rm.submission.resources import count, resources
 
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
+OF_A_JOB = ("SLURM_", "SLURMD_")
+# option -> the variable in which the job finds it; what the placement decides is rm.daemon.environment's
+TOLD = {
+    "account": "SLURM_JOB_ACCOUNT",
+    "qos": "SLURM_JOB_QOS",
+    "gpu_bind": "SLURM_GPU_BIND",
+    "mem_per_gpu": "SLURM_MEM_PER_GPU",
+}
 
 
 def build(
-    values: Mapping[str, Any], environment: Mapping[str, str], cwd: str, now: datetime
+    values: Mapping[str, Any],
+    environment: Mapping[str, str],
+    cwd: str,
+    now: datetime,
+    remarks: Remarks | None = None,
 ) -> dict[str, Any]:
     """The specification without its script; only what was asked for, defaults are the daemon's.
 
@@ -28,194 +40,108 @@ def build(
         values: option key -> text, or True/False.
         environment: that of the submission, for --export.
         now: for --begin; aware or local.
+        remarks: where complaints are gathered instead of raised; the answer is good if there are none.
     """
-    spec: dict[str, Any] = {"env": _export(values.get("export", "ALL"), environment)}
-    for key in ("name", "output", "error", "partition", "comment", "zone"):
+    said = remarks if remarks is not None else Remarks()
+    spec: dict[str, Any] = {"env": []}
+    with said.gathering():
+        spec["env"] = [*_export(values.get("export", "ALL"), environment), *told(values)]
+    for key in ("name", "output", "error", "comment", "zone"):
         if values.get(key):
             spec[key] = values[key]
     if spec.get("output") == "none":
         spec["output"] = ""  # kept where it ran; `rmx logs` reads it
-    if "open_mode" in values:
-        spec["open_mode"] = _open_mode(values["open_mode"])
-    for key in ("hold", "exclusive", "requeue", "low_comm"):
+    for key in ("hold", "requeue", "low_comm"):
         if key in values:
             spec[key] = bool(values[key])
     spec["chdir"] = _absolute(values.get("chdir") or cwd, cwd)
     if values.get("chdir"):
         spec["chdir_required"] = True
-    if "time" in values:
-        spec["time_limit_us"] = units.parse_time_limit_us(values["time"])
-    if "expect" in values and (expected := _expected(values["expect"])) is not None:
-        spec["expected_us"] = expected
-    if iterations := count(values, "iterations"):
-        spec["iterations"] = iterations
-    if "priority" in values:
-        spec["priority"] = _priority(values["priority"])
-    if "begin" in values:
-        spec["begin_us"] = begin_us(values["begin"], now)
-    for key, name in (("nodelist", "hosts_only"), ("exclude", "hosts_excluded")):
-        if values.get(key):
-            spec[name] = list(units.parse_hosts(values[key]))
-    spec |= _shape(values)
-    if profile := _traffic(values):
-        spec["traffic"] = profile
+    for read in _READERS:
+        with said.gathering():
+            spec |= read(values)
+    with said.gathering():
+        if "begin" in values:
+            spec["begin_us"] = begin_us(values["begin"], now)
+    spec |= resources(values, said)
+    if remarks is None:
+        said.refuse()
     return spec
 
 
-def count(values: Mapping[str, Any], key: str, least: int = 1) -> int | None:
-    text = values.get(key)
-    if text is None:
-        return None
-    if not str(text).isdecimal() or int(text) < least:
-        option = key.replace("_", "-")
-        raise UsageError(f"--{option} is '{text}', and must be a whole number of at least {least}.")
-    return int(text)
+def told(values: Mapping[str, Any]) -> list[list[str]]:
+    """What Slurm only tells the job again, as variables of its environment."""
+    return [[name, str(values[key])] for key, name in TOLD.items() if values.get(key)]
 
 
-_NODES = re.compile(r"(\d+)(?:-(\d+))?\Z")
-_GPUS = re.compile(r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z")
+def _exclusive(values: Mapping[str, Any]) -> dict[str, Any]:
+    """--exclusive[=user|mcs|topo]; without a value the hosts are the job's own."""
+    if "exclusive" not in values:
+        return {}
+    if values["exclusive"] in (True, False, ""):
+        return {"exclusive": values["exclusive"] is not False}
+    raise UsageError(
+        f"--exclusive={values['exclusive']} is not supported.",
+        "--exclusive alone shares the hosts with no other job.",
+    )
 
 
-def _shape(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Hosts, tasks, processors, memory and GPUs."""
-    spec: dict[str, Any] = {}
-    per_host = count(values, "ntasks_per_node")
-    low = high = 0
-    if "nodes" in values:
-        match = _NODES.match(values["nodes"])
-        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if low < 1 or high < low:
-            raise UsageError(
-                f"--nodes is '{values['nodes']}'.", "Write a number of hosts or a range such as 2-4."
-            )
-        spec |= {"hosts_min": low, "hosts_max": high}
-    ntasks = count(values, "ntasks") or max(low, 1) * (per_host or 1)
-    if ntasks < low:
-        raise UsageError(f"--ntasks={ntasks} tasks cannot use --nodes={low} hosts.", "Ask for fewer hosts.")
-    cpus = count(values, "cpus_per_task") or 1
-    spec |= {"ntasks": ntasks, "cpus_per_task": cpus}
-    if per_host:
-        spec["tasks_per_host"] = per_host
-    on_host = 1 if ntasks == 1 else per_host or (math.ceil(ntasks / low) if low else 0)
-    gpus, gpu_type = _gpus(values, ntasks, on_host)
-    if gpus:
-        spec |= {"gpus_per_task": gpus, "gpu_type": gpu_type}
-        if "gres" in values or "gpus_per_node" in values:
-            spec["tasks_per_host"] = on_host
-    if size := _gpu_memory(values, gpus):
-        spec["gpu_mem_bytes"] = size
-    if memory := _memory(values, cpus, gpus, on_host):
-        spec["mem_bytes_per_task"] = memory
-    return spec
+def _partition(values: Mapping[str, Any]) -> dict[str, Any]:
+    text = values.get("partition")
+    if not text:
+        return {}
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--partition is '{text}', and one of its names is empty.", "Write NAME[,NAME...].")
+    return {"partition": ",".join(dict.fromkeys(names))}
 
 
-def _gpus(values: Mapping[str, Any], ntasks: int, on_host: int) -> tuple[int, str]:
-    """GPUs of one task and their type; the options that were given must agree."""
-    found: dict[str, int] = {}
-    kinds: set[str] = set()
-    for key in ("gpus_per_task", "gpus", "gpus_per_node", "gres"):
-        text = values.get(key)
-        option = "--" + key.replace("_", "-")
-        if text is None or (key == "gres" and text.lower() == "none"):
-            continue
-        if key == "gres":
-            head, _, text = text.partition(":")
-            if head != "gpu" or "," in text:
-                raise UsageError(f"--gres={values['gres']} is not supported.", "Only gpu[:TYPE]:N is.")
-            text = text or "1"
-            if not text[0].isdecimal() and not {":", "="} & set(text):
-                text += ":1"  # a type alone
-        match = _GPUS.match(text)
-        if match is None:
-            raise UsageError(f"{option} is '{values[key]}'.", "Write a number, or TYPE:NUMBER.")
-        number = int(match[2])
-        kinds |= {match[1]} if match[1] else set()
-        share, what = {"gpus_per_task": (1, ""), "gpus": (ntasks, f"{ntasks} tasks")}.get(
-            key, (on_host, f"{on_host} tasks on a host")
-        )
-        if share == 0:
-            raise UsageError(
-                f"{option} counts GPUs on each host, and how many tasks a host gets is not said.",
-                "Add --nodes or --ntasks-per-node, or use --gpus-per-task.",
-            )
-        if number % share:
-            raise UsageError(
-                f"{option}={values[key]} cannot be shared equally by {what}.",
-                "Every task gets the same number of GPUs.",
-            )
-        found[option] = number // share
-    if len(set(found.values())) > 1:
-        raise UsageError(
-            f"{' and '.join(found)} ask for different numbers of GPUs for a task.", "Keep one of them."
-        )
-    if len(kinds) > 1:
-        raise UsageError(
-            f"The job asks for several types of GPUs: {', '.join(sorted(kinds))}.", "Keep one of them."
-        )
-    return next(iter(found.values()), 0), next(iter(kinds), "")
+def _time(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"time_limit_us": units.parse_time_limit_us(values["time"])} if "time" in values else {}
 
 
-def _gpu_memory(values: Mapping[str, Any], gpus: int) -> int:
-    """Bytes of each GPU for a job that shares its GPUs; 0 = it wants them for itself."""
-    if "gpu_mem" not in values:
-        return 0
-    if not gpus:
-        raise UsageError("--gpu-mem is given, and the job asks for no GPU.", "Add --gpus-per-task.")
-    return units.parse_memory_bytes(values["gpu_mem"])
+def _iterations(values: Mapping[str, Any]) -> dict[str, Any]:
+    iterations = count(values, "iterations")
+    return {"iterations": iterations} if iterations else {}
 
 
-def _memory(values: Mapping[str, Any], cpus: int, gpus: int, on_host: int) -> int:
-    """Bytes for one task."""
-    given = [key for key in ("mem", "mem_per_cpu", "mem_per_gpu") if values.get(key)]
-    if not given:
-        return 0
-    if len(given) > 1:
-        spelled = " and ".join("--" + key.replace("_", "-") for key in given)
-        raise UsageError(f"{spelled} exclude each other.", "Keep one of them.")
-    size = units.parse_memory_bytes(values[given[0]])
-    if given[0] == "mem_per_cpu":
-        return size * cpus
-    if given[0] == "mem_per_gpu":
-        if not gpus:
-            raise UsageError(
-                "--mem-per-gpu is given, and the job asks for no GPU.", "Add --gpus, or use --mem."
-            )
-        return size * gpus
-    if size == 0:
-        raise UsageError(
-            "--mem=0, all memory of a host, is not supported.", "Name a size, or use --exclusive."
-        )
-    if on_host == 0:
-        raise UsageError(
-            "--mem counts memory on each host, and how many tasks a host gets is not said.",
-            "Add --nodes or --ntasks-per-node, or use --mem-per-cpu.",
-        )
-    return math.ceil(size / on_host)
+def _hosts(values: Mapping[str, Any]) -> dict[str, Any]:
+    named = {"hosts_only": values.get("nodelist"), "hosts_excluded": values.get("exclude")}
+    return {name: list(units.parse_hosts(text)) for name, text in named.items() if text}
 
 
-def _open_mode(text: str) -> str:
+def _open_mode(values: Mapping[str, Any]) -> dict[str, Any]:
     """As Slurm, which looks at the first letter only."""
+    if "open_mode" not in values:
+        return {}
+    text = values["open_mode"]
     for mode in ("append", "truncate"):
         if text[:1].lower() == mode[0] and mode.startswith(text.lower()):
-            return mode
+            return {"open_mode": mode}
     raise UsageError(f"--open-mode is '{text}'.", "Write append or truncate.")
 
 
-def _expected(text: str) -> int | None:
-    """Microseconds, written like a time limit; None for UNLIMITED, which says nothing."""
+def _expected(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Microseconds, written like a time limit; UNLIMITED says nothing."""
+    if "expect" not in values:
+        return {}
     try:
-        return units.parse_time_limit_us(text)
+        expected = units.parse_time_limit_us(values["expect"])
     except UsageError as error:
-        raise UsageError(f"--expect is '{text}', and that is no run time.", error.hint) from None
+        raise UsageError(f"--expect is '{values['expect']}', and that is no run time.", error.hint) from None
+    return {} if expected is None else {"expected_us": expected}
 
 
-def _priority(text: str) -> int:
+def _priority(values: Mapping[str, Any]) -> dict[str, Any]:
+    if "priority" not in values:
+        return {}
+    text = values["priority"]
     named = PRIORITIES.get(text.lower())
     if named is not None:
-        return named
+        return {"priority": named}
     if not re.match(r"-?\d{1,10}\Z", text) or abs(int(text)) > _PRIORITY_MAX:
         raise UsageError(f"--priority is '{text}'.", "Write high, low or an integer.")
-    return int(text)
+    return {"priority": int(text)}
 
 
 def _absolute(path: str, cwd: str) -> str:
@@ -230,10 +156,12 @@ def _export(text: str, environment: Mapping[str, str]) -> list[list[str]]:
     if [part.upper() for part in parts] in (["NONE"], ["NIL"]):
         return []
     chosen: dict[str, str] = {}
+    # what describes the job that submits does not describe the one that is submitted
+    inherited = {name: value for name, value in environment.items() if not name.startswith(OF_A_JOB)}
     for part in parts:
         name, equals, value = part.partition("=")
         if part.upper() == "ALL":
-            chosen = dict(environment) | chosen
+            chosen = inherited | chosen
         elif equals and name:
             chosen[name] = value
         elif not equals and part in environment:
@@ -325,7 +253,7 @@ def _fraction(text: str) -> tuple[int, int]:
     raise UsageError(f"--duty-cycle is '{text}'.", "Write a part of the period: 0.4 or 40%.")
 
 
-def _traffic(values: Mapping[str, Any]) -> dict[str, Any] | None:
+def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
     profile = [key for key in ("period", "duty_cycle", "bandwidth") if key in values]
     given = [
         *(["--traffic"] if "traffic" in values else []),
@@ -338,9 +266,9 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any] | None:
     if "traffic" in values:
         from rm.submission.traffic_file import read
 
-        return read(values["traffic"])
+        return {"traffic": read(values["traffic"])}
     if not profile:
-        return None
+        return {}
     if len(profile) < 3:
         raise UsageError(
             "--period, --duty-cycle and --bandwidth belong together.",
@@ -352,4 +280,10 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any] | None:
     if period <= 0 or rate <= 0:
         raise UsageError("--period and --bandwidth must be above 0.")
     duration = -(-period * numerator // denominator)
-    return {"period_us": period, "phases": [{"offset_us": 0, "duration_us": duration, "rate_bps": rate}]}
+    phase = {"offset_us": 0, "duration_us": duration, "rate_bps": rate}
+    return {"traffic": {"period_us": period, "phases": [phase]}}
+
+
+_READERS = (
+    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _priority, _hosts, _traffic,
+)  # fmt: skip

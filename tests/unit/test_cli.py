@@ -24,9 +24,9 @@ from tests.fake_service import Daemon, FakeService, serving
 def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
     first = rmx("submit", "-n", "3", "train.sh", "--epochs", "2")
     assert (first.code, first.out) == (0, "Submitted batch job 1\n")
-    assert (
-        first.err
-        == "rmx: Warning: --account (#SBATCH in line 2 of train.sh) is not supported and was ignored.\n"
+    assert first.err == (
+        "rmx: Warning: --account (#SBATCH in line 2 of train.sh) is not supported: the job finds it in its "
+        "environment, and nothing else comes of it.\n"
     )
     spec = daemon.service.table[1].spec
     assert (spec.name, spec.ntasks, spec.script_args) == ("train", 3, ("--epochs", "2"))
@@ -34,6 +34,37 @@ def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Pat
     assert rmx("submit", "--parsable", "--file=train.sh").out == "2\n"
     assert rmx("submit", "--json", "--wrap", "sleep 1").json == {"version": 1, "job": 3}
     assert daemon.service.table[3].spec.script.endswith("\nsleep 1\n")
+
+
+def test_everything_that_a_script_asks_in_vain_is_told_at_once(
+    daemon: Daemon, rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ("--array=0-9", "--gres=gpu:1,nvme:1", "--time=soon", "--frobnicate")
+    (tmp_path / "bad.sh").write_text("#!/bin/sh\n" + "".join(f"#SBATCH {line}\n" for line in lines))
+    monkeypatch.setenv("SBATCH_SIGNAL", "USR1@60")
+    result = rmx("submit", "--begin=later", "bad.sh")
+    assert (result.code, daemon.service.table) == (2, {})
+    assert "for 6 reasons" in result.err
+    for said in ("--array", "nvme:1", "'soon'", "--frobnicate", "SBATCH_SIGNAL", "'later'"):
+        assert said in result.err
+    assert rmx("submit", "--wrap", " ").err == "rmx: --wrap is empty. Write: rmx submit --wrap 'COMMAND'.\n"
+
+
+def test_the_environment_is_stronger_than_the_script_and_weaker_than_flags(
+    daemon: Daemon, rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p.sh").write_text("#!/bin/sh\n#SBATCH -p short -t 5\n#RM -J mine\ntrue\n")
+    monkeypatch.setenv("SBATCH_PARTITION", "long")
+    monkeypatch.setenv("SBATCH_TIMELIMIT", "60")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "3")
+    assert rmx("submit", "--exclusive", "p.sh").code == 0
+    assert rmx("submit", "-t", "7", "p.sh").code == 0
+    first, second = (daemon.service.table[job].spec for job in (1, 2))
+    assert (first.name, first.partition, first.time_limit_us) == ("mine", "long", 3_600_000_000)
+    assert (first.exclusive, second.exclusive) == (True, False)
+    assert (second.partition, second.time_limit_us) == ("long", 420_000_000)
+    assert dict(first.env)["SLURM_SUBMIT_DIR"] == str(tmp_path)
+    assert "SLURM_ARRAY_TASK_ID" not in dict(first.env)
 
 
 def test_a_dry_run_submits_nothing(daemon: Daemon, rmx: Rmx) -> None:
@@ -66,7 +97,7 @@ def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> N
     [
         (b"#!/bin/sh\r\ntrue\r\n", "Windows line ends (CRLF). Convert it with: sed -i 's/\\r$//' bad"),
         (b"\x7fELF\x00\x01", "is not a text script"),
-        (b"#!/bin/sh\n\xff\xfe", "is not a text script"),
+        (b"#!/bin/sh\n# caf\xe9\n", "not UTF-8 text: line 2 has the byte 0xE9. If it is Latin-1, convert"),
         (b"echo hi\n", "first line must be such as #!/bin/sh"),
         (b"", "is empty"),
         (b"#!/bin/sh\n#SBATCH --licenses=x\n", "--licenses (#SBATCH in line 2 of bad) is not supported"),
@@ -162,7 +193,7 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
     text = rmx("show", "2").out
     for line in (
         "State:       RUNNING",
-        "MemPerTask:  4 GiB",
+        "MemPerHost:  4 GiB",
         "Traffic:     every 196ms: 98ms at 80Mbps from 0s",
         "Schedule:    shifted by 40ms, an iteration every 200ms, 4ms idle added",
         "Remaining:   59:00, as its iterations tell",

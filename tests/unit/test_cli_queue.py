@@ -22,7 +22,7 @@ def jobs(daemon: Daemon, rmx: Rmx) -> None:
     """1 runs on h1 with 2 GPUs; 2 and 3 wait, 3 in a partition."""
     rmx("submit", "--job-name=wide", "--gpus-per-task=1", "-n", "2", "--time=90", "--wrap=true")
     rmx("submit", "--job-name=narrow", "--wrap=true")
-    rmx("submit", "--job-name=last", "--partition=fast", "--gpus-per-task=3", "--wrap=true")
+    rmx("submit", "--job-name=last", "--partition=fast", "--gpus-per-node=3", "--wrap=true")
     daemon.service.run(1)
 
 

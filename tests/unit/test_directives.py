@@ -4,7 +4,16 @@ import pytest
 
 from rm.errors import UsageError
 from rm.submission import directives
-from rm.submission.options import ALL, SUPPORTED
+from rm.submission.options import ALL, SUPPORTED, VARIABLES
+from rm.submission.remarks import Remarks
+
+
+def parse(text: str) -> dict[str, object]:
+    remarks = Remarks()
+    values = directives.parse(text, "train.sh", remarks)
+    remarks.refuse()
+    return values
+
 
 SCRIPT = """\
 #!/bin/bash
@@ -23,7 +32,7 @@ echo start
 
 
 def test_rm_beats_sbatch_and_parsing_stops_at_the_first_command() -> None:
-    assert directives.parse(SCRIPT).values == {
+    assert parse(SCRIPT) == {
         "name": "ours", "nodes": "2", "ntasks": "4", "time": "1:00:00", "comment": "two words",
         "period": "200ms", "hold": True, "requeue": False, "output": "after-ours",
     }  # fmt: skip
@@ -31,17 +40,20 @@ def test_rm_beats_sbatch_and_parsing_stops_at_the_first_command() -> None:
 
 def test_a_stronger_source_replaces_all_ways_to_say_the_same() -> None:
     text = "#!/bin/sh\n#SBATCH --gres=gpu:8 --mem=4G\n#RM --gpus-per-task=1 --low-comm\n"
-    values = directives.parse(text).values
+    values = parse(text)
     assert values == {"mem": "4G", "gpus_per_task": "1", "low_comm": True}
     flags = {"period": "1s", "duty_cycle": "0.5", "bandwidth": "1G", "mem_per_cpu": "1G"}
     assert directives.merge(values, flags) == {"gpus_per_task": "1", **flags}
 
 
 def test_unsupported_options_are_warnings_that_name_them() -> None:
-    parsed = directives.parse("#!/bin/sh\n#SBATCH -A money --mail-type=END --nice -n 3\n", "train.sh")
-    assert parsed.values == {"ntasks": "3"}
-    assert parsed.warnings[0] == "--account (#SBATCH in line 2 of train.sh) is not supported and was ignored."
-    assert [warning.split()[0] for warning in parsed.warnings] == ["--account", "--mail-type", "--nice"]
+    remarks = Remarks()
+    text = "#!/bin/sh\n#SBATCH --mail-type=END --nice -A money -n 3\n"
+    assert directives.parse(text, "train.sh", remarks) == {"account": "money", "ntasks": "3"}
+    first, _, last = remarks.warnings
+    assert first == "--mail-type (#SBATCH in line 2 of train.sh) is not supported and was ignored."
+    assert last.startswith("--account (#SBATCH in line 2 of train.sh) is not supported: the job finds it")
+    assert [warning.split()[0] for warning in remarks.warnings] == ["--mail-type", "--nice", "--account"]
 
 
 @pytest.mark.parametrize(
@@ -61,7 +73,61 @@ def test_unsupported_options_are_warnings_that_name_them() -> None:
 )
 def test_mistakes_are_errors_with_their_line(line: str, sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        directives.parse(f"#!/bin/sh\n{line}\n", "train.sh")
+        parse(f"#!/bin/sh\n{line}\n")
+
+
+def test_every_line_with_a_mistake_is_told() -> None:
+    text = "#!/bin/sh\n#SBATCH -a 0-9\n#SBATCH --licenses=m --nodes=2\n#SBATCH --ntask=3\n#SBATCH -n 4\n"
+    remarks = Remarks()
+    assert directives.parse(text, "train.sh", remarks) == {"nodes": "2", "ntasks": "4"}
+    assert [str(error).split()[0] for error in remarks.errors] == ["--array", "--licenses", "Unknown"]
+    with pytest.raises(UsageError, match=r"for 3 reasons:\n  1\. --array .*line 2"):
+        remarks.refuse()
+
+
+def test_variables_stand_between_the_script_and_the_flags() -> None:
+    remarks = Remarks()
+    environment = {
+        "SBATCH_PARTITION": "long", "SBATCH_TIMELIMIT": "60", "SBATCH_MEM_PER_NODE": "8G", "SBATCH_WAIT": "0",
+        "SBATCH_EXCLUSIVE": "", "SBATCH_NO_REQUEUE": "1", "SBATCH_ACCOUNT": "money", "SBATCH_GRES": "",
+        "SBATCH_NTASKS": "9", "SBATCH_SIGNAL": "USR1@60", "SLURM_HINT": "nomultithread",
+    }  # fmt: skip
+    values = directives.of_environment(environment, remarks)
+    assert values == {
+        "partition": "long", "time": "60", "mem": "8G", "exclusive": "", "requeue": False, "account": "money",
+    }  # fmt: skip
+    assert [str(error).split(",")[0] for error in remarks.errors] == [
+        "--signal (SBATCH_SIGNAL in the environment) is not supported"
+    ]
+    assert [warning.split()[:2] for warning in remarks.warnings] == [
+        ["--account", "(SBATCH_ACCOUNT"],
+        ["--hint", "(SLURM_HINT"],
+    ]
+    script = {"partition": "short", "mem_per_cpu": "1G", "nodes": "2"}
+    flags = directives.of_flags({"partition": "debug", "hold": None, "quiet": False}, remarks)
+    merged = directives.merge(directives.merge(script, values), flags)
+    assert merged["partition"] == "debug"
+    assert (merged["nodes"], merged["mem"]) == ("2", "8G")
+    assert "mem_per_cpu" not in merged
+
+
+def test_every_variable_names_an_option() -> None:
+    names = {name for option in ALL for name in (*option.long, option.off)}
+    assert set(VARIABLES.values()) <= names
+
+
+@pytest.mark.parametrize(
+    ("line", "read"),
+    [
+        ("--exclusive train.sh --exclusive", "--exclusive= train.sh --exclusive"),
+        ("--nice -n 2 --exclusive=user -", "--nice= -n 2 --exclusive=user -"),
+        ("-J --exclusive --nice", "-J --exclusive --nice="),
+        ("--job-name --nice -n4 -- --nice", "--job-name --nice -n4 -- --nice"),
+        ("--wrap x --exclusive", "--wrap x --exclusive"),
+    ],
+)
+def test_an_optional_value_is_never_the_next_word(line: str, read: str) -> None:
+    assert directives.with_optional_values(line.split()) == read.split()
 
 
 def test_every_option_has_one_meaning() -> None:

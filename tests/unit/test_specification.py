@@ -29,19 +29,63 @@ def build(**values: Any) -> dict[str, Any]:
             {"nodes": "2-4", "ntasks_per_node": "3"},
             {"ntasks": 6, "hosts_min": 2, "hosts_max": 4, "tasks_per_host": 3},
         ),
-        ({"nodes": "2", "gres": "gpu:8"}, {"ntasks": 2, "gpus_per_task": 8}),
+        ({"nodes": "2", "gres": "gpu:8"}, {"ntasks": 2, "gpus_per_host": 8, "tasks_per_host": None}),
         (
             {"nodes": "2", "ntasks_per_node": "8", "gres": "gpu:h100:8"},
-            {"gpus_per_task": 1, "gpu_type": "h100"},
+            {"ntasks": 16, "gpus_per_host": 8, "gpus_per_task": None, "gpu_type": "h100"},
         ),
-        ({"gres": "gpu"}, {"gpus_per_task": 1}),
         ({"open_mode": "append"}, {"open_mode": "append"}),
         ({"open_mode": "T"}, {"open_mode": "truncate"}),
-        ({"gres": "gpu:a100"}, {"gpus_per_task": 1, "gpu_type": "a100"}),
-        ({"ntasks": "4", "gpus": "8"}, {"gpus_per_task": 2}),
-        ({"ntasks": "4", "gpus": "8", "gpus_per_task": "2"}, {"gpus_per_task": 2}),
-        ({"mem": "4G"}, {"mem_bytes_per_task": 4 * G}),
-        ({"mem": "4G", "nodes": "2", "ntasks": "4"}, {"mem_bytes_per_task": 2 * G}),
+        ({"gres": "gpu"}, {"gpus_per_host": 1}),
+        ({"gres": "gres/gpu:a100"}, {"gpus_per_host": 1, "gpu_type": "a100"}),
+        ({"gres": "gpu=2"}, {"gpus_per_host": 2}),
+        ({"gres": "none"}, {"gpus_per_host": None}),
+        ({"gpus_per_node": "a100:2"}, {"gpus_per_host": 2, "gpu_type": "a100"}),
+        ({"ntasks": "8", "gres": "gpu:2"}, {"ntasks": 8, "gpus_per_host": 2, "hosts_min": None}),
+        ({"nodes": "1", "ntasks": "4", "gres": "gpu:1"}, {"ntasks": 4, "gpus_per_host": 1, "hosts_max": 1}),
+        ({"ntasks": "4", "gpus": "8"}, {"gpus_per_task": 2, "gpu_bind": "none"}),
+        ({"nodes": "2", "ntasks": "8", "gpus": "4"}, {"gpus_per_host": 2}),
+        ({"gpus": "3"}, {"gpus_per_task": 3, "gpu_bind": "none"}),
+        ({"ntasks": "4", "gpus": "1"}, {"gpus_per_host": 1, "hosts_min": 1, "hosts_max": 1}),
+        ({"gpus": "8", "gpus_per_node": "4"}, {"gpus_per_host": 4, "hosts_min": 2, "ntasks": 2}),
+        ({"ntasks": "4", "gpus": "8", "gpus_per_task": "2"}, {"gpus_per_task": 2, "gpu_bind": None}),
+        ({"gpus": "8", "gpus_per_task": "2"}, {"ntasks": 4, "gpus_per_task": 2}),
+        ({"gpus_per_task": "1", "gpu_bind": "none"}, {"gpus_per_task": 1, "gpu_bind": "none"}),
+        (
+            {"nodes": "2", "gpus_per_node": "4", "gpus_per_task": "1"},
+            {"ntasks": 8, "tasks_per_host": 4, "gpus_per_task": 1, "hosts_max": 2},
+        ),
+        (
+            {"nodes": "2", "gpus_per_node": "2", "ntasks_per_gpu": "1"},
+            {"ntasks": 4, "gpus_per_task": 1, "tasks_per_host": 2, "hosts_min": 2},
+        ),
+        (
+            {"nodes": "2", "gpus_per_node": "2", "ntasks_per_gpu": "3"},
+            {"ntasks": 12, "gpus_per_host": 2, "ntasks_per_gpu": 3, "tasks_per_host": 6, "hosts_min": 2},
+        ),
+        ({"ntasks": "4", "ntasks_per_gpu": "4"}, {"gpus_per_host": 1, "ntasks_per_gpu": 4, "hosts_max": 1}),
+        ({"gpus": "4", "ntasks_per_gpu": "1"}, {"ntasks": 4, "gpus_per_task": 1}),
+        (
+            {"nodes": "1", "gres": "gpu:4", "ntasks_per_node": "4", "gpu_bind": "single:1"},
+            {"ntasks": 4, "gpus_per_task": 1, "tasks_per_host": 4},
+        ),
+        (
+            {"nodes": "2", "gres": "gpu:4", "ntasks_per_node": "2", "gpu_bind": "verbose,per_task:2"},
+            {"ntasks": 4, "gpus_per_task": 2, "tasks_per_host": 2},
+        ),
+        ({"nodelist": "a,b"}, {"hosts_only": ["a", "b"], "hosts_min": 2, "hosts_max": 2, "ntasks": 2}),
+        ({"nodelist": "a,b", "ntasks": "3"}, {"hosts_min": 2, "hosts_max": 2, "ntasks": 3}),
+        ({"nodelist": "a,b", "ntasks_per_node": "4"}, {"hosts_min": 2, "ntasks": 8}),
+        ({"nodelist": "a,b", "nodes": "1-4"}, {"hosts_min": 2, "hosts_max": 2}),
+        ({"mem": "4G"}, {"mem_bytes_per_host": 4 * G}),
+        ({"mem": "4G", "ntasks": "4"}, {"mem_bytes_per_host": 4 * G, "hosts_min": None}),
+        ({"mem": "0"}, {"mem_all": True}),
+        ({"mem_per_gpu": "8G", "gres": "gpu:2"}, {"mem_bytes_per_host": 16 * G}),
+        ({"distribution": "cyclic"}, {"distribution": "cyclic"}),
+        ({"distribution": "block:cyclic"}, {"distribution": None}),
+        ({"partition": "short, long"}, {"partition": "short,long"}),
+        ({"exclusive": ""}, {"exclusive": True}),
+        ({"time": "0"}, {"time_limit_us": None}),
         ({"mem_per_cpu": "512", "cpus_per_task": "4"}, {"mem_bytes_per_task": 2 * G, "cpus_per_task": 4}),
         ({"mem_per_gpu": "8G", "gpus": "2"}, {"mem_bytes_per_task": 16 * G}),
         ({"gpus": "2", "gpu_mem": "16G"}, {"gpus_per_task": 2, "gpu_mem_bytes": 16 * G}),
@@ -54,6 +98,7 @@ def build(**values: Any) -> dict[str, Any]:
         ({"priority": "high"}, {"priority": 100}),
         ({"priority": "-7"}, {"priority": -7}),
         ({"nodelist": "g[1-2]", "exclude": "g3"}, {"hosts_only": ["g1", "g2"], "hosts_excluded": ["g3"]}),
+        ({"nodelist": "g1", "nodes": "1"}, {"hosts_only": ["g1"], "ntasks": 1}),
         ({"chdir": "../x"}, {"chdir": "/data/x"}),
         ({"output": "none"}, {"output": ""}),
         (
@@ -80,14 +125,29 @@ def test_what_is_asked_for(values: dict[str, str], expected: dict[str, Any]) -> 
         ({"nodes": "3-2"}, "range such as"),
         ({"nodes": "4", "ntasks": "2"}, "cannot use"),
         ({"ntasks": "x"}, "--ntasks is 'x'"),
-        ({"ntasks": "4", "gres": "gpu:2"}, "how many tasks a host gets"),
         ({"ntasks": "3", "gpus": "8"}, "shared equally by 3 tasks"),
-        ({"gpus": "4", "gpus_per_task": "2"}, "different numbers"),
+        ({"nodes": "3", "ntasks": "5", "gpus": "8"}, "shared equally by 3 hosts"),
+        ({"nodelist": "a,b", "nodes": "4"}, "more hosts than the 2 that --nodelist names"),
+        ({"nodelist": "a,b", "nodes": "1"}, "fewer hosts than the 2 that --nodelist names"),
+        ({"nodelist": "a,b", "ntasks": "1"}, "1 task cannot use the hosts that --nodelist names"),
+        ({"gres": "gpu:2,nvme:1"}, "asks for 'nvme:1', and rm knows no such resource"),
+        ({"gres": "gpu:a100:1,gpu:v100:1"}, "names GPUs twice"),
+        ({"gpus_per_node": "2", "gres": "gpu:1"}, "different numbers of GPUs on a host"),
+        ({"gpu_bind": "closest"}, "--gpu-bind=closest is not supported"),
+        ({"gpus_per_task": "2", "ntasks_per_gpu": "1"}, "exclude each other"),
+        ({"ntasks_per_gpu": "2"}, "neither the number of GPUs nor of tasks"),
+        ({"ntasks": "8", "ntasks_per_gpu": "2"}, "needs the number of hosts"),
+        ({"nodes": "3", "gpus": "4", "gpus_per_node": "2"}, "make 2 hosts, not 3"),
+        ({"nodes": "3", "ntasks": "8", "gpus_per_node": "4", "gpus_per_task": "1"}, "make 2 hosts, and"),
+        ({"distribution": "plane=2"}, "--distribution=plane=2 is not supported"),
+        ({"distribution": "block,Pack"}, "is not supported"),
+        ({"exclusive": "user"}, "--exclusive=user is not supported"),
+        ({"partition": "a,,b"}, "one of its names is empty"),
+        ({"mem_per_cpu": "0"}, "--mem-per-cpu=0 is no size"),
+        ({"gpus": "4", "gpus_per_task": "2", "ntasks": "4"}, "different numbers"),
         ({"gpus": "a100:1", "gres": "gpu:h100:1"}, "several types"),
-        ({"gres": "fpga:1"}, "not supported"),
+        ({"gres": "fpga:1"}, "no such resource"),
         ({"mem": "4G", "mem_per_cpu": "1G"}, "--mem and --mem-per-cpu exclude"),
-        ({"mem": "0"}, "--exclusive"),
-        ({"mem": "4G", "ntasks": "2"}, "--mem-per-cpu"),
         ({"gpu_mem": "16G"}, "asks for no GPU"),
         ({"gpus": "1", "gpu_mem": "much"}, "not a memory size"),
         ({"expect": "soon"}, "--expect is 'soon', and that is no run time. Write M, M:S"),
@@ -119,6 +179,29 @@ def test_what_cannot_be_is_told(values: dict[str, Any], sentence: str) -> None:
 )
 def test_export(text: str, env: dict[str, str]) -> None:
     assert dict(build(export=text)["env"]) == env
+
+
+def test_every_complaint_is_made_at_once() -> None:
+    with pytest.raises(UsageError) as caught:
+        build(nodes="2-1", ntasks="x", mem="much", gres="fpga:1", begin="later", priority="urgent")
+    said = str(caught.value)
+    assert "for 6 reasons" in said
+    assert all(word in said for word in ("2-1", "'x'", "much", "fpga", "later", "urgent"))
+
+
+def test_a_job_inherits_nothing_that_describes_the_job_that_submits_it() -> None:
+    outer = {"SLURM_ARRAY_TASK_ID": "7", "SLURMD_NODENAME": "gpu1", "SLURMISH": "kept", "A": "b"}
+    spec = specification.build({}, outer, "/", NOW)
+    assert dict(spec["env"]) == {"SLURMISH": "kept", "A": "b"}
+    named = specification.build({"export": "ALL,SLURM_X=1"}, outer, "/", NOW)
+    assert dict(named["env"])["SLURM_X"] == "1"
+
+
+def test_what_slurm_only_tells_the_job_is_told() -> None:
+    env = dict(build(account="physics", qos="long", mem_per_gpu="8G", gpus="1", export="NONE")["env"])
+    assert env == {
+        "SLURM_JOB_ACCOUNT": "physics", "SLURM_JOB_QOS": "long", "SLURM_MEM_PER_GPU": "8G",
+    }  # fmt: skip
 
 
 def test_a_variable_that_is_no_text_stays_behind() -> None:

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from rm.errors import RmError, UsageError
 from rm.submission import directives, specification
+from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, script_text
 from rm.units import fold_hosts
 from rm.web.pages import why_view
@@ -93,18 +94,21 @@ def spec_of(given: Mapping[str, str], now: datetime) -> tuple[dict[str, Any], Se
         UsageError: what is wrong.
     """
     script = script_text(given["script"].encode()[: SCRIPT_MAX_BYTES + 1], "that is submitted")
-    parsed = directives.parse(script, "the script")
-    values = directives.merge(parsed.values, {name: given[name] for name, _, _ in FIELDS if given.get(name)})
+    remarks = Remarks()
+    values = directives.parse(script, "the script", remarks)
+    values = directives.merge(values, {name: given[name] for name, _, _ in FIELDS if given.get(name)})
     for name in FILES:
         if name in values:
-            raise UsageError(
-                f"--{name} names a file, which the page cannot read.", "Submit with `rmx submit`."
+            remarks.errors.append(
+                UsageError(f"--{name} names a file, which the page cannot read.", "Submit with `rmx submit`.")
             )
+            del values[name]
     # nothing of the page's own process becomes part of the job: neither environment nor directory
-    spec = specification.build(values, {}, "/", now)
+    spec = specification.build(values, {}, "/", now, remarks)
+    remarks.refuse()
     if not values.get("chdir"):
         del spec["chdir"]
-    return {"name": "script", **spec, "script": script, "script_args": []}, parsed.warnings
+    return {"name": "script", **spec, "script": script, "script_args": []}, remarks.warnings
 
 
 def tried_of(plan: Mapping[str, Any]) -> Tried:

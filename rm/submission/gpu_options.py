@@ -1,0 +1,82 @@
+"""Slurm's options of GPUs as numbers: what each says by itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from rm.errors import UsageError
+
+_NUMBER = re.compile(r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z")
+_BIND = re.compile(r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z")
+RESOURCES = "gpu"  # what --gres may name
+
+
+class GpuOptions(NamedTuple):
+    """GPUs of the whole job, of each host and of each task, None = not said; their type. `bind` is --gpu-bind
+    without its number, which is `bind_number`."""
+
+    total: int | None = None
+    host: int | None = None
+    task: int | None = None
+    kind: str = ""
+    bind: str = ""
+    bind_number: int = 0
+
+
+def gpu_options(values: Mapping[str, Any]) -> GpuOptions:
+    numbers: dict[str, int] = {}
+    kinds: set[str] = set()
+    for key, option, text in _given(values):
+        match = _NUMBER.match(text)
+        if match is None:
+            raise UsageError(
+                f"{option}={values[key]} is not understood.", "Write a number of GPUs, or TYPE:NUMBER."
+            )
+        place = "gpus_per_node" if key == "gres" else key
+        if numbers.setdefault(place, int(match[2])) != int(match[2]):
+            raise UsageError(
+                "--gpus-per-node and --gres ask for different numbers of GPUs on a host.", "Keep one of them."
+            )
+        kinds |= {match[1]} if match[1] else set()
+    if len(kinds) > 1:
+        raise UsageError(
+            f"The job asks for several types of GPUs: {', '.join(sorted(kinds))}.", "Keep one of them."
+        )
+    bind, number = _bind(values.get("gpu_bind") or "")
+    total, host, task = (numbers.get(key) for key in ("gpus", "gpus_per_node", "gpus_per_task"))
+    return GpuOptions(total, host, task, next(iter(kinds), ""), bind, number)
+
+
+def _given(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(key, option, text such as `a100:2`) of each option that asks for GPUs."""
+    for key in ("gpus_per_task", "gpus", "gpus_per_node"):
+        if values.get(key) is not None:
+            yield key, "--" + key.replace("_", "-"), values[key]
+    gres = values.get("gres") or "none"
+    for place, part in enumerate(gres.split(",") if gres.lower() != "none" else []):
+        name, _, text = part.strip().removeprefix("gres/").partition(":")
+        name, equals, number = name.partition("=")
+        if name != RESOURCES:
+            raise UsageError(
+                f"--gres={gres} asks for '{part.strip()}', and rm knows no such resource.",
+                "Of generic resources it knows gpu: --gres=gpu[:TYPE]:N.",
+            )
+        if place:
+            raise UsageError(f"--gres={gres} names GPUs twice.", "Name one type and one number.")
+        text = number if equals else text or "1"
+        if not text[:1].isdecimal() and not {":", "="} & set(text):
+            text += ":1"  # a type alone
+        yield "gres", "--gres", text
+
+
+def _bind(text: str) -> tuple[str, int]:
+    if not text:
+        return "", 0
+    match = _BIND.match(text.lower())
+    if match is None or (match[1] != "none") != bool(match[2]):
+        raise UsageError(
+            f"--gpu-bind={text} is not supported.", "Supported are none, single:TASKS and per_task:GPUS."
+        )
+    return match[1], int(match[2] or 0)

@@ -1,0 +1,173 @@
+"""Slurm's options of hosts, tasks, memory and GPUs as fields of a JobSpec, or a sentence why not.
+
+Source: sbatch(1) of Slurm 22.05; docs/slurm.md is the user's side of it. What Slurm counts for each host is
+counted for each host here; how many hosts a job takes is for the placement to find where the options leave
+it open. Cheap to import: no core types.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from rm import units
+from rm.errors import UsageError
+from rm.submission.gpu_options import GpuOptions, gpu_options
+from rm.submission.gpu_shape import gpu_shape
+from rm.submission.remarks import Remarks
+
+_NODES = re.compile(r"(\d+)(?:-(\d+))?\Z")
+_MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
+_COUNTS = ("ntasks", "ntasks_per_node", "cpus_per_task", "ntasks_per_gpu")
+
+
+class Hosts(NamedTuple):
+    """How many hosts at least and at most, 0 = not said; `named`: the job takes exactly those named."""
+
+    low: int = 0
+    high: int = 0
+    named: bool = False
+
+    @property
+    def exact(self) -> int:
+        """Their number, 0 while it is open."""
+        return self.low if self.low == self.high else 0
+
+
+def count(values: Mapping[str, Any], key: str, least: int = 1) -> int | None:
+    text = values.get(key)
+    if text is None:
+        return None
+    if not str(text).isdecimal() or int(text) < least:
+        option = key.replace("_", "-")
+        raise UsageError(f"--{option} is '{text}', and must be a whole number of at least {least}.")
+    return int(text)
+
+
+def resources(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
+    """Hosts, tasks, processors, memory and GPUs; complaints go to `remarks`."""
+    before = len(remarks.errors)
+    hosts, counts, gpus = Hosts(), dict[str, int | None](), GpuOptions()
+    spec: dict[str, Any] = {}
+    with remarks.gathering():
+        hosts = _hosts(values)
+    for key in _COUNTS:
+        with remarks.gathering():
+            counts[key] = count(values, key)
+    with remarks.gathering():
+        gpus = gpu_options(values)
+    for key in _MEMORY:
+        with remarks.gathering():
+            units.parse_memory_bytes(values.get(key) or "0")
+    with remarks.gathering():
+        spec |= _distribution(values.get("distribution") or "", remarks)
+    if len(remarks.errors) > before:
+        return spec  # what follows from numbers that are wrong would be wrong, too
+    with remarks.gathering():
+        spec |= _tasks(hosts, counts, gpus)
+    with remarks.gathering():
+        spec |= _memory(values, spec)
+    with remarks.gathering():
+        spec |= _gpu_memory(values, spec)
+    return spec
+
+
+def _hosts(values: Mapping[str, Any]) -> Hosts:
+    low = high = 0
+    if "nodes" in values:
+        match = _NODES.match(values["nodes"])
+        low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+        if low < 1 or high < low:
+            raise UsageError(
+                f"--nodes is '{values['nodes']}'.", "Write a number of hosts or a range such as 2-4."
+            )
+    if not values.get("nodelist"):
+        return Hosts(low, high)
+    named = len(units.parse_hosts(values["nodelist"]))
+    if low > named:
+        raise UsageError(
+            f"--nodes={values['nodes']} asks for more hosts than the {named} that --nodelist names; "
+            "a job runs on the hosts named and no others.",
+            "Name as many, or leave --nodelist out.",
+        )
+    if high and high < named:
+        raise UsageError(
+            f"--nodes={values['nodes']} asks for fewer hosts than the {named} that --nodelist names, "
+            "and a job runs on all of them.",
+            "Name fewer, or use --exclude for those that it must not use.",
+        )
+    return Hosts(named, named, True)
+
+
+def _tasks(hosts: Hosts, counts: Mapping[str, int | None], gpus: GpuOptions) -> dict[str, Any]:
+    """Hosts, tasks and GPUs, which may each follow from the others."""
+    per_host, given = counts["ntasks_per_node"], counts["ntasks"]
+    shape = gpu_shape(gpus, given, per_host, counts["ntasks_per_gpu"], hosts.low, hosts.exact)
+    ntasks = given or shape.ntasks or max(hosts.low, 1) * (per_host or 1)
+    if shape.hosts and hosts.low and not hosts.low <= shape.hosts <= hosts.high:
+        raise UsageError(
+            f"The tasks and GPUs make {shape.hosts} hosts, and --nodes or --nodelist others.",
+            "Leave one of them out.",
+        )
+    if ntasks < (least := shape.hosts or hosts.low):
+        what = "the hosts that --nodelist names" if hosts.named else f"--nodes={least} hosts"
+        raise UsageError(
+            f"{ntasks} task{'s' if ntasks > 1 else ''} cannot use {what}: each host needs one.",
+            "Ask for fewer hosts, or for more tasks by --ntasks.",
+        )
+    spec: dict[str, Any] = {"ntasks": ntasks, "cpus_per_task": counts["cpus_per_task"] or 1}
+    if exact := shape.hosts or hosts.exact:
+        spec |= {"hosts_min": exact, "hosts_max": exact}
+    elif hosts.low:
+        spec |= {"hosts_min": hosts.low, "hosts_max": hosts.high}
+    if on_host := shape.tasks_per_host or per_host:
+        spec["tasks_per_host"] = on_host
+    return spec | shape.fields
+
+
+def _memory(values: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    given = [key for key in _MEMORY if values.get(key)]
+    if not given:
+        return {}
+    option = "--" + given[0].replace("_", "-")
+    if len(given) > 1:
+        spelled = " and ".join("--" + key.replace("_", "-") for key in given)
+        raise UsageError(f"{spelled} exclude each other.", "Keep one of them.")
+    size = units.parse_memory_bytes(values[given[0]])
+    if given[0] == "mem":
+        return {"mem_bytes_per_host": size} if size else {"mem_all": True}
+    if not size:
+        raise UsageError(f"{option}=0 is no size.", "Write --mem=0 for all memory of each host.")
+    if given[0] == "mem_per_cpu":
+        return {"mem_bytes_per_task": size * spec["cpus_per_task"]}
+    if on_host := spec.get("gpus_per_host"):
+        return {"mem_bytes_per_host": size * on_host}
+    if not spec.get("gpus_per_task"):
+        raise UsageError("--mem-per-gpu is given, and the job asks for no GPU.", "Add --gpus, or use --mem.")
+    return {"mem_bytes_per_task": size * spec["gpus_per_task"]}
+
+
+def _gpu_memory(values: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Bytes of each GPU for a job that shares its GPUs with others."""
+    if "gpu_mem" not in values:
+        return {}
+    if not (spec.get("gpus_per_task") or spec.get("gpus_per_host")):
+        raise UsageError("--gpu-mem is given, and the job asks for no GPU.", "Add --gpus-per-task.")
+    size = units.parse_memory_bytes(values["gpu_mem"])
+    return {"gpu_mem_bytes": size} if size else {}
+
+
+def _distribution(text: str, remarks: Remarks) -> dict[str, Any]:
+    """-m: how ranks go over hosts. What follows the first colon binds them to sockets and cores."""
+    words = [word for word in text.lower().split(",") if word]
+    first, *inside = (words[0] if words else "block").split(":")
+    if first not in ("block", "cyclic", "*") or len(words) > 1:
+        raise UsageError(
+            f"--distribution={text} is not supported.", "Write block, the default, or cyclic for the ranks."
+        )
+    if any(word != "*" for word in inside):
+        remarks.warnings.append(
+            f"Of --distribution={text} only {first} has an effect: rm binds no tasks to sockets and cores."
+        )
+    return {"distribution": "cyclic"} if first == "cyclic" else {}
