@@ -4,14 +4,15 @@ STAMP := .venv/.installed
 DEV := .venv/.installed-for-development
 POSIX := .venv/.ansible_posix
 DDP := .venv-ddp
-TORCH := torch==2.13.0 numpy==2.4.6
+TORCH := torch==2.13.0 numpy==2.4.6 lightning==2.6.6
 
-.PHONY: help demo ddp test lint bench papers lock dist sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks test lint bench papers lock dist sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
+	@echo "make frameworks  torchrun and Lightning as jobs on hosts of a plain inventory (uses .venv-ddp, too)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
@@ -26,6 +27,9 @@ demo: need-lab $(STAMP)
 
 ddp: need-lab $(STAMP) $(DDP)/.installed
 	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
+
+frameworks: need-test $(DEV) $(DDP)/.installed
+	$(PY) -m pytest tests/e2e/test_frameworks.py $(ARGS)
 
 # two at a time: much of the end-to-end tests is waiting. A file's tests stay together, as they share hosts
 test: need-test $(DEV) $(POSIX)

@@ -17,8 +17,12 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    made = make_cluster(zones=1, hosts=3)
-    plain = tmp_path_factory.mktemp("inventory") / "hosts.yml"
+    return on_plain_inventory(make_cluster(zones=1, hosts=3), tmp_path_factory.mktemp("inventory"))
+
+
+def on_plain_inventory(made: Cluster, folder: Path) -> Cluster:
+    """The cluster, with its hosts imported again from an inventory that says names and addresses only."""
+    plain = folder / "hosts.yml"
     plain.write_text(plain_inventory(made.lab.inventory))
     for name in made.hosts():
         made.rmx("host", "remove", name)

@@ -1,0 +1,121 @@
+"""Training frameworks on hosts whose inventory says only their names and addresses.
+
+The real ones need PyTorch and Lightning in an environment of their own, which `make frameworks` makes;
+without it the stand-in does what they do first: find rank, size and meeting point in the same variables, and
+meet.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import WAIT_S, Cluster
+from tests.e2e.conftest import MakeCluster
+from tests.e2e.test_own_hosts import on_plain_inventory
+
+pytestmark = pytest.mark.lab
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / ".venv-ddp/bin/python"
+HOSTS = 3
+TRAINING_S = 500  # of patience: on a busy machine PyTorch takes a minute to be imported by all
+# what torch.distributed's env:// (torch/distributed/rendezvous.py) and Lightning's SLURMEnvironment read
+STAND_IN = r"""
+import json, os, re, socket, time
+env = os.environ
+torch = {"rank": int(env["RANK"]), "size": int(env["WORLD_SIZE"]), "local": int(env["LOCAL_RANK"])}
+assert env["SLURM_JOB_NAME"] not in ("bash", "interactive")
+assert int(env["SLURM_NTASKS"]) == 1 or "SLURM_NTASKS_PER_NODE" in env
+first = re.sub(r"\[(.*?)\]", r"\1", re.sub(r"\[(.*?)[,-].*\]", r"\1", env["SLURM_NODELIST"])).split(",")[0]
+slurm = {"rank": int(env["SLURM_PROCID"]), "size": int(env["SLURM_NTASKS"])}
+assert slurm.items() <= torch.items()
+meeting_point = (env["MASTER_ADDR"], int(env["MASTER_PORT"]))
+if torch["rank"] == 0:
+    assert first == env["SLURMD_NODENAME"]
+    with socket.create_server(("", meeting_point[1])) as server:
+        others = [server.accept()[0] for _ in range(torch["size"] - 1)]
+        total = sum(int(other.makefile().readline()) for other in others)
+        for other in others:
+            other.sendall(b"%d\n" % total)
+else:
+    while True:
+        try:
+            other = socket.create_connection(meeting_point, timeout=60)
+            break
+        except ConnectionRefusedError:  # rank 0 does not listen yet
+            time.sleep(0.1)
+    other.sendall(b"%d\n" % torch["rank"])
+    total = int(other.makefile().readline())
+told = {"sum": total, "localid": int(env["SLURM_LOCALID"]), "host": env["SLURMD_NODENAME"]}
+print(json.dumps({**torch, **told}))
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    settings = {"jobs": {"run_root_as": "", "allow_root": True}}  # whose interpreter may be root's own
+    made = make_cluster(settings, zones=1, hosts=HOSTS)
+    return on_plain_inventory(made, tmp_path_factory.mktemp("inventory"))
+
+
+def told_by(cluster: Cluster, *words: str, script: str, wait_s: float = WAIT_S) -> list[dict[str, Any]]:
+    """What each rank of the job printed last, by rank."""
+    path = cluster.directory / "job.sh"
+    path.write_text(script)
+    job = cluster.wait(cluster.submit(*words, str(path)), wait_s=wait_s)
+    logs = [cluster.log(job["id"], task["rank"]) for task in job["tasks"]]
+    assert job["state"] == "COMPLETED", logs
+    return [json.loads(log.strip().splitlines()[-1]) for log in logs]
+
+
+def stand_in(cluster: Cluster, *words: str) -> list[dict[str, Any]]:
+    return told_by(cluster, *words, script=f"#!/usr/bin/python3\n{STAND_IN}")
+
+
+def test_tasks_find_each_other_as_frameworks_look_for_them(cluster: Cluster) -> None:
+    found = stand_in(cluster, "--nodes=3", "--ntasks-per-node=2")
+    assert [task["rank"] for task in found] == list(range(6))
+    assert {task["sum"] for task in found} == {15}
+    assert [task["local"] for task in found] == [task["localid"] for task in found] == [0, 1] * 3
+
+
+def test_ranks_follow_the_list_of_hosts_also_round_and_round(cluster: Cluster) -> None:
+    names = list(cluster.hosts())
+    found = stand_in(cluster, f"--nodelist={names[2]},{names[0]}", "--ntasks=4", "--distribution=cyclic")
+    order = list(dict.fromkeys(task["host"] for task in found))
+    assert sorted(order) == sorted((names[0], names[2]))
+    assert [task["host"] for task in found] == order * 2
+    assert [task["localid"] for task in found] == [0, 0, 1, 1]
+
+
+needs_frameworks = pytest.mark.skipif(
+    not PYTHON.exists(), reason="PyTorch and Lightning are not installed: `make frameworks` installs and runs"
+)
+
+
+@needs_frameworks
+def test_torchrun_trains_by_ddp_on_all_hosts(cluster: Cluster) -> None:
+    torchrun = f"{PYTHON} -m torch.distributed.run --nnodes=$SLURM_NNODES --nproc-per-node=2"
+    meet = "--node-rank=$SLURM_NODEID --master-addr=$MASTER_ADDR --master-port=$MASTER_PORT"
+    script = f"#!/bin/sh\nexec {torchrun} {meet} {ROOT}/examples/ddp.py --iterations=20 --unhooked\n"
+    path = cluster.directory / "torchrun.sh"
+    path.write_text(script)
+    job = cluster.wait(cluster.submit("--nodes=3", "--ntasks-per-node=1", str(path)), wait_s=TRAINING_S)
+    logs = [cluster.log(job["id"], rank) for rank in range(HOSTS)]
+    assert job["state"] == "COMPLETED", logs
+    found = [json.loads(line) for log in logs for line in log.splitlines() if line.startswith("{")]
+    assert sorted(one["rank"] for one in found) == list(range(2 * HOSTS))
+    assert all(one["replicas_agree"] and one["last_loss"] < one["first_loss"] for one in found)
+
+
+@needs_frameworks
+def test_lightning_trains_as_under_slurm(cluster: Cluster) -> None:
+    script = f"#!/bin/sh\nexec {PYTHON} {ROOT}/examples/lightning_ddp.py\n"
+    found = told_by(cluster, "--nodes=3", "--ntasks-per-node=1", script=script, wait_s=TRAINING_S)
+    assert [one["rank"] for one in found] == list(range(HOSTS))
+    assert {one["size"] for one in found} == {HOSTS}
+    assert len({tuple(one["weights"]) for one in found}) == 1
+    assert all(one["last_loss"] < one["first_loss"] / 2 for one in found)
