@@ -81,6 +81,15 @@ def test_periods_that_do_not_match_leave_both_jobs_uncontrolled() -> None:
     assert {rule.job for rule in answer.shaping} == {1, 2}
 
 
+def test_a_job_that_cannot_keep_the_pace_of_the_reference_has_no_rotation() -> None:
+    """It would drift through the other's phases, whatever was promised; a measured period has some noise."""
+    answer = align(pair(onoff(196, 86), onoff(200, 86)))
+    assert (answer.unmatched, answer.schedules) == ((1, 2), ())
+    assert answer.score < 90
+    within = align(pair(onoff(199.5, 75), onoff(200, 75)))
+    assert (within.unmatched, within.score) == ((), 100)
+
+
 def test_high_jobs_beside_low_ones_are_neither_lengthened_nor_gated() -> None:
     jobs = [
         placed(1, "h0", "h1", traffic=onoff(200, 40), priority=100),

@@ -138,12 +138,14 @@ def answer(problem: Problem, thresholds: Thresholds, offline: bool = True) -> An
     demands, links = problem.demands()
     crowded = contended(links)
     settled = Settled()
-    for names, _ in components({name: load.phases for name, load in crowded.items()}):
+    for names, group in components({name: load.phases for name, load in crowded.items()}):
         part = {name: crowded[name] for name in names}
-        settled.add(part, demands, (), thresholds, offline)
+        high = {job for job in group if problem.jobs[job].high}
+        pinned = high if len(high) < len(group) and not thresholds.paper else set()  # as the daemon does
+        settled.add(part, demands, pinned, thresholds, offline)
         for name in names:
             if name not in settled.links:
-                settled.add({name: crowded[name]}, demands, (), thresholds, offline)
+                settled.add({name: crowded[name]}, demands, pinned, thresholds, offline)
     rank = {job: demand.rank for job, demand in demands.items()}
     shifts, _ = bfs_shifts(settled.rotations, settled.effective, rank)
     rotations = {

@@ -37,8 +37,8 @@ def slot_pattern(phases: Phases, perimeter: int, mul: int, slots: int) -> tuple[
     for offset, duration, bandwidth in phases:
         first = offset * slots // perimeter
         end = -(-(offset + duration) * slots // perimeter)
-        for s in range(first, min(end, n)):
-            pattern[s] = max(pattern[s], bandwidth)
+        for s in range(first, min(end, first + n)):  # a circle that is shorter than the iteration wraps it
+            pattern[s % n] = max(pattern[s % n], bandwidth)
     return tuple(pattern)
 
 

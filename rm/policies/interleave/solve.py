@@ -119,6 +119,8 @@ def _solve(
     if literal is None:
         return None
     plan = literal if thresholds.paper else literal.settled()
+    if plan is None:
+        return None
     weighed = plan.injects and not thresholds.paper and not thresholds.willing
     if weighed and plan.injected_share >= _random_excess(demands, loads):
         return None

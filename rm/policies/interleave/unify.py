@@ -13,6 +13,7 @@ from fractions import Fraction
 from rm.policies.interleave.profile import Phases
 
 Rank = tuple[int, int, str]
+KEPT = Fraction(1, 100)  # of a span
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +73,23 @@ class Plan:
             b * t + d == self.reference_span for t, b, d in spans
         )
 
-    def settled(self) -> Plan:
-        """The residual rule: averaged jobs too are lengthened to the reference's multiple.
+    def settled(self) -> Plan | None:
+        """The residual rule: averaged jobs too are lengthened to the reference's multiple, or None where one
+        is longer than that and cannot keep it.
 
-        Averaged periods drift against each other by their difference in every circle; the
-        reference cannot be slowed, so the circle takes its span. Pinned jobs and jobs longer
-        than the span stay as they are.
+        Averaged periods drift against each other by their difference in every circle; the reference cannot
+        be slowed, so the circle takes its span. Pinned jobs stay as they are, and so does what is longer by
+        KEPT at most, which is the noise of a measured period.
         """
+        span = self.reference_span
+        spans = [b * t for b, t in zip(self.mul, self.base, strict=True)]
+        if max(spans) - span > span * KEPT:
+            return None
         inject = tuple(
-            d if pinned or i == 0 else max(d, self.reference_span - b * t)
-            for i, (d, pinned, b, t) in enumerate(
-                zip(self.inject, self.pinned, self.mul, self.base, strict=True)
-            )
+            d if pinned or i == 0 else max(d, span - own)
+            for i, (d, pinned, own) in enumerate(zip(self.inject, self.pinned, spans, strict=True))
         )
-        return replace(self, perimeter=self.reference_span, inject=inject)
+        return replace(self, perimeter=span, inject=inject)
 
 
 def rank_key(priority: int, sequence: int, name: str) -> Rank:

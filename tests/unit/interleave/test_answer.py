@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from rm.errors import UsageError
 from rm.policies.interleave.answer import Answer, LinkAnswer, answer, thresholds_for
+from rm.policies.interleave.circle import slot_pattern
 from rm.policies.interleave.problem import problem_from
 
 FIXED = settings(derandomize=True, deadline=None, max_examples=80, database=None)
@@ -45,6 +46,18 @@ def excess_share(link: LinkAnswer, found: Answer) -> Fraction:
             total += sum(rate for offset, duration, rate in phases if offset <= at < offset + duration)
         over += max(0, total - link.load.capacity)
     return Fraction(over * 500, link.load.capacity * perimeter)
+
+
+def test_a_low_job_that_cannot_keep_the_pace_of_a_high_one_is_unmatched() -> None:
+    high = job("high", 196, (0, 86, 900), priority="high")
+    found = ask(high, job("low", 200, (0, 86, 900)), capacity_mbps=1000)
+    assert found.unmatched == (0, 1)
+    assert [float(found.periods[j]) for j in (0, 1)] == [196_000, 200_000]
+
+
+def test_the_phases_of_a_job_that_is_longer_than_its_circle_are_not_cut_off() -> None:
+    """One that ends with the iteration meets what begins with the next one, on the shorter circle."""
+    assert slot_pattern(((190, 20, 5),), 200, 1, 20) == (5, *[0] * 18, 5)
 
 
 def test_two_equal_jobs_are_put_opposite_each_other() -> None:
