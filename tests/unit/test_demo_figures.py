@@ -1,0 +1,19 @@
+"""What the demo says where this machine was too busy for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rm.demo.figures import why_not_apart
+
+
+def verdict(host: str, message: str = "") -> dict[str, Any]:
+    return {"host": host, "refused": {"code": "BadNetwork", "message": message} if message else None}
+
+
+def test_jobs_that_were_not_kept_apart_are_explained_by_placements_own_words() -> None:
+    taken = ("z1h1", "z1h3")
+    busy = [verdict("z1h1"), verdict("z2h1", "loss 4 %"), verdict("z2h2", "delay 9 ms")]
+    assert why_not_apart(taken, busy) == "Of the others placement said: z2h1: loss 4 %; z2h2: delay 9 ms."
+    assert "at the rhythm that the first job had by then" in why_not_apart(taken, [verdict("z2h1")])
+    assert why_not_apart(taken, [verdict("z1h1")]) == "Placement saw no other host."
