@@ -96,7 +96,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         e.host,
         (e.rank,),
         started_us=started,
-        ended_us=e.ended_us,
+        ended_us=max(e.ended_us, started or 0),  # a clock that was set back in between makes no negative time
         exit_code=e.code,
         exit_signal=e.signal,
         note=task.note if e.why in WORDS else e.why,
@@ -168,7 +168,7 @@ def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: s
     alive = {t.rank for t in job.tasks if t.rank in ranks and t.host == host and t.ended_us is None}
     if not alive:
         return
-    tasks = _update(job.tasks, host, tuple(alive), ended_us=ctx.now_us, note=why)
+    tasks = _update(job.tasks, host, tuple(alive), ended_us=max(ctx.now_us, job.started_us or 0), note=why)
     job = touch(job, ctx.now_us, why, tasks=tasks)
     if job.ending is None:
         # a gang that was never told to start has done nothing yet: it may always be tried again
@@ -327,7 +327,7 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
             ctx.now_us,
             f"ended {final}",
             state=final,
-            ended_us=ctx.now_us,
+            ended_us=max(ctx.now_us, job.started_us or 0),
             exit_code=worst.exit_code if worst else None,
             exit_signal=worst.exit_signal if worst else None,
         )

@@ -357,6 +357,14 @@ def test_a_requeued_job_runs_as_another_attempt() -> None:
     assert world.job.state is S.CONFIGURING
 
 
+def test_a_clock_that_is_set_back_makes_no_negative_durations() -> None:
+    world = World(ALONE).run()  # started at 200
+    world.now_us = 150
+    world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 200, 150))
+    (task,) = world.job.tasks
+    assert (task.started_us, task.ended_us, world.job.ended_us) == (200, 200, 200)
+
+
 def test_the_service_of_earlier_attempts_is_kept() -> None:
     world = World().run()  # started at 200
     world.exit(0, 1)
