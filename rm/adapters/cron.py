@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +30,8 @@ from rm.errors import ConfigError
 log = logging.getLogger(__name__)
 logging.getLogger("apscheduler").setLevel(logging.WARNING)
 
+# a star or a range, perhaps with a step; or a single value
+PART = re.compile(r"(?:\*|\w+-\w+)(?:/\d+)?|\d+|[a-z]{3}", re.IGNORECASE)
 DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 LOOKED = 12  # runs ahead that a cron expression's interval is taken from
 FIRST_S = 10.0  # from the daemon's start to the first run of what follows an interval
@@ -190,15 +193,15 @@ def interval_us(schedule: Schedule, zone: tzinfo, now_us: int) -> int:
 
 def trigger_of(schedule: Schedule, zone: tzinfo, jitter_s: float = 0) -> Any:
     """APScheduler's trigger; for cron with cron's meaning, which is not quite APScheduler's: Sunday is
-    0 and 7, and of a day of the month and one of the week either suffices."""
+    0 and 7, and of a day of the month and one of the week either suffices, unless one begins with a star."""
     if isinstance(schedule, Every):
         return Later(IntervalTrigger(seconds=schedule.interval_us / 1e6, timezone=zone), jitter_s)
     minute, hour, day, month, weekday = schedule.expression.split()
-    weekday = _weekdays(weekday, schedule)
-    if day != "*" and weekday != "*":
-        either = [(day, "*"), ("*", weekday)]
+    _understood(schedule)
+    if not day.startswith("*") and not weekday.startswith("*"):  # with a star both must hold
+        either = [(day, "*"), ("*", _weekdays(weekday, schedule))]
     else:
-        either = [(day, weekday)]
+        either = [(day, _weekdays(weekday, schedule))]
     try:
         triggers = [
             CronTrigger(minute=minute, hour=hour, day=d, month=month, day_of_week=w, second=0, timezone=zone)
@@ -210,6 +213,17 @@ def trigger_of(schedule: Schedule, zone: tzinfo, jitter_s: float = 0) -> Any:
             "Write minute hour day month weekday, such as '*/5 * * * *'.",
         ) from None
     return Later(OrTrigger(triggers), jitter_s)
+
+
+def _understood(schedule: Cron) -> None:
+    """APScheduler has words that cron has not, such as `last`; other crons have L, W and #."""
+    for field in schedule.expression.split():
+        for part in field.split(","):
+            if not PART.fullmatch(part):
+                raise ConfigError(
+                    f"The cron expression '{schedule.expression}' has '{part}', which cron does not know.",
+                    "Write numbers, names such as mon or jan, ranges, lists, and steps such as */5.",
+                )
 
 
 class Later(BaseTrigger):  # type: ignore[misc]

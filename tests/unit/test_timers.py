@@ -42,6 +42,7 @@ def runs(expression: str, count: int, jitter_s: float = 0.0) -> Iterator[str]:
         ("30 4 * * Fri,0", ["Sun 22 04:30", "Fri 27 04:30", "Sun 29 04:30"]),
         ("0 0 * * */3", ["Sun 22 00:00", "Wed 25 00:00", "Sat 28 00:00"]),
         ("0 0 * * 5-7", ["Sun 22 00:00", "Fri 27 00:00", "Sat 28 00:00"]),
+        ("0 0 */2 * 1", ["Mon 23 00:00", "Mon 07 00:00", "Mon 21 00:00"]),  # with a star both must hold
         ("0 2 1 * 1", ["Mon 23 02:00", "Mon 30 02:00", "Tue 01 02:00"]),  # either day suffices
     ],
 )
@@ -58,7 +59,21 @@ def test_jitter_delays_a_run_and_never_doubles_it() -> None:
     ]
 
 
-@pytest.mark.parametrize("expression", ["61 * * * *", "* * * * 8", "* * * * x", "a * * * *", "* * * * 5-2"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "61 * * * *",
+        "* * * * 8",
+        "* * * * x",
+        "a * * * *",
+        "* * * * 5-2",
+        "0 0 L * *",
+        "0 0 last * *",
+        "0 0 * * 1#2",
+        "0 0 2nd * *",
+        "0 0 15W * *",
+    ],
+)
 def test_what_cron_would_not_take(expression: str) -> None:
     with pytest.raises(ConfigError, match=f"'{expression}'".replace("*", r"\*")):
         trigger_of(Cron(expression), UTC)
