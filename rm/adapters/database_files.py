@@ -22,7 +22,11 @@ class DatabaseFiles:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._anchor = sqlite3.connect(path, check_same_thread=False)
-        self._anchor.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the log, too
+        try:
+            self._anchor.execute("SELECT count(*) FROM sqlite_master").fetchone()  # opens the log, too
+        except BaseException:
+            self._anchor.close()
+            raise
         self._opened = {file: _identity(file) for file in (path, Path(f"{path}-wal"))}
         self._rescued: Path | None = None
 

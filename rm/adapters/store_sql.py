@@ -427,6 +427,7 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
     """
     engine = make_engine(url)
     name = engine.url.render_as_string(hide_password=True)
+    files: DatabaseFiles | None = None
     try:
         if engine.dialect.name == "sqlite":
             create_privately(Path(str(engine.url.database)))
@@ -434,12 +435,16 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
             tables = set(sa.inspect(c).get_table_names())
             found = c.scalar(_FOUND) if VERSION_TABLE in tables else None
         _bring_up_to_date(engine.url, name, tables, found, migrations)
-        files = DatabaseFiles(Path(str(engine.url.database))) if engine.dialect.name == "sqlite" else None
+        if engine.dialect.name == "sqlite":
+            with sentences(name, "open"):
+                files = DatabaseFiles(Path(str(engine.url.database)))
         store = SqlStore(engine, files)
         store.check_writable()
         return store
     except BaseException:
         engine.dispose()
+        if files is not None:
+            files.close()
         raise
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from rm.adapters import database
 from rm.adapters.store_sql import SqlStore, open_store
 from rm.core.store import Batch, Entry
 from rm.daemon.witness import Witness
-from rm.errors import StoreError
+from rm.errors import StoreError, StoreUnavailable
 from tests import builders
 
 
@@ -152,3 +154,26 @@ def test_text_that_is_not_utf_8_costs_its_row_only(tmp_path: Path) -> None:
     after = store.load()
     assert (after.damaged, after.jobs, after.hosts) == ((), loaded.jobs, loaded.hosts)
     store.close()
+
+
+@pytest.mark.parametrize("mode", ["NORMAL", "EXCLUSIVE"])
+def test_a_database_that_is_locked_is_tried_again_and_keeps_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    path = tmp_path / "rm.sqlite3"
+    led(path).close()
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 50)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute(f"PRAGMA locking_mode={mode}")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE cluster SET holder = 'b'")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="locked"):
+                open_store(f"sqlite:///{path}")
+        other.execute("ROLLBACK")
+    open_store(f"sqlite:///{path}").close()
+    opened = []
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            opened.append(os.readlink(f"/proc/self/fd/{fd}"))
+    assert str(path) not in opened
