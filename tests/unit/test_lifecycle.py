@@ -140,6 +140,7 @@ def test_news_of_any_attempt_never_breaks_a_job(state: JobState) -> None:
 @pytest.mark.parametrize("state", [s for s in REACHED if not s.final])
 def test_a_cancelled_job_comes_to_rest_from_any_state(state: JobState) -> None:
     world = in_state(state)
+    world.now_us = 300
     world.do(ev.CancelRequested(1, "bob"))
     if world.job.occupies:
         world.exit(0, signal=15, why="cancel")
