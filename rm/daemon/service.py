@@ -440,6 +440,8 @@ class Service(HostService):
             self._looking = asyncio.create_task(
                 asyncio.to_thread(lambda: (self._store.aside(), self._store.counts()))
             )
+            # whoever asked may have gone by the time at which it fails
+            self._looking.add_done_callback(lambda looked: looked.cancelled() or looked.exception())
         looking: asyncio.Task[tuple[list[Damaged], dict[JobState, int]]] = self._looking
         if not (await asyncio.wait({looking}, timeout=LOOK_S))[0]:
             raise self._leader.waiting() or StoreUnavailable("The database has not answered yet.")
