@@ -154,25 +154,21 @@ class Service(HostService):
         for spec in specs:
             kinds.setdefault(shape(Job(0, spec, 0, traffic=spec.traffic)), spec)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[list[object], Snapshot] | None:
-            hosts = list(cycle.state.hosts.values())
-            known = self._possible_for
-            same = len(hosts) == len(known) and all(map(operator.is_, hosts, known))
-            if not same or len(self._possible) > POSSIBLE_MAX:
-                self._possible = set()
-                self._possible_for = hosts
-            unknown = [kind for kind in kinds if kind not in self._possible]
-            return (unknown, cycle.state.detached(cycle.state.snapshot(now_us))) if unknown else None
-
-        found = await self._ask(look)
-        if found is None:
+        # one look, without a turn of the leader's: hosts may as well change after the answer
+        if kinds.keys() <= self._possible_on([*self._leader.cycle.state.hosts.values()]):
             return
-        unknown, snapshot = found
-        possible = self._possible
+
+        def look(cycle: Cycle, now_us: int) -> tuple[list[Host], Snapshot]:
+            state = cycle.state
+            return [*state.hosts.values()], state.detached(state.snapshot(now_us))
+
+        hosts, snapshot = await self._ask(look)
+        possible = self._possible_on(hosts)
 
         def think() -> None:
-            for kind in unknown:
-                spec = kinds[kind]
+            for kind, spec in kinds.items():
+                if kind in possible:
+                    continue
                 against = unknown_names(spec, snapshot.hosts)
                 if not against:
                     never = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
@@ -186,6 +182,15 @@ class Service(HostService):
                 possible.add(kind)
 
         await self._think(specs[0].user, think)
+
+    def _possible_on(self, hosts: list[Host]) -> set[object]:
+        """Shapes of jobs that are known to fit some time on these hosts; in the event loop's thread."""
+        known = self._possible_for
+        same = len(hosts) == len(known) and all(map(operator.is_, hosts, known))
+        if not same or len(self._possible) > POSSIBLE_MAX:
+            self._possible = set()
+            self._possible_for = hosts
+        return self._possible
 
     async def plan(self, spec: JobSpec) -> Mapping[str, Any]:
         await self._refuse_impossible([spec])

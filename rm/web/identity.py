@@ -158,7 +158,7 @@ async def caller_of(request: web.Request, keeper: Doorkeeper) -> Caller:
     pid, uid = peer_of(request)
     trusted = uid_is_trusted(uid)
     via = request.headers.get(VIA, "unix") if trusted else "unix"
-    origin = origin_of(request)
+    origin = _local_origin(request, pid, uid)
     if text is not None:
         return await keeper.by_token(text, via, origin)
     if uid == OVERFLOW_UID and not _knows_everyone():
@@ -229,7 +229,10 @@ def origin_of(request: web.Request) -> str:
     """The address, or the process; a trusted program may name the address that it serves."""
     if not is_local(request):
         return request.remote or "unknown"
-    pid, uid = peer_of(request)
+    return _local_origin(request, *peer_of(request))
+
+
+def _local_origin(request: web.Request, pid: int, uid: int) -> str:
     named = request.headers.get(FROM) if uid_is_trusted(uid) else None
     return named or f"uid {uid} pid {pid}"
 

@@ -104,6 +104,9 @@ class Limits:
 
     async def _read(self, request: web.Request, size_bytes: int) -> None:
         """Into the request, which keeps it for the handler."""
+        if request.content.is_eof():  # it came with the head
+            await request.read()
+            return
         try:
             async with asyncio.timeout(self._patience_s(size_bytes)):
                 await request.read()

@@ -126,7 +126,9 @@ class Sight:
             if self.hosts and not any(job in self.own for job in jobs):
                 continue
             known = [job for job in jobs if self.of(job)]
-            shown.append((self.host(host), None if self.usage else free, known))
+            if free is not None:
+                free = None if self.usage else replace(free, strays=tuple(filter(self.of, free.strays)))
+            shown.append((self.host(host), free, known))
         return shown
 
     def host(self, host: Host) -> Host:
@@ -158,7 +160,7 @@ class Sight:
     def status(self, told: Mapping[str, Any]) -> Mapping[str, Any]:
         hidden: dict[str, Any] = {}
         if self.jobs:
-            hidden["set_aside"] = ()
+            hidden |= {"set_aside": (), "policy_faults": ()}
         if self.usage:
             hidden["jobs"] = {}
         if self.hosts:

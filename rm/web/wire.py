@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -120,12 +120,10 @@ def typed_body(body: bytes, kind: type[Asked]) -> Asked:
 
 
 def fields(body: Mapping[str, Any], *known: str) -> None:
-    for key in body:
-        if key not in known:
-            raise UsageError(f"Unknown field '{key[:SHOWN]}' in the request.", _nearest(key, known))
+    _only(body, known, "request")
 
 
-def _nearest(word: str, known: Sequence[str]) -> str:
+def _nearest(word: str, known: Collection[str]) -> str:
     # its time grows with the square of the length
     close = difflib.get_close_matches(word[:SHOWN], known, n=1, cutoff=0.5)
     return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
@@ -134,10 +132,19 @@ def _nearest(word: str, known: Sequence[str]) -> str:
 _AT = re.compile(r"(.*?)(?: - at `\$(.*)`)?\Z", re.DOTALL)
 
 
-def _typed(value: Any, kind: type[T], what: str, known: Sequence[str]) -> T:
-    if isinstance(value, dict) and not value.keys() <= set(known):
-        stranger = next(key for key in value if key not in known)
-        raise UsageError(f"Unknown field '{stranger[:SHOWN]}' in the {what}.", _nearest(stranger, known))
+def _typed(value: Any, kind: type[T], what: str, known: Collection[str]) -> T:
+    if isinstance(value, dict):
+        _only(value, known, what)
+    return _converted(value, kind, what)
+
+
+def _only(value: Mapping[str, Any], known: Collection[str], what: str) -> None:
+    for key in value:
+        if key not in known:
+            raise UsageError(f"Unknown field '{key[:SHOWN]}' in the {what}.", _nearest(key, known))
+
+
+def _converted(value: Any, kind: type[T], what: str) -> T:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -148,7 +155,7 @@ def _typed(value: Any, kind: type[T], what: str, known: Sequence[str]) -> T:
 
 
 # `deliver` is rm.toml's alone: the daemon makes files of that name
-_SPEC_FIELDS = tuple(f.name for f in dataclasses.fields(JobSpec) if f.name != "deliver")
+_SPEC_FIELDS = {f.name: None for f in dataclasses.fields(JobSpec) if f.name != "deliver"}  # in order
 _HOST_FIELDS = tuple(f.name for f in dataclasses.fields(Host))
 # set by the daemon from what it observes, never by a client
 _OBSERVED = (
@@ -168,9 +175,11 @@ def spec_from(value: Any, user: str, defaults: Mapping[str, Any], deliver: str =
     that does not say itself where its output goes."""
     if not isinstance(value, dict):
         raise UsageError("A job specification must be a JSON object.")
-    spec = _typed({**defaults, **value, "user": user}, JobSpec, "job specification", _SPEC_FIELDS)
+    _only(value, _SPEC_FIELDS, "job specification")
+    given = {**defaults, **value, "user": user, "deliver": "" if "output" in value else deliver}
+    spec = _converted(given, JobSpec, "job specification")
     accept(spec)
-    return spec if "output" in value else dataclasses.replace(spec, deliver=deliver)
+    return spec
 
 
 def host_from(value: Any) -> Host:

@@ -26,6 +26,7 @@ from rm.core.privacy import without_others
 from rm.core.registry import load
 from rm.core.rights import Role
 from rm.core.state import ClusterState
+from rm.core.strays import Held
 from rm.daemon.alert_setup import rules_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.leader import Leader
@@ -118,6 +119,8 @@ class World:
             self._happen()
         for user in (ANN, BOB):  # for which there is no room
             self._submit(user, ntasks=24, cpus_per_task=1)
+        gone = self.jobs[ANN][0]  # an earlier attempt still runs, and holds what it uses
+        self.do(ev.StrayFound(gone, 99, "h3", True, Held((0,), 1, 1 << 20, ())))
         self.clock.us += 60_000_000
         self.alerting.look()
         self.alerting.look()

@@ -247,7 +247,7 @@ def test_hosts_are_administered_by_administrators(daemon: Daemon, monkeypatch: p
     assert "Unknown field 'state' in the host" in bad[1]["error"]["message"]
     hosts = call(daemon, "GET", "/v1/hosts")[1]["hosts"]
     assert (hosts[0]["name"], hosts[0]["free"], hosts[0]["jobs"]) == (
-        "h1", {"cpus": 6, "mem_bytes": 32 << 30, "gpus": [1], "gpu_mem": []}, [1],
+        "h1", {"cpus": 6, "mem_bytes": 32 << 30, "gpus": [1], "gpu_mem": [], "strays": []}, [1],
     )  # fmt: skip
     assert "variables" not in hosts[0]
 
