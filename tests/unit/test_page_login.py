@@ -17,7 +17,7 @@ from rm.config import WebConfig
 from rm.errors import ConfigError, LimitReached, RmError, StoreUnavailable
 from rm.web.pages.frame import Frame
 from rm.web.pages.login import Login
-from rm.web.pages.people import Door, Sessions
+from rm.web.pages.people import OF_ONE_MOST, Door, Sessions
 from rm.web.pages.settings import PROXY_SECRET, PageSettings, Proxy, settings_of
 from rm.web.pages.source import Source
 from tests.fake_page import PageService
@@ -152,7 +152,7 @@ def test_logging_out_ends_the_session(daemon: Daemon, tokens: Tokens) -> None:
 def test_sessions_end_in_time_and_do_not_fill_the_memory() -> None:
     now = [0.0]
     sessions = Sessions(60, lambda: now[0])
-    first = sessions.open(Door("", {"Authorization": "Bearer x"}))
+    first = sessions.open(Door("", {"Authorization": "Bearer x"}), "ann")
     now[0] = 59.9
     door = sessions.find(first)
     assert door is not None
@@ -161,11 +161,20 @@ def test_sessions_end_in_time_and_do_not_fill_the_memory() -> None:
     assert "Bearer" not in repr(vars(sessions))
     now[0] = 60.0
     assert sessions.find(first) is None
-    for _ in range(10_010):
-        newest = sessions.open(Door(""))
+    for number in range(10_010):
+        newest = sessions.open(Door(""), f"user{number}")
     assert sessions.find(newest) is not None
     assert len(sessions._doors) == 10_000
     assert sessions.secret(Door("session a")) != sessions.secret(Door("session b"))
+
+
+def test_who_logs_in_again_and_again_ends_their_own_oldest_sessions_only() -> None:
+    sessions = Sessions(60)
+    ann = sessions.open(Door(""), "ann")
+    mine = [sessions.open(Door(""), "eve") for _ in range(3 * OF_ONE_MOST)]
+    assert sessions.find(ann) is not None
+    alive = [cookie for cookie in mine if sessions.find(cookie) is not None]
+    assert alive == mine[-OF_ONE_MOST:]
 
 
 def test_a_form_that_another_page_sends_does_nothing(daemon: Daemon, tokens: Tokens) -> None:
@@ -329,17 +338,21 @@ def test_a_proxy_that_anybody_could_be_is_refused(tmp_path: Path) -> None:
         config = WebConfig(proxy_header="X-User", proxy_addresses=addresses, proxy_secret_file=secret_file)
         return settings_of(config).proxy
 
-    found = made("10.0.0.7", "fd00::/64")
+    found = made("192.0.2.7", "fd00::/64")
     assert found is not None
-    assert [found.trusts(a, "") for a in ("10.0.0.7", "fd00::9", "10.0.0.8", "nonsense")] == [
+    assert [found.trusts(a, "") for a in ("192.0.2.7", "fd00::9", "192.0.2.8", "nonsense")] == [
         True, True, False, False,
     ]  # fmt: skip
+    anywhere = Proxy("X-User", (ipaddress.ip_network("0.0.0.0/0"),))
+    assert anywhere.trusts("192.0.2.7", "")
+    assert not anywhere.trusts("127.0.0.1", "")  # any user of this machine, whatever the networks say
+    assert not anywhere.trusts("127.9.8.7", "")
     with_secret = made("127.0.0.1", secret_file=str(secret))
     assert with_secret is not None
     assert [with_secret.trusts("127.0.0.1", s) for s in (SECRET, "", "Ω")] == [True, False, False]
     for arguments, problem in (
         ((), "is empty"), (("proxy.test",), "not an address"), (("127.0.0.1",), "every user of this machine"),
-        (("0.0.0.0/0",), "every user of this machine"),
+        (("0.0.0.0/0",), "every user of this machine"), (("::1",), "every user of this machine"),
     ):  # fmt: skip
         with pytest.raises(ConfigError, match=problem):
             made(*arguments)

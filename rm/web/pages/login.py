@@ -125,13 +125,13 @@ class Login:
             return self._shown(request, str(error), 403)
         if not me["user"]:
             return self._shown(request, "The daemon does not know this token.", 403)
-        return self._let_in(request, with_token(token), _next(asked))
+        return self._let_in(request, with_token(token), me["user"], _next(asked))
 
     async def enter_with_key(self, request: web.Request) -> web.Response:
         own, given = self._settings.own_key, request.query.get("key", "")
         if not own or not hmac.compare_digest(given.encode(), own.encode()):
             raise Forbidden("This link is not one of the page that runs now.", "`rmx web` prints its link.")
-        return self._let_in(request, as_own_user(), "/")
+        return self._let_in(request, as_own_user(), "", "/")
 
     async def leave(self, request: web.Request) -> web.Response:
         self._sessions.close(self._cookie(request))
@@ -139,11 +139,11 @@ class Login:
         response.del_cookie(self._name(request), path="/")
         return response
 
-    def _let_in(self, request: web.Request, door: Door, then: str) -> web.Response:
+    def _let_in(self, request: web.Request, door: Door, user: str, then: str) -> web.Response:
         self._sessions.close(self._cookie(request))
         response = web.Response(status=303, headers={"Location": then})
         response.set_cookie(
-            self._name(request), self._sessions.open(door), path="/", httponly=True, samesite="Strict",
+            self._name(request), self._sessions.open(door, user), path="/", httponly=True, samesite="Strict",
             secure=self._is_encrypted(request),
         )  # fmt: skip
         return response

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from rm.api.people import ACTING_FOR, FROM, VIA
 
 SESSIONS_MOST = 10_000
+OF_ONE_MOST = 50  # sessions of one user: nobody can end those of others by logging in again and again
 NOTES_MOST = 1_000
 PAGE = {VIA: "page"}
 
@@ -81,13 +82,19 @@ class Sessions:
         self._life_s = life_s
         self._now_s = now_s
         self._doors: dict[str, tuple[float, Door]] = {}
+        self._of: dict[str, list[str]] = {}  # user -> keys of their sessions, the oldest first
         self._notes: dict[str, str] = {}
         self._key = secrets.token_bytes(32)
 
-    def open(self, door: Door) -> str:
-        """The cookie of a new session."""
+    def open(self, door: Door, user: str) -> str:
+        """The cookie of a new session of this user; the oldest of theirs ends when there are many."""
         cookie = secrets.token_urlsafe(32)
         key = digest(cookie)
+        mine = [k for k in self._of.get(user, ()) if k in self._doors]
+        many = max(0, len(mine) + 1 - OF_ONE_MOST)
+        for old in mine[:many]:
+            del self._doors[old]
+        self._of[user] = [*mine[many:], key]
         self._doors[key] = (self._now_s() + self._life_s, Door(f"session {key}", door.headers))
         while len(self._doors) > SESSIONS_MOST:
             del self._doors[next(iter(self._doors))]

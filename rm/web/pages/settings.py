@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from rm.errors import ConfigError
 
 PROXY_SECRET = "Rm-Proxy-Secret"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 
 
@@ -36,7 +38,8 @@ class WebSettings(Protocol):
 @dataclass(frozen=True, slots=True)
 class Proxy:
     """A reverse proxy that has asked people who they are: it names them in `header`. It is believed at
-    `addresses` only and, where it has one, with its secret."""
+    `addresses` only and, where it has one, with its secret. Without a secret it must be on another machine:
+    every user of this one can connect from its addresses."""
 
     header: str
     addresses: tuple[Network, ...]
@@ -48,7 +51,19 @@ class Proxy:
         except ValueError:
             return False
         here = any(found in network for network in self.addresses)
-        return here and hmac.compare_digest(secret.encode(), self.secret.encode())
+        proven = hmac.compare_digest(secret.encode(), self.secret.encode())
+        return here and proven and (bool(self.secret) or not is_own(found))
+
+
+def is_own(address: Address) -> bool:
+    """Is it one of this machine's addresses? Only to those a socket can be bound."""
+    kind = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(kind, socket.SOCK_DGRAM) as own:
+            own.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +109,7 @@ def proxy_of(web: WebSettings) -> Proxy | None:
         if len(secret) < 16:
             raise ConfigError("The secret in web.proxy_secret_file has fewer than 16 characters.")
     local = [a for a in addresses for own in LOOPBACK if a.version == own.version and a.overlaps(own)]
+    local += [a for a in addresses if a.num_addresses == 1 and is_own(a.network_address)]
     if local and not secret:
         raise ConfigError(
             f"web.proxy_addresses has {local[0]}, from which every user of this machine can connect.",
