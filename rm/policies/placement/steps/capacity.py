@@ -189,8 +189,9 @@ class Capacities:
         for (have, need), once in zip(self.left(shape), per_host, strict=True):
             if once:
                 tasks = np.where(have < once, 0, tasks)
+                have = have - once
             if need > once:
-                tasks = np.minimum(tasks, (have - once) // (need - once))
+                tasks = np.minimum(tasks, have // (need - once))
         return np.maximum(tasks, 0)
 
 

@@ -172,22 +172,27 @@ def place(
 
 def laid_out(taken: Sequence[tuple[str, int, Sequence[int]]], shape: Shape) -> Placement:
     """Ranks and GPUs over (host, tasks, GPUs in the order of choice), the hosts in the order of the ranks."""
-    seen = [(host, seen_by_tasks(gpus[: shape.gpus_for(count)], count, shape)) for host, count, gpus in taken]
-    places = [(host, gpus) for host, tasks in seen for gpus in tasks]
-    if shape.distribution == CYCLIC:
-        places = [
-            (host, tasks[turn])
-            for turn in range(max(count for _, count, _ in taken))
-            for host, tasks in seen
-            if turn < len(tasks)
-        ]
-    return Placement(tuple(TaskPlacement(rank, host, gpus) for rank, (host, gpus) in enumerate(places)))
+    seen = [(host, seen_by_tasks(gpus, count, shape)) for host, count, gpus in taken]
+    places: list[TaskPlacement] = []
+    if shape.distribution != CYCLIC:
+        for host, tasks in seen:
+            for gpus in tasks:
+                places.append(TaskPlacement(len(places), host, gpus))
+        return Placement(tuple(places))
+    for turn in range(max(len(tasks) for _, tasks in seen)):
+        for host, tasks in seen:
+            if turn < len(tasks):
+                places.append(TaskPlacement(len(places), host, tasks[turn]))
+    return Placement(tuple(places))
 
 
 def seen_by_tasks(gpus: Sequence[int], tasks: int, shape: Shape) -> list[tuple[int, ...]]:
-    """Which of the job's GPUs on one host each of its tasks there sees."""
+    """Which GPUs of one host each of the job's tasks there sees; `gpus` are those to take, in that order."""
+    if not shape.least_gpus:
+        return [()] * tasks
+    gpus = tuple(gpus[: shape.gpus_for(tasks)])
     if shape.ntasks_per_gpu:
         return [(gpus[task // shape.ntasks_per_gpu],) for task in range(tasks)]
     if shape.gpus_per_host or shape.gpu_bind == NO_BIND:
-        return [tuple(gpus)] * tasks
-    return [tuple(gpus[task * shape.gpus : (task + 1) * shape.gpus]) for task in range(tasks)]
+        return [gpus] * tasks
+    return [gpus[task * shape.gpus : (task + 1) * shape.gpus] for task in range(tasks)]
