@@ -11,6 +11,7 @@ from bench import peers
 from bench.api import batch_per_s
 from bench.cluster import RMX, Cluster, cluster, spec
 from bench.figure import Figure, Settings
+from rm.cli.client import JOBS_PAGE
 from rm.errors import RmError
 
 JOBS = 10_000
@@ -24,6 +25,17 @@ def list_ms(made: Cluster) -> float:
     client.close()
     if listed < JOBS:
         raise RmError(f"Of {JOBS} jobs only {listed} were listed.")
+    return took
+
+
+def page_ms(made: Cluster) -> float:
+    client = made.client()
+    since = time.perf_counter()
+    listed = len(client.get("jobs", limit=JOBS_PAGE)["jobs"])
+    took = 1000 * (time.perf_counter() - since)
+    client.close()
+    if listed != JOBS_PAGE:
+        raise RmError(f"A page of {JOBS_PAGE} jobs has {listed}.")
     return took
 
 
@@ -51,6 +63,7 @@ def run(settings: Settings) -> list[Figure]:
         batch_per_s(made, JOBS)
         full = made.memory_bytes()
         listed = statistics.median(list_ms(made) for _ in range(times))
+        page = statistics.median(page_ms(made) for _ in range(times))
         shown = statistics.median(command_ms(made, "queue") for _ in range(times))
         added = statistics.median(submit_ms(made) for _ in range(2 * times))
         after = made.memory_bytes()
@@ -62,6 +75,7 @@ def run(settings: Settings) -> list[Figure]:
         Figure(
             "GET /v1/jobs", listed, "ms", f"all of {pending}, decoded by the client", peer=peers.LIST_10000
         ),
+        Figure("GET /v1/jobs, the first page", page, "ms", f"the newest {JOBS_PAGE} of {pending}", 50),
         Figure("rmx queue as a process", shown, "ms", f"all of {pending}, as a table into a pipe"),
         Figure("one submission by the API", added, "ms", f"behind {pending}", peer=peers.SUBMIT_10000),
         Figure("the daemon's memory, empty", empty / 1e6, "MB"),

@@ -64,13 +64,21 @@ class FakeService:
         }
 
     def jobs(
-        self, *, states: frozenset[JobState], user: str, name: str, limit: int, everything: bool
+        self,
+        *,
+        states: frozenset[JobState],
+        user: str,
+        name: str,
+        limit: int,
+        everything: bool,
+        before: int = 0,
     ) -> list[Job]:
         self.log.append(("jobs", states, user, name, limit, everything))
         found = [
             job
             for job in self.table.values()
             if (not states or job.state in states)
+            and (not before or job.id < before)
             and user in ("", job.spec.user)
             and name in ("", job.spec.name)
         ]

@@ -257,7 +257,10 @@ class WholeJob(Answer, frozen=True, kw_only=True):
 
 
 class Jobs(Answer, frozen=True, kw_only=True):
+    """Some jobs; `more`: there are older ones, which a request with `before` of the first job's id has."""
+
     jobs: Sequence[Job]
+    more: bool = False
 
 
 class NotCancelled(msgspec.Struct, frozen=True, kw_only=True):

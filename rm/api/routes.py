@@ -28,6 +28,9 @@ class Who(StrEnum):
     ADMIN = "admin"
 
 
+JOBS_MOST = 10_000  # in one answer
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """Of the query, or a header: `kind` is a type whose JSON Schema its value has; `usual` is what it is when
@@ -100,14 +103,15 @@ ROUTES: Sequence[Route] = (
                         "a submission that is repeated with its key is answered as the first time", ""),
           ), who=Who.USER),
     Route("POST", "/v1/plan", "plan", "Dry run: where the job would start now, or why it would not.",
-          reasons.Plan, jobs.PlanRequest, who=Who.USER),
+          reasons.Plan, jobs.PlanRequest, errors=(422,), who=Who.USER),
     Route("GET", "/v1/jobs", "jobs", "Jobs, the newest last: unfinished ones and those that ended within "
           "`jobs.recent_s`.", jobs.Jobs, query=(
               Parameter("state", str, "names or short codes, with commas", ""),
               Parameter("user", str, "of one user", ""),
               Parameter("mine", Flag, "the caller's own", ""),
               Parameter("name", str, "of one name", ""),
-              Parameter("limit", Count, "the newest so many; 0 = all", 0),
+              Parameter("limit", Count, f"the newest so many; at most {JOBS_MOST}, which 0 stands for", 0),
+              Parameter("before", Count, "only those with a smaller id: the next page", 0),
               Parameter("all", Flag, "those that ended before, too", ""),
           )),
     Route("GET", "/v1/queue", "queue", "Waiting jobs in the queue policy's order as of now; last those that "

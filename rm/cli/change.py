@@ -89,7 +89,7 @@ def cancel(
     if (user or name or state) and not words and number is None:
         return _all_that_fit(session, user, name, state, as_json)
     if user or name or state:
-        listed = session.client.get("jobs", user=user, name=name, state=state)["jobs"]
+        listed = session.client.jobs(user=user, name=name, state=state)
         wanted = set(job_ids(words)) if words else None
         ids = [
             job["id"] for job in listed if job["ended_us"] is None and (wanted is None or job["id"] in wanted)

@@ -20,6 +20,7 @@ from rm.errors import Forbidden, RmError, StoreUnavailable, Unreachable
 TIMEOUT_S = 60.0
 TOO_MANY, WAITS = 429, 503
 LEADER = "Rm-Leader"
+JOBS_PAGE = 500
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
@@ -110,6 +111,21 @@ class Client:
 
     def get(self, *path: str | int, _timeout_s: float = TIMEOUT_S, **query: Any) -> dict[str, Any]:
         return self._repeated(lambda: self._call("GET", path, query, None, _timeout_s))
+
+    def jobs(self, most: int | None = None, **query: Any) -> list[dict[str, Any]]:
+        """All jobs that fit, or the newest so many, by ascending id; asked for in pages, so that no answer
+        holds up others."""
+        pages: list[list[dict[str, Any]]] = []
+        left, before = most, 0
+        while left is None or left > 0:
+            limit = JOBS_PAGE if left is None else min(left, JOBS_PAGE)
+            answer = self.get("jobs", limit=limit, before=before, **query)
+            pages.append(answer["jobs"])
+            if not answer["more"] or not answer["jobs"]:
+                break
+            before = answer["jobs"][0]["id"]
+            left = None if left is None else left - len(answer["jobs"])
+        return [job for page in reversed(pages) for job in page]
 
     def post(
         self,

@@ -76,15 +76,14 @@ def queue(
     users, names, partitions = _words(user), _words(name), _words(partition)
     hosts = frozenset(parse_hosts(nodelist)) if nodelist else frozenset()
     here = len(users) > 1 or len(names) > 1 or bool(partitions or hosts)  # what the daemon does not select
-    found = session.client.get(
-        "jobs",
+    found = session.client.jobs(
+        None if here else limit,
         state=state,
         user=",".join(users) if len(users) == 1 else None,
         mine=me,
         name=",".join(names) if len(names) == 1 else None,
-        limit=None if here else limit,
         all=everything,
-    )["jobs"]
+    )
 
     def fits(job: Mapping[str, Any]) -> bool:
         spec = job["spec"]

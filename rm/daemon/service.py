@@ -211,7 +211,14 @@ class Service(HostService):
         }
 
     async def jobs(
-        self, *, states: frozenset[JobState], user: str, name: str, limit: int, everything: bool
+        self,
+        *,
+        states: frozenset[JobState],
+        user: str,
+        name: str,
+        limit: int,
+        everything: bool,
+        before: int = 0,
     ) -> Sequence[Job]:
         if everything:
             return await asyncio.to_thread(
@@ -220,21 +227,22 @@ class Service(HostService):
                 user=user or None,
                 name=name or None,
                 limit=limit or None,
+                before_id=before or None,
             )
         since_us = self._clock.now_us() - self._recent_us
 
         def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons | None]:
             state = cycle.state
-            found = [
+            newest_first = (
                 job
-                for job in state.jobs.values()
+                for job in reversed(state.jobs.values())  # they came by ascending id
                 if (not job.state.final or (job.ended_us or 0) >= since_us)
+                and (not before or job.id < before)
                 and (not states or job.state in states)
                 and (not user or job.spec.user == user)
                 and (not name or job.spec.name == name)
-            ]
-            found.sort(key=lambda j: j.id)
-            found = found[-limit:] if limit else found
+            )
+            found = list(islice(newest_first, limit or None))[::-1]
             if len(found) <= SLICE:
                 return [with_reason(cycle, job) for job in found], None
             return found, Reasons.of(cycle)

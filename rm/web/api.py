@@ -22,6 +22,7 @@ from rm.adapters.audit_scope import about
 from rm.api import hosts, jobs, network, people, reasons
 from rm.api import status as daemon
 from rm.api.openapi import document
+from rm.api.routes import JOBS_MOST
 from rm.config import Config
 from rm.core.acceptance import NUMBER_MAX
 from rm.core.job import Job, JobSpec, JobState
@@ -208,10 +209,10 @@ async def _beside(request: web.Request, work: Callable[[], T]) -> T:
 
 
 async def _listed(
-    request: web.Request, found: Sequence[Job], shown: Callable[[Job], jobs.Job]
+    request: web.Request, found: Sequence[Job], shown: Callable[[Job], jobs.Job], more: bool = False
 ) -> web.Response:
     def make() -> web.Response:
-        return respond(jobs.Jobs(jobs=list(map(shown, found))))
+        return respond(jobs.Jobs(jobs=list(map(shown, found)), more=more))
 
     return await _beside(request, make) if len(found) > LONG else make()
 
@@ -355,8 +356,9 @@ class _Api:
         return respond(explanation((await self.sight(request)).explained(told, specs[0].user), reasons.Plan))
 
     async def jobs(self, request: web.Request) -> web.Response:
-        wire.fields(request.query, "state", "user", "mine", "name", "limit", "all")
+        wire.fields(request.query, "state", "user", "mine", "name", "limit", "before", "all")
         query = request.query
+        most = min(int(_number(request, "limit", 0)) or JOBS_MOST, JOBS_MOST)
         # asked for by name, they would be missed in a user namespace, where the caller has another one
         caller = request[CALLER]
         mine = caller.user if query.get("mine", "") not in ("", "0") else ""
@@ -369,12 +371,16 @@ class _Api:
                 states=states,
                 user=user,
                 name=query.get("name", ""),
-                limit=int(_number(request, "limit", 0)),
+                limit=most + 1,
                 everything=query.get("all", "") not in ("", "0"),
+                before=int(_number(request, "before", 0)),
             )
         )
         told, sight = self.service.progress, await self.sight(request)
-        return await _listed(request, found, lambda job: job_of(sight.job(job), told(job.id)))
+        newest = found[-most:]
+        return await _listed(
+            request, newest, lambda job: job_of(sight.job(job), told(job.id)), more=len(found) > most
+        )
 
     async def queue(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "limit")

@@ -77,9 +77,17 @@ class Service(Protocol):
         ...
 
     def jobs(
-        self, *, states: frozenset[JobState], user: str, name: str, limit: int, everything: bool
+        self,
+        *,
+        states: frozenset[JobState],
+        user: str,
+        name: str,
+        limit: int,
+        everything: bool,
+        before: int = 0,
     ) -> Answer[Sequence[Job]]:
-        """Newest last; empty filters do not filter; limit 0 = no limit, else the newest so many.
+        """Newest last; empty filters do not filter; limit 0 = no limit, else the newest so many; with ids
+        below `before`, 0 = all.
 
         Without `everything`: unfinished jobs and those that ended a short while ago.
         """

@@ -182,7 +182,7 @@ def test_queue_keeps_long_names_and_tames_hostile_ones(daemon: Daemon, rmx: Rmx)
     assert [job["id"] for job in rmx("queue", "--json").json["jobs"]] == [1, 2]
     rmx("queue", "--me", "--state=PD", "--job-name=x", "--limit=3", "--all")
     _, states, user, name, limit, everything = daemon.service.log[-1]
-    assert (states, bool(user), name, limit, everything) == ({"PENDING"}, True, "x", 3, True)
+    assert (states, bool(user), name, limit, everything) == ({"PENDING"}, True, "x", 4, True)
 
 
 def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:

@@ -105,6 +105,14 @@ def test_jobs_are_selected_by_several_words(rmx: Rmx) -> None:
     assert selected("-w", "h2") == []
 
 
+@pytest.mark.parametrize("page", [1, 2, 500])
+def test_a_long_queue_is_asked_for_in_pages(rmx: Rmx, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rm.cli.client.JOBS_PAGE", page)
+    assert [job["id"] for job in rmx("queue", "--json").json["jobs"]] == [1, 2, 3]
+    assert [job["id"] for job in rmx("queue", "--json", "--limit=2").json["jobs"]] == [2, 3]
+    assert [job["id"] for job in rmx("queue", "--json", "--limit=9", "-t", "PD").json["jobs"]] == [2, 3]
+
+
 @pytest.mark.parametrize("word", [word for words in CALLED.values() for word in words])
 def test_a_word_of_another_tool_is_answered_with_ours(word: str) -> None:
     assert word not in VERBS

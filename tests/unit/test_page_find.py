@@ -39,7 +39,7 @@ def test_jobs_are_found_by_id_name_and_user(daemon: Daemon) -> None:
         assert 'href="/job/1"' not in by_name
         by_user = (await guest.get("/find?q=ann")).text
         assert re.findall(r'href="/job/(\d)"', by_user) == ["3", "2", "1"]  # the newest first
-        assert ("jobs", set(), "ann", "", 50, True) in daemon.service.log  # ended ones too
+        assert ("jobs", set(), "ann", "", 51, True) in daemon.service.log  # ended ones too
         assert "There is no job of this id" in (await guest.get("/find?q=99")).text
         assert "A job&#39;s id or name" in (await guest.get("/find")).text.replace("'", "&#39;")
 

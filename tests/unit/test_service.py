@@ -181,6 +181,21 @@ def test_a_zone_that_is_none_is_not_measured(house: House) -> None:
         asyncio.run(house.service.measure("z9"))
 
 
+@pytest.mark.parametrize("everything", [False, True])
+def test_jobs_are_read_by_pages_from_the_newest(house: House, everything: bool) -> None:
+    for job in (1, 2, 3, 4, 5):
+        house.do(ev.JobSubmitted(job, builders.spec(hold=True)))
+    none: frozenset[JobState] = frozenset()
+
+    def page(before: int, limit: int = 2) -> list[int]:
+        found = house.service.jobs(
+            states=none, user="", name="", limit=limit, everything=everything, before=before
+        )
+        return [job.id for job in asyncio.run(found)]
+
+    assert [page(0), page(4), page(2), page(1), page(3, 0)] == [[4, 5], [2, 3], [1], [], [1, 2]]
+
+
 def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(house: House) -> None:
     house.do(ev.HostAdded(builders.host("h1")))
     clock = house.leader._clock

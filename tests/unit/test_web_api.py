@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from rm.api.people import ACTING_FOR
+from rm.api.routes import JOBS_MOST
 from rm.config import Config, DaemonConfig, JobsConfig, RolesConfig
 from rm.core.job import JobState
 from rm.core.rights import Role
@@ -139,10 +140,25 @@ def test_errors_keep_their_class_and_defects_keep_their_details(
 def test_numbers_that_are_too_large_are_no_defect(daemon: Daemon) -> None:
     assert call(daemon, "GET", f"/v1/jobs/{'9' * 5000}")[0] == 404
     assert call(daemon, "GET", f"/v1/jobs/{'9' * 18}")[1]["error"]["kind"] == "NotFound"
-    for path in ("jobs", "queue"):  # a database and a slice have 64 bits for them
+    # a database and a slice have 64 bits for them; a list of jobs has its own bound
+    for path, most in (("jobs", JOBS_MOST + 1), ("queue", 1 << 53)):
         assert call(daemon, "GET", f"/v1/{path}?limit=1e300")[0] == 200
-        assert 1 << 53 in daemon.service.log[-1]
+        assert most in daemon.service.log[-1]
     assert "must be a number" in call(daemon, "GET", "/v1/queue?limit=1e999")[1]["error"]["message"]
+
+
+def test_jobs_are_listed_by_pages(daemon: Daemon) -> None:
+    call(daemon, "POST", "/v1/jobs", {"specs": [SPEC] * 5})
+
+    def page(query: str) -> tuple[list[int], bool]:
+        answer = call(daemon, "GET", f"/v1/jobs?{query}")[1]
+        return [job["id"] for job in answer["jobs"]], answer["more"]
+
+    assert page("limit=2") == ([4, 5], True)
+    assert page("limit=2&before=4") == ([2, 3], True)
+    assert page("limit=2&before=2") == ([1], False)
+    assert page("limit=2&before=1") == ([], False)
+    assert page("limit=5") == page("") == page("limit=0&before=0") == ([1, 2, 3, 4, 5], False)
 
 
 def test_a_job_in_json(daemon: Daemon) -> None:
@@ -160,7 +176,7 @@ def test_a_job_in_json(daemon: Daemon) -> None:
     assert "progress" not in call(daemon, "GET", "/v1/jobs/1")[1]["job"]
     listed = call(daemon, "GET", "/v1/jobs?state=f,PENDING&limit=5&all=1")[1]["jobs"]
     assert [(job["id"], "env" in job["spec"]) for job in listed] == [(1, False), (2, False)]
-    assert daemon.service.log[-1] == ("jobs", frozenset({JobState.FAILED, JobState.PENDING}), "", "", 5, True)
+    assert daemon.service.log[-1] == ("jobs", frozenset({JobState.FAILED, JobState.PENDING}), "", "", 6, True)
     call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "priority": 9}})
     waiting = [j["id"] for j in call(daemon, "GET", "/v1/queue?limit=1&user=root")[1]["jobs"]]
     assert waiting == [3]
