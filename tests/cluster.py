@@ -232,15 +232,15 @@ class Cluster:
         return b"".join(self.client.stream("jobs", job, "logs", task=task, stream=stream)).decode()
 
     def until_said(self, job: int, text: str, task: int = 0) -> None:
-        """Wait until the task has written exactly this; before its start there is no log."""
+        """Wait until the task has written exactly this."""
+        until(lambda: self.said(job, task) == text, f"task {task} of job {job} has said {text!r}")
 
-        def said() -> bool:
-            try:
-                return self.log(job, task) == text
-            except Conflict:
-                return False
-
-        until(said, f"task {task} of job {job} has said {text!r}")
+    def said(self, job: int, task: int = 0) -> str:
+        """What the task has written so far; before its start there is no log."""
+        try:
+            return self.log(job, task)
+        except Conflict:
+            return ""
 
     def hosts(self) -> dict[str, dict[str, Any]]:
         return {host["name"]: host for host in self.client.get("hosts")["hosts"]}

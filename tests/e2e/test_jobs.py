@@ -150,7 +150,7 @@ def test_a_requeue_loses_nothing_that_an_attempt_wrote(cluster: Cluster) -> None
     )
     for rank in (0, 1):
         cluster.until_said(own, said[0][rank], rank)
-    until(lambda: sorted(cluster.log(shared).splitlines(True)) == said[0], "both lines are in the file")
+    until(lambda: sorted(cluster.said(shared).splitlines(True)) == said[0], "both lines are in the file")
     for job in (own, shared):
         cluster.rmx("requeue", job)
         cluster.wait(job, "COMPLETED")

@@ -82,7 +82,7 @@ def test_a_stranger_may_look_but_not_touch(cluster: Cluster, owner: Client, stra
     script = f"echo said {SECRET}; sleep 600"
     job_id = cluster.post_job(script, user=OWNER, env=[["TOKEN", SECRET]], script_args=[SECRET])
     cluster.wait(job_id, "RUNNING")
-    until(lambda: SECRET in cluster.log(job_id), "it has spoken")
+    until(lambda: SECRET in cluster.said(job_id), "it has spoken")
     denied = [
         lambda: stranger.delete("jobs", job_id),
         lambda: stranger.delete("jobs", job_id, signal=9),
@@ -156,7 +156,7 @@ def test_on_the_host_a_job_is_its_users_own(cluster: Cluster) -> None:
     spec = {"hosts_only": sorted(cluster.hosts())[:1]}
     job_id = cluster.post_job(f"echo {SECRET}; sleep 600", user=OWNER, env=[["TOKEN", SECRET]], **spec)
     cluster.all_started(job_id)
-    until(lambda: SECRET in cluster.log(job_id), "it has spoken")
+    until(lambda: SECRET in cluster.said(job_id), "it has spoken")
     places = "/var/lib/rm /proc/[0-9]*/environ /opt/rm/agents /tmp /run"
     found = cluster.post_job(f"grep -rls hunter2-wLq {places} 2>/dev/null; echo done", user=STRANGER, **spec)
     assert cluster.wait(found)["state"] == "COMPLETED"

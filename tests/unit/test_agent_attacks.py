@@ -165,7 +165,7 @@ def test_who_looks_at_reports_reads_the_end_of_the_file_only(tmp_path: Path) -> 
         file.write(b"\n[0, 1, 42, 3, 4, null]\n")
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={"RM_AGENT_STATE": str(agent.state), "PATH": os.environ["PATH"]},
+        env={"RM_AGENT_STATE": str(tmp_path), "PATH": os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=True,
