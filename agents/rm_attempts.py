@@ -88,8 +88,11 @@ class Attempts:
                 self.known.pop((folder.job, folder.attempt), None)
                 _complain("%s is set aside" % folder.path)
         for job, count in self._running():
-            if (job, count) not in self.known or not self.known[job, count].ranks:
-                self._find_orphan(self.spool.folder(job, count))
+            folder, known = self.spool.folder(job, count), self.known.get((job, count))
+            if known is None and os.path.isdir(folder.path):
+                continue  # set aside above, or launched by another agent since then
+            if known is None or not known.ranks:
+                self._find_orphan(folder)
 
     def _running(self):
         """(job, attempt) of whatever runs here for one, whether or not the spool knows it."""

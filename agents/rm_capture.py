@@ -61,6 +61,13 @@ class Capture:
             os.close(self.entrance)
             self.entrance = -1
 
+    def leave(self, whole):
+        """In another process: close its copies, the entrance only when it is left as a `whole`."""
+        os.close(self.pipe)
+        os.close(self.file)
+        if whole:
+            self.close_entrance()
+
     def close(self):
         self._room()  # what the last look into the pipe brought may be too much
         if self.lost:

@@ -12,6 +12,7 @@ import errno
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import time
@@ -24,6 +25,7 @@ from rm_named import Named
 from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
+FILES_OF_RANK, FILES_OF_ALL = 4, 256  # that a supervisor has open
 
 
 def now_us():
@@ -104,6 +106,7 @@ class Supervisor:
         self.finished = False
         self.unrecorded = []  # exits that the disk refused
         self.captures = Captures()
+        self.task_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.named = Named(request, user, os.path.dirname(folder.path))
         self.meta = {
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
@@ -126,6 +129,7 @@ class Supervisor:
             self.fence.enclose("%d.%d" % (self.folder.job, self.folder.attempt))
             if self.fence.temporary:
                 self.meta["temporary"] = self.fence.temporary
+            self._allow_files()
             self._capture()
             # the intent is durable before the first process exists
             self._write_meta(sync=True)
@@ -168,6 +172,25 @@ class Supervisor:
 
     # starting
 
+    def _allow_files(self):
+        """As many open files as the ranks need: a login's 1024 are too few for some hundred."""
+        soft, hard = self.task_files
+        wanted = max(soft, FILES_OF_ALL + FILES_OF_RANK * len(self.ranks))
+        for most in (max(hard, wanted), hard):  # the first one is for root
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, most), most))
+                return
+
+    def _leave_files(self, mine):
+        """In a task's process, which may have fewer: close what it does not need, before it is so limited."""
+        for rank in self.ranks:
+            if rank.pipe is not None:
+                os.close(rank.pipe)
+            if rank.capture is not None:
+                rank.capture.leave(rank is not mine)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.task_files)
+
     def _capture(self):
         most, reserve = self.request["log_bytes"], self.request["log_reserve_bytes"]
         for rank in self.ranks:
@@ -182,6 +205,7 @@ class Supervisor:
             os.set_blocking(rank.pipe, False)
             rank.pid = self.group.fork()
             if rank.pid == 0:
+                self._leave_files(rank)
                 printed = None if rank.capture is None else rank.capture.entrance
                 become_task(self.folder, self.group, self.request, self.user, self.fence, rank.task, printed,
                             said)  # fmt: skip

@@ -62,6 +62,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         user = rules.run_root_as
 
     ids = rules.ids_of(user)
+    mem_bytes = host.mem_bytes if spec.mem_all else spec.mem_bytes_per_host
 
     def task(t: TaskPlacement) -> wire.Task:
         uuids = {g.index: g.uuid for g in host.gpus}
@@ -87,8 +88,8 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         uid=UNSET if ids is None else ids[0],
         gid=UNSET if ids is None else ids[1],
         cpus_per_task=spec.cpus_per_task,
-        mem_bytes_per_task=spec.mem_bytes_per_task,
-        mem_bytes=host.mem_bytes if spec.mem_all else spec.mem_bytes_per_host,
+        mem_bytes_per_task=spec.mem_bytes_per_task or -(-mem_bytes // len(action.tasks)),
+        mem_bytes=mem_bytes,
         time_limit_us=spec.time_limit_us or 0,
         grace_us=rules.grace_us,
         hold=action.hold,

@@ -86,13 +86,14 @@ class Launched(Struct, frozen=True, kw_only=True):
 
 
 class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
-    """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known. The ids
-    of the user, where they are given, must be those on the host. `mem_bytes` is for all tasks here together,
-    0 = as `mem_bytes_per_task` says. With `master_port` the host chooses a port at which the job's tasks
-    meet, which is free now and no other attempt's, and no one can guess. Of what a task without `output`
-    prints the host keeps the first and the newest part, `log_bytes` in all; logs leave `log_reserve_bytes`
-    of the disk free, or a tenth of a small one. With `open_mode` "truncate" the files of `output` and
-    `error` are emptied once, before any task of the job starts."""
+    """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known. The
+    ids of the user, where they are given, must be those on the host. `mem_bytes` is for all tasks here
+    together, 0 = as `mem_bytes_per_task` says, by which agents go that do not know it. With `master_port`
+    the host chooses a port at which the job's tasks meet, which is free now and no other attempt's, and no
+    one can guess. Of what a task without `output` prints the host keeps the first and the newest part,
+    `log_bytes` in all; logs leave `log_reserve_bytes` of the disk free, or a tenth of a small one. With
+    `open_mode` "truncate" the files of `output` and `error` are emptied once, before any task of the job
+    starts."""
 
     user: Word
     script: Text

@@ -6,6 +6,7 @@ import ast
 import base64
 import os
 import pwd
+import resource
 import shutil
 import signal
 import subprocess
@@ -374,6 +375,32 @@ def test_an_attempt_whose_folder_is_deleted_under_the_agent_is_ended_and_lost(ag
     assert (end["code"], end["signal"]) == (None, None)
     assert "its folder was deleted" in end["why"]
     assert not alive(pid)
+
+
+def test_what_an_attempts_folder_cannot_tell_leaves_its_tasks_running(start: Start) -> None:
+    first = start()
+    first.launch(SH + "echo $$; exec sleep 600")
+    pid = int(until(first.log, "it runs"))
+    first.kill()
+    meta = first.state / "jobs" / "1.1" / "meta.json"
+    told = meta.read_text()
+    meta.write_text("[1]")
+    second = start()
+    assert alive(pid)
+    assert second.tasks() == []
+    second.kill()
+    meta.write_text(told)
+    assert [task["state"] for task in start().tasks()] == ["running"]
+
+
+def test_a_host_starts_more_tasks_than_a_login_may_have_files_open(agent: Agent) -> None:
+    files, hard = 64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE, (files, hard))
+    reply = agent.launch(SH + "ulimit -n; ulimit -Hn", ranks=files)
+    assert reply["ok"], reply
+    for rank in range(files):
+        assert agent.event("exit", job=1, rank=rank)["code"] == 0
+        assert agent.log(rank=rank) == f"{files}\n{hard}\n"
 
 
 def test_facts_are_the_hosts_own(agent: Agent) -> None:

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rm.core.actions import Launch
 from rm.core.job import Job, Placement, Task, TaskPlacement
+from rm.core.state import ClusterState
 from rm.daemon.environment import counted, expand, job_environment, task_environment
-from rm.daemon.launch import open_mode
+from rm.daemon.launch import LaunchRules, launch_request, open_mode
+from rm.protocol.attempts import Fence
 from rm.units import parse_hosts
 from tests import builders
 
@@ -227,3 +230,19 @@ def test_a_placement_without_an_interface_leaves_the_choice_to_the_library() -> 
     env = task_environment(placed(), TaskPlacement(0, "gpu01", (0,)), bare)
     assert not {"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"} & env.keys()
     assert Placement(()).hosts == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "together"), [({"mem_bytes_per_host": 7}, 7), ({"mem_all": True}, 32 << 30), ({}, 0)]
+)
+def test_memory_of_a_host_is_told_to_agents_that_know_it_only_for_each_task(
+    asked: Any, together: int
+) -> None:
+    job = placed(**asked)
+    assert job.placement is not None
+    state = ClusterState(hosts=dict(HOSTS), jobs={job.id: job})
+    rules = LaunchRules(0, False, "", "rm", False, "/opt/rm", Fence(), 1, 0, lambda user: None)
+    tasks = job.placement.on("gpu01")
+    launch = launch_request(state, rules, 1)(Launch(job.id, 1, "gpu01", tasks, hold=True))
+    assert launch.mem_bytes == together
+    assert together <= launch.mem_bytes_per_task * len(tasks) < together + len(tasks)
