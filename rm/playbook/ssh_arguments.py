@@ -37,7 +37,7 @@ def outside_program(text: str) -> str:
     left = iter(words)
     for word in left:
         if word[:1] != "-" or len(word) < 2:
-            return word
+            return word or "''"  # an empty word is the host for ssh, which then goes on with its options
         if set(word[1:]) <= _FLAGS:
             continue
         option = _WITH_VALUE.get(word[1])

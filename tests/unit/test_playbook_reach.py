@@ -140,6 +140,8 @@ def test_options_of_ssh_are_taken_from_nobodys_output() -> None:
         ("-F /tmp/config", "-F"),
         ("-oLocalCommand=evil", "-oLocalCommand=evil"),
         ("evil", "evil"),
+        ("'' -o ProxyCommand=evil", "''"),
+        ('-C "" -oProxyCommand=evil', "''"),
         ("-J 'gate", "No closing quotation"),
     ],
 )
