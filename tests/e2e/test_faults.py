@@ -442,7 +442,7 @@ def test_a_host_that_remembers_another_leader_is_drained_and_used_no_less(patien
 def test_a_launch_that_was_on_its_way_to_a_frozen_host_never_starts_late(cluster: Cluster) -> None:
     frozen = "z2h2"
     cluster.lab.freeze(frozen)
-    jobs = [cluster.submit("--hosts", f"z2h1,{frozen}", "--wrap", f"{MARK}") for _ in range(6)]
+    jobs = [cluster.submit("--exclude", "z1h1,z1h2", "--wrap", f"{MARK}") for _ in range(6)]
     for job in jobs:
         assert cluster.wait(job, *FINAL, wait_s=90)["state"] == "COMPLETED"
     cluster.host_state(frozen, "DOWN")
