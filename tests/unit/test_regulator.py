@@ -122,8 +122,8 @@ def test_shaping_follows_the_plan_by_its_differences(house: House) -> None:
     house.see(Alignment(100.0, shaping=(rule(1, "a"), rule(1, "b"))))
     first = house.hosts.take("shape", "a")
     assert first.args == {
-        "job": 1, "attempt": 1, "interface": "eth0", "epoch": 7, "priority": 0, "queue_packets": 30,
-        "rate_bps": 1_000_000_000, "class_rate_bps": 400, "ceil_bps": 900,
+        "job": 1, "attempt": 1, "interface": "eth0", "epoch": 7, "cluster": "", "priority": 0,
+        "queue_packets": 30, "rate_bps": 1_000_000_000, "class_rate_bps": 400, "ceil_bps": 900,
     }  # fmt: skip
     house.hosts.take("shape", "b")
     house.see(Alignment(100.0, shaping=(rule(1, "a"), rule(1, "b", priority=1))))
