@@ -6,11 +6,12 @@ Revisions are numbered and their history is linear, so that "older" and "newer" 
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import sys
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 from rm.errors import RmError, StoreError
@@ -45,9 +46,16 @@ def upgrade(url: str, migrations: Path = MIGRATIONS, revision: str = "head") -> 
 
 
 def create_privately(file: Path) -> None:
-    """Makes the SQLite file if need be: it holds all users' scripts, so nobody else may read it."""
+    """Makes the SQLite file if need be: it holds all users' scripts, so nobody else may read it.
+
+    A file that is there is not opened: closing it would end the locks (POSIX's, of the whole process) that
+    SQLite's connections to it hold. Then any other process that closes the database deletes its log.
+    """
     try:
-        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        with suppress(FileExistsError):
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        if not os.access(file, os.R_OK | os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as e:
         raise StoreError(
             f"The database file {file} cannot be written: {e.strerror}.",

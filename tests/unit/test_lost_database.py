@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
@@ -65,6 +67,20 @@ def test_nothing_is_acknowledged_into_a_file_that_is_gone(
     saved = open_store(f"sqlite:///{rescued}")
     assert 1 in [job.id for job in saved.jobs()]
     saved.close()
+
+
+@pytest.mark.parametrize("life", ["first", "second"])
+def test_another_process_that_closes_the_database_leaves_its_log(tmp_path: Path, life: str) -> None:
+    path = tmp_path / "rm.sqlite3"
+    if life == "second":
+        open_store(f"sqlite:///{path}").close()
+    store = led(path)
+    look = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT * FROM jobs'); c.close()"
+    subprocess.run([sys.executable, "-c", look, path], check=True)
+    assert Path(f"{path}-wal").exists()
+    store.commit(Batch(jobs=(builders.job(2),), events=(Entry(2, "submit"),)), 1)
+    assert [job.id for job in store.jobs()] == [1, 2]
+    store.close()
 
 
 def test_who_did_not_lead_saves_nothing(tmp_path: Path) -> None:
