@@ -130,17 +130,14 @@ class Cluster:
         def answers() -> bool:
             assert self.daemon is not None
             assert self.daemon.poll() is None, f"the daemon ended:\n{self.log_file.read_text()[-2000:]}"
-            return self._listens()
+            try:
+                self.client.get("status")
+            except RmError:  # it does not listen yet, or waits for its turn to lead
+                self.client.close()
+                return False
+            return True
 
         until(answers, "the daemon answers")
-
-    def _listens(self) -> bool:
-        with socket.socket(socket.AF_UNIX) as probe:
-            try:
-                probe.connect(self.socket)
-            except OSError:
-                return False
-        return True
 
     def kill(self) -> None:
         """SIGKILL: no last words."""
@@ -235,10 +232,10 @@ class Cluster:
         """Wait until the task has written exactly this."""
         until(lambda: self.said(job, task) == text, f"task {task} of job {job} has said {text!r}")
 
-    def said(self, job: int, task: int = 0) -> str:
+    def said(self, job: int, task: int = 0, stream: str = "out") -> str:
         """What the task has written so far; before its start there is no log."""
         try:
-            return self.log(job, task)
+            return self.log(job, task, stream)
         except Conflict:
             return ""
 

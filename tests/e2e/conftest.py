@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -89,3 +89,16 @@ def make_cluster(make_module_lab: MakeLab) -> Iterator[MakeCluster]:
 def cluster(make_cluster: MakeCluster) -> Cluster:
     """Two zones with two hosts of two GPUs each, agents on them and a daemon: mend what you break."""
     return make_cluster(zones=2, hosts=4, gpus_per_host=2, zone_delay_ms=0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what the daemons of its clusters said, and whether one has ended."""
+    report = yield
+    if report.failed:
+        for name, cluster in getattr(item, "funcargs", {}).items():
+            if isinstance(cluster, Cluster) and cluster.daemon is not None:
+                code = cluster.daemon.poll()
+                state = "runs" if code is None else f"ended with {code}"
+                report.sections.append((f"{name}: the daemon {state}", cluster.log_file.read_text()[-4000:]))
+    return report

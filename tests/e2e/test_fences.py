@@ -117,7 +117,7 @@ def test_no_output_gives_away_a_file_of_root(cluster: Cluster) -> None:
             )
             assert job["state"] == "FAILED"
             assert "cannot be written" in job["reason"]["message"]
-            assert cluster.log(job["id"], stream=stream[:3]) == ""
+            assert cluster.said(job["id"], stream=stream[:3]) == ""
 
 
 def test_no_output_gives_away_the_environment_of_anothers_task(cluster: Cluster) -> None:
