@@ -279,12 +279,16 @@ class SqlStore:
         while True:
             with self._changing("prune") as c:
                 some = list(c.scalars(old))
-                for table, key in ((jobs, "id"), (schema.job_specs, "id"), (schema.logs, "job")):
-                    c.execute(sa.delete(table).where(table.c[key].in_(some)))
+                for table in (jobs, schema.job_specs):
+                    c.execute(sa.delete(table).where(table.c.id.in_(some)))
             forgotten += len(some)
             if len(some) < PRUNE_CHUNK:
-                return forgotten
+                break
             time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
+        logs = schema.logs  # also those that came home after their job was forgotten
+        with self._changing("prune") as c:
+            c.execute(sa.delete(logs).where(~sa.select(jobs.c.id).where(jobs.c.id == logs.c.job).exists()))
+        return forgotten
 
     def prune_journal(self, before_us: int) -> int:
         """In many short transactions: the leader's commits go on in between."""

@@ -167,8 +167,11 @@ def test_only_so_many_ended_jobs_are_kept(
     ends_us = {1: 20, 2: 20, 3: 30, 4: 10}
     jobs = [replace(builders.job(id), state=JobState.FAILED, ended_us=at) for id, at in ends_us.items()]
     store.commit(Batch(jobs=(*jobs, builders.job(5))), 0)
+    late = KeptLog(LogName(6, 1, 0, "out"), 1, 1)  # of a job that was forgotten before
+    store.commit(Batch(logs=(late, KeptLog(LogName(5, 1, 0, "out"), 1, 1))), 1)
     assert store.prune(before_us=0, most=most) == 5 - len(left)
     assert store.ids() == set(left)
+    assert [len(store.logs(job)) for job in (5, 6)] == [1, 0]
 
 
 def test_a_pruned_journal_begins_with_a_start(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
