@@ -54,6 +54,10 @@ class Door(Protocol):
         ...
 
 
+class ConnectionClosed(Unreachable):
+    """Before the answer came."""
+
+
 class UnixDoor:
     """A daemon of this machine, by its socket."""
 
@@ -280,6 +284,18 @@ class Client:
     def _ask(
         self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str
     ) -> http.client.HTTPResponse:
+        again = method == "GET"  # harmless: a connection that was kept may have ended meanwhile
+        while True:
+            try:
+                return self._ask_once(method, target, payload, timeout_s, key)
+            except ConnectionClosed:
+                if not again:
+                    raise
+                again = False
+
+    def _ask_once(
+        self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str
+    ) -> http.client.HTTPResponse:
         connection = self._open(timeout_s)
         try:
             headers = {"Content-Type": "application/json", **self._door.headers}
@@ -295,7 +311,7 @@ class Client:
             ) from None
         except (OSError, http.client.HTTPException):
             self.close()
-            raise self._door.explain() or Unreachable(
+            raise self._door.explain() or ConnectionClosed(
                 "The daemon closed the connection before it answered.",
                 "Look whether it happened before repeating it.",
             ) from None

@@ -1,0 +1,39 @@
+"""A connection that ends before the answer: what only reads is asked once more, what changes is not."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from rm.cli.client import Client
+from rm.errors import Unreachable
+
+ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{"version":1}'
+
+
+def test_a_read_is_repeated_and_a_change_is_not(tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "rm.sock"))
+    listener.listen()
+    asked: list[bytes] = []
+
+    def serve() -> None:
+        for answer in (b"", ANSWER, b""):
+            peer, _ = listener.accept()
+            asked.append(peer.recv(65536).split()[0])
+            peer.sendall(answer)
+            peer.close()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    client = Client(str(tmp_path / "rm.sock"))
+    assert client.get("status") == {"version": 1}
+    client.close()
+    with pytest.raises(Unreachable, match="closed the connection"):
+        client.post("jobs")
+    thread.join(10)
+    assert asked == [b"GET", b"GET", b"POST"]
+    listener.close()
