@@ -80,7 +80,9 @@ class House:
             self.do(ev.TasksStarted(job, attempt, host, self.clock.us, (rank,)))
 
     def see(self, alignment: Alignment = NOTHING_TO_ALIGN) -> None:
+        """The regulator has taken the plan in before this returns: the clock may move on at once."""
         self.regulator.aligned(alignment, self.state)
+        self.settle()
 
     def settle(self) -> None:
         """Wait until the regulator has worked off all that was put to it."""
