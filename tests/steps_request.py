@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from rm.playbook.module import BadArgument, CompileContext, executor_of, registry, typed
+from rm.playbook.module import CompileContext, typed
+from rm.playbook.modules import executor_of, registry
+from rm.playbook.problems import BadArgument
 from rm.playbook.template import Layer, Scope
 
 AGENTS = Path(__file__).parents[1] / "agents"

@@ -1,6 +1,7 @@
 """The house rules, checked: who may import whom, and what the pure rooms may not touch."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,29 @@ def test_file_keeps_the_rules(path: Path) -> None:
             assert top in allowed, f"{relative} is pure but imports {module}"
         if top in ONLY_IN:
             assert str(relative) in ONLY_IN[top], f"{relative}: only {ONLY_IN[top]} may import {top}"
+
+
+def named(path: Path) -> str:
+    """The module's name; a package's, for its `__init__`."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def imported(path: Path, modules: set[str]) -> set[str]:
+    """The modules of rm that this one imports, also within its functions."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner & modules or {node.module}
+    return found & modules
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    modules = {named(path): path for path in FILES}
+    graph = {name: imported(path, set(modules)) - {name} for name, path in modules.items()}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "agents").glob("*.py")), ids=lambda p: p.name)

@@ -17,7 +17,8 @@ from rm.playbook.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS, REACH, ref
 from rm.playbook.inventory import Beside, Inventory, InventoryHost, parse_all
 from rm.playbook.inventory_hosts import to_hosts
 from rm.playbook.located import load
-from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
+from rm.playbook.problems import TemplateProblem
+from rm.playbook.template import Layer, Scope, evaluate, has_template
 
 _IGNORED = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".swp", ".md", ".txt", ".rst", ".csv")
 _ENDINGS = ("", ".yml", ".yaml", ".json")

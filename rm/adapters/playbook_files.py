@@ -12,8 +12,8 @@ from pathlib import Path
 from rm.adapters.vault import HEADER, Vault
 from rm.errors import UsageError
 from rm.playbook.ansible_settings import Settings
-from rm.playbook.module import BadArgument
 from rm.playbook.parse import parse_playbook
+from rm.playbook.problems import BadArgument
 from rm.playbook.schema import Playbook, PlayDefaults
 
 

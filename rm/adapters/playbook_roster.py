@@ -11,11 +11,12 @@ from rm.errors import UsageError
 from rm.playbook.connection import NAMES, REACH, SSH_ARGS, refusal, settled
 from rm.playbook.inventory_hosts import decode
 from rm.playbook.pattern import select
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.reach import IMPLICIT
 from rm.playbook.schema import Play
 from rm.playbook.ssh_arguments import outside_program
 from rm.playbook.steps import TaskResult
-from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate, has_template
+from rm.playbook.template import Layer, Scope, evaluate, has_template
 from rm.playbook.variables import HostState
 
 

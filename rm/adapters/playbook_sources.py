@@ -9,9 +9,10 @@ from datetime import datetime
 
 from rm.errors import UsageError
 from rm.playbook.lookups import find
-from rm.playbook.module import BadArgument, Files
+from rm.playbook.module import Files
+from rm.playbook.problems import BadArgument, TemplateProblem
 from rm.playbook.schema import Play, Task, tasks_of
-from rm.playbook.template import TemplateProblem, has_template
+from rm.playbook.template import has_template
 from rm.playbook.template_file import check_file
 
 

@@ -10,12 +10,13 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from rm import errors
 from rm.cli.address import Address, parse
-from rm.errors import Forbidden, RmError, StoreUnavailable, Unreachable
+from rm.cli.unix_door import Door, UnixDoor
+from rm.errors import RmError, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
 TOO_MANY, WAITS = 429, 503
@@ -26,66 +27,8 @@ PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
 
 
-class UnixConnection(http.client.HTTPConnection):
-    """Connected when it is made."""
-
-    def __init__(self, path: str, timeout_s: float | None) -> None:
-        super().__init__("rm", timeout=timeout_s)
-        self.path = path
-        self.connect()
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self.path)
-
-
-class Door(Protocol):
-    """One way to the daemon."""
-
-    headers: Mapping[str, str]
-
-    def connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
-        """A connected one; Unreachable or Forbidden with a sentence."""
-        ...
-
-    def explain(self) -> RmError | None:
-        """Why the newest connection was closed without an answer, where the door knows."""
-        ...
-
-
 class ConnectionClosed(Unreachable):
     """Before the answer came."""
-
-
-class UnixDoor:
-    """A daemon of this machine, by its socket."""
-
-    headers: Mapping[str, str] = {}
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def connection(self, timeout_s: float | None) -> http.client.HTTPConnection:
-        try:
-            return UnixConnection(self._path, timeout_s)
-        except PermissionError:
-            raise Forbidden(
-                f"You may not connect to {self._path}.", "It belongs to another user's daemon."
-            ) from None
-        except OSError as error:
-            why = (
-                ""
-                if isinstance(error, FileNotFoundError | ConnectionRefusedError)
-                else f" ({error.strerror or error})"
-            )
-            raise Unreachable(
-                f"No daemon listens on {self._path}{why}.",
-                "Start one with `rmx daemon`, or name its socket with --socket or RM_DAEMON__SOCKET.",
-            ) from None
-
-    def explain(self) -> RmError | None:
-        return None
 
 
 def door_to(address: Address) -> Door:

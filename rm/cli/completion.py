@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import click
 from click.shell_completion import CompletionItem
 
+from rm.cli.address import Address
 from rm.cli.client import Client
-from rm.cli.session import Session
 from rm.errors import RmError
 
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 Found = Iterator[tuple[str, str]]  # (word, what it is)
 TIMEOUT_S = 3.0  # longer than that nobody waits for a completion
 
@@ -33,20 +31,14 @@ def _partitions(client: Client) -> Found:
     yield from ((name, "") for name in sorted(names))
 
 
-def _completes(found: Callable[[Client], Found]) -> Complete:
-    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        before, comma, word = incomplete.rpartition(",")  # of a list the last word
-        given = ctx.find_root().params
-        try:
-            address = Session(given.get("socket"), given.get("config")).address
-            words = list(found(Client(address, patience_s=0)))
-        except RmError:  # a message would land in the middle of the user's line
-            return []
-        return [CompletionItem(before + comma + w, help=what) for w, what in words if w.startswith(word)]
-
-    return complete
+_FOUND = {"jobs": _jobs, "hosts": _hosts, "partitions": _partitions}
 
 
-jobs = _completes(_jobs)
-hosts = _completes(_hosts)
-partitions = _completes(_partitions)
+def words(what: str, daemon: Callable[[], Address], incomplete: str) -> list[CompletionItem]:
+    """Those that go on from `incomplete`, of a list from its last word; `what` is a key of `_FOUND`."""
+    before, comma, word = incomplete.rpartition(",")
+    try:
+        found = list(_FOUND[what](Client(daemon(), patience_s=0)))
+    except RmError:  # a message would land in the middle of the user's line
+        return []
+    return [CompletionItem(before + comma + w, help=says) for w, says in found if w.startswith(word)]

@@ -61,10 +61,12 @@ def json_option(command: F) -> F:
 def completes(what: str) -> Any:
     """`shell_complete=`: words of `rm.cli.completion`, which only a completion loads."""
 
-    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> Any:
+    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> Any:
         from rm.cli import completion
 
-        return getattr(completion, what)(ctx, parameter, incomplete)
+        given = ctx.find_root().params
+        session = Session(given.get("socket"), given.get("config"))
+        return completion.words(what, lambda: session.address, incomplete)
 
     return complete
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 
 from rm import paths
 from rm.cli.address import Address
-from rm.cli.client import UnixConnection
+from rm.cli.unix_door import UnixConnection
 from rm.errors import ConfigError, RmError, Unreachable
 
 KEPT_S = 600

@@ -12,7 +12,7 @@ from typing import Any
 
 from rm.playbook.connection import is_reserved
 from rm.playbook.facts import gather
-from rm.playbook.module import control, facts_of, registry
+from rm.playbook.modules import control, facts_of, registry
 from rm.playbook.steps import Step
 
 DEPTH_MAX = 64

@@ -11,19 +11,20 @@ from jinja2.utils import missing
 from rm.playbook.filters import FALSE, TRUE
 from rm.playbook.jinja import bare
 from rm.playbook.keywords import INCLUDES
-from rm.playbook.module import BadArgument, CompileContext, executor_of, registry, typed
+from rm.playbook.module import CompileContext, typed
+from rm.playbook.modules import executor_of, registry
+from rm.playbook.plain import plain
+from rm.playbook.problems import BadArgument, TemplateProblem
 from rm.playbook.schema import Loop, Task, Truth
 from rm.playbook.steps import THE_HOSTS, Step, Way
 from rm.playbook.template import (
     OMIT,
     Layer,
     Scope,
-    TemplateProblem,
     condition,
     evaluate,
     has_template,
 )  # fmt: skip
-from rm.playbook.variables import plain
 
 LOOP_MAX = 10_000
 

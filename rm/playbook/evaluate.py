@@ -22,12 +22,14 @@ from rm.playbook.flow import Frame, Position, included, rescues, to_task
 from rm.playbook.keywords import DYNAMIC_INCLUDES
 from rm.playbook.learning import INCLUDED, accepted, bound_of, learn, told
 from rm.playbook.making import Making
-from rm.playbook.module import Files, brings_facts, control, registry
+from rm.playbook.module import Files
+from rm.playbook.modules import brings_facts, control, registry
 from rm.playbook.outcome import name_of, summarise
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Play, Task
 from rm.playbook.steps import THE_HOSTS, Batch, Step, TaskResult, Way
 from rm.playbook.tags import selected
-from rm.playbook.template import PENDING, NeedResult, TemplateProblem
+from rm.playbook.template import PENDING, NeedResult
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting, in_pieces, piece_batch, split, take
 

@@ -16,16 +16,13 @@ from jinja2.utils import Namespace, missing
 
 from rm.playbook.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
 from rm.playbook.located import nearest
+from rm.playbook.problems import TemplateProblem
 
 MARKS = ("{{", "{%", "{#")
 
 
 class NeedResult(Exception):
     """The expression needs the result of a step that has not run yet."""
-
-
-class TemplateProblem(Exception):
-    """A template cannot be read or evaluated; the message is a clause without place."""
 
 
 class UndefinedName(TemplateProblem):

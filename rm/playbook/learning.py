@@ -8,8 +8,9 @@ from typing import Any
 from rm.playbook.answers import GATHERS, received, refused, replaced
 from rm.playbook.compile import Item
 from rm.playbook.flow import Bound
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Play, Task
-from rm.playbook.template import PENDING, NeedResult, TemplateProblem, evaluate
+from rm.playbook.template import PENDING, NeedResult, evaluate
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting
 

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from jinja2.utils import missing
 
 from rm.playbook.filters.data import flatten, subelements
-from rm.playbook.module import BadArgument, Files
-from rm.playbook.template import Scope, Seek, TemplateProblem
+from rm.playbook.module import Files
+from rm.playbook.problems import BadArgument, TemplateProblem
+from rm.playbook.template import Scope, Seek
 from rm.playbook.template_file import render_file
 
 

@@ -7,11 +7,13 @@ from rm.playbook.compile import Flags, Item, Skip, TaskProblem, compile_task, fl
 from rm.playbook.crew import Blocked, Crew, OnceResult, Options
 from rm.playbook.flow import Frame
 from rm.playbook.keywords import DYNAMIC_INCLUDES
-from rm.playbook.module import Files, registry
+from rm.playbook.module import Files
+from rm.playbook.modules import registry
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Play, Task
 from rm.playbook.scoping import Scoping
 from rm.playbook.steps import Step
-from rm.playbook.template import Scope, TemplateProblem
+from rm.playbook.template import Scope
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting
 from rm.playbook.walk import Walk

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from rm.playbook.compile import Flags, Item, Skip
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Task
 from rm.playbook.steps import TaskResult
-from rm.playbook.template import Layer, NeedResult, Scope, TemplateProblem, condition, evaluate
+from rm.playbook.template import Layer, NeedResult, Scope, condition, evaluate
 
 HIDDEN = "the output is hidden (no_log)"
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from rm.playbook.keywords import PLAY_KEYS, short
 from rm.playbook.located import Map, Seq, load
-from rm.playbook.module import BadArgument, Files
+from rm.playbook.module import Files
+from rm.playbook.problems import BadArgument
 from rm.playbook.read_tasks import beside, common, read_tasks
 from rm.playbook.reader import Reader
 from rm.playbook.roles import (

@@ -19,10 +19,11 @@ from rm.playbook.connection import (
     refusal,
     settled,
 )
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Play, Task, tasks_of
 from rm.playbook.ssh_arguments import outside_program
 from rm.playbook.steps import Way
-from rm.playbook.template import OMIT, Layer, Scope, TemplateProblem, evaluate, has_template
+from rm.playbook.template import OMIT, Layer, Scope, evaluate, has_template
 from rm.playbook.variables import HostState
 
 IMPLICIT = ("localhost", "127.0.0.1", "::1")

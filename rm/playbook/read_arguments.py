@@ -9,7 +9,9 @@ from typing import Any
 
 from rm.playbook.keywords import PREFIXES
 from rm.playbook.located import Map, nearest
-from rm.playbook.module import BadArgument, registry, typed
+from rm.playbook.module import typed
+from rm.playbook.modules import registry
+from rm.playbook.problems import BadArgument
 from rm.playbook.reader import Reader
 from rm.playbook.template import has_template
 

@@ -21,7 +21,7 @@ from rm.playbook.keywords import (
     short,
 )  # fmt: skip
 from rm.playbook.located import Map, Seq, nearest
-from rm.playbook.module import executor_of, registry
+from rm.playbook.modules import executor_of, registry
 from rm.playbook.read_arguments import arguments, key_values, module_names
 from rm.playbook.reader import Reader
 from rm.playbook.schema import Block, Loop, Node, Task

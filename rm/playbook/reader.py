@@ -9,8 +9,9 @@ from rm.errors import UsageError
 from rm.playbook.filters import FALSE, TRUE
 from rm.playbook.keywords import LATER
 from rm.playbook.located import Map, Seq, nearest
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Conditions, Truth
-from rm.playbook.template import TemplateProblem, bare, check, has_template
+from rm.playbook.template import bare, check, has_template
 
 
 class Reader:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from rm.playbook.located import Map, Seq, load, nearest
-from rm.playbook.module import BadArgument, Files
+from rm.playbook.module import Files
+from rm.playbook.problems import BadArgument
 from rm.playbook.reader import Reader
 
 ENDINGS = ("", ".yml", ".yaml", ".json")

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rm.errors import UsageError
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Play
-from rm.playbook.template import Scope, TemplateProblem, evaluate
+from rm.playbook.template import Scope, evaluate
 
 
 def max_fail(play: Play, scope: Scope) -> float | None:

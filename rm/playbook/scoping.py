@@ -10,10 +10,11 @@ from rm.playbook.crew import Crew, Options
 from rm.playbook.flow import Frame, Position
 from rm.playbook.lookups import seeker
 from rm.playbook.module import CompileContext, Files
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.reach import IMPLICIT, for_host, way_of
 from rm.playbook.schema import Play, Task
 from rm.playbook.steps import Way
-from rm.playbook.template import PENDING, NeedResult, Scope, TemplateProblem, evaluate
+from rm.playbook.template import PENDING, NeedResult, Scope, evaluate
 from rm.playbook.variables import Active, Given, HostState, HostVars, layers_of
 
 

@@ -20,7 +20,6 @@ from rm.playbook.jinja import (
     OMIT,
     Absent,
     NeedResult,
-    TemplateProblem,
     UndefinedName,
     backslashes,
     bare,
@@ -29,9 +28,10 @@ from rm.playbook.jinja import (
     short,
 )  # fmt: skip
 from rm.playbook.located import Encrypted, Unsafe
+from rm.playbook.problems import TemplateProblem
 
 __all__ = [
-    "OMIT", "PENDING", "Layer", "NeedResult", "Scope", "Seek", "TemplateProblem", "UndefinedName", "bare",
+    "OMIT", "PENDING", "Layer", "NeedResult", "Scope", "Seek", "UndefinedName", "bare",
     "check", "condition", "evaluate", "expression", "has_template", "render",
 ]  # fmt: skip
 _DEPTH_MAX = 40

@@ -11,8 +11,8 @@ from jinja2 import Environment, FunctionLoader, TemplateError, TemplateNotFound
 
 from rm.playbook.jinja import ENVIRONMENT
 from rm.playbook.jinja import check as check_plain
-from rm.playbook.module import BadArgument
-from rm.playbook.template import Scope, TemplateProblem, as_long, guarded, render
+from rm.playbook.problems import BadArgument, TemplateProblem
+from rm.playbook.template import Scope, as_long, guarded, render
 
 # what the module and the lookup take, and the first line of a file: "#jinja2: trim_blocks: False, …"
 SYNTAX = (

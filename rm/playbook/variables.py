@@ -10,7 +10,6 @@ from jinja2.utils import missing
 
 from rm.playbook.connection import REACH, is_reserved
 from rm.playbook.flow import Bound
-from rm.playbook.located import Map
 from rm.playbook.schema import Play, Task
 from rm.playbook.template import PENDING, Layer, NeedResult, Scope, Seek
 
@@ -161,6 +160,8 @@ class HostVars(Mapping[str, Any]):
 class OneHost(Mapping[str, Any]):
     """The variables of one host that do not depend on a play: facts, learnt ones, the inventory's."""
 
+    HIDDEN = frozenset({"hostvars"})  # from `rm.playbook.plain`
+
     def __init__(self, state: HostState, world: HostVars) -> None:
         self.state, self.world = state, world
         facts = state.facts or {}
@@ -200,13 +201,4 @@ class OneHost(Mapping[str, Any]):
         return f"the variables of {self.state.name}"
 
 
-def plain(value: Any) -> Any:
-    """A value without what only the control side knows: hostvars and lines become plain mappings."""
-    if isinstance(value, (OneHost, HostVars)):
-        return {key: plain(value[key]) for key in value if key != "hostvars"}
-    if isinstance(value, Mapping) and not isinstance(value, (dict, Map)):
-        return {key: plain(inner) for key, inner in value.items()}
-    return value
-
-
-__all__ = ["PENDING", "Given", "HostState", "HostVars", "layers_of", "plain"]
+__all__ = ["PENDING", "Given", "HostState", "HostVars", "layers_of"]

@@ -13,9 +13,10 @@ from typing import Any
 from rm.playbook.compile import Flags, Item, truth
 from rm.playbook.flow import Frame
 from rm.playbook.outcome import apply, with_result
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Task
 from rm.playbook.steps import Batch, Step
-from rm.playbook.template import NeedResult, Scope, TemplateProblem, condition, evaluate
+from rm.playbook.template import NeedResult, Scope, condition, evaluate
 
 RETRIES = 3
 

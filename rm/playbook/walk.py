@@ -9,10 +9,11 @@ from rm.playbook import notify
 from rm.playbook.compile import truth
 from rm.playbook.crew import Options
 from rm.playbook.flow import END, Frame, Position, on_failure
+from rm.playbook.problems import TemplateProblem
 from rm.playbook.schema import Node, Play, Task
 from rm.playbook.scoping import Scoping
 from rm.playbook.tags import selected
-from rm.playbook.template import NeedResult, TemplateProblem, evaluate
+from rm.playbook.template import NeedResult, evaluate
 from rm.playbook.variables import HostState
 from rm.playbook.waiting import Waiting
 

@@ -5,8 +5,8 @@ import posixpath
 
 from rm.playbook.conduct import Part
 from rm.playbook.crew import Options
-from rm.playbook.module import BadArgument
 from rm.playbook.parse import parse_playbook
+from rm.playbook.problems import BadArgument
 from rm.playbook.variables import HostState
 
 

@@ -16,7 +16,7 @@ from rm.adapters.playbook_roster import Roster
 from rm.core.host import Host
 from rm.playbook.connection import is_reserved
 from rm.playbook.facts import gather
-from rm.playbook.module import registry
+from rm.playbook.modules import registry
 from tests.steps_request import step
 from tests.unit.playbook_world import World, play
 from tests.unit.test_playbook_facts import RAW

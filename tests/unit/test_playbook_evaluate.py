@@ -8,8 +8,8 @@ import pytest
 from ansible.playbook.taggable import Taggable
 
 from rm.playbook.evaluate import HostPlay, HostState, Options
-from rm.playbook.module import BadArgument
 from rm.playbook.parse import parse_playbook
+from rm.playbook.problems import BadArgument
 from rm.playbook.schema import Task
 from rm.playbook.tags import selected
 

@@ -6,8 +6,8 @@ import zlib
 
 import pytest
 
-from rm.playbook.module import BadArgument
-from rm.playbook.template import Layer, Scope, TemplateProblem, evaluate
+from rm.playbook.problems import BadArgument, TemplateProblem
+from rm.playbook.template import Layer, Scope, evaluate
 from rm.playbook.template_file import check_file, render_file
 from tests.unit.playbook_world import play
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from rm.playbook.plain import plain
+
 
 def _json_query(data: Any, expression: str) -> Any:
     import jmespath
     from jmespath.exceptions import JMESPathError
-
-    from rm.playbook.variables import plain
 
     try:
         return jmespath.search(str(expression), plain(data))

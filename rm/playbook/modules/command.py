@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from rm.playbook.module import Arg, BadArgument, CompileContext
+from rm.playbook.module import Arg, CompileContext
+from rm.playbook.problems import BadArgument
 
 ARGS = {
     "_raw": Arg(),

@@ -6,7 +6,8 @@ import json
 import posixpath
 from typing import Any
 
-from rm.playbook.module import OWNERSHIP, Arg, BadArgument, CompileContext, mode_of, packed
+from rm.playbook.module import OWNERSHIP, Arg, CompileContext, mode_of, packed
+from rm.playbook.problems import BadArgument
 
 ARGS = {
     "src": Arg(),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.playbook.module import OWNERSHIP, Arg, BadArgument, CompileContext
+from rm.playbook.module import OWNERSHIP, Arg, CompileContext
+from rm.playbook.problems import BadArgument
 
 WEB = {
     "url_username": Arg(aliases=("username",)),

@@ -8,7 +8,8 @@ from typing import Any
 
 from rm.errors import RmError
 from rm.playbook.located import load
-from rm.playbook.module import Arg, BadArgument, CompileContext
+from rm.playbook.module import Arg, CompileContext
+from rm.playbook.problems import BadArgument
 
 ARGS = {
     "_raw": Arg(),

@@ -6,7 +6,8 @@ import posixpath
 import shlex
 from typing import Any
 
-from rm.playbook.module import Arg, BadArgument, CompileContext, packed
+from rm.playbook.module import Arg, CompileContext, packed
+from rm.playbook.problems import BadArgument
 
 ARGS = {
     "_raw": Arg(),

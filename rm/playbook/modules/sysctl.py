@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.playbook.module import Arg, BadArgument, CompileContext
+from rm.playbook.module import Arg, CompileContext
+from rm.playbook.problems import BadArgument
 
 ARGS = {
     "name": Arg(required=True, aliases=("key",)),

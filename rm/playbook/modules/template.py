@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
-from rm.playbook.module import OWNERSHIP, Arg, BadArgument, CompileContext, mode_of, packed
+from rm.playbook.module import OWNERSHIP, Arg, CompileContext, mode_of, packed
+from rm.playbook.problems import BadArgument
 from rm.playbook.template import Layer
 from rm.playbook.template_file import SYNTAX, render_file
 

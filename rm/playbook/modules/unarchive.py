@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.playbook.module import OWNERSHIP, Arg, BadArgument, CompileContext, packed
+from rm.playbook.module import OWNERSHIP, Arg, CompileContext, packed
 from rm.playbook.modules.get_url import WEB
+from rm.playbook.problems import BadArgument
 
 ARGS = {
     "src": Arg(required=True),
