@@ -23,6 +23,7 @@ from rm import paths
 from rm.core import registry
 from rm.core.rights import Role
 from rm.errors import ConfigError, UsageError
+from rm.typed import convert
 from rm.units import parse_time_limit_us
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -330,7 +331,7 @@ def options_for(config: Config, section: str, kind: type[T]) -> T:
         if key not in known:
             raise ConfigError(f"[{section}] has no key '{key}'.", _nearest(key, known))
     try:
-        return msgspec.convert(dict(table), kind)
+        return convert(dict(table), kind)
     except msgspec.ValidationError as error:
         raise ConfigError(f"[{section}]: {_plain(str(error))}") from None
 
@@ -457,7 +458,7 @@ def _convert(values: Mapping[str, Any], origins: Mapping[str, str]) -> Config:
             table = table.setdefault(parent, {})
         table[last] = value
     try:
-        return msgspec.convert(tree, Config)
+        return convert(tree, Config)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at `$.")
         key = path.rstrip("`").partition("[")[0]

@@ -23,25 +23,26 @@ from rm.core.network import LinkStats
 from rm.core.store import Entry, Measured, StoredAction
 from rm.core.token import Token
 from rm.errors import StoreError, Unstorable
+from rm.typed import decoder_of
 
 Value = TypeVar("Value")
 Row = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
 _JOB_FIELDS = tuple(f.name for f in fields(Job) if f.name != "spec")
-_job = msgspec.json.Decoder(Job)
-_host = msgspec.json.Decoder(Host)
-_zone = msgspec.json.Decoder(Zone)
-_token = msgspec.json.Decoder(Token)
-_act = msgspec.json.Decoder(Act)
-_stats = msgspec.json.Decoder(LinkStats)
-_object = msgspec.json.Decoder(dict[str, Any])
-_kept = msgspec.json.Decoder(tuple[int, int, str])
-_cell = msgspec.json.Decoder(Cell)
+_job = decoder_of(Job)
+_host = decoder_of(Host)
+_zone = decoder_of(Zone)
+_token = decoder_of(Token)
+_act = decoder_of(Act)
+_stats = decoder_of(LinkStats)
+_object = decoder_of(dict[str, Any])
+_kept = decoder_of(tuple[int, int, str])
+_cell = decoder_of(Cell)
 NOTHING_KEPT = ',"packets":[],"values":[]}'
-_change = msgspec.json.Decoder(tuple[Status, Status, str, float | None])
-_mesh_state = msgspec.json.Decoder(MeshState)
-_summary = msgspec.json.Decoder(tuple[int, int, dict[str, tuple[float, float, float, int]]])
+_change = decoder_of(tuple[Status, Status, str, float | None])
+_mesh_state = decoder_of(MeshState)
+_summary = decoder_of(tuple[int, int, dict[str, tuple[float, float, float, int]]])
 
 
 def to_text(value: object, what: str) -> str:

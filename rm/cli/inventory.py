@@ -36,15 +36,14 @@ class KnownHosts:
 
 def daemon_hosts(session: Session) -> list[Host]:
     """All hosts of the daemon, variables included; only for its administrators."""
-    import msgspec
-
     from rm.core.host import Host
+    from rm.typed import convert
 
     answer = session.client.get("hosts", variables=1)["hosts"]
     names = set(Host.__dataclass_fields__)
     for one in answer:
         one["variables"] = list(one["variables"].items())
-    return [msgspec.convert({k: v for k, v in one.items() if k in names}, Host) for one in answer]
+    return [convert({k: v for k, v in one.items() if k in names}, Host) for one in answer]
 
 
 def known_hosts_of(

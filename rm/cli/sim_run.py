@@ -124,15 +124,14 @@ def _varied(form: Scenario, vary: tuple[str, ...]) -> Scenario:
 
     from rm.core.registry import KINDS
     from rm.sim.scenario import Variant
+    from rm.typed import convert
 
     more = []
     for word in vary:
         kind, _, names = word.partition("=")
         if kind not in KINDS or not names:
             raise UsageError(f"--vary {word} is not KIND=NAME,...", f"KIND is one of {', '.join(KINDS)}.")
-        more += [
-            msgspec.convert({"name": f"{kind} {name}", kind: name}, Variant) for name in names.split(",")
-        ]
+        more += [convert({"name": f"{kind} {name}", kind: name}, Variant) for name in names.split(",")]
     return msgspec.structs.replace(form, variant=(*form.variant, *more))
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from rm.core.alerts import CONDITIONS, LEVELS, Rule
 from rm.errors import ConfigError
+from rm.typed import convert
 
 T = TypeVar("T")
 MOST_S = 366 * 86_400.0
@@ -136,7 +137,7 @@ def _read(table: Mapping[str, Any], kind: type[T], title: str) -> T:
     if not table.get("name"):
         raise ConfigError(f"A table [[{title}]] has no name.", "Give it one.")
     try:
-        return msgspec.convert(dict(table), kind)
+        return convert(dict(table), kind)
     except msgspec.ValidationError as error:
         said, _, at = str(error).replace("`", "'").partition(" - at '$.")
         key = f", {at.rstrip(chr(39))}" if at else ""

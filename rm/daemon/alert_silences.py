@@ -16,6 +16,7 @@ from rm.core.alerts import CONDITIONS, Finding
 from rm.core.ports import Clock
 from rm.daemon.leader import Leader
 from rm.errors import NotFound, UsageError
+from rm.typed import convert
 from rm.units import DAY_US
 
 log = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ def revived(stored: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[int, Silenc
     for name, body in stored:
         if name.startswith(PREFIX):
             try:
-                silence = msgspec.convert(body, Silence)
+                silence = convert(body, Silence)
             except msgspec.ValidationError as error:
                 log.error("the stored %s is not a silence: %s", name, error)
                 continue

@@ -40,6 +40,7 @@ from rm.daemon.alert_facts import Facts
 from rm.daemon.alert_silences import Silences
 from rm.daemon.leader import Leader
 from rm.errors import NotFound, RmError
+from rm.typed import convert
 from rm.units import DAY_US
 
 log = logging.getLogger(__name__)
@@ -284,7 +285,7 @@ def revived(stored: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Alert]
     for name, body in stored:
         if name.startswith(PREFIX):
             try:
-                alert = msgspec.convert(body, Alert)
+                alert = convert(body, Alert)
             except msgspec.ValidationError as error:
                 log.error("the stored %s is not an alert: %s", name, error)
                 continue

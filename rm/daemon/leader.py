@@ -33,6 +33,7 @@ from rm.daemon.claims import IDS_MOVED_MAX
 from rm.daemon.executor import Executor, HostReport
 from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
 from rm.protocol.codes import Code
+from rm.typed import convert
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -541,5 +542,5 @@ def revivable(actions: Iterable[StoredAction]) -> tuple[tuple[StoredAction, ...]
 def revive(stored_action: StoredAction) -> Intent:
     """An intent of an earlier life of the daemon."""
     kind = ACTIONS[stored_action.kind]
-    action: Action = msgspec.convert(stored_action.body, kind)
+    action: Action = convert(stored_action.body, kind)
     return Intent(stored_action.id, action)

@@ -20,6 +20,7 @@ from rm.protocol.codes import Code, NotConnected, code_of
 from rm.protocol.notifications import Hello
 from rm.protocol.request import Answer, Request
 from rm.protocol.steps import Steps as StepsRequest
+from rm.typed import convert
 
 log = logging.getLogger("rm.steps")
 
@@ -61,7 +62,7 @@ class Steps:
         name = str(door["host"])
         if not any(_door(host) == door for host, _ in self._doors.doors()):
             return {"unsent": f"No agent of a host {name} at this address is connected."}
-        future = self._doors.call(name, msgspec.convert(dict(request), StepsRequest), PATIENCE_S)
+        future = self._doors.call(name, convert(dict(request), StepsRequest), PATIENCE_S)
         try:
             return {"result": msgspec.to_builtins(await asyncio.wrap_future(future))}
         except asyncio.CancelledError:

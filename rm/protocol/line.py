@@ -12,6 +12,7 @@ from rm.errors import Unreachable
 from rm.protocol.codes import AgentError, Code
 from rm.protocol.notifications import Unasked
 from rm.protocol.request import Answer, Request, answer_of, name_of
+from rm.typed import decoder_of
 
 PROTOCOL = 1
 LINE_BYTES = 8 << 20  # no line is longer, in either direction
@@ -41,14 +42,14 @@ class Refusal(Struct, frozen=True):
     error: str = ""
 
 
-_line = msgspec.json.Decoder(Line)
-_refusal = msgspec.json.Decoder(Refusal)
-_unasked = msgspec.json.Decoder(Unasked)
+_line = decoder_of(Line)
+_refusal = decoder_of(Refusal)
+_unasked = decoder_of(Unasked)
 
 
 @cache
 def _decoder(kind: type[Kind]) -> msgspec.json.Decoder[Kind]:
-    return msgspec.json.Decoder(kind)
+    return decoder_of(kind)
 
 
 def request_line(number: int, request: Request[Any]) -> bytes:

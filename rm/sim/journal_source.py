@@ -17,6 +17,7 @@ import msgspec
 from rm.adapters.store_sql import SqlStore, read_store
 from rm.core.store import START, Entry
 from rm.errors import StoreError, UsageError
+from rm.typed import decoder_of
 
 MAGIC = "rm journal"
 FORMAT = 1
@@ -102,12 +103,12 @@ class OfFile:
         self._path = path
 
     def starts(self) -> list[tuple[int, int]]:
-        decode = msgspec.json.Decoder(_Header).decode
+        decode = decoder_of(_Header).decode
         found = [self._decoded(decode, n, line) for n, line in self._lines()]
         return [(e.seq, e.at_us) for e in found if e.kind == START]
 
     def entries(self, first: int = 0) -> Iterator[tuple[int, Entry]]:
-        decode = msgspec.json.Decoder(_Line).decode
+        decode = decoder_of(_Line).decode
         count, said = 0, None
         for number, text in self._lines():
             line = self._decoded(decode, number, text)

@@ -15,6 +15,7 @@ import msgspec
 
 from rm.core import registry
 from rm.errors import RmError, UsageError
+from rm.typed import convert
 from rm.units import parse_bandwidth_bps, parse_duration_us, parse_memory_bytes
 
 T = TypeVar("T")
@@ -160,7 +161,7 @@ def read(path: Path) -> Scenario:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
         raise UsageError(f"{path} is not TOML: {problem}.") from None
     try:
-        scenario = msgspec.convert(document, Scenario)
+        scenario = convert(document, Scenario)
     except msgspec.ValidationError as problem:
         what, _, where = str(problem).partition(" - at ")
         place = where.strip("`").removeprefix("$.") or "the top"

@@ -24,6 +24,7 @@ from rm.core import job as core_job
 from rm.core import progress as core_progress
 from rm.core import reasons as core_reasons
 from rm.core import snapshot as core_snapshot
+from rm.typed import convert
 
 T = TypeVar("T")
 Explained = TypeVar("Explained", Plan, Why)
@@ -45,7 +46,7 @@ def refuse(status: int, kind: str, message: str, hint: str) -> web.Response:
 
 def typed(value: Any, kind: type[T]) -> T:
     """`kind` is a class: of those msgspec remembers how to make them."""
-    return msgspec.convert(value, kind, from_attributes=True)
+    return convert(value, kind, from_attributes=True)
 
 
 # -- reasons

@@ -14,6 +14,7 @@ from rm.core.acceptance import ENVIRONMENT_BYTES, accept
 from rm.core.host import Host
 from rm.core.job import JobSpec, JobState
 from rm.errors import UsageError
+from rm.typed import convert, decoder_of
 
 SMALL_BYTES = 64 << 10  # of JSON: decoded in a few milliseconds, whatever it holds
 LIST_BYTES = 1 << 20  # of JSON, for a list or an object in a job specification
@@ -85,8 +86,8 @@ def submission(body: bytes, most: int) -> tuple[list[Any], bool]:
     return [_whole(value) for value in values], True
 
 
-_of_parts = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_list_of_parts = msgspec.json.Decoder(list[dict[str, msgspec.Raw]])
+_of_parts = decoder_of(dict[str, msgspec.Raw])
+_list_of_parts = decoder_of(list[dict[str, msgspec.Raw]])
 
 
 def _too_many(most: int) -> UsageError:
@@ -146,7 +147,7 @@ def _only(value: Mapping[str, Any], known: Collection[str], what: str) -> None:
 
 def _converted(value: Any, kind: type[T], what: str) -> T:
     try:
-        return msgspec.convert(value, kind)
+        return convert(value, kind)
     except msgspec.ValidationError as error:
         match = _AT.match(str(error))
         problem = match[1].replace("`", "'").rstrip(".") if match else str(error)
