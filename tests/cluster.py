@@ -38,6 +38,9 @@ SETTINGS: Settings = {
     "ssh": {"connect_timeout_s": 10.0, "dead_after_s": 10.0},
     "monitor": {"enabled": False},
 }
+LAST_WORDS = 6000  # characters of a daemon's log that a failing test shows
+CRASHES = {-n for n in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
+alive: list[Cluster] = []  # those of this process, for the report of a test that fails
 _as_somebody = threading.Lock()
 
 
@@ -129,7 +132,7 @@ class Cluster:
 
         def answers() -> bool:
             assert self.daemon is not None
-            assert self.daemon.poll() is None, f"the daemon ended:\n{self.log_file.read_text()[-2000:]}"
+            assert self.daemon.poll() is None, self.last_words()
             try:
                 self.client.get("status")
             except RmError:  # it does not listen yet, or waits for its turn to lead
@@ -139,9 +142,27 @@ class Cluster:
 
         until(answers, "the daemon answers")
 
+    def last_words(self) -> str:
+        """How the daemon has ended, if it has, and the end of its log."""
+        code = None if self.daemon is None else self.daemon.poll()
+        end = (
+            "runs"
+            if code is None
+            else f"ended by {signal.Signals(-code).name}"
+            if code < 0
+            else f"ended: {code}"
+        )
+        said = self.log_file.read_text()[-LAST_WORDS:] if self.log_file.exists() else ""
+        return f"the daemon on {self.socket} {end}; it said:\n{said}"
+
+    def not_crashed(self) -> None:
+        """A daemon that was ended by a fault of its own must not pass for one that the test ended."""
+        assert self.daemon is None or self.daemon.poll() not in CRASHES, self.last_words()
+
     def kill(self) -> None:
         """SIGKILL: no last words."""
         assert self.daemon is not None
+        self.not_crashed()
         self.daemon.kill()
         self.daemon.wait(WAIT_S)
         self.client.close()
@@ -161,6 +182,7 @@ class Cluster:
                 self.daemon.kill()
                 self.daemon.wait()
                 raise AssertionError("the daemon did not end at SIGTERM") from None
+        self.not_crashed()
 
     # -- the command line
 
@@ -293,10 +315,15 @@ def told(job: Job) -> str:
 @contextmanager
 def running(lab: Lab, directory: Path, settings: Settings) -> Iterator[Cluster]:
     cluster = Cluster(lab, directory, settings)
+    alive.append(cluster)
     try:
         cluster.prepare()
         yield cluster
+    except BaseException as problem:
+        problem.add_note(cluster.last_words())  # it is gone when the report is made
+        raise
     finally:
+        alive.remove(cluster)
         cluster.stop()
 
 

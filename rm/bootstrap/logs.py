@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import time
@@ -10,7 +11,11 @@ from rm.config import Config
 
 
 def start_logging(config: Config) -> None:
-    """Messages to standard error; as JSON lines when rm.toml says so."""
+    """Messages to standard error; as JSON lines when rm.toml says so.
+
+    Where a library ends the process by a signal (SIGSEGV), its last words say in which line that was.
+    """
+    faulthandler.enable()
     handler = logging.StreamHandler()
     if config.daemon.log_json:
         handler.setFormatter(JsonLines())

@@ -17,7 +17,7 @@ import pytest
 from rm.errors import RmError
 from rm.lab import Lab, LabSpec, up
 from rm.lab.requirements import check
-from tests.cluster import Cluster, Settings, running
+from tests.cluster import Cluster, Settings, alive, running
 
 MakeLab = Callable[..., Lab]
 MakeCluster = Callable[..., Cluster]
@@ -96,9 +96,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     """A test that fails shows what the daemons of its clusters said, and whether one has ended."""
     report = yield
     if report.failed:
-        for name, cluster in getattr(item, "funcargs", {}).items():
-            if isinstance(cluster, Cluster) and cluster.daemon is not None:
-                code = cluster.daemon.poll()
-                state = "runs" if code is None else f"ended with {code}"
-                report.sections.append((f"{name}: the daemon {state}", cluster.log_file.read_text()[-4000:]))
+        report.sections += [("a daemon", cluster.last_words()) for cluster in alive]
     return report
