@@ -28,7 +28,6 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from rm_steps_base import Run, StepFailed
 
-VERSION = "0.2.0"
 # operation -> the file that has it as do_<operation>
 PLACES = {
     "rm_steps_accounts": ("getent", "group", "user"),
@@ -283,11 +282,8 @@ def serve(lines, write):
 
 
 def main(arguments):
-    if arguments == ["--version"]:
-        print(VERSION)
-        return 0
     if arguments:
-        print("usage: rm_steps.py [--version]  (JSON request lines on standard input)", file=sys.stderr)
+        print("usage: rm_steps.py  (JSON request lines on standard input)", file=sys.stderr)
         return 2
 
     def write(text):

@@ -17,7 +17,7 @@ from typing import Any
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-import rm
+from rm.version import version_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,7 +60,8 @@ def document() -> str:
             component |= {key: found[key] for key in ("description", "licenses") if key in found}
     locked["components"].sort(key=_name)
     root = locked["metadata"]["component"]
-    root |= {"version": rm.__version__, "purl": f"pkg:pypi/{root['name']}@{rm.__version__}"}
+    version = version_of(ROOT, changeable=False)  # of what `make dist` makes of this commit
+    root |= {"version": version, "purl": f"pkg:pypi/{root['name']}@{version}"}
     (direct,) = (d.get("dependsOn", []) for d in here["dependencies"] if d["ref"] == root["bom-ref"])
     locked["dependencies"] = [
         {"ref": root["bom-ref"], "dependsOn": sorted(refs[one] for one in direct if one in refs)},

@@ -259,8 +259,9 @@ class FakeService:
         return {"measured": 1, "left_out": [{"host": "h3", "why": "UNKNOWN: its agent has not answered yet"}]}
 
     def status(self) -> dict[str, Any]:
-        daemon = {"version": "0.1.0", "pid": 7, "started_us": 1_000_000, "epoch": 3}
-        return {"daemon": daemon, "jobs": {"PENDING": 2}, "hosts": {}, "policies": {"queue": "priority"}}
+        daemon = {"version": "0.1.0", "agents": "0a1b", "pid": 7, "started_us": 1_000_000, "epoch": 3}
+        told = {"jobs": {"PENDING": 2}, "hosts": {}, "policies": {"queue": "priority"}}
+        return {"daemon": daemon, **told, "other_agents": ["h2", "h3"]}
 
 
 class Daemon:

@@ -20,7 +20,7 @@ FLOORS = [
     ["core", "api", "submission"],
     ["protocol"],
     ["units", "paths", "typed"],
-    ["errors"],
+    ["errors", "version"],
 ]
 LEVEL = {room: len(FLOORS) - i for i, floor in enumerate(FLOORS) for room in floor}
 PURE = {"core", "api", "policies", "playbook", "protocol", "units", "errors"}

@@ -10,7 +10,10 @@ from rm.api.answer import Answer
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+    """`agents` is what an agent of this daemon's rm says as its `agent_version`."""
+
     version: str
+    agents: str
     pid: int
     started_us: int
     epoch: int
@@ -21,7 +24,8 @@ class Status(Answer, frozen=True, kw_only=True):
 
     `waiting` says that the daemon waits for its database, and why; it knows of no job or host then.
     `set_aside` has a sentence for each damaged row of the database that the daemon does without, and
-    `policy_faults` one for each policy that failed by a defect of its own.
+    `policy_faults` one for each policy that failed by a defect of its own. `other_agents` names the hosts
+    whose agents are not of this rm.
     """
 
     daemon: Daemon
@@ -31,3 +35,4 @@ class Status(Answer, frozen=True, kw_only=True):
     waiting: str = ""
     set_aside: Sequence[str] = ()
     policy_faults: Sequence[str] = ()
+    other_agents: Sequence[str] = ()

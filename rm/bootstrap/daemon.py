@@ -25,6 +25,7 @@ from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.fleet import Fleet
 from rm.adapters.inventory_files import hosts_for_daemon
 from rm.adapters.log_directory import LogDirectory
+from rm.adapters.shipped import agents_version
 from rm.adapters.ssh import accept_key, pinned_key, present_key
 from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.store_sql import SqlStore, open_store
@@ -335,7 +336,12 @@ class Daemon:
             clock,
             logs,
             recent_us,
-            {"version": __version__, "started_us": clock.now_us(), "epoch": epoch},
+            {
+                "version": __version__,
+                "agents": agents_version(),
+                "started_us": clock.now_us(),
+                "epoch": epoch,
+            },
             policies_of(config, self.faults),
             Backlog(config.limits.pending_jobs, config.limits.pending_bytes),
             executor.collecting,

@@ -6,6 +6,7 @@ import click
 
 from rm.cli.session import Session, emit_json, json_option, printable
 from rm.cli.show import moment
+from rm.units import fold_hosts
 
 
 @click.command()
@@ -26,6 +27,9 @@ def status(session: Session, /, as_json: bool) -> None:
         click.echo(f"damaged   {printable(damage)} It is set aside in the table set_aside.")
     for fault in answer.get("policy_faults", ()):
         click.echo(f"policy    {printable(fault)} The daemon's log has the details.")
+    if others := answer.get("other_agents"):
+        where = printable(fold_hosts(others))
+        click.echo(f"agents    not of this rm on {where}: run `rmx playbook run bootstrap`")
     for title in ("jobs", "hosts", "policies"):
         pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

@@ -427,7 +427,9 @@ class Service(HostService):
             for host in state.hosts.values():
                 seen = shown(host, state.jobs_on.get(host.name, set())).state
                 hosts[seen] = hosts.get(seen, 0) + 1
-            return {**known, "jobs": jobs, "hosts": hosts}
+            ours = self._facts["agents"]
+            others = [h.name for h in state.hosts.values() if h.agent_version not in ("", ours)]
+            return {**known, "jobs": jobs, "hosts": hosts, "other_agents": sorted(others)}
 
         policies = self._leader.cycle.policies
         known = {

@@ -381,7 +381,9 @@ def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:
         "-",
     ]
     assert ("measure", None) in daemon.service.log
-    assert "jobs      PENDING 2" in rmx("status").out
+    told = rmx("status").out
+    assert "jobs      PENDING 2" in told
+    assert "agents    not of this rm on h[2-3]: run `rmx playbook run bootstrap`\n" in told
     for verb in ("links", "network", "status"):
         assert rmx(verb, "--json").json["version"] == 1
 

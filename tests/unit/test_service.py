@@ -43,7 +43,7 @@ class House:
         anything: Any = None
         self.service = Service(
             self.leader, self.store, self.hosts, anything, anything, lambda zone: Measured(0), clock,
-            LogDirectory(folder), 10**9, {"epoch": 7},
+            LogDirectory(folder), 10**9, {"epoch": 7, "agents": "0a1b"},
         )  # fmt: skip
         self.leader.on_jobs = self.service.jobs_changed
         self.leader.start(())
@@ -63,6 +63,13 @@ def house(tmp_path: Path) -> Iterator[House]:
     made = House(tmp_path)
     yield made
     made.leader.stop()
+
+
+def test_the_status_names_the_hosts_whose_agents_are_not_this_rms(house: House) -> None:
+    for name, version in (("h1", "0a1b"), ("h2", ""), ("h3", "0.1.0+12345678")):
+        house.do(ev.HostAdded(builders.host(name, agent_version=version)))
+    status = asyncio.run(house.service.status())
+    assert (status["daemon"]["agents"], status["other_agents"]) == ("0a1b", ["h3"])
 
 
 def test_whoever_waits_hears_of_an_end_that_comes_while_he_looks(house: House) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.steps_request import rm_steps, run, step
+from tests.steps_request import run, step
 
 PROGRAM = Path(__file__).parents[2] / "agents/rm_steps.py"
 
@@ -194,5 +194,3 @@ def test_the_program_by_itself_speaks_json_lines():
     first, second, third = map(json.loads, out.splitlines())
     assert (first["id"], first["ok"], first["result"]["results"][0]["ping"]) == (7, True, "x")
     assert (second["ok"], third["ok"], third["id"]) == (False, False, 8)
-    version = subprocess.run([*argv, "--version"], capture_output=True, text=True, check=True).stdout
-    assert version.strip() == rm_steps.VERSION
