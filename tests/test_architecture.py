@@ -39,6 +39,7 @@ ONLY_IN = {
     "fabric": {"rm/adapters/ssh.py"},
     "paramiko": {"rm/adapters/ssh.py"},
     "apscheduler": {"rm/adapters/cron.py"},
+    "cronsim": {"rm/adapters/cron.py"},
     "ansible": set(),  # only the tests know it, which compare rm with it
 }
 # msgspec learns a type at its first use, which no two threads may do at once: rm/typed.py sees to that

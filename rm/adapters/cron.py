@@ -1,4 +1,4 @@
-"""Timers of the daemon: the one place that knows APScheduler."""
+"""Timers of the daemon: the one place that knows APScheduler and what cron means."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
-from apscheduler.triggers.combining import OrTrigger
-from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
+from cronsim import CronSim, CronSimError
 from tzlocal import get_localzone
 
 from rm.core.mesh import Cron, Every, Schedule
@@ -32,12 +31,11 @@ logging.getLogger("apscheduler").setLevel(logging.WARNING)
 
 # a star or a range, perhaps with a step; or a single value
 PART = re.compile(r"(?:\*|\w+-\w+)(?:/\d+)?|\d+|[a-z]{3}", re.IGNORECASE)
-DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+ONE_VALUE = re.compile(r"\b(\w+)-\1/\d+")  # a range, which CronSim would take for 5/10: from 5 on
 LOOKED = 12  # runs ahead that a cron expression's interval is taken from
 FIRST_S = 10.0  # from the daemon's start to the first run of what follows an interval
 FOLLOWERS = 16  # runs at the same time, at most
 CLOCK_S = 1.0  # between two looks at the clock
-REPEATED_MIN = 24 * 60  # a zone may go back by as much, when it crosses the date line
 SET_BACK_S = 2.0  # from which on it was set back, and is not just made to go slower
 
 
@@ -192,31 +190,41 @@ def interval_us(schedule: Schedule, zone: tzinfo, now_us: int) -> int:
 
 
 def trigger_of(schedule: Schedule, zone: tzinfo, jitter_s: float = 0) -> Any:
-    """APScheduler's trigger; for cron with cron's meaning, which is not quite APScheduler's: Sunday is
-    0 and 7, and of a day of the month and one of the week either suffices, unless one begins with a star."""
+    """APScheduler's trigger of a schedule; what a cron expression means is cron's to say, not APScheduler's.
+
+    Raises:
+        ConfigError: the cron expression says nothing.
+    """
     if isinstance(schedule, Every):
         return Later(IntervalTrigger(seconds=schedule.interval_us / 1e6, timezone=zone), jitter_s)
-    minute, hour, day, month, weekday = schedule.expression.split()
-    _understood(schedule)
-    if not day.startswith("*") and not weekday.startswith("*"):  # with a star both must hold
-        either = [(day, "*"), ("*", _weekdays(weekday, schedule))]
-    else:
-        either = [(day, _weekdays(weekday, schedule))]
-    try:
-        triggers = [
-            CronTrigger(minute=minute, hour=hour, day=d, month=month, day_of_week=w, second=0, timezone=zone)
-            for d, w in either
-        ]
-    except ValueError as error:
-        raise ConfigError(
-            f"The cron expression '{schedule.expression}' cannot be read: {error}.",
-            "Write minute hour day month weekday, such as '*/5 * * * *'.",
-        ) from None
-    return Later(OrTrigger(triggers), jitter_s)
+    return Later(Wall(schedule, zone), jitter_s)
+
+
+class Wall(BaseTrigger):  # type: ignore[misc]
+    """The times of a cron expression by the clock on the wall, as Debian's cron keeps them: where the clock
+    goes forward, what falls into the gap runs after it; where it goes back, a job whose minute and hour both
+    begin without a star runs once, and any other one goes on by real time."""
+
+    def __init__(self, schedule: Cron, zone: tzinfo) -> None:
+        _understood(schedule)
+        self._expression, self._zone = ONE_VALUE.sub(r"\1", schedule.expression), zone
+
+    def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
+        tick = timedelta(microseconds=1)
+        # in UTC: adding to a time of a zone forgets its pass
+        start = now.astimezone(UTC)
+        if previous is not None:
+            start = min(start, previous.astimezone(UTC) + tick)
+        before = (start - tick).astimezone(self._zone)
+        for found in CronSim(self._expression, before):
+            # that of a repeated hour is also told in its second pass, and of two in a gap each
+            if found.astimezone(UTC) >= start:
+                return found
+        return None
 
 
 def _understood(schedule: Cron) -> None:
-    """APScheduler has words that cron has not, such as `last`; other crons have L, W and #."""
+    """Some crons have words that most have not, such as L, W and #."""
     for field in schedule.expression.split():
         for part in field.split(","):
             if not PART.fullmatch(part):
@@ -224,6 +232,14 @@ def _understood(schedule: Cron) -> None:
                     f"The cron expression '{schedule.expression}' has '{part}', which cron does not know.",
                     "Write numbers, names such as mon or jan, ranges, lists, and steps such as */5.",
                 )
+    try:
+        CronSim(schedule.expression, datetime(2000, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        raise ConfigError(
+            f"The cron expression '{schedule.expression}' cannot be read, or names no time that comes: "
+            f"{error}.",
+            "Write minute hour day month weekday, such as '*/5 * * * *'.",
+        ) from None
 
 
 class Later(BaseTrigger):  # type: ignore[misc]
@@ -238,57 +254,10 @@ class Later(BaseTrigger):  # type: ignore[misc]
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
         last = (self._plain or previous) if previous is not None else None
         self._plain = self._trigger.get_next_fire_time(last, now)
-        if last is not None and self._plain is not None and not _is_after(self._plain, last):
-            self._plain = self._past_repeated_hour(last)
         if self._plain is None:
             return None
         # in UTC: two times of one zone are compared by their faces, and adding to one forgets its pass
         return self._plain.astimezone(UTC) + timedelta(seconds=random.uniform(0, self._jitter_s))
-
-    def _past_repeated_hour(self, last: datetime) -> datetime | None:
-        """The first time after `last` where the trigger answers none: APScheduler's cron takes the second
-        pass of an hour that the clock goes through twice for the first one, for ever."""
-        for minutes in range(1, REPEATED_MIN + 1):
-            at = (last.astimezone(UTC) + timedelta(minutes=minutes)).astimezone(last.tzinfo)
-            found: datetime | None = self._trigger.get_next_fire_time(None, at)
-            if found is None or _is_after(found, last):
-                return found
-        return None
-
-
-def _is_after(one: datetime, other: datetime) -> bool:
-    """By the instant: two times of one zone are compared by their faces."""
-    return one.timestamp() > other.timestamp()
-
-
-def _weekdays(text: str, schedule: Cron) -> str:
-    """Cron's weekdays as a list of APScheduler's names."""
-    if text == "*":
-        return text
-    found: set[int] = set()
-    try:
-        for part in text.lower().split(","):
-            span, _, step = part.partition("/")
-            first, dash, last = span.partition("-")
-            begin, end = (0, 6) if span == "*" else (_day(first), _day(last or first))
-            if step and not dash and span != "*":
-                end = 6
-            if end < begin:
-                raise ValueError(part)
-            found |= {d % 7 for d in range(begin, end + 1, int(step or 1))}
-    except ValueError:
-        raise ConfigError(
-            f"The cron expression '{schedule.expression}' has the weekday '{text}'.",
-            "Write 0 to 7 (0 and 7 are Sunday), names such as mon, ranges and lists.",
-        ) from None
-    return ",".join(DAYS[d] for d in sorted(found))
-
-
-def _day(text: str) -> int:
-    day = DAYS.index(text) if text in DAYS else int(text)
-    if not 0 <= day <= 7:
-        raise ValueError(text)
-    return day
 
 
 def zone_of(name: str) -> tzinfo:

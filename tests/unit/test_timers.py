@@ -4,8 +4,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from itertools import pairwise
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo
 
 import apscheduler.schedulers.base
 import apscheduler.triggers.interval
@@ -168,32 +167,3 @@ def test_a_clock_that_is_set_back_keeps_nothing_waiting(monkeypatch: pytest.Monk
         assert due_us < us(Clock.now(UTC)) + HOUR_US // 2
     finally:
         timers.stop()
-
-
-@pytest.fixture(scope="module")
-def transitions() -> list[tuple[ZoneInfo, datetime]]:
-    """Days of ten years on which a zone's clock is set; of those from one offset to the same other, one."""
-    found: dict[tuple[timedelta | None, timedelta | None], tuple[ZoneInfo, datetime]] = {}
-    days = [datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number) for number in range(3653)]
-    for name in sorted(available_timezones()):
-        zone = ZoneInfo(name)
-        offsets = [day.astimezone(zone).utcoffset() for day in days]
-        for day, change in zip(days, pairwise(offsets), strict=False):
-            if change[0] != change[1]:
-                found.setdefault(change, (zone, day))
-    assert len(found) > 20
-    return list(found.values())
-
-
-@pytest.mark.parametrize("expression", ["0 * * * *", "*/5 * * * *", "30 2 * * *", "0 3 1 * 1"])
-def test_every_run_comes_after_the_one_before_where_a_clock_is_set(
-    expression: str, transitions: list[tuple[ZoneInfo, datetime]]
-) -> None:
-    for zone, day in transitions:
-        trigger = trigger_of(Cron(expression), zone)
-        now = (day - timedelta(hours=1)).astimezone(zone)
-        previous = trigger.get_next_fire_time(None, now)
-        while previous.timestamp() < now.timestamp() + 30 * 3600:
-            found = trigger.get_next_fire_time(previous, previous + timedelta(microseconds=1))
-            assert found.timestamp() > previous.timestamp(), (zone, previous)
-            previous = found
