@@ -6,7 +6,7 @@ POSIX := .venv/.ansible_posix
 DDP := .venv-ddp
 TORCH := torch==2.13.0 numpy==2.4.6 lightning==2.6.6
 
-.PHONY: help demo ddp frameworks test lint bench papers lock dist sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks test lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
@@ -17,6 +17,7 @@ help:
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
 	@echo "make papers  the papers' results over seeds; writes the tables and plots of docs/papers (takes a while)"
+	@echo "make docs    the documentation site, in build/site/html; make man: the manual pages, in build/man"
 	@echo "make lock    pin all dependencies with hashes, for running and for testing (ARGS=--upgrade: newest)"
 	@echo "make dist    wheel and sdist of the commit in dist/, the same bytes each time"
 	@echo "make sbom    what rm needs to run, with hashes and licences (CycloneDX), in dist/"
@@ -51,6 +52,12 @@ lock:
 
 dist: $(DEV)
 	@$(PY) -m scripts.dist
+
+docs: $(DEV)
+	@$(PY) -m scripts.site
+
+man: $(DEV)
+	@$(PY) -m scripts.man
 
 sbom: $(DEV)
 	@$(PY) -m scripts.sbom
