@@ -17,6 +17,7 @@ import time
 PIPE_BYTES = 1 << 20
 REST_S = 0.01  # between two looks into one pipe: 100 MiB/s at most, and one wake-up for many small writes
 LEAST_BYTES = 64 << 10  # what a log may always hold
+LINE_BYTES = 256  # a line of ours in a log is shorter
 SHARE_OF_ROOM = 16
 F_SETPIPE_SZ = 1031
 PUNCH_HOLE, KEEP_SIZE = 2, 1
@@ -34,6 +35,7 @@ class Capture:
         self.size = 0
         self.hole = (0, 0)
         self.lost, self.why = 0, ""  # bytes since the last that was kept
+        self.secured = 0  # up to here the disk has given the file its room, also beyond its end
         self.file = folder.open_log(rank, os.O_RDWR | os.O_CREAT)
         disk = os.fstatvfs(self.file)
         self.reserve_bytes = min(reserve_bytes, disk.f_blocks * disk.f_frsize // 10)
@@ -43,6 +45,7 @@ class Capture:
             os.fchown(self.file, user.uid, user.gid)
             os.fchown(self.entrance, user.uid, user.gid)  # for a task that opens /dev/stdout
         os.set_blocking(self.pipe, False)
+        self._secure(0)
         with contextlib.suppress(OSError):  # its usual size does, more slowly
             fcntl.fcntl(self.pipe, F_SETPIPE_SZ, PIPE_BYTES)
 
@@ -80,7 +83,7 @@ class Capture:
         room = self._room()
         if self.lost and room > 0:
             self._say_lost()
-        if not self.lost and room > 0:
+        if not self.lost and room > 0 and self._secure(len(view[:room])):
             view = view[self._write(view[:room], self.size) :]
         if view:
             self.lost += len(view)
@@ -120,6 +123,34 @@ class Capture:
             self.hole = (begin, end)
             self._write(mark, end)
 
+    def _secure(self, count):
+        """Room for so many bytes more, and for a line of ours behind them: also on a disk that fills up a log
+        says what it lacks. False when there is none. Where room cannot be had in advance, writing shows
+        it."""
+        end = self.size + count + LINE_BYTES
+        if end <= self.secured:
+            return True
+        end = -(-end // self.block) * self.block
+        with self._as_user():
+            if _fallocate(self.file, KEEP_SIZE, self.secured, end - self.secured) == 0:
+                self.secured = end
+                return True
+        error = ctypes.get_errno()
+        if error not in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        self.why = os.strerror(error)
+        return False
+
+    @contextlib.contextmanager
+    def _as_user(self):
+        if self.uid:
+            os.seteuid(self.uid)  # the real user id stays: the user can neither signal nor trace us
+        try:
+            yield
+        finally:
+            if self.uid:
+                os.seteuid(0)
+
     def _say_lost(self):
         words = "\n[rm: %d bytes of output are not kept here: %s]\n" % (self.lost, self.why)
         lost, self.lost, self.why = self.lost, 0, ""
@@ -130,15 +161,12 @@ class Capture:
         """Write as the user; how many bytes were taken. `why` says what speaks against the others."""
         done = 0
         try:
-            if self.uid:
-                os.seteuid(self.uid)  # the real user id stays: the user can neither signal nor trace us
-            while done < len(data):
-                done += os.pwrite(self.file, data[done:], at + done)
+            with self._as_user():
+                while done < len(data):
+                    done += os.pwrite(self.file, data[done:], at + done)
         except OSError as error:
             self.why = os.strerror(error.errno or errno.EIO)
         finally:
-            if self.uid:
-                os.seteuid(0)
             self.size = max(self.size, at + done)
         return done
 

@@ -4,7 +4,8 @@
 
 From the last answer of the leader to the first submission that the other acknowledged. On PostgreSQL the
 leader is killed, stopped, or cut from the database in the middle of a commit. On one SQLite file it is
-killed: a process that is stopped inside a transaction keeps the file to itself until it goes on.
+killed, or stopped between two commits: a process that is stopped inside a transaction keeps the file to
+itself until it goes on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Iterator
 from bench.cluster import spec
 from bench.figure import Figure, Settings
 from bench.nemesis.daemon import Daemon
-from bench.nemesis.database import Postgres
+from bench.nemesis.database import Postgres, Sqlite
 from bench.nemesis.door import NoAnswer, ask
 from bench.nemesis.site import Site, hosts_up, site, until
 from rm.errors import RmError
@@ -30,7 +31,7 @@ HOSTS = 2
 LOADERS, BATCH = 2, 20
 PAUSE_S = 0.05
 PATIENCE_S = 60.0
-WAYS = {"postgresql": ("killed", "stopped", "cut in a commit"), "sqlite": ("killed",)}
+WAYS = {"postgresql": ("killed", "stopped", "cut in a commit"), "sqlite": ("killed", "stopped")}
 
 
 class Load:
@@ -93,8 +94,11 @@ def vanished(made: Site, leader: Daemon, way: str) -> Iterator[None]:
         leader.send(signal.SIGKILL)
     elif way == "stopped":
         leader.send(signal.SIGSTOP)
+        while isinstance(made.database, Sqlite) and made.database.is_locked():
+            leader.send(signal.SIGCONT)
+            time.sleep(0.005)
+            leader.send(signal.SIGSTOP)
     else:
-        assert isinstance(made.database, Postgres)
         until(lambda: in_commit(made.database), "a commit is under way")
         leader.cut("database", "both")
     try:

@@ -46,7 +46,7 @@ class DaemonConfig:
     state_dir: str = ""
     database: str = ""
     log_dir: str = ""
-    lease_s: Positive = 4.0
+    lease_s: Positive = 3.0
     journal_days: NotNegative = 14.0
     log_level: str = "info"
     log_json: bool = False

@@ -108,6 +108,17 @@ class Sqlite:
             self._other.close()
             self._other = None
 
+    def is_locked(self) -> bool:
+        """Does anybody write just now?"""
+        other = sqlite3.connect(self._file, isolation_level=None, timeout=0)
+        try:
+            other.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        finally:
+            other.close()
+        return False
+
     def fill_disk(self) -> None:
         fill(self._directory)
 

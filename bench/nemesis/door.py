@@ -28,21 +28,28 @@ def ask(
     socket: str, method: str, path: str, body: Mapping[str, Any] | None = None, key: str = "",
     timeout_s: float = 5.0,
 ) -> Answer:  # fmt: skip
-    """What the daemon at `socket` answers.
+    """What the daemon at `socket` answers; raises as `fetch`."""
+    headers = {"Idempotency-Key": key} if key else {}
+    found: Answer = json.loads(fetch(socket, method, path, body, headers, timeout_s))
+    return found
+
+
+def fetch(
+    socket: str, method: str, path: str, body: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None, timeout_s: float = 20.0,
+) -> bytes:  # fmt: skip
+    """The body of the answer of the daemon at `socket`.
 
     Raises:
         Refused: it said no.
         NoAnswer: there is none, it does not answer in time, or it cannot now (503).
     """
-    data = b""
+    payload = json.dumps(body).encode() if body is not None else None
     try:
         connection = UnixConnection(socket, timeout_s)
         try:
-            headers = {"Content-Type": "application/json"}
-            if key:
-                headers["Idempotency-Key"] = key
-            payload = json.dumps(body).encode() if body is not None else None
-            connection.request(method, f"/v1/{path}", payload, headers)
+            own = {"Content-Type": "application/json", **(headers or {})}
+            connection.request(method, f"/v1/{path}", payload, own)
             response = connection.getresponse()
             data = response.read()
         finally:
@@ -53,8 +60,7 @@ def ask(
         raise NoAnswer(f"status {response.status}")
     if response.status >= 400:
         raise Refused(response.status, data.decode(errors="replace"))
-    found: Answer = json.loads(data)
-    return found
+    return data
 
 
 class Doors:
@@ -81,18 +87,6 @@ class Doors:
             return answer
         raise NoAnswer(why)
 
-    def stream(self, path: str, timeout_s: float = 20.0) -> bytes:
+    def fetch(self, path: str) -> bytes:
         """The body of what is no JSON, from the daemon that answered last."""
-        try:
-            connection = UnixConnection(self.newest, timeout_s)
-            try:
-                connection.request("GET", f"/v1/{path}")
-                response = connection.getresponse()
-                data = response.read()
-            finally:
-                connection.close()
-        except (OSError, http.client.HTTPException) as error:
-            raise NoAnswer(str(error)) from error
-        if response.status >= 400:
-            raise Refused(response.status, data.decode(errors="replace"))
-        return data
+        return fetch(self.newest, "GET", path)

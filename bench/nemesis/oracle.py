@@ -35,13 +35,14 @@ class Life:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What rm says of a job in the end; `log`: is each rank's log whole? None where nobody looked."""
+    """What rm says of a job in the end. `logs`: each rank's, None where it could not be read; empty where
+    nobody looked."""
 
     name: str
     state: str
     attempt: int
     exit_code: int | None
-    log: bool | None = None
+    logs: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Silence:
     host: str
     begun: float
     ended: float
+    disk_full: bool = False  # what tasks print then cannot be kept, and their logs must say so
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class Findings:
 LOST, DOUBLED, STUCK = "lost", "doubled", "stuck"
 BAD = (LOST, DOUBLED, STUCK)
 CODES, GPUS, CPUS = "wrong exit codes", "GPUs given out twice", "CPUs given out twice"
+NOT_KEPT = "bytes of output are not kept here"  # a log that says what it lacks
 LOGS, LEFT, BESIDE = "logs missing", "left over on hosts", "beside a given-up attempt"
 KINDS = (*BAD, CODES, GPUS, CPUS, LOGS, LEFT, BESIDE)
 
@@ -131,6 +134,7 @@ def judge(
             findings.add(STUCK, f"job {order.id}: {said.state}")
         else:
             _end(findings, order, mine, said)
+            _logs(findings, order, mine, said, silences)
     _given_out(findings, lives, lost_hosts, cpus_of_host)
     return findings
 
@@ -194,8 +198,27 @@ def _end(findings: Findings, order: Order, mine: Sequence[Life], said: Told) -> 
             findings.add(CODES, f"job {order.id}: FAILED with {said.exit_code}, and all ranks gave 0")
         elif order.ends and order.ends in codes and said.exit_code != order.ends:
             findings.add(CODES, f"job {order.id}: code {said.exit_code} instead of {order.ends}")
-    if said.log is False:
-        findings.add(LOGS, f"job {order.id}: {said.state}, and its log is not whole")
+
+
+def printed(name: str, rank: int) -> str:
+    """What a task prints that runs to its end."""
+    return f"first line of {name}, rank {rank}\nlast line of {name}, rank {rank}\n"
+
+
+def _logs(
+    findings: Findings, order: Order, mine: Sequence[Life], said: Told, silences: Sequence[Silence]
+) -> None:
+    """Each rank's log is what the task printed, or says what it lacks since its host's disk was full."""
+    for rank, text in enumerate(said.logs):
+        what = f"job {order.id}: {said.state}, and the log of rank {rank}"
+        lives = [life for life in mine if (life.attempt, life.rank) == (said.attempt, rank)]
+        full = any(
+            s.disk_full and s.host == life.host and s.begun <= life.last for s in silences for life in lives
+        )
+        if text is None:
+            findings.add(LOGS, f"{what} cannot be read")
+        elif text != printed(order.name, rank) and not (full and NOT_KEPT in text):
+            findings.add(LOGS, f"{what} is {text!r}")
 
 
 def _given_out(

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench.nemesis import leftovers, oracle, recovery, report
-from bench.nemesis.door import Doors, NoAnswer, Refused
+from bench.nemesis.door import Answer, Doors, NoAnswer, Refused
 from bench.nemesis.faults import Nemesis, Played
 from bench.nemesis.ledger import Ledger, Order
 from bench.nemesis.load import CLIENTS, Client
@@ -31,8 +31,10 @@ from bench.nemesis.site import CPUS, Site, site
 from rm.errors import RmError
 
 DOWN_AFTER_S = 20.0  # hosts.down_after_s, at its default
-SETTLE_S = 240.0  # after the last fault; then what has not ended is stuck
+STUCK_S = 120.0  # without a change of any job after the last fault: what has not ended is stuck
+SETTLE_S = 1800.0  # in all
 LOOK_S = 1.0
+ASKED = 5  # times for a log, from a daemon that does not answer
 UNFINISHED = "PENDING,CONFIGURING,RUNNING,COMPLETING"
 
 
@@ -109,12 +111,13 @@ def play(made: Site, seed: int, seconds: float, database: str) -> int:
 
 
 def settle(doors: Doors, probe: recovery.Probe, ledger: Ledger) -> float:
-    """Until every job has ended, or for `SETTLE_S`; the seconds. Held jobs are released."""
-    begun = time.monotonic()
-    while time.monotonic() - begun < SETTLE_S:
+    """Until every job has ended, or none changes any more; the seconds. Held jobs are released."""
+    begun = moved = time.monotonic()
+    seen: list[tuple[int, str, int]] = []
+    while (now := time.monotonic()) - begun < SETTLE_S and now - moved < STUCK_S:
         try:
             probe.cancel()
-            left = doors.ask("GET", f"jobs?state={UNFINISHED}")["jobs"]
+            left = unfinished(doors)
             for job in left:
                 order = ledger.orders.get(job["id"])
                 if job["state"] == "PENDING" and (job["held"] or job.get("not_before_us")):
@@ -123,35 +126,58 @@ def settle(doors: Doors, probe: recovery.Probe, ledger: Ledger) -> float:
                     doors.ask("POST", f"jobs/{job['id']}/release")
             if not left:
                 break
+            found = [(job["id"], job["state"], job["attempt"]) for job in left]
+            if found != seen:
+                seen, moved = found, now
         except (NoAnswer, Refused):
             pass
         time.sleep(LOOK_S)
     return time.monotonic() - begun
 
 
+def unfinished(doors: Doors) -> list[Answer]:
+    """All jobs that have not ended, in pages."""
+    jobs: list[Answer] = []
+    before = 0
+    while True:
+        answer = doors.ask("GET", f"jobs?state={UNFINISHED}&before={before}", timeout_s=20.0)
+        jobs = [*answer["jobs"], *jobs]
+        if not answer["more"]:
+            return jobs
+        before = jobs[0]["id"]
+
+
 def ask(doors: Doors, order: Order) -> Told | None:
-    """What rm says of a job now, and whether its logs are what its tasks printed."""
+    """What rm says of a job now, and the logs of one that is complete."""
     try:
         job = doors.ask("GET", f"jobs/{order.id}", timeout_s=20.0)["job"]
     except Refused:
         return None
-    log = None
-    if job["state"] == "COMPLETED":
-        log = all(_whole(doors, order, rank) for rank in range(order.ranks))
-    return Told(job["spec"]["name"], job["state"], job["attempt"], job["exit_code"], log)
+    logs = (
+        tuple(_log(doors, order, rank) for rank in range(order.ranks)) if job["state"] == "COMPLETED" else ()
+    )
+    return Told(job["spec"]["name"], job["state"], job["attempt"], job["exit_code"], logs)
 
 
-def _whole(doors: Doors, order: Order, rank: int) -> bool:
-    wanted = f"first line of {order.name}, rank {rank}\nlast line of {order.name}, rank {rank}\n"
-    try:
-        return doors.stream(f"jobs/{order.id}/logs?task={rank}").decode(errors="replace") == wanted
-    except (NoAnswer, Refused):
-        return False
+def _log(doors: Doors, order: Order, rank: int) -> str | None:
+    for _ in range(ASKED):
+        try:
+            return doors.fetch(f"jobs/{order.id}/logs?task={rank}").decode(errors="replace")
+        except NoAnswer:  # it is busy
+            time.sleep(LOOK_S)
+        except Refused:
+            break
+    return None
 
 
 def silences(played: Sequence[Played]) -> list[Silence]:
     hosts = (one for one in played if one.fault.kind.startswith("host"))
-    return [Silence(one.fault.target, one.begun, max(one.begun, one.ended)) for one in hosts]
+    return [
+        Silence(
+            one.fault.target, one.begun, max(one.begun, one.ended), one.fault.kind == "host with a full disk"
+        )
+        for one in hosts
+    ]
 
 
 def _ends(made: Site, played: Sequence[Played], logs: str) -> Iterator[str]:

@@ -106,7 +106,7 @@ def stored_lease(url: str) -> Lease | None:
     engine = make_engine(url, read_only=True)
     try:
         with engine.connect() as c:
-            query = sa.select(its.holder, its.epoch, its.lease_expires_us, its.lease_us)
+            query = sa.select(its.holder, its.epoch, its.lease_expires_us, its.lease_us, its.version)
             row = c.execute(query).one_or_none()
             return None if row is None else Lease(*row)
     except sa.exc.SQLAlchemyError:

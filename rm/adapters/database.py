@@ -23,7 +23,7 @@ from rm.errors import ConfigError, StoreError, StoreUnavailable, Unstorable
 BUSY_TIMEOUT_MS = 5_000
 CONNECT_TIMEOUT_S = 3
 PATIENT_MS = 60_000  # for a transaction in which the leader's place is not held
-_HELD_MS = 3_000  # less than a lease (daemon.lease_s): by then its successor wants the row
+_HELD_MS = 2_000  # less than a lease (daemon.lease_s): by then its successor wants the row
 _LOCK_MS = 2_000
 _SILENT_S = 4  # a peer that says nothing for so long is gone
 

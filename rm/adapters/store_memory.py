@@ -100,7 +100,7 @@ class MemoryStore:
     def lease(self) -> Lease:
         db = self._db
         with db.lock:
-            return Lease(db.holder, db.epoch, db.lease_expires_us, db.lease_us)
+            return Lease(db.holder, db.epoch, db.lease_expires_us, db.lease_us, db.version)
 
     def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
         db = self._db

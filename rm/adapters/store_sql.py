@@ -401,7 +401,8 @@ class SqlStore:
 
 
 def _lease(cluster: sa.RowMapping) -> Lease:
-    return Lease(cluster["holder"], cluster["epoch"], cluster["lease_expires_us"], cluster["lease_us"])
+    columns = ("holder", "epoch", "lease_expires_us", "lease_us", "version")
+    return Lease(*(cluster[name] for name in columns))
 
 
 def _refuse_used_ids(c: Connection, batch: Batch, next_job: int, next_action: int) -> None:

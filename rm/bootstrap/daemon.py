@@ -40,6 +40,7 @@ from rm.bootstrap.choices import (
     tuning_of,
 )
 from rm.bootstrap.logs import start_logging
+from rm.bootstrap.waiting import Found, Waiting, happened
 from rm.config import Config, options_for
 from rm.core.actions import Launch
 from rm.core.cycle import Cycle
@@ -54,7 +55,7 @@ from rm.core.logs import LogPlace
 from rm.core.mesh import Every, Mesh
 from rm.core.placed import is_stray, placed_task
 from rm.core.source import Source
-from rm.core.state import ClusterState, rebuild
+from rm.core.state import ClusterState
 from rm.core.store import Damaged
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting
@@ -65,7 +66,7 @@ from rm.daemon.executor import Executor
 from rm.daemon.fence import Ids, fence_of
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader, revivable
-from rm.daemon.lease import HeldLease, Standby, patiently
+from rm.daemon.lease import HeldLease, patiently
 from rm.daemon.monitor import RETRY_S, Monitor
 from rm.daemon.monitor_board import Board
 from rm.daemon.monitor_gaps import RotationGaps
@@ -86,7 +87,6 @@ from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import settings_of
-from rm.web.standby import serve_standby
 
 log = logging.getLogger("rm")
 
@@ -219,35 +219,26 @@ class Daemon:
             self.fatal = why
             loop.call_soon_threadsafe(stopped.set)
 
-        lease = await self._lead(stopped)
+        waiting = Waiting(config=self.config, store=self.store, clock=self.clock, holder=self.holder)
+        lease = await waiting.lead(stopped)
         if lease is None:
             return
         lease.on_lost = fail
         lease.start()
         try:
-            await self._run(lease, stopped, fail)
+            await self._run(lease, await waiting.state(stopped.is_set), stopped, fail)
         finally:
             await asyncio.to_thread(self._give_back, lease)
         if self.fatal:
             raise StoreError(self.fatal, "Start the daemon again when the cause is gone.")
 
-    async def _run(self, lease: HeldLease, stopped: asyncio.Event, fail: Callable[[str], None]) -> None:
-        """Lead until `stopped`."""
+    async def _run(
+        self, lease: HeldLease, found: Found, stopped: asyncio.Event, fail: Callable[[str], None]
+    ) -> None:
+        """Lead until `stopped`, from the state that was `found`."""
         config, store, clock, epoch = self.config, self.store, self.clock, lease.epoch
         gathered, logs = log_place(config, store)
-        recent_us = int(config.jobs.recent_s * US)
-        loaded = await asyncio.to_thread(
-            patiently, lambda: store.load(ended_after_us=clock.now_us() - recent_us), stopped.is_set
-        )
-        state = rebuild(
-            loaded.jobs,
-            loaded.hosts,
-            loaded.zones,
-            {(m.source, m.destination): m.stats for m in loaded.measurements},
-            loaded.next_job_id,
-            loaded.next_action_id,
-            clock.now_us(),
-        )
+        loaded, state, recent_us = found.loaded, found.state, found.recent_us
         witness = Witness(Path(config.daemon.state_dir))
         witness.check(loaded, config.daemon.database)
         actions, damaged = revivable(loaded.actions)
@@ -497,25 +488,6 @@ class Daemon:
         )
         return launch_request(state, rules, epoch)
 
-    async def _lead(self, stopped: asyncio.Event) -> HeldLease | None:
-        """The lease, as soon as no other daemon leads; None when told to stop while waiting."""
-        lease_us = int(self.config.daemon.lease_s * US)
-        standby = Standby(self.store, self.clock, self.holder, lease_us)
-        told: web.AppRunner | None = None
-        try:
-            while not stopped.is_set():
-                lease = await asyncio.to_thread(patiently, standby.look, stopped.is_set)
-                if lease is not None:
-                    return lease
-                if told is None:
-                    daemon = self.config.daemon
-                    told = await serve_standby(daemon.socket, daemon.shared, lambda: standby.leader)
-                await happened(stopped, standby.pause_s)
-            return None
-        finally:
-            if told is not None:
-                await told.cleanup()
-
     def _shut_down(self, leader: Leader, executor: Executor, regulator: Regulator, fleet: Fleet) -> None:
         leader.stop()
         regulator.stop()
@@ -528,10 +500,3 @@ class Daemon:
             self.store.release_lease()
         except RmError as error:
             log.warning("the lease was not given back: %s", error)
-
-
-async def happened(event: asyncio.Event, within_s: float) -> bool:
-    try:
-        return await asyncio.wait_for(event.wait(), within_s)
-    except TimeoutError:
-        return False

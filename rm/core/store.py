@@ -118,14 +118,16 @@ class Loaded:
 class Lease:
     """Who leads, as stored: `holder` is "" when nobody does.
 
-    Each renewal changes `expires_us`, by the holder's wall clock, which others do not compare with
-    theirs: a lease is over when the whole row has stayed the same for `ttl_us` of their own time.
+    Each renewal changes `expires_us`, by the holder's wall clock, which others do not compare with theirs,
+    and each commit changes `version`: a lease is over when the whole row has stayed the same for `ttl_us` of
+    their own time.
     """
 
     holder: str = ""
     epoch: int = 0
     expires_us: int = 0
     ttl_us: int = 0
+    version: int = 0  # of the state
 
 
 class Store(Protocol):

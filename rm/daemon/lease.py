@@ -17,9 +17,11 @@ from rm.errors import RmError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
-RENEWALS = 4  # within the time of the lease
-LOOKS = 16  # of a standby at another's lease, within its time
+RENEWALS = 6  # within the time of the lease
+LOOKS = 20  # of a standby at another's lease, within its time
 LOOK_S = 0.25  # and at least so often
+SILENT = 1 / 3  # of the time of the lease without a sign of life: the leader may have vanished
+AWAY = 1 / 2  # of it without an answer to this side: the leader may have had none either
 RETRY_S = 0.5
 Monotonic = Callable[[], float]
 T = TypeVar("T")
@@ -45,7 +47,9 @@ def patiently(work: Callable[[], T], stopped: Callable[[], bool] = lambda: False
 
 
 class Standby:
-    """Waits for the lease: takes it when it is free, its own, or has not been renewed for its time."""
+    """Waits for the lease: takes it when it is free, its own, or its holder has given no sign of life for its
+    time. Renewals are signs of life, and so are commits: a long one keeps its leader from renewing. Time in
+    which the database answered nobody does not count."""
 
     def __init__(
         self, store: Store, clock: Clock, holder: str, lease_us: int, monotonic: Monotonic = time.monotonic
@@ -56,7 +60,8 @@ class Standby:
         self._lease_us = lease_us
         self._monotonic = monotonic
         self._seen: Lease | None = None
-        self._since = 0.0
+        self._since = 0.0  # when it became so, or the database was back
+        self._looked = 0.0
 
     @property
     def pause_s(self) -> float:
@@ -70,15 +75,27 @@ class Standby:
         return ((self._seen.ttl_us if self._seen else 0) or self._lease_us) / 1e6
 
     @property
+    def seen(self) -> Lease | None:
+        """The lease as it was at the last look."""
+        return self._seen
+
+    @property
     def leader(self) -> str:
-        """Who leads, when it was looked last: the holder of the lease."""
-        return self._seen.holder if self._seen is not None else ""
+        """The holder of the lease, when it was looked last; "" when it may have vanished."""
+        return self._seen.holder if self._seen is not None and not self.is_silent else ""
+
+    @property
+    def is_silent(self) -> bool:
+        """Has the leader missed renewals? This daemon may lead soon."""
+        return self._seen is not None and self._monotonic() - self._since >= self._ttl_s() * SILENT
 
     def look(self) -> HeldLease | None:
         """The lease, if it could be taken now. Call it again after `pause_s`."""
         now = self._monotonic()
         seen = self._store.lease()
-        if seen != self._seen:
+        away = now - self._looked >= self._ttl_s() * AWAY
+        self._looked = self._monotonic()
+        if away or seen != self._seen:
             if self._seen is None and seen.holder not in ("", self._holder):
                 log.warning("another daemon leads this database (%s); waiting for its end", seen.holder)
             self._seen, self._since = seen, now

@@ -507,6 +507,26 @@ def test_what_is_printed_never_takes_the_reserve_of_the_disk_and_belongs_to_the_
         subprocess.run(["umount", "-l", state], check=True)
 
 
+@root
+def test_a_log_says_what_a_full_disk_could_not_keep(start: Start) -> None:
+    state = start().state
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m,mode=711", "none", state], check=True)
+    try:
+        agent = start()
+        (gate := state / "gate").touch()
+        agent.launch(SH + f"while [ -e {gate} ]; do sleep 0.02; done; echo ended", job=1)
+        log = state / "jobs/1.1/logs/0"
+        until(lambda: log.exists() and log.stat().st_blocks, "the log has room")
+        fill_up(state / "filler")
+        gate.unlink()
+        until(lambda: b"not kept here" in log.read_bytes(), "the log tells of the line")
+        (state / "filler").unlink()
+        assert agent.event("exit", job=1)["code"] == 0
+        assert agent.log() == "\n[rm: 6 bytes of output are not kept here: the disk is nearly full]\n"
+    finally:
+        subprocess.run(["umount", "-l", state], check=True)
+
+
 def fill_up(path: Path) -> None:
     with open(path, "wb", 0) as file, pytest.raises(OSError, match="No space"):
         fill(file)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.core.store import Batch
 from rm.daemon import lease as lease_module
 from rm.daemon.lease import HeldLease, Standby, patiently
 from rm.errors import StoreError, StoreUnavailable
@@ -69,10 +70,51 @@ def test_a_lease_with_a_longer_time_is_waited_for_that_long() -> None:
     assert MemoryStore(db).acquire_lease("one", 0, 10 * LEASE_US) == 1
     two = Machine(db, "two")
     assert two.standby.look() is None
-    two.now += 9 * LEASE_US / 1e6
-    assert two.standby.look() is None
+    for _ in range(9):
+        two.now += LEASE_US / 1e6
+        assert two.standby.look() is None
     two.now += LEASE_US / 1e6
     assert two.leads().epoch == 2
+
+
+def test_a_commit_is_a_sign_of_life() -> None:
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    one.leads()
+    for version in range(20):
+        two.now += 1
+        assert two.standby.look() is None
+        one.store.commit(Batch(), version)
+    for _ in range(4):
+        two.now += 1
+        assert two.standby.look() is None
+    two.now += 1
+    assert two.leads().epoch == 2
+
+
+def test_time_without_a_database_is_not_the_leaders_silence() -> None:
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    one.leads()
+    assert two.standby.look() is None
+    two.now += 30  # it answered nobody
+    assert two.standby.look() is None
+    for _ in range(3):
+        two.now += 1
+        assert two.standby.look() is None
+    two.now += 1
+    assert two.leads().epoch == 2
+
+
+def test_a_leader_that_missed_renewals_is_not_named_any_more() -> None:
+    db = MemoryDatabase()
+    one, two = Machine(db, "one"), Machine(db, "two")
+    one.leads()
+    assert two.standby.look() is None
+    assert (two.standby.leader, two.standby.is_silent) == ("one", False)
+    two.now += 1.5
+    assert two.standby.look() is None
+    assert (two.standby.leader, two.standby.is_silent) == ("", True)
 
 
 def test_a_leader_that_is_cut_off_stops_acting_before_another_can_lead(

@@ -15,7 +15,8 @@ from bench.nemesis.oracle import Silence, Told
 from bench.nemesis.plan import KINDS, Fault, faults, kinds
 from bench.nemesis.recovery import recoveries
 
-DONE = Told("one", "COMPLETED", 1, 0, True)
+LOGS = (oracle.printed("one", 0),)
+DONE = Told("one", "COMPLETED", 1, 0, LOGS)
 LIFE = ["S 100.0 h1 0,1 2", "B 100.5", "E 101.0 0"]
 
 
@@ -48,14 +49,15 @@ def test_a_job_that_ran_once_is_sound(tmp_path: Path) -> None:
         ({"1.1.0": LIFE}, None, oracle.LOST),
         ({}, DONE, oracle.LOST),
         ({"1.1.0": LIFE[:2]}, DONE, oracle.LOST),
-        ({"1.1.0": LIFE}, Told("other", "COMPLETED", 1, 0, True), oracle.LOST),
+        ({"1.1.0": LIFE}, Told("other", "COMPLETED", 1, 0, LOGS), oracle.LOST),
         ({"1.1.0": LIFE}, Told("one", "CANCELLED", 1, None), oracle.LOST),
         ({"1.1.0": LIFE}, Told("one", "RUNNING", 1, None), oracle.STUCK),
         ({"1.1.0": LIFE + LIFE}, DONE, oracle.DOUBLED),
-        ({"1.1.0": LIFE, "1.2.0": ["S 102.0 h2 - 1", "E 103.0 0"]}, Told("one", "COMPLETED", 2, 0, True),
+        ({"1.1.0": LIFE, "1.2.0": ["S 102.0 h2 - 1", "E 103.0 0"]}, Told("one", "COMPLETED", 2, 0, LOGS),
          oracle.DOUBLED),
-        ({"1.1.0": LIFE}, Told("one", "FAILED", 1, 3, True), oracle.CODES),
-        ({"1.1.0": LIFE}, Told("one", "COMPLETED", 1, 0, False), oracle.LOGS),
+        ({"1.1.0": LIFE}, Told("one", "FAILED", 1, 3), oracle.CODES),
+        ({"1.1.0": LIFE}, Told("one", "COMPLETED", 1, 0, ("first line of one, rank 0\n",)), oracle.LOGS),
+        ({"1.1.0": LIFE}, Told("one", "COMPLETED", 1, 0, (None,)), oracle.LOGS),
         ({"1.1.0": LIFE, "2.1.0": ["S 100.9 h1 1 1", "E 102.0 0"]}, DONE, oracle.GPUS),
         ({"1.1.0": LIFE, "2.1.0": ["S 100.9 h1 - 3", "E 102.0 0"]}, DONE, oracle.CPUS),
     ],
@@ -68,7 +70,7 @@ def test_each_kind_of_fault_is_found(
 
 def test_a_second_attempt_needs_a_cause(tmp_path: Path) -> None:
     notes = {"1.1.0": ["S 100.0 h1 - 1", "B 101.0"], "1.2.0": ["S 125.0 h2 - 1", "E 126.0 0"]}
-    told = Told("one", "COMPLETED", 2, 0, True)
+    told = Told("one", "COMPLETED", 2, 0, LOGS)
     assert list(found(tmp_path, notes, told)) == [oracle.DOUBLED]
     assert found(tmp_path, notes, told, (Silence("h1", 101.0, 130.0),)) == {}
     assert list(found(tmp_path, notes, told, (Silence("h2", 101.0, 130.0),))) == [oracle.DOUBLED]
@@ -77,7 +79,7 @@ def test_a_second_attempt_needs_a_cause(tmp_path: Path) -> None:
 
 def test_two_attempts_side_by_side_are_doubled_unless_the_host_was_given_up(tmp_path: Path) -> None:
     notes = {"1.1.0": ["S 100.0 h1 - 1", "B 130.0"], "1.2.0": ["S 125.0 h2 - 1", "E 126.0 0"]}
-    told = Told("one", "COMPLETED", 2, 0, True)
+    told = Told("one", "COMPLETED", 2, 0, LOGS)
     assert list(found(tmp_path, notes, told, (Silence("h1", 101.0, 131.0),))) == [oracle.BESIDE]
     assert list(found(tmp_path, notes, told, (Silence("h1", 101.0, 103.0),))) == [oracle.DOUBLED]
 
@@ -86,7 +88,7 @@ def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel
     tmp_path: Path,
 ) -> None:
     late = {"1.1.0": ["S 130.0 h1 - 1", "E 131.0 0"], "1.2.0": ["S 125.0 h2 - 1", "E 126.0 0"]}
-    told, silence = Told("one", "COMPLETED", 2, 0, True), (Silence("h1", 101.0, 130.0),)
+    told, silence = Told("one", "COMPLETED", 2, 0, LOGS), (Silence("h1", 101.0, 130.0),)
     assert oracle.DOUBLED in found(tmp_path, late, told, silence)
     (tmp_path / "1.2.0").unlink()
     assert list(found(tmp_path, {"1.1.0": LIFE}, held=True, release_sent=100.5)) == [oracle.DOUBLED]
@@ -94,6 +96,16 @@ def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel
     assert list(found(tmp_path, {"1.1.0": LIFE}, **cancelled)) == [oracle.DOUBLED]
     assert found(tmp_path, {"1.1.0": LIFE}, **cancelled, requeues=[95.0]) == {}
     assert list(found(tmp_path, {"1.1.0": LIFE}, again=(1,))) == [oracle.DOUBLED]
+
+
+def test_a_log_may_lack_what_was_printed_on_a_full_disk_when_it_says_so(tmp_path: Path) -> None:
+    said = ("first line of one, rank 0\n\n[rm: 25 bytes of output are not kept here: No space left]\n",)
+    told, notes = Told("one", "COMPLETED", 1, 0, said), {"1.1.0": LIFE}
+    assert list(found(tmp_path, notes, told)) == [oracle.LOGS]
+    assert list(found(tmp_path, notes, told, (Silence("h1", 100.5, 105.0),))) == [oracle.LOGS]
+    full = Silence("h1", 100.5, 105.0, disk_full=True)
+    assert found(tmp_path, notes, told, (full,)) == {}
+    assert list(found(tmp_path, notes, Told("one", "COMPLETED", 1, 0, ("",)), (full,))) == [oracle.LOGS]
 
 
 def test_the_oracle_uses_nothing_of_rm() -> None:
