@@ -174,18 +174,18 @@ def _clean(state: Path) -> None:
     sys.path.insert(0, str(AGENTS))
     try:
         import rm_cgroup
+        import rm_spool
     finally:
         sys.path.remove(str(AGENTS))
     hierarchy = rm_cgroup.Hierarchy(str(state))
-    folders = [f for f in (state / "jobs").iterdir() if f.is_dir()] if (state / "jobs").exists() else []
-    for folder in folders:
-        job, attempt = map(int, folder.name.split("."))
-        with suppress(Exception):
-            os.kill(json.loads((folder / "meta.json").read_text())["supervisor"], signal.SIGKILL)
-        for pid in rm_cgroup.marked("RM_SCHEDULE", str(folder / "schedule.json")):
+    for folder in rm_spool.Spool(str(state)).scan() if (state / "jobs").exists() else []:
+        if folder.alive():  # else the number may be another process's by now: they come round soon
+            with suppress(Exception):
+                os.kill(rm_spool.read_json(folder.at("meta.json"))["supervisor"], signal.SIGKILL)
+        for pid in rm_cgroup.marked("RM_SCHEDULE", folder.at("schedule.json")):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        group = hierarchy.group(job, attempt)
+        group = hierarchy.group(folder.job, folder.attempt)
         group.kill()
         until(group.remove, f"{group.path} is empty")
     if hierarchy.kind:

@@ -145,13 +145,8 @@ class Cluster:
     def last_words(self) -> str:
         """How the daemon has ended, if it has, and the end of its log."""
         code = None if self.daemon is None else self.daemon.poll()
-        end = (
-            "runs"
-            if code is None
-            else f"ended by {signal.Signals(-code).name}"
-            if code < 0
-            else f"ended: {code}"
-        )
+        by = signal.Signals(-code).name if code is not None and code < 0 else code
+        end = "runs" if code is None else f"ended by {by}"
         said = self.log_file.read_text()[-LAST_WORDS:] if self.log_file.exists() else ""
         return f"the daemon on {self.socket} {end}; it said:\n{said}"
 
