@@ -41,7 +41,7 @@ def policies_of(config: Config, faults: Faults | None = None) -> Policies:
     chosen = config.policies
 
     def one(kind: str, name: str) -> Any:
-        return load(kind, name, policy_options(config, kind, name))
+        return load(kind, name, _options(config, kind, name))
 
     found = one("queue", chosen.queue), one("placement", chosen.placement), one("comm", chosen.comm)
     return Policies(*(found if faults is None else guarded(*found, faults)))
@@ -51,9 +51,17 @@ def named_policies(config: Config) -> dict[str, Chosen]:
     """The policies of `policies_of` for the journal: their names and all their options."""
     names = {kind: getattr(config.policies, kind) for kind in KINDS}
     return {
-        kind: Chosen(name, options_in_force(kind, name, policy_options(config, kind, name)))
+        kind: Chosen(name, options_in_force(kind, name, _options(config, kind, name)))
         for kind, name in names.items()
     }
+
+
+def _options(config: Config, kind: str, name: str) -> dict[str, Any]:
+    """The policy's table; where hosts have no traffic classes, nothing counts on them to keep jobs apart."""
+    options = dict(policy_options(config, kind, name))
+    if (kind, name) == ("comm", "metronome") and not config.shaping.enabled:
+        options["shaping"] = False
+    return options
 
 
 def tuning_of(config: Config) -> Tuning:

@@ -78,6 +78,20 @@ def test_jobs_that_share_only_uplinks_are_kept_apart(comm: Metronome | Cassini) 
     assert answer.shaping == (), "classes are kept on hosts"
 
 
+def test_three_jobs_on_a_light_uplink_wait_for_their_slots() -> None:
+    """Classes, which would do on a host's link, cannot keep them apart there."""
+    light = profile(200, (0, 30, 100))
+    jobs = [
+        placed(i, a, b, traffic=light)
+        for i, (a, b) in enumerate((("a1", "b1"), ("a2", "b2"), ("a3", "b3")), 1)
+    ]
+    leaves = {h: h[0].upper() for job in jobs for h in job.placement.hosts}
+    hosts = snapshot(*(host(n, nic_mbps=100) for n in leaves))
+    answer = Metronome().align(jobs, replace(hosts, fabric=Fabric(leaves, 1, 100 * MBPS)))
+    assert [link.link for link in answer.links] == ["leaf:A", "leaf:B"]
+    assert [s.gate for s in answer.schedules] == [False, True, True]
+
+
 def test_wide_uplinks_need_no_rotation() -> None:
     assert Metronome().align(PAIR, cluster(spines=2)).links == ()
     assert Metronome().align(PAIR, replace(cluster(), fabric=None)).links == ()

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from rm.bootstrap.choices import policies_of
+from rm.config import load_config
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.snapshot import PlacedJob
 from rm.core.traffic import TrafficProfile
@@ -98,7 +100,7 @@ def test_high_jobs_beside_low_ones_are_neither_lengthened_nor_gated() -> None:
     ]
     answer = align(jobs)
     assert [s.inject_us for s in answer.schedules] == [0, 0, 3_000]
-    assert [s.gate for s in answer.schedules] == [False, False, True]
+    assert [s.gate for s in align(jobs, combine=True).schedules] == [False, False, True]
     alone = align(jobs[:2])
     assert [s.inject_us for s in alone.schedules] == [0, 2_000]
 
@@ -170,6 +172,79 @@ def test_parts_can_be_switched_off() -> None:
     assert shaped.unmatched == (1, 2)
     assert len(shaped.shaping) == 4
     assert not any(s.gate for s in align(jobs, gating=False).schedules)
+
+
+def kept(
+    jobs: Sequence[PlacedJob], host: str = "h0", **options: object
+) -> tuple[list[int], dict[int, int], bool]:
+    """The jobs that wait for slots, the classes on a host, and whether the jobs have time-shifts."""
+    answer = align(jobs, **options)
+    gated = [s.job for s in answer.schedules if s.gate]
+    return gated, {r.job: r.priority for r in answer.shaping if r.host == host}, bool(answer.schedules)
+
+
+def many(comm: float, *periods: float, high: int = 0) -> list[PlacedJob]:
+    """Jobs on the same links; the first `high` of them have high priority."""
+    return [
+        placed(i, "h0", "h1", traffic=onoff(t, comm), priority=100 if i <= high else 0)
+        for i, t in enumerate(periods, 1)
+    ]
+
+
+def test_two_jobs_that_a_rotation_keeps_apart_have_classes_and_gates() -> None:
+    assert kept(many(80, 200, 200)) == ([2], {1: 1, 2: 2}, True)
+    assert kept(many(80, 200, 200, high=1)) == ([2], {1: 0, 2: 1}, True)
+
+
+def test_more_jobs_of_one_priority_have_gates_where_a_rotation_keeps_them_apart() -> None:
+    assert kept(many(60, 200, 200, 200)) == ([2, 3], {}, True)
+    assert kept(many(60, 200, 200, 200, high=3)) == ([2, 3], {}, True)
+    assert kept(many(60, 200, 200, 200), combine=True) == ([2, 3], {1: 1, 2: 2, 3: 3}, True)
+
+
+def test_classes_by_rank_stand_in_for_a_rotation_only_where_they_lose_less_than_contention() -> None:
+    by_rank = {1: 1, 2: 2, 3: 3}
+    assert kept(many(33, 190, 195, 200)) == ([], by_rank, False), "the last falls behind now and then"
+    assert kept(many(60, 190, 195, 200)) == ([], {}, False), "the gap is too short for its drift"
+    assert kept(many(30, 200, 167, 144)) == ([], {}, False), "the fastest would have the slowest one's pace"
+    assert kept(many(80, 200, 200, 200)) == ([], {}, False), "overloaded: the last would starve"
+    assert kept(many(119, 199, 199))[:2] == ([], {}), "two jobs no less"
+    assert kept(many(88, 196, 200)) == ([], {1: 1, 2: 2}, False)
+
+
+def test_high_jobs_come_before_low_ones_on_every_link() -> None:
+    by_rank, low_ones_share = {1: 0, 2: 1, 3: 2}, {1: 0, 2: 1, 3: 1}
+    assert kept(many(60, 200, 200, 200, high=1)) == ([], by_rank, True)
+    assert kept(many(57, 190, 195, 200, high=1)) == ([], by_rank, False)
+    assert kept(many(30, 200, 167, 144, high=1)) == ([], low_ones_share, False)
+    assert kept(many(90, 200, 200, 200, high=1)) == ([], low_ones_share, False), "the last would starve"
+    assert kept(many(119, 199, 199, high=1))[1] == {1: 0, 2: 1}
+
+
+def test_who_switches_one_way_off_gets_the_other_on_every_link() -> None:
+    by_rank = {1: 1, 2: 2, 3: 3}
+    assert kept(many(60, 200, 200, 200), gating=False) == ([], by_rank, True)
+    assert kept(many(60, 200, 200, 200), rotation=False) == ([], by_rank, False)
+    assert kept(many(60, 200, 200, 200, high=1), shaping=False) == ([2, 3], {}, True)
+
+
+def test_hosts_without_traffic_classes_keep_jobs_apart_by_gates() -> None:
+    for enabled, gated in ((True, []), (False, [2, 3])):
+        config = load_config(flags={"shaping.enabled": enabled}, env={})
+        answer = policies_of(config).comm.align(many(30, 200, 200, 200, high=1), CLUSTER)
+        assert [s.job for s in answer.schedules if s.gate] == gated
+
+
+def test_a_job_waits_for_its_slot_if_one_of_its_links_is_kept_by_gates() -> None:
+    jobs = [
+        *(placed(i, "h0", "h1", traffic=onoff(200, 60)) for i in (1, 2)),
+        placed(3, "h1", "h2", traffic=onoff(200, 60)),
+        placed(4, "h2", "h3", traffic=onoff(200, 25), priority=100),
+        placed(5, "h2", "h3", traffic=onoff(200, 25)),
+    ]
+    gated, at_h1, _ = kept(jobs, "h1")
+    assert (gated, at_h1) == ([1, 2, 3], {}), "job 4 is the reference; job 5 meets it under classes alone"
+    assert kept(jobs, "h2")[1] == {4: 0, 3: 1, 5: 2}
 
 
 def test_without_stage_3_the_first_scheme_stays() -> None:

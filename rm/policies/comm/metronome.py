@@ -4,18 +4,20 @@ Sources: Metronome Sec. II and III; CASSINI Sec. 4. Two modes: "paper" is the li
 "default" differs where the literal text loses: (a) residual idle time removes the drift of
 averaged periods, (b) idle time is injected only where it costs less than the contention it
 removes, and never into a high job beside low ones, (c) stage 3 maximises the gap between phases,
-not the distance of their middles, (d) early iterations wait for their slot (slot gating).
+not the distance of their middles, (d) early iterations wait for their slot (slot gating), (e) traffic
+classes or gates keep jobs apart, or neither, whichever costs the slowest job least (keeping.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rm.core.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
 from rm.core.rescheduling import Rescheduling
 from rm.core.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
+from rm.policies.comm.steps.keeping import PAIR, Keeping, everything, least_loss
 from rm.policies.comm.steps.results import link_alignment
 from rm.policies.interleave.affinity import bfs_shifts, components, contended, violations
 from rm.policies.interleave.circle import LinkLoad
@@ -38,7 +40,8 @@ class MetronomeOptions:
     ring, sum, alltoall, literal. `stage3` seeks the largest cushion offline where the scheduler's
     first scheme has not got it; `compact` leaves no cushion at all, which is how the paper's ablation
     removes stage 3 (Table VII), and `regulation` lets the controller pause jobs (Table VIII; without
-    it a job is moved to its slot once). `gating` is no part of regulation: it has its own switch.
+    it a job is moved to its slot once). `gating` is no part of regulation: it has its own switch. With
+    `combine` each link has classes by rank, gates, and the best rotation there is.
     `reschedule` and what follows: see rm.core.rescheduling; minutes between two moves.
     """
 
@@ -53,6 +56,7 @@ class MetronomeOptions:
     shaping: bool = True
     rotation: bool = True
     gating: bool = True
+    combine: bool = False
     stage3: bool = True
     compact: bool = False
     regulation: bool = True
@@ -82,6 +86,11 @@ class MetronomeOptions:
         return self.mode == "paper"
 
     @property
+    def chooses(self) -> bool:
+        """Are there both traffic classes and gates, of which each link has what loses least?"""
+        return self.shaping and self.rotation and self.gating and not (self.combine or self.paper)
+
+    @property
     def thresholds(self) -> Thresholds:
         return Thresholds(
             self.g_t_us,
@@ -92,6 +101,7 @@ class MetronomeOptions:
             self.d_max,
             self.paper,
             compact=self.compact,
+            crowd=None if self.combine or self.paper else PAIR,
         )
 
 
@@ -116,7 +126,6 @@ class Metronome:
         jobs = {p.job: p for p in placed}
         demands, loads = link_loads(placed, snapshot, self.options.demand)
         crowded = contended(loads)
-        shaping = self._shaping(crowded, jobs, snapshot.hosts) if self.options.shaping else ()
         answer = Settled()
         members = {name: sorted(load.phases) for name, load in crowded.items()}
         for names, group in components(members) if self.options.rotation else ():
@@ -125,7 +134,14 @@ class Metronome:
             part = {n: crowded[n] for n in names}
             answer.add(part, demands, pinned, self.options.thresholds, offline and self.options.stage3)
         schedules, broken = self._schedules(answer, crowded, demands, jobs)
-        links = {n: link_alignment(n, crowded[n], s) for n, s in answer.links.items() if n not in broken}
+        solved = {n: s for n, s in answer.links.items() if n not in broken}
+        links = {n: link_alignment(n, crowded[n], s) for n, s in solved.items()}
+        apart = {n for n, s in solved.items() if s.scheme.perfect}
+        keeping = everything(crowded)
+        if self.options.chooses:
+            high = {j for j, p in jobs.items() if p.high}
+            keeping = least_loss(crowded, demands, high, apart, snapshot.hosts)
+        schedules = tuple(replace(s, gate=False) if s.job in keeping.ungated else s for s in schedules)
         for name, load in crowded.items():
             if name not in links:
                 value = unmatched_link_score([demands[j] for j in load.phases], load)
@@ -135,7 +151,7 @@ class Metronome:
             score=min((a.score for a in links.values()), default=100.0),
             links=tuple(links[name] for name in sorted(links)),
             schedules=schedules,
-            shaping=shaping,
+            shaping=self._shaping(keeping, crowded, jobs, snapshot.hosts) if self.options.shaping else (),
             unmatched=tuple(sorted({j for m in members.values() for j in m} - controlled)),
             recompute=answer.improvable and self.options.stage3,
         )
@@ -180,16 +196,20 @@ class Metronome:
         return tuple(sorted(result, key=lambda s: s.job)), broken
 
     def _shaping(
-        self, crowded: Mapping[str, LinkLoad], jobs: Mapping[int, PlacedJob], hosts: Container[str]
+        self,
+        keeping: Keeping,
+        links: Mapping[str, LinkLoad],
+        jobs: Mapping[int, PlacedJob],
+        hosts: Container[str],
     ) -> tuple[ShapingRule, ...]:
-        """Strict priorities on contended host links: high jobs first, then the low ones by rank."""
+        """Strict priorities on host links: high jobs first, then the low ones by rank, or all alike."""
         rules = []
-        for host in sorted(crowded):
+        for host in sorted(keeping.ranked | keeping.shared):
             if host not in hosts:
                 continue  # classes are kept where the kernel is ours: not on uplinks
-            capacity, low = crowded[host].capacity, 0
-            for job in sorted((jobs[j] for j in crowded[host].phases), key=rank_of):
-                low += 0 if job.high else 1
+            capacity, low = links[host].capacity, 0
+            for job in sorted((jobs[j] for j in links[host].phases), key=rank_of):
+                low += 0 if job.high or (low and host in keeping.shared) else 1
                 priority = 0 if job.high else min(low, LOWEST_HTB_PRIORITY)
                 rate = max(1, capacity // LEAST_SHARE)
                 rules.append(ShapingRule(job.job, host, priority, rate, capacity))

@@ -28,7 +28,8 @@ class Thresholds:
     Stage 3 measures cushions by `metric` ("" = by the mode: "gap", paper "midpoint") and leaves two
     jobs of one phase each in the middle that is within a slot of the best, unless `widest`. With
     `willing`, idle time is not weighed against the contention that it removes, and jobs whose periods
-    are within G_T keep the best rotation there is, though it is not perfect.
+    are within G_T keep the best rotation there is, though it is not perfect. More jobs than `crowd` in a
+    block keep none that is not perfect: its pauses cost them more than they bring (None = any number does).
     """
 
     g_t: int
@@ -43,6 +44,7 @@ class Thresholds:
     metric: str = ""
     widest: bool = False
     willing: bool = False
+    crowd: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ def _solve(
         kept = plan.exact and not plan.injects
         if thresholds.paper or thresholds.willing:
             kept = not literal.injects
+        elif thresholds.crowd is not None and len(demands) > thresholds.crowd:
+            kept = False
         return Solution(plan, scheme, False) if kept else None
     several = len(demands) > 2 or any(len(p) > 1 for load in loads for p in load.phases.values())
     widen = (several or thresholds.widest) and not thresholds.compact

@@ -51,6 +51,7 @@ DIKTYO = Scheduler("diktyo")
 IDEAL = Scheduler("least-loaded", ideal=True)
 # To the letter: averaged periods, pauses when an iteration is 10 % late, nothing in the network.
 METRONOME = Scheduler("metronome", "metronome", {"mode": "paper"}, {"mode": "paper", "shaping": False})
-OURS = Scheduler("metronome", "metronome", top_k=Tuning().top_k)
+# All that rm adds, together; its default has on each link what costs the slowest job least.
+OURS = Scheduler("metronome", "metronome", aligning={"combine": True}, top_k=Tuning().top_k)
 GATES = OURS.aligned(shaping=False)  # rotations, idle time and gates without traffic classes
 CLASSES = OURS.aligned(rotation=False)  # traffic classes alone

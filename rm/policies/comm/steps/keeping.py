@@ -1,0 +1,121 @@
+"""What keeps the jobs of a link apart: traffic classes, slot gates, or nothing.
+
+On a link with more than two jobs classes and gates get in each other's way. Strict classes push a job that
+is late behind all that rank before it, and its gate takes the time in which it could catch up. So a link has
+one of the two, or none where either would cost the slowest job more than contention does. `python -m bench
+modes` measures the rule, docs/interleaving.md has the figures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping
+from dataclasses import dataclass
+
+from rm.policies.interleave.circle import LinkLoad
+from rm.policies.interleave.score import random_phase
+from rm.policies.interleave.unify import Demand
+
+PAIR = 2  # jobs on a link that have classes and gates: the first in rank loses nothing, and one pays for it
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Links with traffic classes by rank, links on which only high jobs come before the low ones (and
+    either sort shares), and jobs that wait for no slot, since classes keep them apart."""
+
+    ranked: frozenset[str]
+    shared: frozenset[str]
+    ungated: frozenset[int]
+
+
+def everything(links: Mapping[str, LinkLoad]) -> Keeping:
+    """Classes by rank on all links, gates for all jobs."""
+    return Keeping(frozenset(links), frozenset(), frozenset())
+
+
+def least_loss(
+    links: Mapping[str, LinkLoad],
+    demands: Mapping[int, Demand],
+    high: Container[int],
+    apart: Container[str],
+    hosts: Container[str],
+) -> Keeping:
+    """On each link what costs the slowest job least, and never the high jobs their place.
+
+    Args:
+        links: the contended ones.
+        demands: of all their jobs.
+        high: the jobs of high priority.
+        apart: links on which a rotation keeps all jobs apart; on the others none is gated.
+        hosts: whose links can have classes; uplinks cannot.
+    """
+    ranked, shared = set[str](), set[str]()
+    eased, waiting = set[int](), set[int]()
+    for name, load in links.items():
+        pair = len(load.phases) <= PAIR
+        mixed = 0 < sum(job in high for job in load.phases) < len(load.phases)
+        classes = name in hosts and (pair or mixed or name not in apart)
+        if classes and (name in apart or _bearable(load, demands, mixed)):
+            ranked.add(name)
+        elif classes and mixed:
+            shared.add(name)
+        elif name in apart:
+            waiting |= load.phases.keys()
+        if not pair and (name in ranked or name in shared):
+            eased |= load.phases.keys()
+    return Keeping(frozenset(ranked), frozenset(shared), frozenset(eased - waiting))
+
+
+def _bearable(link: LinkLoad, demands: Mapping[int, Demand], mixed: bool) -> bool:
+    """Do classes by rank cost the slowest job less than what else there is?
+
+    Without classes that is contention. Where high jobs keep theirs, the low ones that share bear what these
+    would lose, too; on an overloaded link they miss every second gap, whatever their rank.
+    """
+    ranked, chance = strict_loss(link, demands), chance_loss(link, demands)
+    if not mixed:
+        return ranked <= chance
+    return ranked <= (2 * chance if share(link, demands) <= 1 else 1.0)
+
+
+def strict_loss(link: LinkLoad, demands: Mapping[int, Demand]) -> float:
+    """The share of its period by which classes by rank lengthen the slowest job's iterations, as predicted.
+
+    A job that is faster than one before it falls in behind that one's phase and takes over its period. One
+    that is slower than the fastest before it drifts through the gap that all phases leave, in each iteration
+    by the difference of their periods; where the gap ends, it waits until those before it have sent. A job
+    whose phase is longer than the gap of those before it takes several gaps; infinite where there is none.
+    """
+    worst = ahead_us = 0.0
+    longest_us, shortest_us = 0, 0
+    for job in sorted(link.phases, key=lambda j: demands[j].rank):
+        period_us = demands[job].period
+        own_us = sum(length * rate for _, length, rate in link.phases[job]) / link.capacity
+        longest_us, shortest_us = max(longest_us, period_us), min(shortest_us or period_us, period_us)
+        drift_us, gap_us = period_us - shortest_us, shortest_us - ahead_us
+        if gap_us <= 0:
+            return math.inf
+        loss = longest_us / period_us - 1
+        if own_us > gap_us:
+            loss += math.ceil(own_us / gap_us) - 1
+        elif drift_us:
+            loss += ahead_us / period_us * drift_us / max(gap_us - own_us, drift_us)
+        worst = max(worst, loss)
+        ahead_us += own_us
+    return worst
+
+
+def share(link: LinkLoad, demands: Mapping[int, Demand]) -> float:
+    """The mean rate of all jobs together, as a share of the link's capacity."""
+    used_bps = 0.0
+    for job, phases in link.phases.items():
+        used_bps += sum(length * rate for _, length, rate in phases) / demands[job].period
+    return used_bps / link.capacity
+
+
+def chance_loss(link: LinkLoad, demands: Mapping[int, Demand]) -> float:
+    """The same without any management: the share of the link that phases ask for in vain when they meet by
+    chance (R10)."""
+    jobs = [(demands[job].period, phases) for job, phases in link.phases.items()]
+    return random_phase(jobs, link.capacity)[1]

@@ -1,0 +1,58 @@
+"""What the defaults cost beside no management: corners of the grid of `python -m bench modes`."""
+
+import pytest
+
+from bench.modes import DEFAULT, NOISE_PCT, UNMANAGED, Case, play
+
+ONE_PRIORITY = [
+    Case(2, 0.9, 0.01, "equal", False),
+    Case(2, 1.1, 0.01, "near", False),
+    Case(2, 1.3, 0.01, "unlike", False),
+    Case(3, 0.9, 0.04, "parts", False),
+    Case(4, 0.9, 0.01, "equal", False),
+    Case(4, 0.5, 0.01, "rising", False),
+    Case(3, 0.75, 0.01, "unlike", False),
+    Case(6, 0.9, 0.01, "near", False),
+    Case(6, 1.3, 0.0, "unlike", False),
+]
+FIRST_HIGH = [
+    Case(2, 0.9, 0.01, "equal", True),
+    Case(3, 0.9, 0.01, "rising", True),
+    Case(4, 0.75, 0.01, "unlike", True),
+    Case(4, 1.3, 0.01, "equal", True),
+    Case(6, 0.9, 0.01, "equal", True),
+]
+
+
+def name(case: Case) -> str:
+    return f"{case.jobs}-{case.fill}-{case.jitter}-{case.periods}"
+
+
+@pytest.mark.parametrize("case", ONE_PRIORITY, ids=name)
+def test_no_job_of_one_priority_is_slower_than_unmanaged(case: Case) -> None:
+    managed, unmanaged = play(case, DEFAULT, 1), play(case, UNMANAGED, 1)
+    assert managed.slowest <= unmanaged.slowest + NOISE_PCT
+    assert managed.mean <= unmanaged.mean + NOISE_PCT
+
+
+@pytest.mark.parametrize("case", FIRST_HIGH, ids=name)
+def test_a_high_job_loses_nothing_and_the_slowest_no_more_than_under_strict_ranks(case: Case) -> None:
+    managed = play(case, DEFAULT, 1)
+    assert managed.first <= 1 < play(case, UNMANAGED, 1).first
+    for other in ("classes alone", "both"):
+        assert managed.slowest <= play(case, other, 1).slowest + NOISE_PCT
+
+
+@pytest.mark.parametrize("jobs", [4, 6])
+def test_on_a_full_link_of_one_priority_gates_lose_least(jobs: int) -> None:
+    case = Case(jobs, 0.9, 0.01, "equal", False)
+    managed = play(case, DEFAULT, 1)
+    for other in (UNMANAGED, "classes alone", "both"):
+        assert managed.slowest < play(case, other, 1).slowest
+
+
+def test_low_jobs_share_behind_a_high_one_where_ranks_would_starve_the_last() -> None:
+    case = Case(3, 1.3, 0.01, "equal", True)
+    managed, ranked = play(case, DEFAULT, 1), play(case, "classes alone", 1)
+    assert managed.first <= 1
+    assert managed.slowest < ranked.slowest / 2
