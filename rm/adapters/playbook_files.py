@@ -27,7 +27,10 @@ class LocalFiles:
         usual = ("~/.ansible/roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
         self.role_path = said.roles_path or tuple(map(os.path.expanduser, usual))
         self.play_defaults = PlayDefaults(
-            said.gathering == "implicit", said.any_errors_fatal, said.force_handlers
+            gather_facts=said.gathering != "explicit",
+            gather_once=said.gathering == "smart",
+            any_errors_fatal=said.any_errors_fatal,
+            force_handlers=said.force_handlers,
         )
 
     @property

@@ -174,8 +174,8 @@ def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
             raise wrong("a whole number of at least 1")
         return int(value)
     if name == "gathering":
-        if value not in ("implicit", "explicit"):
-            raise wrong("implicit or explicit: rm gathers facts in each play that asks for them")
+        if value not in ("implicit", "explicit", "smart"):
+            raise wrong("implicit, explicit or smart")
         return value
     if name == "inventory":
         parts = [part.strip() for part in value.split(",") if part.strip()]

@@ -128,6 +128,7 @@ class _Plays:
             file=reader.filename,
             handlers=handlers,
             gather_facts=reader.truth(body, "gather_facts", default.gather_facts),
+            gather_once=default.gather_once,
             variables=variables,
             files=self.vars_files(reader, body),
             prompts=_prompts(reader, body),

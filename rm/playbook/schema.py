@@ -128,6 +128,7 @@ class Play:
     file: str = ""
     handlers: tuple[Task, ...] = ()
     gather_facts: Truth = True
+    gather_once: bool = False  # not of a host whose facts an earlier play gathered
     variables: Mapping[str, Any] = field(default_factory=dict)
     files: tuple[tuple[str, ...], ...] = ()  # vars_files: of each entry the first that exists
     prompts: tuple[Prompt, ...] = ()
@@ -147,6 +148,7 @@ class PlayDefaults:
     """What holds in plays that do not say it."""
 
     gather_facts: bool = True
+    gather_once: bool = False
     any_errors_fatal: bool = False
     force_handlers: bool = False
 

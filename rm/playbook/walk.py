@@ -24,7 +24,7 @@ class Walk:
     def __init__(self, play: Play, host: HostState, options: Options, scoping: Scoping) -> None:
         self.play, self.host, self.options, self.scoping = play, host, options, scoping
         nodes: tuple[Node, ...] = play.tasks
-        if truth(play.gather_facts, scoping.plain()) and not host.gathered:
+        if truth(play.gather_facts, scoping.plain()) and not (play.gather_once and host.gathered):
             setup = replace(
                 play.common, name="Gathering Facts", module="setup", line=play.line, tags=("always",)
             )

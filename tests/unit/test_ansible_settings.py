@@ -70,7 +70,7 @@ def test_every_setting_of_ansible_was_judged() -> None:
 
 
 def of(text: str, environment: dict[str, str] | None = None) -> Settings:
-    return read(text, "/etc/site/ansible.cfg", environment or {}, "/home/ada", "/work")
+    return read(text, "/etc/site/ansible.cfg", environment or {}, "/home/ada", "/site")
 
 
 def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
@@ -90,7 +90,7 @@ def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
     assert (found.tags, found.skip_tags) == (("a", "b"), ("c",))
     assert "forks" not in found.used
     assert "become" in found.used
-    assert of("", {"ANSIBLE_INVENTORY": "hosts.yml"}).inventory == ("/work/hosts.yml",)
+    assert of("", {"ANSIBLE_INVENTORY": "hosts.yml"}).inventory == ("/site/hosts.yml",)
     assert of("", {"ANSIBLE_INVENTORY": "a,"}).inventory == ("a,",)
 
 
@@ -106,7 +106,7 @@ def test_what_is_followed_is_read_as_ansible_reads_it() -> None:
         ("[privilege_escalation]\nbecome_method = su", {}, "become_method in [privilege_escalation]"),
         ("[defaults]\nerror_on_undefined_vars = no", {}, "error_on_undefined_vars"),
         ("[defaults]\nvars_plugins_enabled = host_group_vars,mine", {}, "vars_plugins_enabled"),
-        ("[defaults]\ngathering = smart", {}, "gathering in [defaults] of /etc/site/ansible.cfg is 'smart'"),
+        ("[defaults]\ngathering = lazy", {}, "gathering in [defaults] of /etc/site/ansible.cfg is 'lazy'"),
         ("[defaults]\nforks = many", {}, "forks in [defaults] of /etc/site/ansible.cfg is 'many'"),
         ("forks = 5", {}, "cannot be read"),
     ],

@@ -159,7 +159,7 @@ def test_facts_of_modules_are_variables_by_their_own_names_and_stand_for_no_gath
     world = World(text, ("a",), answer=answer).run()
     said = [line.partition(": ")[2] for line in world.told() if line.startswith("debug")]
     assert said == ["on on False", "mine", "gpu01 on on", "False", "gpu01"]
-    assert [what for _, what in world.log] == ["service_facts", "setup", "setup"]
+    assert [what for _, what in world.log] == ["service_facts", "setup", "setup", "setup"]
 
 
 def test_facts_may_be_used_by_the_first_task_and_are_new_after_gathering_again() -> None:
