@@ -14,7 +14,7 @@ import click
 
 from rm.cli.heartbeat import Heartbeat
 from rm.cli.session import Session, emit_json, json_option, table
-from rm.errors import RmError
+from rm.errors import RmError, UsageError
 
 if TYPE_CHECKING:
     from rm.adapters.playbook_hosts import Ways
@@ -38,16 +38,23 @@ COLUMNS = ("HOST", "PYTHON", "KERNEL", "CLOCK", "CGROUP", "TOOLS", "INTERFACE", 
 @click.option("--known-hosts", metavar="FILE", help="Accepted host keys (default: ssh.known_hosts).")
 @click.option("--private-key", metavar="FILE", help="SSH identity for hosts that name none.")
 @click.option("-u", "--user", metavar="USER", help="Log in as USER where the inventory names none.")
+@click.option(
+    "--only",
+    metavar="TOPICS",
+    default="",
+    help="Only findings about these: python, root, clock, cgroup, tools, network, disk, home, users.",
+)
 @json_option
 @click.pass_obj
 def check(
     session: Session, /, inventory: Sequence[str], limit: str, known_hosts: str | None,
-    private_key: str | None, user: str | None, as_json: bool,
+    private_key: str | None, user: str | None, only: str, as_json: bool,
 ) -> int:  # fmt: skip
     """Look at hosts over SSH, whether rm is installed there or not, and say what to mend.
 
     Reach, key, clock, Python, sudo, control groups, tools, interfaces, routes between the hosts, disks, home
-    and uids. It changes nothing. Exit code 1: something must be mended before rm works there.
+    and uids. It changes nothing. Exit code 1: something must be mended before rm works there. With --only the
+    other findings are neither shown nor counted; that a host is not reached always is.
     """
     from rm.adapters.playbook_become import Passwords
     from rm.adapters.playbook_hosts import Ways
@@ -56,7 +63,13 @@ def check(
     from rm.cli.playbook_given import fleet_of
     from rm.cli.playbook_login import Login
     from rm.playbook.ansible_settings import Settings
-    from rm.playbook.survey import Finding, findings, row
+    from rm.playbook.survey import TOPICS, Finding, findings, row
+
+    topics = tuple(filter(None, only.replace(",", " ").split())) or TOPICS
+    if unknown := [topic for topic in topics if topic not in TOPICS]:
+        raise UsageError(
+            f"--only names {', '.join(unknown)}, which is no topic.", f"There are {', '.join(TOPICS)}."
+        )
 
     here = Path.cwd() / "site.yml"  # beside which group_vars/ and host_vars/ count
     login = Login(user=user)
@@ -79,7 +92,7 @@ def check(
             offsets[host.name] = (answer["now_us"] - began - half, half)
             surveys[host.name] = _ask(ways, host.name, "survey", {"peers": peers, "users": sorted(users)})
         except RmError as problem:
-            found.append(Finding(host.name, problem.what, problem.hint, True))
+            found.append(Finding("reach", host.name, problem.what, problem.hint, True))
 
     with Heartbeat(lambda: f"{len(surveys)} of {len(hosts)} hosts are looked at"):
         try:
@@ -89,6 +102,7 @@ def check(
             ways.close()
     names = [host.name for host in hosts if host.name in surveys]
     found += findings({name: surveys[name] for name in names}, offsets, users)
+    found = [one for one in found if one.topic in (*topics, "reach")]
     grave = any(one.grave for one in found)
     if as_json:
         about = {name: {**surveys[name], "clock_us": offsets[name]} for name in names}

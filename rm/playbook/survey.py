@@ -14,10 +14,15 @@ NEEDED = ("cpu", "memory", "pids", "freezer")
 SHARED = ("nfs", "nfs4", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "9p", "cifs")
 
 
+TOPICS = ("reach", "python", "root", "clock", "cgroup", "tools", "network", "disk", "home", "users")
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`grave`: rm does not work there before it is mended; else something is missing that some jobs want."""
+    """`topic` is one of TOPICS. `grave`: rm does not work there before it is mended; else something is
+    missing that some jobs want."""
 
+    topic: str
     host: str
     what: str
     mend: str
@@ -38,7 +43,7 @@ def findings(
     if len(homes) > 1:
         usual = homes.most_common(1)[0][0]
         found += [
-            Finding(host, f"/home is {_home(one['home'])}, on most hosts it is {_home(usual)}.",
+            Finding("home", host, f"/home is {_home(one['home'])}, on most hosts it is {_home(usual)}.",
                     "Mount the same /home on all hosts, or deliver the output of jobs by rm (jobs.deliver).")
             for host, one in surveys.items() if tuple(one["home"]) != usual
         ]  # fmt: skip
@@ -50,51 +55,69 @@ def _of_host(
 ) -> list[Finding]:
     found: list[Finding] = []
 
-    def add(what: str, mend: str, grave: bool = False) -> None:
-        found.append(Finding(host, what, mend, grave))
+    def add(topic: str, what: str, mend: str, grave: bool = False) -> None:
+        found.append(Finding(topic, host, what, mend, grave))
 
     version = tuple(int(part) for part in survey["python"].split(".")[:2])
     if version < PYTHON:
-        add(f"Python is {survey['python']}.", "Install Python 3.8 or newer; hosts.python names it.", True)
+        add(
+            "python",
+            f"Python is {survey['python']}.",
+            "Install Python 3.8 or newer; hosts.python names it.",
+            True,
+        )
     if not survey["root"]:
-        add("The login is not root, and sudo asks for a password.",
+        add("root", "The login is not root, and sudo asks for a password.",
             "Let it use sudo without one, or run playbooks with --ask-become-pass.")  # fmt: skip
     away_us = abs(offset[0]) - offset[1]
     if away_us > CLOCK_MAX_US:
-        add(f"The clock is {offset[0] / 1e6:+.3f} s off the control machine's.",
+        add("clock", f"The clock is {offset[0] / 1e6:+.3f} s off the control machine's.",
             "Run chrony or systemd-timesyncd on both.", True)  # fmt: skip
     if not survey["cgroup"]:
-        add("There are no control groups.", "Mount cgroup2 at /sys/fs/cgroup; limits of jobs need it.")
+        add(
+            "cgroup",
+            "There are no control groups.",
+            "Mount cgroup2 at /sys/fs/cgroup; limits of jobs need it.",
+        )
     elif lacking := [name for name in NEEDED if name not in survey["controllers"]]:
-        add(f"The control groups (version {survey['cgroup']}) lack {', '.join(lacking)}.",
+        add("cgroup", f"The control groups (version {survey['cgroup']}) lack {', '.join(lacking)}.",
             "Enable them at boot (cgroup_enable=…); jobs are not limited in these.")  # fmt: skip
     for tool, package in (("tc", "iproute2"), ("nft", "nftables")):
         if tool not in survey["tools"]:
-            add(f"The program {tool} is missing.", f"Install {package}, or run the playbook bootstrap.")
+            add(
+                "tools",
+                f"The program {tool} is missing.",
+                f"Install {package}, or run the playbook bootstrap.",
+            )
     if not survey["bpf"] and "devices" in survey["controllers"] and survey["cgroup"] == 2:
-        add("The kernel has no BPF.", "GPUs are then fenced by a private /dev; see docs/fences.md.")
+        add("cgroup", "The kernel has no BPF.", "GPUs are then fenced by a private /dev; see docs/fences.md.")
     for peer in survey["peers"]:
         if peer["problem"]:
-            add(f"{peer['name']} is not reached: {peer['problem']}.",
+            add("network", f"{peer['name']} is not reached: {peer['problem']}.",
                 "Open the network between the hosts: SSH, and ports 8621 to 8820.", True)  # fmt: skip
         elif peer["interface"] in ("", "lo"):
-            add(f"The route to {peer['name']} does not leave the host.",
+            add("network", f"The route to {peer['name']} does not leave the host.",
                 "Give each host an address of its own as ansible_host; /etc/hosts may say 127.0.1.1.",
                 True)  # fmt: skip
     ways = {peer["interface"] for peer in survey["peers"] if peer["interface"] not in ("", "lo")}
     if len(ways) > 1:
-        add(f"Other hosts are reached by several interfaces: {', '.join(sorted(ways))}.",
+        add("network", f"Other hosts are reached by several interfaces: {', '.join(sorted(ways))}.",
             "Name the one for the jobs' traffic as rm_interface.")  # fmt: skip
     for path, free in survey["free_bytes"].items():
         if free < FREE_BYTES:
-            add(f"{path} has {free >> 20} MiB free.", f"Make room: rm wants {FREE_BYTES >> 20} MiB.", True)
+            add(
+                "disk",
+                f"{path} has {free >> 20} MiB free.",
+                f"Make room: rm wants {FREE_BYTES >> 20} MiB.",
+                True,
+            )
     wrong = {name: uid for name, uid in survey["uids"].items() if uid is not None and uid != uids.get(name)}
     for name, uid in wrong.items():
-        add(f"The user {name} has uid {uid}, on the control machine {uids.get(name)}.",
+        add("users", f"The user {name} has uid {uid}, on the control machine {uids.get(name)}.",
             "Give users the same uid everywhere, such as by a directory service.", True)  # fmt: skip
     absent = sorted(name for name, uid in survey["uids"].items() if uid is None)
     if absent:
-        add(f"These users of the control machine are unknown: {', '.join(absent[:5])}"
+        add("users", f"These users of the control machine are unknown: {', '.join(absent[:5])}"
             + (f" and {len(absent) - 5} more." if absent[5:] else "."),
             "Make those that submit jobs; a job of an unknown user is refused.")  # fmt: skip
     return found

@@ -42,12 +42,20 @@ def test_hosts_are_looked_at_and_what_is_to_be_mended_is_named(lab: Lab, tmp_pat
     assert abs(about["clock_us"][0]) <= about["clock_us"][1] + 50_000  # one machine, one clock
     assert done.returncode == int(any(finding["grave"] for finding in told["findings"]))
     assert lab.exec(one, ["sh", "-c", "ls -la /opt /var/lib /tmp"]).stdout == before
+    graves = {finding["topic"] for finding in told["findings"] if finding["grave"]}
+    for topic in ("clock", "users"):
+        some = check(lab, tmp_path, "--json", "--limit", f"{one},{two}", "--only", topic)
+        assert {finding["topic"] for finding in json.loads(some.stdout)["findings"]} <= {topic}
+        assert some.returncode == int(topic in graves)
+    assert check(lab, tmp_path, "--only", "weather").returncode == 2
     shown = check(lab, tmp_path, "--limit", one)
     assert shown.stdout.splitlines()[0].split()[:4] == ["HOST", "PYTHON", "KERNEL", "CLOCK"]
 
 
 def test_a_host_that_is_not_reached_is_a_finding_and_holds_up_no_other(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "none").write_text("")
-    done = check(lab, tmp_path, "--known-hosts", str(tmp_path / "none"), "--limit", lab.hosts[0].name)
+    done = check(
+        lab, tmp_path, "--known-hosts", str(tmp_path / "none"), "--limit", lab.hosts[0].name, "--only=clock"
+    )
     assert done.returncode == 1
     assert f"rmx host accept-key {lab.hosts[0].name} --inventory" in done.stdout

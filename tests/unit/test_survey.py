@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rm.playbook.survey import findings, row
+from rm.playbook.survey import TOPICS, findings, row
 
 GOOD: dict[str, Any] = {
     "python": "3.11.2", "kernel": "6.1", "root": True, "cgroup": 2, "bpf": True, "tools": ["tc", "nft", "ip"],
@@ -26,24 +26,32 @@ def test_a_good_host_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said", "grave"),
+    ("change", "topic", "said", "grave"),
     [
-        ({"python": "3.7.9"}, "Python is 3.7.9", True),
-        ({"root": False}, "sudo asks for a password", False),
-        ({"cgroup": 0, "controllers": []}, "There are no control groups", False),
-        ({"controllers": ["cpu", "pids", "freezer"]}, "(version 2) lack memory", False),
-        ({"tools": ["tc", "ip"]}, "The program nft is missing", False),
-        ({"peers": [{"name": "b", "interface": "lo", "problem": ""}]}, "does not leave the host", True),
-        ({"peers": [{"name": "b", "interface": "eth0", "problem": "timed out"}]}, "b is not reached", True),
-        ({"free_bytes": {"/opt": 5 << 20}}, "/opt has 5 MiB free", True),
-        ({"uids": {"ada": 2002}}, "The user ada has uid 2002, on the control machine 1001", True),
-        ({"uids": {"ada": None}}, "unknown: ada", False),
-        ({"bpf": False}, "no BPF", False),
+        ({"python": "3.7.9"}, "python", "Python is 3.7.9", True),
+        ({"root": False}, "root", "sudo asks for a password", False),
+        ({"cgroup": 0, "controllers": []}, "cgroup", "There are no control groups", False),
+        ({"controllers": ["cpu", "pids", "freezer"]}, "cgroup", "(version 2) lack memory", False),
+        ({"tools": ["tc", "ip"]}, "tools", "The program nft is missing", False),
+        ({"peers": [{"name": "b", "interface": "lo", "problem": ""}]}, "network", "does not leave", True),
+        (
+            {"peers": [{"name": "b", "interface": "e", "problem": "late"}]},
+            "network",
+            "b is not reached",
+            True,
+        ),
+        ({"free_bytes": {"/opt": 5 << 20}}, "disk", "/opt has 5 MiB free", True),
+        ({"uids": {"ada": 2002}}, "users", "The user ada has uid 2002, on the control machine 1001", True),
+        ({"uids": {"ada": None}}, "users", "unknown: ada", False),
+        ({"bpf": False}, "cgroup", "no BPF", False),
     ],
 )
-def test_each_fault_is_named_with_what_to_mend(change: dict[str, Any], said: str, grave: bool) -> None:
+def test_each_fault_is_named_with_what_to_mend(
+    change: dict[str, Any], topic: str, said: str, grave: bool
+) -> None:
     (found,) = findings({"a": {**GOOD, **change}}, {}, USERS)
-    assert (found.host, said in found.what, found.grave) == ("a", True, grave)
+    assert (found.topic, found.host, said in found.what, found.grave) == (topic, "a", True, grave)
+    assert found.topic in TOPICS
     assert found.mend
 
 
@@ -53,4 +61,8 @@ def test_clocks_count_beyond_their_uncertainty_and_homes_by_the_most() -> None:
     assert findings({"a": GOOD}, {"a": (1_050_000, 1_000_000)}, USERS) == []
     homes = {"a": GOOD, "b": GOOD, "c": {**GOOD, "home": ["/dev/sda1", "ext4"]}}
     (odd,) = findings(homes, {}, USERS)
-    assert (odd.host, odd.what) == ("c", "/home is local, on most hosts it is nfs4 (nas:/home).")
+    assert (odd.topic, odd.host, odd.what) == (
+        "home",
+        "c",
+        "/home is local, on most hosts it is nfs4 (nas:/home).",
+    )
