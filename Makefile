@@ -94,9 +94,10 @@ $(POSIX): $(DEV) scripts/ansible_posix.sh
 	@touch $@
 
 # in an environment of its own, which the lab's hosts and their users can read
-$(DDP)/.installed: Makefile
+$(DDP)/.installed: Makefile scripts/shared_python.py
+	@python3 scripts/shared_python.py $(DDP) > /dev/null
 	@echo "Installing $(TORCH) into $(DDP), once; this may take some minutes"
-	@umask 022 && python3 -m venv $(DDP) \
+	@umask 022 && "$$(python3 scripts/shared_python.py $(DDP))" -m venv --clear $(DDP) \
 	    && $(DDP)/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH)
 	@touch $@
 
