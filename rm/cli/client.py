@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote, urlencode
 from rm import errors
 from rm.cli.address import Address, parse
 from rm.cli.unix_door import Door, UnixDoor
-from rm.errors import RmError, StoreUnavailable, Unreachable
+from rm.errors import RmError, Standby, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
 TOO_MANY, WAITS = 429, 503
@@ -91,13 +91,15 @@ class Client:
         return self._repeated(lambda: self._call("DELETE", path, query, None, TIMEOUT_S))
 
     def _repeated(self, ask: Callable[[], dict[str, Any]], wherever: bool = False) -> dict[str, Any]:
-        """The answer, once the daemon's database can be reached; and the daemon, if `wherever` it is."""
+        """The answer, once the daemon's database can be reached and somebody leads; and the daemon, if
+        `wherever` it is. A standby has done nothing of what it was asked."""
         since: float | None = None
         while True:
             try:
                 return ask()
             except (StoreUnavailable, Unreachable) as error:
-                if isinstance(error, Unreachable) and not (wherever and self._was_here()):
+                waits = not isinstance(error, Unreachable) or isinstance(error, Standby)
+                if not waits and not (wherever and self._was_here()):
                     raise
                 now = time.monotonic()
                 if since is None:

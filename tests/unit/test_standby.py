@@ -62,16 +62,34 @@ def test_the_client_follows_to_the_daemon_that_leads_and_back(tmp_path: Path) ->
 def test_two_that_name_each_other_are_not_followed_for_ever(tmp_path: Path) -> None:
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
     with standing_by(one, [here(two)]), standing_by(two, [here(two)]):
-        client = Client(str(one))
+        client = Client(str(one), patience_s=0)
         with pytest.raises(Standby, match=f"another leads the cluster, on {socket.gethostname()} at {two}"):
             client.get("status")
+        client.close()
+
+
+def test_who_asks_while_nobody_leads_waits_for_the_next_leader(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.sock", tmp_path / "two.sock"
+    holder = [""]
+    with serving(two), standing_by(one, holder):
+        client = Client(str(one))
+        waits: list[str] = []
+
+        def elected(why: str) -> None:
+            waits.append(why)
+            holder[0] = here(two)
+
+        client.on_wait = elected
+        assert client.get("status")["daemon"]["epoch"] == 3
+        assert len(waits) == 1
+        assert "waits for its turn" in waits[0]
         client.close()
 
 
 def test_a_leader_that_has_just_ended_is_no_address(tmp_path: Path) -> None:
     path = tmp_path / "one.sock"
     with standing_by(path, [""]):
-        client = Client(str(path))
+        client = Client(str(path), patience_s=0)
         with pytest.raises(Standby, match="waits"):
             client.get("status")
         client.close()
