@@ -27,6 +27,7 @@ import rm_facts
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_fence import Fences
+from rm_lease import alive_us
 from rm_operations import Operations
 from rm_room import TROUBLES, Room
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
@@ -39,7 +40,7 @@ AHEAD_BYTES = 4 << 20  # with so much to say no more requests are taken
 OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
 SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
 OUTSIDE = {"steps"}  # what they leave running is no part of us, and must not end with us
-CHANGES = {"launch", "start", "stop", "signal", "discard", "schedule"}
+CHANGES = {"launch", "start", "stop", "signal", "renew", "discard", "schedule"}
 
 
 class Channel:
@@ -166,7 +167,7 @@ class Agent:
         return {
             "event": "hello", "version": version(), "protocol": PROTOCOL, "host": os.uname().nodename,
             "boot_id": boot_id(), "pid": os.getpid(), "uid": os.getuid(), "now_us": now_us(),
-            "epoch": spool.epoch(), "cluster": self.cluster, "led_at": led_at,
+            "alive_us": alive_us(), "epoch": spool.epoch(), "cluster": self.cluster, "led_at": led_at,
             "newest_job": spool.newest_job(), "features": self.features, "room": self.room.due is None,
         }  # fmt: skip
 

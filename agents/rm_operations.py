@@ -1,4 +1,4 @@
-"""What the daemon may ask of the agent about attempts: launch, start, stop, signal, tasks, discard,
+"""What the daemon may ask of the agent about attempts: launch, start, stop, signal, renew, tasks, discard,
 adopt, logs, schedule. Each takes the request and a function for a reply that comes later; it returns the
 result, or None when it will reply later.
 """
@@ -14,8 +14,9 @@ import time
 import rm_logs
 from rm_attempts import NOT_LIVE, Attempt, Attempts, untold
 from rm_fence_mounts import remove_temporary
+from rm_lease import Lease, alive_us
 from rm_reports import size_of
-from rm_request import checked_launch, name_of, not_too_late, number, user_of
+from rm_request import checked_launch, heard_of, name_of, not_too_late, number, user_of
 from rm_spool import SpoolError, read_json, write_bytes
 from rm_task import spawn
 
@@ -33,6 +34,8 @@ class Operations(Attempts):
         if attempt is None:
             not_too_late(request)
             request = checked_launch(request)
+            if request["lease_us"] and Lease(request["lease_us"], 0, request["heard_us"]).left_us() <= 0:
+                raise SpoolError("too-late", "The lease of job %d was over before its launch came." % job)
             user = user_of(request)
             fence = self.fences.of(request, user)
             folder = self.spool.folder(job, count)
@@ -117,6 +120,15 @@ class Operations(Attempts):
         if attempt.live() and not attempt.folder.tell({"op": "signal", "signal": int(which)}):
             self._look_again(attempt)
         return {}
+
+    def renew(self, request, reply):
+        """The daemon leads: the leases of whatever runs here count from `heard_us` on. It is told what
+        time it is here now, for the next renewal."""
+        heard_us = heard_of(number(request.get("heard_us", 0), "heard_us"))
+        for attempt in self.live:
+            if heard_us and attempt.meta.get("lease_us"):
+                attempt.folder.tell({"op": "renew", "heard_us": heard_us})
+        return {"alive_us": alive_us()}
 
     def tasks(self, request, reply):
         lines = []

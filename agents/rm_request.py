@@ -5,6 +5,7 @@ import pwd
 import time
 
 from rm_fence import checked_settings
+from rm_lease import alive_us
 from rm_spool import SpoolError
 
 LARGEST = 1 << 53  # of any number: a time in microseconds, a size in bytes
@@ -28,6 +29,13 @@ def number(value, name):
     return value
 
 
+def heard_of(heard_us):
+    """When the daemon was heard, by this host's clock since its boot, as it was told."""
+    if heard_us > alive_us():
+        raise ValueError("heard_us is still to come")
+    return heard_us
+
+
 def not_too_late(request):
     """Refuse what has been under way for too long (this host was frozen, say): it may be given up by now, and
     have run elsewhere."""
@@ -47,6 +55,7 @@ def checked_launch(request):
         ("grace_us", int, 30_000_000), ("hold", bool, False), ("allow_root", bool, False),
         ("cpus_per_task", int, 1), ("fence", dict, {}), ("master_port", bool, False),
         ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0), ("open_mode", str, "truncate"),
+        ("lease_us", int, 0), ("heard_us", int, 0),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value
@@ -57,6 +66,7 @@ def checked_launch(request):
         result[key] = None if request.get(key) is None else number(request[key], key)
     if result["open_mode"] not in ("truncate", "append"):
         raise ValueError("open_mode is truncate or append")
+    result["heard_us"] = heard_of(result["heard_us"])
     result["fence"] = checked_settings(result["fence"])
     if not result["tasks"]:
         raise ValueError("there is no task")

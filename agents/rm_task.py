@@ -21,6 +21,7 @@ import traceback
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
 from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
+from rm_lease import Lease
 from rm_named import Named
 from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
@@ -103,6 +104,9 @@ class Supervisor:
         self.ranks = [Rank(task) for task in request["tasks"]]
         self.why = ""
         self.limit_at = self.kill_at = None  # monotonic seconds
+        self.lease = None
+        if request["lease_us"]:
+            self.lease = Lease(request["lease_us"], request["grace_us"], request["heard_us"])
         self.finished = False
         self.unrecorded = []  # exits that the disk refused
         self.captures = Captures()
@@ -112,7 +116,7 @@ class Supervisor:
             "job": folder.job, "attempt": folder.attempt, "user": user.name, "uid": user.uid, "gid": user.gid,
             "supervisor": os.getpid(), "boot_id": boot_id(), "cgroup": group.path, "state": "prepared",
             "chdir": "", "tasks": {}, "note": fence.lacking(),
-            "master_port": request["port"],
+            "master_port": request["port"], "lease_us": request["lease_us"],
             # what the tasks have together, each is said to have: it is held until the last of them has ended
             "given": {"cpus": request["cpus_per_task"],
                       "mem_bytes": request["mem_bytes"] or request["mem_bytes_per_task"],
@@ -266,6 +270,8 @@ class Supervisor:
         for line in os.read(self.control, 65536).splitlines():
             words = json.loads(line)
             op = words["op"]
+            if op == "start":
+                self._check_time()  # a lease that is over starts nothing
             if op == "start" and self.meta["state"] == "prepared":
                 self.request["port"] = words.get("master_port") or self.request["port"]
                 self._start()
@@ -275,6 +281,8 @@ class Supervisor:
                 self._stop(words["why"], words["grace_us"])
             elif op == "signal" and self.meta["state"] == "running":
                 send(self._processes(), words["signal"])
+            elif op == "renew" and self.lease is not None:
+                self.lease.renew(words["heard_us"])
 
     def _stop(self, why, grace_us):
         self.why = self.why or why
@@ -306,6 +314,9 @@ class Supervisor:
         now = time.monotonic()
         if self.limit_at is not None and now >= self.limit_at:
             self._stop("timeout", self.request["grace_us"])
+        if self.lease is not None and self.lease.left_us() <= 0 and not self.finished:
+            self._stop("fence", self.lease.grace_left_us())
+            self.lease = None  # what is over is not renewed
         if self.kill_at is not None and now >= self.kill_at:
             self._kill()
             self.kill_at = now + 0.05  # again, until nobody is left
@@ -313,6 +324,8 @@ class Supervisor:
     def _timeout_ms(self):
         deadlines = [at for at in (self.limit_at, self.kill_at) if at is not None]
         deadlines += self.captures.due()
+        if self.lease is not None:
+            deadlines.append(time.monotonic() + self.lease.look_in_s())
         if self.unrecorded:
             deadlines.append(time.monotonic() + 1)
         if not deadlines:

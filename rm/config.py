@@ -24,7 +24,7 @@ from rm.core import registry
 from rm.core.rights import Role
 from rm.errors import ConfigError, UsageError
 from rm.typed import convert
-from rm.units import parse_time_limit_us
+from rm.units import parse_lease_us, parse_time_limit_us
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
@@ -70,6 +70,8 @@ class JobsConfig:
     keep_finished: Count = 100_000
     max_log_bytes: Count = 64 * 1024 * 1024
     max_losses: Count = 2
+    fence: str = "0"
+    partition_fences: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,6 +320,20 @@ def load_config(
     return load(path, env, flags).config
 
 
+def partition_fences(jobs: JobsConfig) -> dict[str, int]:
+    """The leases of partitions in microseconds; ConfigError names the one that is none."""
+    found = {}
+    for text in jobs.partition_fences:
+        partition, _, lease = text.partition("=")
+        try:
+            found[partition.strip()] = parse_lease_us(lease)
+        except UsageError:
+            partition = ""
+        if not partition.strip():
+            raise ConfigError(f"jobs.partition_fences has '{text}'.", 'Write "PARTITION=60s", or 0 for none.')
+    return found
+
+
 def policy_options(config: Config, kind: str, name: str) -> Options:
     """The table `[policies.options.KIND.NAME]`, for `rm.core.registry.load`."""
     return config.policies.options.get(kind, {}).get(name.strip().replace("-", "_"), {})
@@ -505,6 +521,11 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
         parse_time_limit_us(jobs.time_limit)
     except UsageError as error:
         raise ConfigError(f"jobs.time_limit: {error.what}", error.hint) from None
+    try:
+        parse_lease_us(jobs.fence)
+    except UsageError as error:
+        raise ConfigError(f"jobs.fence: {error.what}", "Write 60s or 5min, or 0 for none.") from None
+    partition_fences(jobs)
     return dataclasses.replace(
         config,
         policies=_policy_tables(config.policies),

@@ -17,6 +17,7 @@ SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
+LEASE_LEAST_US, LEASE_MOST_US = 10 * SECOND_US, DAY_US  # less would not outlive a daemon's restart
 HOSTS_MAX = 65_536  # a host list longer than this is a slip of the keyboard
 
 _DURATION_UNITS = {
@@ -57,6 +58,17 @@ def parse_duration_us(text: str) -> int:
             f"'{text}' is not a duration.", "Write a number with its unit, such as 250ms or 1h30m."
         )
     return total
+
+
+def parse_lease_us(text: str) -> int:
+    """A duration from 10 s to a day, or `0`, which is none."""
+    stripped = text.strip()
+    if stripped == "0":
+        return 0
+    lease_us = parse_duration_us(stripped)
+    if lease_us and not LEASE_LEAST_US <= lease_us <= LEASE_MOST_US:
+        raise UsageError(f"'{text}' is not from 10 s to a day.", "Write 60s or 5min, or 0 for none.")
+    return lease_us
 
 
 def parse_time_limit_us(text: str) -> int | None:

@@ -67,6 +67,7 @@ class FakeHosts:
         self.cluster = NO_CLUSTER
         self.clusters: dict[str, str] = {}  # that hosts say they belong to
         self.epochs: dict[str, int] = {}  # that hosts say they have obeyed
+        self.alive_us: dict[str, int] = {}  # since their boots, when they said hello
         self.raised: dict[str, int] = {}
         self.reconnected: list[str] = []
         self.made: list[Call] = []  # all of them, in order
@@ -111,7 +112,11 @@ class FakeHosts:
 
     def hello(self, name: str) -> Hello | None:
         return Hello(
-            version="0.1.0", protocol=1, epoch=self.epochs.get(name, 0), cluster=self.clusters.get(name, "")
+            version="0.1.0",
+            protocol=1,
+            alive_us=self.alive_us.get(name, 0),
+            epoch=self.epochs.get(name, 0),
+            cluster=self.clusters.get(name, ""),
         )
 
     def raise_epoch(self, name: str, epoch: int) -> None:

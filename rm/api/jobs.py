@@ -42,8 +42,11 @@ class JobRequest(Request, frozen=True, kw_only=True):
     hosts. A task sees its own GPUs of `gpus_per_task`, with `gpu_bind` none all of the job's on its host,
     as of `gpus_per_host`; with `ntasks_per_gpu` one of these. `partition` may be several, with commas.
 
-    What is left out has the defaults below, except `output`, `partition` and `time_limit_us`, which rm.toml
-    has. The user is the caller; an administrator may name another.
+    With `fence_us` its hosts end it when they have not heard the daemon for so long (0: never), before it is
+    started elsewhere.
+
+    What is left out has the defaults below, except `output`, `partition`, `time_limit_us` and `fence_us`,
+    which rm.toml has. The user is the caller; an administrator may name another.
     """
 
     name: Word
@@ -73,6 +76,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     begin_us: Time | None = None
     hold: bool = False
     requeue: bool = True
+    fence_us: Count | None = None
     env: Sequence[tuple[str, str]] = ()
     chdir: Annotated[str, Meta(pattern=r"^(/[^\u0000]*)?$")] = ""
     chdir_required: bool = False
@@ -150,6 +154,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     begin_us: int | None
     hold: bool
     requeue: bool
+    fence_us: int | None
     chdir: str
     chdir_required: bool
     output: str

@@ -49,11 +49,12 @@ from rm.core.fabric import fabric_of
 from rm.core.guarded import Faults
 from rm.core.host import Host
 from rm.core.identity import ClusterIdentity
+from rm.core.job import Job
 from rm.core.journal import Recorder
 from rm.core.lifecycle import Rules
 from rm.core.logs import LogPlace
 from rm.core.mesh import Every, Mesh
-from rm.core.placed import is_stray, placed_task
+from rm.core.placed import is_heard, is_stray, placed_task
 from rm.core.source import Source
 from rm.core.state import ClusterState
 from rm.core.store import Damaged
@@ -74,6 +75,7 @@ from rm.daemon.monitor_meshes import Meshes, meshes_of
 from rm.daemon.monitor_service import MonitorService, mesh_timer, source_timer
 from rm.daemon.prune import prune, prune_history, prune_journal
 from rm.daemon.regulator import Regulator
+from rm.daemon.renewing import Renewer
 from rm.daemon.service import Service
 from rm.daemon.sources import Sources
 from rm.daemon.steps_service import Steps
@@ -337,7 +339,14 @@ class Daemon:
             Backlog(config.limits.pending_jobs, config.limits.pending_bytes),
             executor.collecting,
         )
-        leader.on_jobs = service.jobs_changed
+        renewer = Renewer(fleet, epoch, lambda host: is_heard(state, host), lambda: lease.holds)
+        renewer.jobs_changed(state.jobs.values())
+
+        def jobs_changed(jobs: list[Job]) -> None:
+            renewer.jobs_changed(jobs)
+            service.jobs_changed(jobs)
+
+        leader.on_jobs = jobs_changed
         service.steps = Steps(fleet)
         service.policy_faults = self.faults.sentences
         tokens = service.tokens = TokenKeeper(leader, clock, loaded.tokens)
@@ -380,6 +389,7 @@ class Daemon:
                 )
                 log.info("the page is at %s", url)
             regulator.start()
+            renewer.start()
             leader.start(actions)
             for host in list(state.hosts.values()):
                 fleet.add(host)
@@ -397,6 +407,7 @@ class Daemon:
                 await page.cleanup()
             await runner.cleanup()
             service.close()
+            renewer.stop()
             await asyncio.to_thread(self._shut_down, leader, executor, regulator, fleet)
 
     def _interval_us(self, mesh: Mesh) -> int:

@@ -72,6 +72,8 @@ def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if spec["mem_all"]:
         yield "MemPerHost", "all"
     yield "TimeLimit", format_time_limit(spec["time_limit_us"])
+    if spec["fence_us"]:
+        yield "Fence", format_duration(spec["fence_us"])
     if spec["expected_us"] is not None:
         yield "Expected", format_elapsed(spec["expected_us"])
     if spec["iterations"]:

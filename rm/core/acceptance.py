@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from rm.core.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.traffic import TrafficProfile
 from rm.errors import UsageError
+from rm.units import LEASE_LEAST_US, LEASE_MOST_US
 
 # Columns have 64 bits, and policies multiply and divide: far above any true number, far below both.
 NUMBER_MAX = 1 << 53
@@ -122,6 +123,8 @@ def _counts(spec: JobSpec) -> Iterator[str]:
         time_us = getattr(spec, name)
         if time_us is not None and not 0 < time_us <= NUMBER_MAX:
             yield f"{name} must be above 0 and at most {NUMBER_MAX}"
+    if spec.fence_us and not LEASE_LEAST_US <= spec.fence_us <= LEASE_MOST_US:
+        yield f"fence_us is {spec.fence_us}, and must be 0, or from {LEASE_LEAST_US} to {LEASE_MOST_US}"
     if spec.hosts_max and spec.hosts_max < spec.hosts_min:
         yield f"hosts_max is {spec.hosts_max}, less than hosts_min, which is {spec.hosts_min}"
     if spec.hosts_min > spec.ntasks:

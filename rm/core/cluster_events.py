@@ -9,9 +9,11 @@ from typing import Any
 from rm.core import events as ev
 from rm.core.actions import Discard, Stop
 from rm.core.changes import Context
+from rm.core.fencing import ended_after_us
 from rm.core.host import FINDABLE, Host, HostState, Nic, Zone
 from rm.core.job import Job
 from rm.core.job_transitions import lose_tasks
+from rm.core.reasons import Reason, ReasonCode
 from rm.core.state import touch
 
 
@@ -97,6 +99,7 @@ def _host_up(ctx: Context, e: ev.HostUp) -> None:
             host, drained_by="its spool cannot be written: free space on its disk", unwritable=True
         )
     ctx.put_host(host)
+    _heard_in_time(ctx, e.host)
 
 
 def _written(host: Host) -> Host:
@@ -135,8 +138,26 @@ def _host_down(ctx: Context, e: ev.HostDown) -> None:
     ctx.put_host(replace(host, state=HostState.DOWN, reason=e.reason, since_us=ctx.now_us))
     for job_id in sorted(ctx.state.jobs_on.get(e.host, ())):
         job = ctx.state.jobs[job_id]
+        if ended_after_us(job):
+            _wait_for_lease(ctx, job, e)
+            continue
         ranks = tuple(t.rank for t in job.tasks if t.host == e.host)
         lose_tasks(ctx, job, e.host, ranks, f"host {e.host} was lost: {e.reason}")
+
+
+def _wait_for_lease(ctx: Context, job: Job, e: ev.HostDown) -> None:
+    """The host may still run it, until its lease has run out: the job is as it is until then."""
+    why = f"host {e.host} is lost, and may run the job until its lease has run out: {e.reason}"
+    reason = Reason(ReasonCode.LEASE, why) if job.ending is None else job.reason
+    ctx.put(touch(job, ctx.now_us, why, reason=reason))
+
+
+def _heard_in_time(ctx: Context, host: str) -> None:
+    """Jobs that were about to be given up go on."""
+    for job_id in sorted(ctx.state.jobs_on.get(host, ())):
+        job = ctx.state.jobs[job_id]
+        if job.ending is None and job.reason is not None and job.reason.code is ReasonCode.LEASE:
+            ctx.put(touch(job, ctx.now_us, f"host {host} answers again", reason=None))
 
 
 def _host_drained(ctx: Context, e: ev.HostDrained) -> None:

@@ -13,6 +13,7 @@ from rm.core import events as ev
 from rm.core.actions import Intent
 from rm.core.alignment import NOTHING_TO_ALIGN
 from rm.core.engine import Blocked, Policies, Tuning, decide, not_yet
+from rm.core.fencing import on_silent_hosts
 from rm.core.host import HostState
 from rm.core.job import Job
 from rm.core.lifecycle import Changes, Rules, apply
@@ -118,6 +119,7 @@ class Cycle:
             for host, since in self.state.silent_since.items()
             if host in self.state.hosts and self.state.hosts[host].state is not HostState.DOWN
         ]
+        due += [at_us for _, _, at_us in on_silent_hosts(self.state, self.rules)]
         due += self._begins_us.values()
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
@@ -139,6 +141,9 @@ class Cycle:
             if now_us - since >= self.rules.down_after_us:
                 reason = host.reason or "it never answered"
                 events.append(ev.HostDown(name, reason))
+        for job, name, over_us in on_silent_hosts(self.state, self.rules):
+            if name not in answered and over_us <= now_us:
+                events.append(ev.LeaseOver(job.id, job.attempt, name))
         return events
 
     def _decide(self, now_us: int, out: Outcome) -> None:

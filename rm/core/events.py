@@ -199,6 +199,15 @@ class HostDown:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseOver:
+    """The host is not heard, and the lease of this attempt there has run out: its tasks have ended."""
+
+    job: int
+    attempt: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
 class HostDrained:
     host: str
     by: str
@@ -312,6 +321,7 @@ Event = (
     | HostUp
     | HostSilent
     | HostDown
+    | LeaseOver
     | HostDrained
     | HostMisbehaved
     | SpoolWritable

@@ -102,6 +102,7 @@ class JobSpec:
     begin_us: int | None = None
     hold: bool = False
     requeue: bool = True
+    fence_us: int | None = None  # its hosts end it that have not heard the daemon for so long; 0, None: never
     env: tuple[tuple[str, str], ...] = ()
     chdir: str = ""
     chdir_required: bool = False  # asked for by name: the host must have it
@@ -213,8 +214,10 @@ class Job:
     cooperative: bool = False  # seen: its tasks call the iteration client library
     # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
     ending: JobState | None = None
+    failed_rank: int | None = None  # of this attempt: whose end made it fail
     launch_failures: int = 0
     host_faults: int = 0  # launches in a row that failed since the host could not write its spool
+    fence_grace_us: int = 0  # from SIGTERM to SIGKILL when a lease of this attempt is over
     losses: int = 0  # attempts in a row that ended because a host was lost, each soon after its start
     not_before_us: int = 0  # after such a loss: when it may be tried again
     served_us: int = 0  # time that its earlier attempts ran

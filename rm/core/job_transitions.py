@@ -24,7 +24,7 @@ EXPLAINED = {
     126: "a shell says: a program may not be executed, see the end of the log",
     127: "a shell says: a program was not found, see the end of the log",
 }
-HOST_FAULTS = frozenset({Code.NO_SPACE, Code.SPOOL})
+HOST_FAULTS = frozenset({Code.NO_SPACE, Code.NO_DESCRIPTORS, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
 EARLIER_MAX = 100  # attempts that a job remembers
 # A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
@@ -32,7 +32,8 @@ EARLIER_MAX = 100  # attempts that a job remembers
 INNOCENT_US = 3_600_000_000
 LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
 # The agent's words for ends that the daemon or the user asked for; anything else is a sentence.
-WORDS = frozenset({"", "cancel", "timeout", "abort", "discard"})
+FENCED = "fence"  # and for one that its host asked for: the attempt's lease was over
+WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED})
 
 
 def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
@@ -46,6 +47,8 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         tasks=tuple(Task(t.rank, t.host, t.gpus) for t in e.placement.tasks),
         go=len(hosts) == 1,
         master_port=0,
+        failed_rank=None,
+        fence_grace_us=ctx.rules.grace_us if job.spec.fence_us else 0,
         reason=None,
         ending=None,
         started_us=None,
@@ -104,12 +107,22 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     job = replace(job, tasks=tasks, started_us=job.started_us or started)
     if job.state is S.CONFIGURING and all(t.prepared or t.started_us for t in tasks):
         job = replace(job, state=S.RUNNING)
+    if e.why == FENCED and job.ending is None:
+        job = _stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
     # a task that ends well when it is told that its time is over has still reached its limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
         ending, reason = _verdict(e)
-        job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
+        job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
         job = _stop_rest(ctx, job, "abort")
     _finish_if_over(ctx, job)
+
+
+def _fenced(ctx: Context, job: Job, host: str) -> Job:
+    """Its host ended it, since it had not heard the daemon: the job is not to blame."""
+    lease_s = (job.spec.fence_us or 0) / 1e6
+    reason = Reason(ReasonCode.LEASE, f"fenced: no daemon for {lease_s:g} s on host {host}")
+    ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
+    return touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
 
 
 def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
@@ -162,6 +175,11 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
 def _lost(ctx: Context, job: Job, e: ev.TasksLost) -> None:
     why = e.why or f"host {e.host} restarted and no longer knows its tasks"
     lose_tasks(ctx, job, e.host, e.ranks, why)
+
+
+def _lease_over(ctx: Context, job: Job, e: ev.LeaseOver) -> None:
+    ranks = tuple(t.rank for t in job.tasks if t.host == e.host)
+    lose_tasks(ctx, job, e.host, ranks, f"host {e.host} was lost, and the lease of the job there has run out")
 
 
 def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: str) -> None:
@@ -338,10 +356,8 @@ def _telling(job: Job) -> Task | None:
     """The task whose exit is the job's: the one that failed first, since rm then ended the others; else the
     worst."""
     ended = [t for t in job.tasks if t.exit_code is not None]
-    failed, why = S.FAILED in (job.ending, job.state), job.reason
-    if failed and why is not None and why.code is ReasonCode.EXIT_CODE:
-        rank = dict(why.numbers).get("rank")
-        ended = [t for t in ended if t.rank == rank] or ended
+    if S.FAILED in (job.ending, job.state):
+        ended = [t for t in ended if t.rank == job.failed_rank] or ended
     return max(ended, key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0), default=None)
 
 
@@ -404,6 +420,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.CONFIGURING, ev.TasksLost): _lost,
     (S.RUNNING, ev.TasksLost): _lost,
     (S.COMPLETING, ev.TasksLost): _lost,
+    **{(s, ev.LeaseOver): _lease_over for s in (S.CONFIGURING, S.RUNNING, S.COMPLETING)},
     (S.CONFIGURING, ev.CancelRequested): _cancel,
     (S.RUNNING, ev.CancelRequested): _cancel,
     (S.COMPLETING, ev.CancelRequested): _cancel_requeue,

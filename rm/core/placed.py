@@ -1,9 +1,14 @@
-"""Which task of a job a host has: what a host says counts for its own tasks only."""
+"""What other threads than the leader's ask of its state: what a host has, and whether it is heard."""
 
 from __future__ import annotations
 
 from rm.core.job import Task
 from rm.core.state import ClusterState
+
+
+def is_heard(state: ClusterState, host: str) -> bool:
+    """Has it said hello, and is the channel to it not lost since? From any thread."""
+    return host in state.hosts and host not in state.silent_since
 
 
 def is_stray(state: ClusterState, host: str, job: int, attempt: int) -> bool:

@@ -23,6 +23,7 @@ class ReasonCode(StrEnum):
     BAD_NETWORK = "BadNetwork"  # excluded by measured loss, delay or bandwidth
     LAUNCH_FAILED = "LaunchFailed"
     HOST_LOST = "HostLost"
+    LEASE = "Lease"  # a lost host may still run the job's tasks
     TIME_LIMIT = "TimeLimit"
     CANCELLED = "Cancelled"
     EXIT_CODE = "NonZeroExitCode"

@@ -44,11 +44,16 @@ from rm.protocol.request import Done, Request
 log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 30.0
+FOREIGN_TRIES = 3
 LAUNCH_TRIES = 5  # without an answer, of a host that connects again and again
 REPEAT_S = 2.0
 COLLECTORS = 16  # threads that bring logs home
 COLLECTIONS = 2  # of one host, and of one user, while others wait
 LATER_S = 60.0  # when our own disk refuses a log
+TOO_OLD_TO_FENCE = (
+    "The agent on {host} is of a version that knows no leases: it cannot run a job with --fence. Deploy "
+    "this one: rmx playbook run agents --limit {host}"
+)
 UNHEARD = Hello(version="", protocol=0)  # of a host whose channel has just been lost again
 
 
@@ -78,6 +83,7 @@ class Open:
     waits_for_exit: bool = False
     ended: bool = False
     tries: int = 0
+    foreign: int = 0  # how often it was refused as another cluster's
 
 
 Post = Callable[[ev.Event | HostReport], None]
@@ -419,11 +425,38 @@ class Executor:
             if isinstance(request, wire.Launch | wire.Start):
                 until_us = self._clock.now_us() + self._launch_within_us + self._offset_us(action.host)
                 request = msgspec.structs.replace(request, not_after_us=until_us)
-            future: Future[Any] = self._hosts.call(action.host, request, CALL_TIMEOUT_S)
+            future = self._call(action.host, request)
         except Exception as error:
             future = Future()
             future.set_exception(error)
         future.add_done_callback(lambda f: self._hear(entry, f))
+
+    def _call(self, host: str, request: Request[Any]) -> Future[Any]:
+        if not isinstance(request, wire.Launch) or not request.lease_us:
+            return self._hosts.call(host, request, CALL_TIMEOUT_S)
+        return self._launch_leased(host, request)
+
+    def _launch_leased(self, host: str, request: wire.Launch) -> Future[Any]:
+        """Ask the host what time it is by its own clock, and then launch: the lease counts from there."""
+        launched: Future[Any] = Future()
+
+        def pass_on(answer: Future[Any]) -> None:
+            if (error := answer.exception()) is not None:
+                launched.set_exception(error)
+            else:
+                launched.set_result(answer.result())
+
+        def launch(answer: Future[wire.Renewed]) -> None:
+            try:
+                if code_of(answer.exception()) is Code.NO_SUCH_OP:
+                    raise AgentError(Code.NOT_ENFORCED, TOO_OLD_TO_FENCE.format(host=host))
+                leased = msgspec.structs.replace(request, heard_us=answer.result().alive_us)
+                self._hosts.call(host, leased, CALL_TIMEOUT_S).add_done_callback(pass_on)
+            except Exception as error:
+                launched.set_exception(error)
+
+        self._hosts.call(host, wire.Renew(epoch=self._epoch), CALL_TIMEOUT_S).add_done_callback(launch)
+        return launched
 
     def _hear(self, entry: Open, future: Future[Any]) -> None:
         try:
@@ -443,9 +476,7 @@ class Executor:
         if code is Code.STALE_EPOCH:
             self._later(self._dispute, entry, str(error))
             return
-        if code is Code.FOREIGN_CLUSTER:
-            self._hosts.reconnect(action.host)  # its hello names the other cluster
-            self._again(entry)
+        if code is Code.FOREIGN_CLUSTER and self._is_told_foreign(entry, str(error)):
             return
         if code is Code.TOO_LATE:  # nothing was done, and it is wanted still
             self._again(entry)
@@ -466,6 +497,22 @@ class Executor:
         elif isinstance(action, Launch | Start):
             self._launched(action, future.result())
         self._settle(intent)
+
+    def _is_told_foreign(self, entry: Open, said: str) -> bool:
+        """A host says that it is another cluster's: its next hello names that. One whose hello names ours all
+        the same, again and again, is at fault; then what it was to launch has failed."""
+        host = entry.intent.action.host
+        entry.foreign += 1
+        if entry.foreign <= FOREIGN_TRIES:
+            self._hosts.reconnect(host)
+            self._again(entry)
+            return True
+        what = f"it says that it belongs to this cluster, and refuses its orders: {shown(said)}"
+        self._post(ev.HostMisbehaved(host, what))
+        if isinstance(entry.intent.action, Launch | Start):
+            return False
+        self._again(entry, LATER_S)
+        return True
 
     def _may_yet_launch(self, stop: Stop) -> bool:
         """Is a launch of this attempt open, which would come after its stop?"""
@@ -536,8 +583,7 @@ class Executor:
             elif code is Code.STALE_EPOCH:
                 self._dispute(entry, str(error))
             elif code is Code.FOREIGN_CLUSTER:
-                self._hosts.reconnect(action.host)
-                self._again(entry)
+                self._is_told_foreign(entry, str(error))
             else:  # the database that keeps logs
                 log.error("cannot keep the logs of job %d: %s", action.job, error)
                 self._again(entry, LATER_S)

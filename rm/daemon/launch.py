@@ -91,7 +91,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         mem_bytes_per_task=spec.mem_bytes_per_task or -(-mem_bytes // len(action.tasks)),
         mem_bytes=mem_bytes,
         time_limit_us=spec.time_limit_us or 0,
-        grace_us=rules.grace_us,
+        grace_us=job.fence_grace_us if spec.fence_us else rules.grace_us,
         hold=action.hold,
         allow_root=rules.allow_root,
         not_after_us=0,  # set when it is sent
@@ -100,4 +100,5 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         open_mode=open_mode(job),
         log_bytes=rules.log_bytes,
         log_reserve_bytes=rules.log_reserve_bytes,
+        lease_us=spec.fence_us or 0,
     )

@@ -26,6 +26,7 @@ from rm.core.alignment import Alignment, Schedule
 from rm.core.blocked import Blocked
 from rm.core.cycle import Cycle, in_order
 from rm.core.engine import Policies, Tuning, explain, never_fits, shape
+from rm.core.fencing import waiting
 from rm.core.host import Host
 from rm.core.job import Job, JobSpec, JobState
 from rm.core.logs import LogPlace
@@ -397,13 +398,14 @@ class Service(HostService):
                 "alignment": None,
             }
 
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Alignment]:
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Alignment, Reason | None]:
             state = cycle.state
+            leased = waiting(state, job, cycle.rules, now_us)
             snapshot = state.detached(state.snapshot_without(job, now_us))
             reserved = cycle.reserved if job.state is JobState.PENDING else None
-            return snapshot, cycle.tuning, reserved, state.alignment
+            return snapshot, cycle.tuning, reserved, state.alignment, leased
 
-        snapshot, tuning, reserved, alignment = await self._ask(look)
+        snapshot, tuning, reserved, alignment, leased = await self._ask(look)
         _, reasons, verdicts = await self._think(
             job.spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
         )
@@ -411,7 +413,8 @@ class Service(HostService):
         if job.state is JobState.PENDING:
             answer["reasons"] = reasons
         else:
-            answer["reasons"] = [job.reason] if job.reason else []
+            reason = leased or job.reason
+            answer["reasons"] = [reason] if reason else []
             answer["placement"] = job.placement
             answer["alignment"] = alignment_around(alignment, job_id)
         return answer

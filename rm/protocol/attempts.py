@@ -10,10 +10,12 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from rm.protocol.request import Done, OfAttempt, Ordered, Request
 from rm.protocol.scalars import (
     LIST_MAX,
+    AliveUs,
     Attempt,
     AtUs,
     Bytes,
     DurationUs,
+    Epoch,
     ExitCode,
     Job,
     Path,
@@ -93,7 +95,8 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     one can guess. Of what a task without `output` prints the host keeps the first and the newest part,
     `log_bytes` in all; logs leave `log_reserve_bytes` of the disk free, or a tenth of a small one. With
     `open_mode` "truncate" the files of `output` and `error` are emptied once, before any task of the job
-    starts."""
+    starts. With `lease_us` the host ends the tasks, with `grace_us`, when it has not heard the leading daemon
+    for so long; `heard_us` is when it was heard last, see `renew`."""
 
     user: Word
     script: Text
@@ -119,6 +122,8 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     open_mode: Literal["truncate", "append"] = "truncate"
     log_bytes: Bytes = 64 << 20
     log_reserve_bytes: Bytes = 0
+    lease_us: DurationUs = 0  # 0: none
+    heard_us: AliveUs = 0
 
 
 class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
@@ -141,6 +146,21 @@ class Signalled(Ordered[Done], frozen=True, kw_only=True, tag="signal"):
     """Send a signal, by its number, to every process of the attempt."""
 
     signal: Annotated[int, Meta(ge=1, le=64)]
+
+
+class Renewed(Struct, frozen=True, kw_only=True):
+    alive_us: AliveUs
+
+
+class Renew(Request[Renewed], frozen=True, kw_only=True, tag="renew"):
+    """The daemon of this epoch leads: each lease on the host counts from `heard_us` on, if that is later than
+    what it counts from. That is an instant by the host's clock since its boot, which the host told in its
+    hello or in an earlier answer: so a renewal that is under way for long renews no more than it should.
+    0 renews nothing."""
+
+    epoch: Epoch
+    cluster: Word = ""
+    heard_us: AliveUs = 0
 
 
 class Discard(Ordered[Done], frozen=True, kw_only=True, tag="discard"):

@@ -22,6 +22,7 @@ class Code(StrEnum):
     NOT_PERMITTED = "not-permitted"  # an agent without root starts tasks of its own user only
     NO_CLASSIFIER = "no-classifier"
     NO_COUNTERS = "no-counters"
+    NO_DESCRIPTORS = "no-descriptors"  # the agent, or the whole host, has as many files open as it may
     NO_IPERF3 = "no-iperf3"
     NO_LOG = "no-log"
     NO_SPACE = "no-space"

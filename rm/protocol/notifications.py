@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from rm.protocol.network import PerJob
 from rm.protocol.scalars import (
+    AliveUs,
     Attempt,
     AtUs,
     Bytes,
@@ -52,9 +53,10 @@ class Features(Struct, frozen=True, kw_only=True):
 
 
 class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
-    """The first line. `now_us` by the host's clock; `epoch` is the largest of a leader that it has obeyed;
-    `cluster` the id of the cluster that it belongs to, `led_at` where that is led; `newest_job` the largest
-    id of a job that it remembers. Without `room` its spool cannot be written; `room` is told when it can."""
+    """The first line. `now_us` by the host's clock; `alive_us` since its boot, 0: it knows no leases; `epoch`
+    is the largest of a leader that it has obeyed; `cluster` the id of the cluster that it belongs to,
+    `led_at` where that is led; `newest_job` the largest id of a job that it remembers. Without `room` its
+    spool cannot be written; `room` is told when it can."""
 
     version: Word
     protocol: Annotated[int, Meta(ge=0, le=1 << 31)]
@@ -63,6 +65,7 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     pid: Pid = 0
     uid: Annotated[int, Meta(ge=0, le=(1 << 32) - 1)] | None = None
     now_us: AtUs = 0
+    alive_us: AliveUs = 0
     epoch: HeardEpoch = 0
     cluster: Word = ""
     led_at: Word = ""
@@ -74,8 +77,8 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
 class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     """A task has ended; that of the attempt's last rank on a host is told when no process of the attempt is
     left there. A task whose start failed has `code` 1, `started_us` null and the reason in `why`; one that
-    was lost has `code` and `signal` null. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, or a
-    sentence when the task could not be started or was lost."""
+    was lost has `code` and `signal` null. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, `fence`
+    (its lease was over), or a sentence when the task could not be started or was lost."""
 
     job: Job
     attempt: Attempt
@@ -128,7 +131,8 @@ class Reflecting(Notification, frozen=True, kw_only=True, tag="reflecting"):
 
 
 class Room(Notification, frozen=True, kw_only=True, tag="room"):
-    """The spool can be written again, after a hello without room, or a refusal with `no-space` or `spool`."""
+    """The spool can be written again, after a hello without room, or a refusal with `no-space`,
+    `no-descriptors` or `spool`."""
 
 
 Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting | Room

@@ -22,6 +22,7 @@ HeardEpoch = Annotated[int, Meta(ge=0, le=(1 << 53) - (1 << 30))]  # one that le
 Pid = Annotated[int, Meta(ge=0, le=1 << 31)]
 
 AtUs = Annotated[int, Meta(ge=0, le=TIME_MAX_US)]
+AliveUs = Annotated[int, Meta(ge=0, le=TIME_MAX_US)]  # since the host's boot, by its clock that never jumps
 DurationUs = Annotated[int, Meta(ge=0, le=TIME_MAX_US)]
 SignedUs = Annotated[int, Meta(ge=-TIME_MAX_US, le=TIME_MAX_US)]  # a difference
 Seconds = Annotated[int, Meta(ge=0, le=1 << 40)]

@@ -153,6 +153,8 @@ def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]
             found["move of job", event.job] = ("moved",)
         elif isinstance(event, ev.HostDown):
             found["host", event.host] = ("down",)
+        elif isinstance(event, ev.LeaseOver):
+            found["lease", f"of job {event.job} on host {event.host}"] = ("over",)
         else:
             raise StoreError(f"The journal tells {type(event).__name__} as a decision, which it never is.")
     return found
@@ -162,6 +164,8 @@ def _told(cycle: Cycle, kind: str, name: int | str, what: tuple[object, ...] | N
     """(of then, of now)."""
     if kind == "move of job":
         return ("was decided", "is decided") if what else ("was not decided", "is not decided")
+    if kind == "lease":
+        return ("was over", "is over") if what else ("was not over", "is not over")
     if kind == "host":
         return ("was given up", "is given up") if what else ("was not given up", "is not given up")
     if what is not None:

@@ -60,6 +60,7 @@ SUPPORTED = (
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
     Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
     Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
+    Option("fence", ("fence",), help="Hosts end it that hear no daemon for so long, 60s.", metavar="TIME"),
     Option("comment", ("comment",), help="Free text.", metavar="TEXT"),
     Option("zone", ("zone",), help="Only in this zone.", metavar="ZONE"),
     Option("period", ("period",), help="Iteration time, such as 200ms.", metavar="TIME"),

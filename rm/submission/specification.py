@@ -132,6 +132,16 @@ def _expected(values: Mapping[str, Any]) -> dict[str, Any]:
     return {} if expected is None else {"expected_us": expected}
 
 
+def _fence(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Microseconds; 0 is none, also where rm.toml has one."""
+    if "fence" not in values:
+        return {}
+    try:
+        return {"fence_us": units.parse_lease_us(values["fence"])}
+    except UsageError as error:
+        raise UsageError(f"--fence: {error.what}", "Write 60s or 5min, or 0 for none.") from None
+
+
 def _priority(values: Mapping[str, Any]) -> dict[str, Any]:
     if "priority" not in values:
         return {}
@@ -285,5 +295,5 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _READERS = (
-    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _priority, _hosts, _traffic,
+    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _hosts, _traffic,
 )  # fmt: skip

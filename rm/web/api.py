@@ -26,6 +26,7 @@ from rm.api.routes import JOBS_MOST
 from rm.config import Config
 from rm.core.acceptance import NUMBER_MAX
 from rm.core.job import Job, JobSpec, JobState
+from rm.core.reasons import ReasonCode
 from rm.core.rights import Role
 from rm.errors import Forbidden, ImpossibleRequest, LimitReached, NotFound, RmError, UsageError
 from rm.units import parse_time_limit_us
@@ -37,6 +38,7 @@ from rm.web.alert_routes import AlertRoutes
 from rm.web.answers import explanation, full_job_of, host_of, job_of, listed_host, refuse, respond, respond_as
 from rm.web.door import Door
 from rm.web.etag import tagged
+from rm.web.fence_defaults import FenceDefaults
 from rm.web.https import HttpsDoor
 from rm.web.identity import CALLER, Caller, Doorkeeper
 from rm.web.limits import Limits
@@ -240,6 +242,7 @@ class _Api:
         self.specs_max = config.limits.specs_per_request
         self.root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
         self.deliver = "" if config.jobs.output else config.jobs.deliver
+        self.fences = FenceDefaults.of(config.jobs)
         self.defaults = {
             "output": config.jobs.output,
             "partition": config.jobs.partition,
@@ -308,7 +311,7 @@ class _Api:
         user = self._user_for(value, caller)
         # files on this machine are written for no other than the kernel's word names, and never for root
         deliver = self.deliver if user == caller.user and caller.local and caller.uid != 0 else ""
-        spec = wire.spec_from(value, user, self.defaults, deliver)
+        spec = self.fences.applied(wire.spec_from(value, user, self.defaults, deliver))
         self._may_rank(spec, caller)
         return spec
 
@@ -491,7 +494,8 @@ class _Api:
         job, sight = await self._job(request), await self.sight(request)
         answer = sight.explained(await _settled(self.service.why(job.id)), job.spec.user)
         if job.state is not JobState.PENDING or job.launch_failures:
-            answer = {**answer, "reasons": [job.reason] if job.reason else []}
+            leases = [sight.reason(r) for r in answer["reasons"] if r.code is ReasonCode.LEASE]
+            answer = {**answer, "reasons": leases or ([job.reason] if job.reason else [])}
         return respond(explanation(answer, reasons.Why))
 
     async def iterations(self, request: web.Request) -> web.Response:

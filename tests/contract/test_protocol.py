@@ -140,6 +140,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert len(started.tasks) == 2
     assert isinstance(wire.ask(launch(3, not_after_us=1)), AgentError)
     assert wire.ask(launch(3, not_after_us=1)).code is Code.TOO_LATE
+    assert wire.ask(attempts.Renew(epoch=7)).alive_us > 0
     wire.ask(attempts.Stop(**order, grace_us=0, why="cancel"))
     for rank in (0, 1):
         wire.agent.event("exit", job=1, rank=rank)

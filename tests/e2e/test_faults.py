@@ -309,6 +309,39 @@ def test_what_a_lost_host_still_runs_is_stopped_when_it_returns_and_holds_its_sh
     assert (after["state"], after["attempt"], after["exit"]) == ("COMPLETED", 2, "0:0")
 
 
+def test_a_fenced_job_ends_on_its_cut_host_before_it_starts_elsewhere(cluster: Cluster) -> None:
+    # the first attempt writes down when it was alive, the second one when it began
+    beat = "while :; do date +%s%N >/var/tmp/beat.new; mv /var/tmp/beat.new /var/tmp/beat.$SLURM_JOB_ID; done"
+    script = f"{MARK}; [ $RM_ATTEMPT = 1 ] || {{ date +%s%N >/var/tmp/begun.$SLURM_JOB_ID; exit; }}; {beat}"
+    host, *others = sorted(cluster.hosts())
+    for other in others:
+        cluster.rmx("host", "drain", other)
+    fenced = int(cluster.submit("--fence", "10s", "--wrap", script))
+    loose = cluster.post_job(f"{MARK}; [ $RM_ATTEMPT = 2 ] || exec sleep 615")
+    for job_id in (fenced, loose):
+        cluster.all_started(job_id)
+    assert "10s" in cluster.rmx("show", str(fenced))
+    for other in others:
+        cluster.rmx("host", "resume", other)
+    cluster.lab.cut(host)
+    try:
+        cluster.host_state(host, "DOWN")
+        assert cluster.wait(loose)["attempt"] == 2
+        job = cluster.job(fenced)
+        assert (job["state"], job["attempt"], job["reason"]["code"]) == ("RUNNING", 1, "Lease")
+        assert f"until the lease of host {host} has run out" in cluster.rmx("why", str(fenced))
+        done = cluster.wait(fenced)
+        assert (done["state"], done["attempt"]) == ("COMPLETED", 2)
+        assert cluster.alive(host, "sleep 615"), "one without a lease goes on there"
+        assert not cluster.alive(host, "beat.new")
+        begun = [cluster.read(name, f"/var/tmp/begun.{fenced}") for name in done["hosts"]]
+        assert int(cluster.read(host, f"/var/tmp/beat.{fenced}")) < int(begun[0])
+    finally:
+        cluster.lab.heal(host)
+    cluster.all_up()
+    until(lambda: not cluster.alive(host, "sleep 615"), "the stray is stopped")
+
+
 def test_a_job_outlives_its_hosts_agent(patient: Cluster) -> None:
     job_id = patient.post_job(f"{MARK}; {GO}")
     host, supervisor = supervisor_of(patient, job_id)

@@ -35,6 +35,7 @@ def check(world: World) -> None:
     assert len(world.starts) == len(set(world.starts)), "a task was started twice"
     assert not world.begun, f"attempts began after they were given up: {world.begun}"
     assert not world.crowded, f"attempts were given processors that others still used: {world.crowded}"
+    assert not world.twice, f"fenced attempts ran beside others of their job: {world.twice}"
     for job_id in world.acknowledged:
         check_end(world, job_id)
     state = world.cycle.state

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from rm.core import cluster_events, job_transitions
 from rm.core import events as ev
-from rm.core import job_transitions
 from rm.core.job import JobState
 from rm.core.state import ClusterState
 from tests.sim import schedules, world
@@ -41,7 +41,7 @@ def test_every_kind_of_event_is_among_those_of_some_seeds() -> None:
     for kind in (
         "dies before commit", "dies after commit", "dies before action", "dies between", "request of action",
         "answer to action", "launch of", "switched off", "cut off", "freezes", "exit twice", "cancels",
-        "inbox", "may be requeued", "fail",
+        "inbox", "may be requeued", "fail", "is fenced", "takes so long to end",
     ):  # fmt: skip
         assert kind in drawn, kind
 
@@ -91,11 +91,16 @@ def _overlook_losses(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(job_transitions.TRANSITIONS, (JobState.RUNNING, ev.TasksLost), lambda c, j, e: None)
 
 
+def _wait_for_no_lease(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cluster_events, "ended_after_us", lambda job: 0)
+
+
 DEFECTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a late launch is taken": _accept_late,
     "a launch is repeated after a reboot": _repeat_after_reboot,
     "keys are forgotten by a restart": _forget_the_key,
     "resources of second attempts stay taken": _keep_resources,
+    "a fenced job is given up with its host": _wait_for_no_lease,
     "lost tasks are not noticed": _overlook_losses,
 }
 

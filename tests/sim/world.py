@@ -19,7 +19,7 @@ from rm.core.job import Job, JobSpec, JobState
 from rm.core.journal import Chosen, Recorder
 from rm.core.lifecycle import Rules
 from rm.core.network import LinkStats
-from rm.core.placed import is_stray
+from rm.core.placed import is_heard, is_stray
 from rm.core.progress import Progress
 from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
 from rm.core.registry import KINDS, load
@@ -35,6 +35,7 @@ PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chos
 RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts fail all the time
 
 LATE_US = 15 * S  # a launch that reaches its host later is refused there; less than `down_after_us`
+LEASE_US = 10 * S
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
 
 
@@ -46,6 +47,8 @@ class Attempt:
     ends_us: int = 0
     code: int = 0
     why: str = ""
+    lease_us: int = 0  # 0: it is not fenced
+    heard_us: int = 0  # when its host was certainly heard
 
 
 @dataclass
@@ -90,6 +93,7 @@ class World:
         self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
         self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
+        self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
         self.cancelled: set[int] = set()
         self.turns = 0
         self.to_submit = jobs
@@ -198,7 +202,7 @@ class World:
         held = host.attempts.get(key)
         if isinstance(intent.action, Collect | Discard) and held is not None and held.state == "running":
             return  # stays open: the exit brings us back
-        news = self.carry_out(host, intent.action)
+        news = self.carry_out(host, intent.action, self.now_us)
         if self.choices.happens(f"the answer to action {intent.id} is lost", 0.02 * self.faults):
             self.lose_channel(host)  # it was carried out
             return
@@ -215,7 +219,7 @@ class World:
 
     # -- a host --------------------------------------------------------------------------------
 
-    def carry_out(self, host: ModelHost, action: Action) -> list[ev.Event]:
+    def carry_out(self, host: ModelHost, action: Action, sent_us: int) -> list[ev.Event]:
         host.epoch = max(host.epoch, self.epoch)
         key = (action.job, action.attempt)
         attempt = host.attempts.get(key)
@@ -227,7 +231,14 @@ class World:
                         why = self.choices.among(f"why {what}", ["internal", "no-space"])
                         return [ev.LaunchFailed(action.job, action.attempt, host.name, why, "disk full")]
                     cpus = len(action.tasks) * self.db.jobs[action.job].spec.cpus_per_task
-                    attempt = Attempt(tuple(t.rank for t in action.tasks), "prepared", cpus)
+                    lease_us = self.db.jobs[action.job].spec.fence_us or 0
+                    attempt = Attempt(
+                        tuple(t.rank for t in action.tasks),
+                        "prepared",
+                        cpus,
+                        lease_us=lease_us,
+                        heard_us=sent_us,
+                    )
                     host.attempts[key] = attempt
                     if not action.hold:
                         self.begin(host, key, attempt)
@@ -272,10 +283,35 @@ class World:
         attempt.state = "running"
         if sum(a.cpus for a in host.attempts.values() if a.state == "running") > CPUS:
             self.crowded.append((host.name, *key))
+        self.check_alone(key, attempt)
         runs = f"{key} ranks {attempt.ranks}"
         attempt.ends_us = self.now_us + self.choices.number(f"{runs} take so long", 1, 30) * S
         attempt.code = 3 if self.choices.happens(f"{runs} fail", 0.1) else 0
         self.starts += [(*key, rank) for rank in attempt.ranks]
+
+    def check_alone(self, key: tuple[int, int], attempt: Attempt) -> None:
+        """Of a fenced job no two attempts run at once; what is frozen does not run."""
+        awake = (h.attempts.items() for h in self.hosts.values() if not h.thaws)
+        running = (k for some in awake for k, a in some if a.state == "running" and a.ends_us > self.now_us)
+        if attempt.lease_us and any(other[0] == key[0] and other != key for other in running):
+            self.twice.append(key)
+
+    def fence(self, host: ModelHost) -> None:
+        """What supervisors do when they have heard of no daemon for the time of their lease."""
+        for key, attempt in host.attempts.items():
+            over_us = attempt.heard_us + attempt.lease_us
+            if not attempt.lease_us or attempt.state == "exited" or self.now_us < over_us:
+                continue
+            slow = self.choices.number(f"{key} takes so long to end on {host.name}", 0, RULES.grace_us // S)
+            killed_us = max(self.now_us, over_us + slow * S)
+            attempt.ends_us = min(attempt.ends_us or killed_us, killed_us)
+            attempt.code, attempt.why, attempt.lease_us = 143, "fence", 0
+
+    def renew(self, host: ModelHost) -> None:
+        """A renewal came: it counts from the answer to the one before."""
+        if host.name in self.greeted and not host.cut and is_heard(self.cycle.state, host.name):
+            for attempt in host.attempts.values():
+                attempt.heard_us = max(attempt.heard_us, self.now_us - S // 2)
 
     def started(self, host: ModelHost, key: tuple[int, int], attempt: Attempt) -> ev.Event:
         return ev.TasksStarted(*key, host.name, self.now_us, attempt.ranks)
@@ -283,7 +319,7 @@ class World:
     def exits(self, host: ModelHost) -> list[ev.Event]:
         found: list[ev.Event] = []
         for (job, number), attempt in host.attempts.items():
-            if attempt.state == "running" and attempt.ends_us <= self.now_us:
+            if attempt.state != "exited" and 0 < attempt.ends_us <= self.now_us:
                 attempt.state = "exited"
                 found += [
                     ev.TaskExited(
@@ -360,6 +396,8 @@ class World:
             self.weather(host)
             if host.thaws:
                 continue
+            self.renew(host)
+            self.fence(host)
             exits = self.exits(host)
             if host.name in self.greeted and not host.cut:
                 self.inbox += exits
@@ -403,8 +441,13 @@ class World:
         for epoch, sent_us, action in host.unread:
             late = isinstance(action, Launch | Start) and self.now_us - sent_us > LATE_US // self.haste
             if epoch >= host.epoch and not late:
-                self.carry_out(host, action)
+                self.carry_out(host, action, sent_us)
         host.unread.clear()
+        self.fence(host)
+        self.exits(host)  # of leases that were over long ago
+        for key, attempt in host.attempts.items():
+            if attempt.state == "running":
+                self.check_alone(key, attempt)
         self.lose_channel(host)
 
     def measure(self) -> list[ev.Event]:
@@ -441,6 +484,7 @@ class World:
             ntasks=choices.among("its tasks", [1, 1, 2, 4, 6]),
             cpus_per_task=choices.number("its CPUs per task", 1, 2),
             requeue=choices.happens("it may be requeued", 0.5),
+            fence_us=LEASE_US if choices.happens("it is fenced", 0.3) else None,
         )
         if self.journalled:
             wait_us = self.measuring.choice([None, None, None, 5 * S])

@@ -113,6 +113,10 @@ def test_places_of_root_and_of_users(tmp_path: Path) -> None:
         ("[daemon]\nlog_level = 'loud'\n", "Use debug"),
         ("[jobs]\ntime_limit = 'soon'\n", "jobs.time_limit: 'soon' is not a time limit"),
         ("[jobs]\nrun_root_as = 'root'\n", "another user"),
+        ("[jobs]\nfence = '60'\n", "jobs.fence: '60' is not a duration. Write 60s"),
+        ("[jobs]\nfence = '5s'\n", "from 10 s to a day"),
+        ("[jobs]\npartition_fences = ['gpu']\n", "jobs.partition_fences has 'gpu'"),
+        ("[jobs]\npartition_fences = ['=60s']\n", "jobs.partition_fences has '=60s'"),
         (f"[daemon]\nsocket = '/{'x' * 200}'\n", "107 bytes"),
     ],
 )

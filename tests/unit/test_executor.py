@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from rm.adapters.log_directory import LogDirectory, log_path
@@ -233,6 +234,41 @@ def test_a_launch_may_be_under_way_for_so_long_and_a_late_one_is_sent_again(hous
     assert house.inbox.of(ev.LaunchFailed) == []
 
 
+def leased(action: Launch) -> wire.Launch:
+    return msgspec.structs.replace(request_of(action), lease_us=60_000_000)
+
+
+def test_a_fenced_launch_counts_from_what_the_host_says_of_its_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "REPEAT_S", 0.01)
+    house = House(tmp_path, request_of=leased)
+    house.connect()
+    house.submit(LAUNCH)
+    assert house.hosts.untaken("launch") == []
+    house.hosts.take("renew").refuse(SILENCE)
+    asked = house.hosts.take("renew")
+    assert asked.args == {"epoch": 7, "cluster": "", "heard_us": 0}
+    asked.answer(alive_us=5_000)
+    launch = house.hosts.take("launch")
+    assert (launch.args["lease_us"], launch.args["heard_us"]) == (60_000_000, 5_000)
+    launch.answer(tasks=[{"rank": 0, "started_us": 5}])
+    house.settled(1)
+    house.executor.close()
+
+
+def test_an_agent_that_knows_no_leases_gets_no_fenced_job(tmp_path: Path) -> None:
+    house = House(tmp_path, request_of=leased)
+    house.connect()
+    house.submit(LAUNCH)
+    house.hosts.take("renew").refuse("no-such-op")
+    house.settled(1)
+    (failed,) = house.inbox.of(ev.LaunchFailed)
+    assert (failed.code, "Deploy this one" in failed.message) == (Code.NOT_ENFORCED, True)
+    assert house.hosts.untaken("launch") == []
+    house.executor.close()
+
+
 def test_a_launch_without_an_answer_is_worn_out_after_some_tries(house: House) -> None:
     house.connect()
     house.submit(LAUNCH)
@@ -455,6 +491,20 @@ def test_nothing_is_asked_of_another_clusters_host(house: House, when: str) -> N
         ["facts", "tasks"] if when == "by an order" else []
     )
     assert house.inbox.of(ev.LaunchFailed) == []
+
+
+def test_a_host_that_says_it_is_ours_and_refuses_our_orders_fails_its_launches(house: House) -> None:
+    house.hosts.cluster, house.hosts.clusters["h1"] = ClusterIdentity("c1"), "c1"
+    house.connect()
+    house.submit(LAUNCH)
+    for _ in range(module.FOREIGN_TRIES + 1):
+        assert house.inbox.of(ev.HostMisbehaved) == []
+        house.hosts.take("launch").refuse("foreign-cluster")
+    house.settled(1)
+    assert house.hosts.reconnected == ["h1"] * module.FOREIGN_TRIES
+    assert "refuses its orders" in house.inbox.wait(ev.HostMisbehaved).what
+    (failed,) = house.inbox.of(ev.LaunchFailed)
+    assert failed.code is Code.FOREIGN_CLUSTER
 
 
 def test_a_host_is_taken_over_when_the_others_jobs_have_ended(house: House) -> None:

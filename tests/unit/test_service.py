@@ -292,3 +292,17 @@ def test_what_can_never_run_is_told_so_also_by_a_dry_run(
     spec = builders.spec(**asked)
     with pytest.raises(ImpossibleRequest, match=f"could never run on this cluster: .*{said}"):
         asyncio.run(house.service.submit([spec]) if ask == "submit" else house.service.plan(spec))
+
+
+def test_why_says_for_whose_lease_a_fenced_job_waits_and_how_long(house: House) -> None:
+    house.do(ev.HostAdded(builders.host("h1")))
+    house.do(ev.HostUp("h1", "boot", "1"))
+    house.do(ev.JobSubmitted(1, builders.spec(fence_us=60_000_000)))
+    house.do(ev.TasksStarted(1, 1, "h1", 5, (0,)))
+    assert asyncio.run(house.service.why(1))["reasons"] == []
+    house.do(ev.HostSilent("h1", "cut"), ev.HostDown("h1", "cut"))
+    (reason,) = asyncio.run(house.service.why(1))["reasons"]
+    assert reason.message.startswith("waits until the lease of host h1 has run out (96 s)")
+    job = asyncio.run(house.service.job(1))
+    assert job.reason is not None
+    assert job.reason.message.startswith("host h1 is lost, and may run the job until")

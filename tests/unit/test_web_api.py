@@ -33,7 +33,13 @@ SPEC = {"name": "train", "script": "#!/bin/sh\ntrue\n"}
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     config = Config(
         daemon=DaemonConfig(admins=("boss",)),
-        jobs=JobsConfig(time_limit="2h", output="x-%j", run_root_as="rmjob"),
+        jobs=JobsConfig(
+            time_limit="2h",
+            output="x-%j",
+            run_root_as="rmjob",
+            fence="60s",
+            partition_fences=("gpu=30s", "debug=0"),
+        ),
     )
     with serving(tmp_path / "rm.sock", config) as daemon:
         yield daemon
@@ -79,6 +85,25 @@ def test_submit_knows_the_user_by_the_socket_and_fills_defaults(daemon: Daemon) 
 
 
 @pytest.mark.parametrize(
+    ("asked", "fence_s"),
+    [
+        ({}, 60),
+        ({"partition": "other"}, 60),
+        ({"partition": "gpu"}, 30),
+        ({"partition": "debug"}, 0),
+        ({"partition": "debug,gpu"}, 30),
+        ({"partition": "gpu", "fence_us": 0}, 0),
+        ({"partition": "debug", "fence_us": 20_000_000}, 20),
+    ],
+)
+def test_a_job_has_the_lease_that_it_names_or_its_partitions(
+    daemon: Daemon, asked: dict[str, Any], fence_s: int
+) -> None:
+    assert call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, **asked}})[0] == 201
+    assert daemon.service.table[1].spec.fence_us == fence_s * 1_000_000
+
+
+@pytest.mark.parametrize(
     ("body", "sentence"),
     [
         (
@@ -91,6 +116,7 @@ def test_submit_knows_the_user_by_the_socket_and_fills_defaults(daemon: Daemon) 
         ),
         ({"spec": {"script": "#!"}}, "missing required field 'name'"),
         ({"spec": {**SPEC, "ntasks": 0}}, "ntasks is 0"),
+        ({"spec": {**SPEC, "fence_us": 5_000_000}}, "fence_us is 5000000, and must be 0, or from 10000000"),
         ({"spec": {**SPEC, "hosts_min": 2}}, "1 tasks cannot use 2 hosts"),
         ({"spec": {**SPEC, "script": " "}}, "the script is empty"),
         ({"spec": {**SPEC, "script_args": ["a\0b"]}}, "NUL"),

@@ -1,0 +1,29 @@
+"""The lease of a job that names none: its partition's, or that of all jobs (`[jobs]` in rm.toml)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rm.config import JobsConfig, partition_fences
+from rm.core.job import JobSpec
+from rm.units import parse_lease_us
+
+
+@dataclass(frozen=True, slots=True)
+class FenceDefaults:
+    """Microseconds; 0: none."""
+
+    of_all_us: int
+    by_partition_us: Mapping[str, int]
+
+    @classmethod
+    def of(cls, config: JobsConfig) -> FenceDefaults:
+        return cls(parse_lease_us(config.fence), partition_fences(config))
+
+    def applied(self, spec: JobSpec) -> JobSpec:
+        """Of several partitions that the job may run in, the shortest lease counts."""
+        if spec.fence_us is not None:
+            return spec
+        leases = {self.by_partition_us.get(name, self.of_all_us) for name in spec.partitions or ("",)}
+        return replace(spec, fence_us=min(leases - {0}, default=0))
