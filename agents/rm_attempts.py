@@ -22,7 +22,7 @@ REPORTS_S = 0.02  # the others' next waits depend on how soon the reference's it
 QUIET_REPORTS_S = 0.5  # for jobs that have not reported yet, or no longer do
 QUIET_AFTER_S = 10
 VANISHED = 10
-SWEEP_S = 0.5  # that a killed process may take to be gone, before others are looked after
+SWEEP_S = 0.02  # between two looks whether what was killed is gone
 LIVE = ("launching", "prepared", "running")
 NOT_LIVE = ("exited", "lost")
 
@@ -56,7 +56,8 @@ class Attempts:
         self.known = {}
         self.live = set()
         self.supervisors = set()  # our children; those of an earlier agent are init's
-        self.polled_at = self.reports_at = 0.0
+        self.ending = set()  # attempts without a supervisor, of which something is left that was killed
+        self.polled_at = self.reports_at = self.swept_at = 0.0
         self.events_path = os.path.join(spool.state, "events")
         self.heard = b""
         self._open_events()
@@ -177,16 +178,15 @@ class Attempts:
         if len(told) == len(attempt.ranks):
             return True
         group = self.hierarchy.group(folder.job, folder.attempt)
-        mark, until = folder.at("schedule.json"), time.monotonic() + SWEEP_S
-        while True:
-            group.kill()
-            send(marked(MARK, mark), signal.SIGKILL)
-            if not group.pids() and not marked(MARK, mark):
-                group.remove()
-                return True
-            if time.monotonic() > until:
-                return False
-            time.sleep(0.01)
+        mark = folder.at("schedule.json")
+        group.kill()
+        send(marked(MARK, mark), signal.SIGKILL)
+        if group.pids() or marked(MARK, mark):
+            self.swept_at, self.ending = time.monotonic(), self.ending | {attempt}
+            return False
+        self.ending.discard(attempt)
+        group.remove()
+        return True
 
     def _end(self, attempt, rank, record):
         line = attempt.ranks[rank]
@@ -199,7 +199,10 @@ class Attempts:
         """How long the loop may sleep; None when nothing runs."""
         if not self.live:
             return None
-        return max(0.001, min(self.polled_at + POLL_S, self._reports_due()) - time.monotonic())
+        due = min(self.polled_at + POLL_S, self._reports_due())
+        if self.ending:
+            due = min(due, self.swept_at + SWEEP_S)
+        return max(0.001, due - time.monotonic())
 
     def _reports_due(self):
         quiet = time.monotonic() - max(attempt.reported_at for attempt in self.live) > QUIET_AFTER_S
@@ -213,6 +216,10 @@ class Attempts:
             self.reports_at = now
             for attempt in self.live:
                 self._guarded(attempt, self._read_reports)
+        if self.ending and now >= self.swept_at + SWEEP_S:
+            ending, self.ending = self.ending, set()
+            for attempt in ending:
+                self._guarded(attempt, self._look_again)
         if now >= self.polled_at + POLL_S:
             self.polled_at = now
             self._reap()

@@ -6,7 +6,7 @@ import time
 NEEDED_BYTES = 1 << 20
 FIRST_S, LONGEST_S = 1.0, 60.0
 AGAIN_S = 600.0  # troubles nearer than that are looked at less often from one to the next
-TROUBLES = ("no-space", "spool")
+TROUBLES = ("no-space", "no-descriptors", "spool")
 
 
 class Room:

@@ -43,6 +43,15 @@ def sentence_of(error):
             os.uname().nodename,
             what,
         )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return (
+            "no-descriptors",
+            "Host %s has no file descriptors left (%s); see who has so many files open."
+            % (
+                os.uname().nodename,
+                what,
+            ),
+        )
     return "spool", "The spool of host %s cannot be written: %s." % (os.uname().nodename, what)
 
 

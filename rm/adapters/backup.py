@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -194,15 +195,20 @@ def _restore_sqlite(path: Path, file: Path) -> Restored:
 
 
 def _put_aside(path: Path) -> Path | None:
-    """The files of the database under another name, so that they can still be opened."""
-    taken = 1
-    while (kept := path.with_name(f"{path.name}.before-restore{taken if taken > 1 else ''}")).exists():
-        taken += 1
+    """The files of the database under another name, so that they can still be opened.
+
+    They are there whole before the first of them leaves its place, and the name of the database itself comes
+    last: whenever this ends, nothing that lacks its write-ahead log passes for all of it.
+    """
+    names = (path.with_name(f"{path.name}.before-restore{n if n > 1 else ''}") for n in count(1))
+    kept = next(k for k in names if not any(os.path.lexists(f"{k}{end}") for end in ("", "-wal")))
     for end in ("-wal", ""):
         with suppress(FileNotFoundError):
-            os.rename(f"{path}{end}", f"{kept}{end}")
-    with suppress(FileNotFoundError):
-        os.unlink(f"{path}-shm")
+            os.link(f"{path}{end}", f"{kept}{end}")
+    _sync(path.parent)
+    for end in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}{end}")
     return kept if kept.exists() else None
 
 

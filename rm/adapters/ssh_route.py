@@ -24,6 +24,8 @@ from rm.errors import ConfigError
 from rm.playbook.connection import SSH_ARGS
 from rm.playbook.ssh_arguments import is_jump, outside_program, words_of
 
+ASK_S = 20.0  # for the program ssh, which may run others
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -132,7 +134,15 @@ def _matters(line: str) -> bool:
 def _ask(host: Host, config: str, words: list[str]) -> dict[str, list[str]]:
     argv = ["ssh", *(["-F", config] if config else []), "-G", *words, "--", host.address]
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False, timeout=ASK_S
+        )
+    except subprocess.TimeoutExpired:
+        raise ConfigError(
+            f"ssh has not said within {ASK_S:g} s what its configuration means for host {host.name}.",
+            "See whether a Match exec of ~/.ssh/config or /etc/ssh/ssh_config hangs, or a look-up of a name: "
+            f"ssh -G {host.address}",
+        ) from None
     except OSError:
         raise ConfigError(
             f"Host {host.name} is reached by the configuration of ssh, and the program ssh is not here.",

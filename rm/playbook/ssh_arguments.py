@@ -57,7 +57,8 @@ def is_jump(text: str) -> bool:
     """Is this `[user@]host[:port]`, or several with commas, and nothing that ssh reads as an option?"""
     hops = [hop.removeprefix("ssh://").rpartition("@") for hop in text.split(",")]
     return all(
-        place and not place.startswith("-") and not user.startswith("-") and place.isprintable()
+        place.strip("[]") and not place.lstrip("[").startswith("-") and not user.startswith("-")
+        and place.isprintable()
         and not set(place + user) & set(" \t\"'`$;|&<>()\\%")
         for user, _, place in hops
     )  # fmt: skip

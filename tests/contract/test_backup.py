@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,3 +142,48 @@ def test_a_damaged_database_cannot_be_upgraded_and_the_check_says_so(tmp_path: P
     (state / "rm.sqlite3").write_bytes(b"no database at all" * 1000)
     assert isinstance(run(tmp_path, "upgrade", "--check").exception, StoreError)
     shutil.rmtree(state)
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_what_a_restore_puts_aside_is_whole_whenever_it_ends(
+    step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, file = tmp_path / "rm.sqlite3", tmp_path / "backup"
+    url = f"sqlite:///{path}"
+    store = led(url, 1)
+    back_up_to(url, file)
+    loaded = store.load()
+    store.commit(Batch(jobs=(builders.job(2),)), loaded.version)
+    crash = tmp_path / "crash"
+    crash.mkdir()
+    for end in ("", "-wal"):  # as a daemon leaves them that is killed: job 2 is in the log alone
+        shutil.copy(f"{path}{end}", crash / f"rm.sqlite3{end}")
+    store.close()
+
+    class Killed(BaseException):
+        pass
+
+    left = [step]
+
+    def killed_at(name: str) -> None:
+        real = getattr(os, name)
+
+        def do(*arguments: Any, **more: Any) -> Any:
+            if "rm.sqlite3" in str(arguments[0]) and ".restoring" not in str(arguments[0]):
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(os, name, do)
+
+    for name in ("link", "rename", "unlink"):
+        killed_at(name)
+    with suppress(Killed):
+        restore_from(f"sqlite:///{crash}/rm.sqlite3", file, tmp_path / "kept")
+    monkeypatch.undo()
+    kept = crash / "rm.sqlite3.before-restore"
+    whole = kept if kept.exists() else crash / "rm.sqlite3"
+    again = open_store(f"sqlite:///{whole}")
+    assert ids(again) == [1, 2]
+    again.close()

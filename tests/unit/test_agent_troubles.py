@@ -1,0 +1,76 @@
+"""What an agent says of troubles that are not its spool's, and how it goes on beside what does not end."""
+
+from __future__ import annotations
+
+import errno
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.agent_process import AGENTS
+
+sys.path.insert(0, str(AGENTS))
+import rm_attempts
+import rm_room
+import rm_spool
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_host_without_descriptors_is_told_as_that(number: int) -> None:
+    code, sentence = rm_spool.sentence_of(OSError(number, "", "/var/lib/rm/jobs/1.1"))
+    assert (code, "no file descriptors left" in sentence) == ("no-descriptors", True)
+    assert code in rm_room.TROUBLES
+
+
+class Stuck:
+    """A control group whose process does not end, however often it is killed."""
+
+    kind = ""
+
+    def __init__(self) -> None:
+        self.left, self.killed, self.removed = [4711], 0, False
+
+    def group(self, job: int, attempt: int) -> Stuck:
+        return self
+
+    def pids(self) -> list[int]:
+        return self.left
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    def remove(self) -> None:
+        self.removed = True
+
+
+def test_a_process_that_does_not_end_keeps_no_other_attempt_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rm_attempts, "marks", lambda mark: [])
+    monkeypatch.setattr(rm_attempts, "marked", lambda mark, path: [])
+    now = [100.0]
+    clock = SimpleNamespace(
+        monotonic=lambda: now[0], time_ns=lambda: 1, sleep=lambda seconds: pytest.fail("waits")
+    )
+    monkeypatch.setattr(rm_attempts, "time", clock)
+    told: list[dict[str, Any]] = []
+    spool, stuck = rm_spool.Spool(str(tmp_path)), Stuck()
+    folder = spool.folder(1, 1)
+    (Path(folder.path) / "0").mkdir(parents=True)
+    (Path(folder.path) / "meta.json").write_text('{"state": "running", "tasks": {"0": {"pid": 4711}}}')
+    attempts = rm_attempts.Attempts(spool, stuck, None, told.append)
+    attempts.find()
+    assert (stuck.killed, [a.live() for a in attempts.known.values()]) == (1, [True])
+    assert attempts.timeout_s() <= rm_attempts.SWEEP_S
+    now[0] += rm_attempts.SWEEP_S
+    attempts.tick()
+    assert stuck.killed > 1
+    assert told == []
+    stuck.left = []
+    now[0] += rm_attempts.SWEEP_S
+    attempts.tick()
+    assert (stuck.removed, told[0]["event"], told[0]["code"]) == (True, "exit", None)
+    attempts.close()
