@@ -55,7 +55,12 @@ def _link(link: LinkAnswer, names: Sequence[str], levels: str) -> Iterator[str]:
         yield "  Not contended: all together never ask for more than it carries."
         return
     if link.solution is None:
-        yield "  No common circle: the periods do not match, or not without idle time that does not pay."
+        if link.laggards:
+            late = " and ".join(names[job] for job in link.laggards)
+            yield f"  No common circle: {late} cannot keep the pace of the first in rank, which is never"
+            yield "  slowed, and would drift through its phases. The slower job would have to rank first."
+        else:
+            yield "  No common circle: the periods do not match, or not without idle time that does not pay."
         yield f"  With independent phases the score is {link.score:.4g} of 100."
         return
     width = min(NAMES, max(len(TOTAL), *(len(names[job]) for job in link.jobs)))

@@ -43,6 +43,16 @@ def one(name: str, period: float, busy: float, rate: float = 10, **more: Any) ->
 PAIR = {"capacity_mbps": 10, "slots": 100, "jobs": [one("a", 100, 40, priority="high"), one("b", 100, 40)]}
 
 
+def test_a_job_that_cannot_keep_the_pace_of_a_faster_one_is_named(ask: Ask) -> None:
+    jobs = [one("quick", 196, 86, priority="high"), one("slow", 200, 86)]
+    answer = ask({"capacity_mbps": 10, "jobs": jobs})
+    assert answer.code == 0
+    assert "slow cannot keep the pace of the first in rank" in answer.out
+    assert "Without a rotation on some link: quick, slow." in answer.out
+    unlike = ask({"capacity_mbps": 10, "jobs": [one("a", 100, 40), one("b", 71.3, 30)]})
+    assert "the periods do not match" in unlike.out
+
+
 def test_json_answers_with_one_time_shift_for_each_job(ask: Ask) -> None:
     answer = ask(PAIR, "--json").json
     assert answer["perimeter_ms"] == 100

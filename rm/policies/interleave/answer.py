@@ -27,7 +27,8 @@ class LinkAnswer:
     """One link. `load` holds the jobs that demand anything of it; `contended` when all their peaks
     together are too much; `solution` None when it is not, or when the periods do not match.
 
-    `expected` is its score with independent phases (R10), and so its score without a solution.
+    `expected` is its score with independent phases (R10), and so its score without a solution. `laggards`
+    are jobs for whose iterations the circle is too short, which is why there is no solution.
     """
 
     name: str
@@ -35,6 +36,7 @@ class LinkAnswer:
     contended: bool
     solution: Solution | None
     expected: float
+    laggards: tuple[int, ...] = ()
 
     @property
     def jobs(self) -> tuple[int, ...]:
@@ -161,7 +163,14 @@ def answer(problem: Problem, thresholds: Thresholds, offline: bool = True) -> An
     return Answer(
         problem=problem,
         links=tuple(
-            LinkAnswer(name, load, name in crowded, settled.links.get(name), _expected(load, demands))
+            LinkAnswer(
+                name,
+                load,
+                name in crowded,
+                settled.links.get(name),
+                _expected(load, demands),
+                _laggards(load, demands, thresholds) if name in crowded and name not in settled.links else (),
+            )
             for name, load in links.items()
         ),
         shifts={job: shifts.get(job, Fraction(0)) for job in demands},
@@ -172,6 +181,20 @@ def answer(problem: Problem, thresholds: Thresholds, offline: bool = True) -> An
         loop=None if loop is None else tuple(loop),
         unmatched=tuple(sorted(without)),
     )
+
+
+def _laggards(load: LinkLoad, demands: Mapping[int, Demand], thresholds: Thresholds) -> tuple[int, ...]:
+    """The jobs of a link that cannot keep the pace of its first in rank."""
+    plan = unify(
+        (demands[job] for job in load.phases),
+        thresholds.g_t,
+        thresholds.e_t,
+        thresholds.mul_max,
+        thresholds.slots,
+        thresholds.min_slots,
+        thresholds.d_max,
+    )
+    return plan.laggards if plan is not None and not thresholds.paper else ()
 
 
 def _expected(load: LinkLoad, demands: Mapping[int, Demand]) -> float:

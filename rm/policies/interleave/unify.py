@@ -73,6 +73,13 @@ class Plan:
             b * t + d == self.reference_span for t, b, d in spans
         )
 
+    @property
+    def laggards(self) -> tuple[int, ...]:
+        """The jobs that cannot keep the reference's pace: their iterations take longer by more than KEPT."""
+        longest = self.reference_span * (1 + KEPT)
+        parts = zip(self.order, self.mul, self.base, strict=True)
+        return tuple(job for job, b, t in parts if b * t > longest)
+
     def settled(self) -> Plan | None:
         """The residual rule: averaged jobs too are lengthened to the reference's multiple, or None where one
         is longer than that and cannot keep it.
@@ -81,10 +88,10 @@ class Plan:
         be slowed, so the circle takes its span. Pinned jobs stay as they are, and so does what is longer by
         KEPT at most, which is the noise of a measured period.
         """
+        if self.laggards:
+            return None
         span = self.reference_span
         spans = [b * t for b, t in zip(self.mul, self.base, strict=True)]
-        if max(spans) - span > span * KEPT:
-            return None
         inject = tuple(
             d if pinned or i == 0 else max(d, span - own)
             for i, (d, pinned, own) in enumerate(zip(self.inject, self.pinned, spans, strict=True))
