@@ -155,7 +155,8 @@ def _starts(
         if any(life.attempt < other.attempt and life.begun > other.begun for other in mine):
             findings.add(DOUBLED, f"{name}: attempt {life.attempt} started after a later one")
         again = any(at >= order.cancel_sent for at in order.requeues)  # an ended job may be requeued
-        if order.cancel_acked and not again and life.begun > order.cancel_acked + SLACK_S:
+        late = order.cancel_acked and not again and life.begun > order.cancel_acked + SLACK_S
+        if late and not _thawed(life, order.cancel_acked, silences):
             findings.add(DOUBLED, f"{name}: it started after it was cancelled")
     attempts = sorted({life.attempt for life in mine})
     for earlier, later in pairwise(attempts):
@@ -169,6 +170,15 @@ def _starts(
                 text = f"{name}: attempts {earlier} and {later} ran side by side {life.last - after:.1f} s"
                 given_up = any(s.host == life.host and s.begun <= after for s in lost_hosts)
                 findings.add(BESIDE if given_up else DOUBLED, text)
+
+
+def _thawed(life: Life, cancelled: float, silences: Sequence[Silence]) -> bool:
+    """Did its host hear the launch and the cancel, one after the other, when its silence ended? Then the task
+    was ended before its own end."""
+    return life.code is None and any(
+        s.host == life.host and s.begun <= cancelled and s.ended - SLACK_S <= life.begun <= s.ended + SLACK_S
+        for s in silences
+    )
 
 
 def _explained(

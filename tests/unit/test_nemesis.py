@@ -98,6 +98,15 @@ def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel
     assert list(found(tmp_path, {"1.1.0": LIFE}, again=(1,))) == [oracle.DOUBLED]
 
 
+def test_a_host_that_thaws_may_begin_a_cancelled_job_and_must_end_it(tmp_path: Path) -> None:
+    told, cancelled = Told("one", "CANCELLED", 1, None), {"cancel_sent": 90.0, "cancel_acked": 91.0}
+    ended, frozen = {"1.1.0": LIFE[:2]}, Silence("h1", 89.0, 99.5)
+    assert found(tmp_path, ended, told, (frozen,), **cancelled) == {}
+    assert list(found(tmp_path, ended, told, (Silence("h1", 89.0, 93.0),), **cancelled)) == [oracle.DOUBLED]
+    assert list(found(tmp_path, ended, told, (Silence("h2", 89.0, 99.5),), **cancelled)) == [oracle.DOUBLED]
+    assert list(found(tmp_path, {"1.1.0": LIFE}, told, (frozen,), **cancelled)) == [oracle.DOUBLED]
+
+
 def test_a_log_may_lack_what_was_printed_on_a_full_disk_when_it_says_so(tmp_path: Path) -> None:
     said = ("first line of one, rank 0\n\n[rm: 25 bytes of output are not kept here: No space left]\n",)
     told, notes = Told("one", "COMPLETED", 1, 0, said), {"1.1.0": LIFE}
