@@ -190,7 +190,8 @@ class Leader:
 
     def _run(self) -> None:
         try:
-            while not self._stopping:
+            # what was put in before the end is still done: not every Keep is waited for
+            while not self._stopping or self.is_busy():
                 self._turn(self._gather())
                 self._turned_us = self._clock.now_us()
         except StoreError as error:

@@ -331,6 +331,19 @@ def test_stopping_answers_what_comes_too_late(house: House) -> None:
             late.result(PATIENCE_S)
 
 
+def test_what_is_put_in_before_the_end_is_made_durable(house: House) -> None:
+    """As the last words of an alert's channel, for which nobody waits: otherwise they are said twice."""
+
+    def end(cycle: Cycle, now_us: int) -> Future[Any]:
+        kept = house.leader.keep((("alert", {"told": True}),))
+        house.leader.stop()
+        return kept
+
+    house.start()
+    house.leader.ask(end).result(PATIENCE_S).result(PATIENCE_S)
+    assert house.db.documents == {"alert": {"told": True}}
+
+
 def test_a_hosts_hello_is_told_to_the_regulator(house: House) -> None:
     house.start()
     house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
