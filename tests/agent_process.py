@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 AGENTS = Path(__file__).parents[1] / "agents"
-WAIT_S = 30  # of patience before a test fails; nothing is timed by it
+WAIT_S = 60  # of patience before a test fails; nothing is timed by it
 ME = pwd.getpwuid(os.getuid()).pw_name
 # root may start tasks of others; without root the agent can only be its own user
 USER = "nobody" if os.getuid() == 0 else ME

@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from tests.fakes import PATIENCE_S
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -35,7 +37,7 @@ def serving(*routes: web.RouteDef) -> Iterator[str]:
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(PATIENCE_S)
         yield f"http://127.0.0.1:{box[0]}"
     finally:
         box[1].call_soon_threadsafe(box[2].set)

@@ -18,6 +18,7 @@ from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
 from tests.fake_page import HOSTILE, PageService
 from tests.fake_service import Daemon, serving
+from tests.fakes import PATIENCE_S
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
@@ -26,7 +27,7 @@ ARGUMENTS = [
 ]  # fmt: skip
 # of an update under way when its page is left, or of one that a busy machine did not answer in time
 LEFT = re.compile("ERR_ABORTED|Failed to fetch|htmx:error: timeout")
-WAIT_MS = 30_000  # of patience before a test fails; nothing is timed by it
+WAIT_MS = 60_000  # of patience before a test fails; nothing is timed by it
 
 
 @dataclass
@@ -49,7 +50,7 @@ class Seen:
         self.daemon.call(getattr(self.service, name), *arguments)
 
     def await_(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.daemon.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self.daemon.loop).result(PATIENCE_S)
 
     def part(self, name: str) -> Any:
         return self.page.locator(f"#part-{name}")
@@ -92,11 +93,13 @@ def looking(browser: Browser, folder: Path, settings: PageSettings, **options: A
     expect.set_options(timeout=WAIT_MS)
     with serving(folder / "rm.sock", kind=PageService) as daemon:
         await_ = asyncio.run_coroutine_threadsafe
-        await_(daemon.service.busy("high", "low", HOSTILE, "wide"), daemon.loop).result(30)  # type: ignore[attr-defined]
-        runner, url = await_(serve_page(daemon.socket, "127.0.0.1:0", settings), daemon.loop).result(30)
+        await_(daemon.service.busy("high", "low", HOSTILE, "wide"), daemon.loop).result(PATIENCE_S)  # type: ignore[attr-defined]
+        runner, url = await_(serve_page(daemon.socket, "127.0.0.1:0", settings), daemon.loop).result(
+            PATIENCE_S
+        )
         context = browser.new_context(**options)
         try:
             yield watched(context, url, daemon)
         finally:
             context.close()
-            await_(runner.cleanup(), daemon.loop).result(30)
+            await_(runner.cleanup(), daemon.loop).result(PATIENCE_S)

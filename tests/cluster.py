@@ -172,7 +172,7 @@ class Cluster:
         if self.daemon is not None and self.daemon.poll() is None:
             self.daemon.send_signal(signal.SIGTERM)
             try:
-                self.daemon.wait(20)
+                self.daemon.wait(WAIT_S)
             except subprocess.TimeoutExpired:
                 self.daemon.kill()
                 self.daemon.wait()

@@ -20,6 +20,7 @@ from rm.core.snapshot import Free
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
 from tests import builders
+from tests.fakes import PATIENCE_S
 
 CARD = Nic("eth0", "10.0.0.1", 10**9, 9_000, 1, "mlx5_0", 1)
 NO_ROOM = Reason(ReasonCode.RESOURCES, "No host has 9 free processors.", (("wanted", 9), ("free", 8)))
@@ -297,7 +298,7 @@ def serving(
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
     try:
-        if not started.wait(10):
+        if not started.wait(PATIENCE_S):
             raise RuntimeError("the API did not start")
         yield box[0]
     finally:

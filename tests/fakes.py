@@ -17,7 +17,7 @@ from rm.protocol.line import read_answer, read_notification, request_line
 from rm.protocol.notifications import Hello, Unasked
 from rm.protocol.request import Request
 
-PATIENCE_S = 20.0  # generous: only a failing test waits so long
+PATIENCE_S = 60.0  # generous: only a failing test waits so long
 
 
 def said(event: str, **fields: Any) -> Unasked:

@@ -90,10 +90,10 @@ class Server:
             return
         self._process.send_signal(how)
         try:
-            self._process.wait(20)
+            self._process.wait(START_S)
         except subprocess.TimeoutExpired:
             self._process.send_signal(signal.SIGQUIT)
-            self._process.wait(20)
+            self._process.wait(START_S)
         self._process = None
 
     def signal_all(self, number: signal.Signals) -> None:

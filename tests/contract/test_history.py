@@ -129,7 +129,7 @@ tried = st.builds(
 )
 
 
-@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(batches=st.lists(st.tuples(st.lists(tried, max_size=12), small), max_size=3))
 def test_however_it_is_rolled_up_the_summaries_are_those_of_all_tries(
     store: Any, batches: list[tuple[list[Sample], int]]

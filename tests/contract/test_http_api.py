@@ -96,7 +96,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             until(answers, "the daemon answers")
             for _ in range(3):
                 client.post("jobs", body={"spec": SPEC})
-            server, url = asyncio.run_coroutine_threadsafe(relay(client.address.path), loop).result(30)
+            server, url = asyncio.run_coroutine_threadsafe(relay(client.address.path), loop).result(60)
             yield url
             loop.call_soon_threadsafe(server.close)
         finally:
@@ -109,7 +109,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @SCHEMA.parametrize()
 @hypothesis.settings(
-    max_examples=4, derandomize=True, database=None, deadline=None,
+    max_examples=4,
     suppress_health_check=list(hypothesis.HealthCheck),
 )  # fmt: skip
 def test_whatever_comes_is_answered_as_the_table_says(case: Any, url: str) -> None:

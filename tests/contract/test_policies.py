@@ -18,7 +18,7 @@ from rm.core.snapshot import Free, TrackedDict
 from tests.builders import GIB, full_mesh, host, job, linkstats, placed, profile, snapshot
 
 PLACEMENTS = registry.names("placement")
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+SETTINGS = settings(max_examples=60)
 FEWER = settings(SETTINGS, max_examples=30)  # where one example is many placements
 CANDIDATES = 12  # how many of the lazy candidates are looked at
 

@@ -386,8 +386,6 @@ steps = st.lists(batches | prunes | st.just("reopen") | queries, max_size=8)
 
 @settings(
     max_examples=60,
-    deadline=None,
-    derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(steps=steps, since=st.none() | small)

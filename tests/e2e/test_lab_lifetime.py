@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
 import select
@@ -9,10 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
@@ -35,8 +40,8 @@ def ssh(lab: Lab, host: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def traces(directory: Path) -> list[str]:
-    """Processes that hold a file of the directory, and mounts below it."""
+def traces(directory: Path, inside: Sequence[str] = ()) -> list[str]:
+    """Processes that hold a file of the directory, and mounts below it that `inside` sees."""
     found = []
     for link in Path("/proc").glob("[0-9]*/fd/*"):
         try:
@@ -44,9 +49,9 @@ def traces(directory: Path) -> list[str]:
                 found.append(str(link))
         except OSError:  # it ended meanwhile
             continue
-    return found + [
-        line for line in Path("/proc/self/mounts").read_text().splitlines() if str(directory) in line
-    ]
+    argv = [*inside, "cat", "/proc/self/mounts"]
+    mounts = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.splitlines()
+    return found + [line for line in mounts if str(directory) in line]
 
 
 def spaces(lab: Lab) -> set[str]:
@@ -146,72 +151,25 @@ def test_an_impossible_lab_is_refused_in_a_sentence(spec: dict[str, object]) -> 
 # --- without root ---------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def unprivileged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[list[str], dict[str, str]]]:
-    """A prefix and an environment that run Python with rm as a user who is not root."""
-    if os.geteuid() != 0:
-        yield [sys.executable], {**os.environ}
-        return
-    if not (shutil.which("useradd") and shutil.which("newuidmap") and shutil.which("runuser")):
-        pytest.skip("needs the packages passwd, uidmap and util-linux")
-    import click
+@dataclass(frozen=True)
+class Unprivileged:
+    """A user who is not root: what to put before a command to run it so, and a Python that can import rm.
 
-    name = f"rmlab{os.getpid()}"
-    # a copy, because a checkout or a virtual environment below /root is closed to others
-    room = Path(f"/tmp/{name}")
-    subprocess.run(["useradd", "--create-home", "--shell", "/bin/sh", name], check=True)
-    try:
-        room.mkdir(mode=0o755)
-        for package in (ROOT / "rm", Path(click.__file__).parent, Path(yaml.__file__).parent):
-            shutil.copytree(package, room / package.name)
-        subprocess.run(["chmod", "-R", "a+rX", str(room)], check=True)
-        python = next(
-            (
-                found
-                for found in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
-                if subprocess.run(
-                    [
-                        "runuser",
-                        "-u",
-                        name,
-                        "--",
-                        found,
-                        "-c",
-                        "import sys; sys.exit(sys.version_info < (3, 11))",
-                    ],
-                    capture_output=True,
-                ).returncode
-                == 0
-            ),
-            None,
-        )
-        if python is None:
-            pytest.skip("no Python 3.11 that another user may run")
-        home = f"/home/{name}"
-        environment = {"PATH": os.environ["PATH"], "HOME": home, "PYTHONPATH": str(room), "LANG": "C.UTF-8"}
-        yield ["runuser", "-u", name, "--", python], environment
-    finally:
-        shutil.rmtree(room, ignore_errors=True)
-        subprocess.run(["userdel", "--remove", name], capture_output=True, check=True)
+    `etc` is his own view of /etc, or None where the tests themselves do not run as root.
+    """
 
+    name: str
+    become: list[str]
+    python: str
+    environment: dict[str, str]
+    etc: Path | None = None
 
-@pytest.mark.parametrize("ids", ["many", "one"])
-def test_a_lab_without_root(unprivileged: tuple[list[str], dict[str, str]], ids: str) -> None:
-    prefix, environment = unprivileged
-    if ids == "one":
-        if os.geteuid() != 0:
-            pytest.skip("only root can make a user without subordinate ids")
-        for file in ("/etc/subuid", "/etc/subgid"):
-            lines = [
-                line for line in Path(file).read_text().splitlines() if not line.startswith(f"{prefix[2]}:")
-            ]
-            Path(file).write_text("".join(f"{line}\n" for line in lines))
-
-    def rmx(*words: str) -> subprocess.CompletedProcess[str]:
+    def lab(self, *words: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+        """`rmx lab WORDS…`, called by `before`."""
         program = "import sys; from rm.cli.main import main; sys.exit(main())"
         return subprocess.run(
-            [*prefix, "-c", program, "lab", *words],
-            env=environment,
+            [*self.become, *before, self.python, "-c", program, "lab", *words],
+            env=self.environment,
             cwd="/",
             capture_output=True,
             text=True,
@@ -219,6 +177,80 @@ def test_a_lab_without_root(unprivileged: tuple[list[str], dict[str, str]], ids:
             stdin=subprocess.DEVNULL,
         )
 
+
+@contextmanager
+def own_view(room: Path) -> Iterator[list[str]]:
+    """A mount namespace in which /etc is the copy `room`/etc; what to put before a command that runs in it.
+
+    So a user can be made whom no other test on this machine sees.
+    """
+    mount = f"mount --bind {room}/etc /etc && echo made && exec cat"
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", mount]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"made\n"
+        yield ["nsenter", "--mount", f"--target={holder.pid}", "--"]
+        holder.stdin.close()  # it ends
+
+
+@pytest.fixture
+def unprivileged() -> Iterator[Unprivileged]:
+    if os.geteuid() != 0:
+        yield Unprivileged(getpass.getuser(), [], sys.executable, {**os.environ})
+        return
+    if not all(map(shutil.which, ("useradd", "newuidmap", "runuser", "unshare", "nsenter"))):
+        pytest.skip("needs the packages passwd, uidmap and util-linux")
+    name = "rmlab"
+    # not below pytest's own directory, which other users cannot enter
+    with tempfile.TemporaryDirectory(prefix="rm-unprivileged-") as directory:
+        room = Path(directory)
+        room.chmod(0o755)
+        # a copy, because a checkout or a virtual environment below /root is closed to others
+        for package in (ROOT / "rm", Path(click.__file__).parent, Path(yaml.__file__).parent):
+            shutil.copytree(package, room / package.name)
+        subprocess.run(["chmod", "-R", "a+rX", room], check=True)
+        subprocess.run(["cp", "-a", "/etc", room], check=True)
+        with own_view(room) as inside:
+            add = [
+                *inside,
+                "useradd",
+                "--create-home",
+                "--home-dir",
+                room / "home",
+                "--shell",
+                "/bin/sh",
+                name,
+            ]
+            subprocess.run(add, check=True)
+            become = [*inside, "runuser", "-u", name, "--"]
+            new_enough = ["-c", "import sys; sys.exit(sys.version_info < (3, 11))"]
+            pythons = (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3")
+            fits = (
+                p
+                for p in pythons
+                if not subprocess.run([*become, p, *new_enough], stderr=subprocess.DEVNULL).returncode
+            )
+            if (python := next(fits, None)) is None:
+                pytest.skip("no Python 3.11 that another user may run")
+            environment = {
+                "PATH": os.environ["PATH"],
+                "HOME": str(room / "home"),
+                "PYTHONPATH": str(room),
+                "LANG": "C.UTF-8",
+            }
+            yield Unprivileged(name, become, python, environment, room / "etc")
+
+
+@pytest.mark.parametrize("ids", ["many", "one"])
+def test_a_lab_without_root(unprivileged: Unprivileged, ids: str) -> None:
+    rmx = unprivileged.lab
+    if ids == "one":
+        if unprivileged.etc is None:
+            pytest.skip("only root can make a user without subordinate ids")
+        for file in (unprivileged.etc / "subuid", unprivileged.etc / "subgid"):
+            lines = file.read_text().splitlines(keepends=True)
+            file.write_text("".join(line for line in lines if not line.startswith(f"{unprivileged.name}:")))
     done = rmx("up", "--zones", "2", "--hosts", "3", "--json")
     if "refuses the lab its namespaces" in done.stderr:
         pytest.skip(done.stderr)
@@ -240,30 +272,25 @@ def test_a_lab_without_root(unprivileged: tuple[list[str], dict[str, str]], ids:
     finally:
         assert rmx("down").returncode == 0
     assert not Path(made["directory"]).exists()
-    assert not traces(Path(made["directory"]))
+    assert not traces(Path(made["directory"]), unprivileged.become)
 
 
 def test_a_system_that_refuses_user_namespaces_is_told_as_such(
-    unprivileged: tuple[list[str], dict[str, str]],
+    unprivileged: Unprivileged,
 ) -> None:
     """The limit is set in a user namespace of its own, so that it holds for nobody else."""
-    prefix, environment = unprivileged
-    *become, python = prefix
     limit = "/proc/sys/user/max_user_namespaces"
     before = Path(limit).read_text()
     apart = ["unshare", "--user", "--map-current-user", "--keep-caps"]
     shell = ["sh", "-c", f'echo 0 > {limit} && exec "$@"', "sh"]
-    if subprocess.run([*become, *apart, *shell, "true"], capture_output=True).returncode != 0:
+    if subprocess.run([*unprivileged.become, *apart, *shell, "true"], capture_output=True).returncode != 0:
         pytest.skip("this system lets users make no user namespace to try it in")
-    program = "import sys; from rm.cli.main import main; sys.exit(main())"
-    lab = [python, "-c", program, "lab", "--dir", "/dev/shm/rm-lab-refused", "up", "--hosts", "2"]
-    done = subprocess.run(
-        [*become, *apart, *shell, *lab], env=environment, cwd="/", capture_output=True, text=True, timeout=60
-    )
+    directory = f"/dev/shm/rm-lab-refused-{os.getpid()}"
+    done = unprivileged.lab("--dir", directory, "up", "--hosts", "2", before=[*apart, *shell])
     assert done.returncode == 2
     sentence = done.stderr.splitlines()[-1]
     assert "refuses the lab its namespaces" in sentence
     assert "Run it as root, or let an administrator set `sysctl user.max_user_namespaces=" in sentence
     assert "Traceback" not in done.stderr
-    assert not Path("/dev/shm/rm-lab-refused").exists()
+    assert not Path(directory).exists()
     assert Path(limit).read_text() == before

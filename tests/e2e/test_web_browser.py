@@ -294,7 +294,7 @@ def test_a_daemon_that_goes_and_comes_back(browser: Browser, tmp_path: Path) -> 
             expect(page.get_by_role("alert").first).to_contain_text("The daemon does not answer")
             with serving(socket, kind=PageService) as daemon:
                 submit = daemon.service.busy("high", "low")  # type: ignore[attr-defined]
-                asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(30)
+                asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(60)
                 expect(page.locator("#bar-1")).to_contain_text("high")
                 expect(page.locator("#part-status")).to_contain_text("1 down")
             expect(page.locator("#part-status")).to_contain_text("The daemon does not answer")
@@ -302,7 +302,7 @@ def test_a_daemon_that_goes_and_comes_back(browser: Browser, tmp_path: Path) -> 
             page.close()
         finally:
             web.send_signal(signal.SIGINT)
-        assert web.wait(30) == 130
+        assert web.wait(60) == 130
 
 
 def test_the_daemon_serves_it_itself_when_told_to(browser: Browser, tmp_path: Path) -> None:
@@ -322,4 +322,4 @@ def test_the_daemon_serves_it_itself_when_told_to(browser: Browser, tmp_path: Pa
         finally:
             daemon.send_signal(signal.SIGTERM)
             daemon.stderr.read() if daemon.stderr else ""
-        assert daemon.wait(30) == 0
+        assert daemon.wait(60) == 0

@@ -17,7 +17,7 @@ from rm.sim.papers.frame.expected import DIRECTORY, read
 from rm.sim.papers.frame.parameters import parameters
 from rm.sim.papers.frame.run import run
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, database=None)
+SETTINGS = settings(max_examples=100)
 SMALL = {
     "poisson_jobs": 5,
     "scale": 40,

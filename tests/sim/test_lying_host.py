@@ -357,7 +357,7 @@ def test_a_lying_host_harms_nobody_else_and_ends_nothing(
     monkeypatch.setattr(world.executor, "_on_iterations", iterations)
 
     @settings(
-        max_examples=EXAMPLES, derandomize=True, deadline=None, database=None,
+        max_examples=EXAMPLES,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(st.integers(0, 1 << 32))

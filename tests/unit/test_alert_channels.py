@@ -390,6 +390,7 @@ def test_what_is_being_told_at_the_end_is_noted() -> None:
     assert slow.begun.wait(PATIENCE_S)
     closing = threading.Thread(target=delivery.close)
     closing.start()
+    assert delivery._stopping.wait(PATIENCE_S)
     slow.let.set()
     closing.join()
     assert settled.heard == [("a", "slow", "")]

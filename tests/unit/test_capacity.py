@@ -13,7 +13,7 @@ from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.filters import capacity, shape_of
 from tests.builders import GIB, host, snapshot, spec
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=80, database=None)
+SETTINGS = settings(max_examples=80)
 HOSTS = st.builds(
     lambda i, **more: host(f"h{i}", cpus=6, mem_gib=4, **more),
     st.integers(0, 3),

@@ -10,6 +10,7 @@ import pytest
 
 from rm.cli.client import Client
 from rm.errors import Unreachable
+from tests.fakes import PATIENCE_S
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{"version":1}'
 
@@ -34,6 +35,6 @@ def test_a_read_is_repeated_and_a_change_is_not(tmp_path: Path) -> None:
     client.close()
     with pytest.raises(Unreachable, match="closed the connection"):
         client.post("jobs")
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert asked == [b"GET", b"GET", b"POST"]
     listener.close()

@@ -15,7 +15,7 @@ from rm.policies.comm.adadual import AdaDual, AdaDualOptions
 from rm.policies.comm.srsf_n import SrsfN, SrsfOptions
 from rm.policies.comm.steps.contention import Contention, Flow, joins_hosts
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150, database=None)
+SETTINGS = settings(max_examples=150)
 MB = 1e6
 PAPER = AdaDualOptions(b=0.853, eta=0.235)
 

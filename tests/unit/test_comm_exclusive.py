@@ -76,7 +76,7 @@ def test_it_admits_no_single_transfers() -> None:
         ExclusiveOptions(share="often")
 
 
-@settings(derandomize=True, deadline=None, max_examples=60, database=None)
+@settings(max_examples=60)
 @given(
     pairs=st.lists(st.tuples(st.sampled_from("abcdef"), st.sampled_from("abcdef")), max_size=4),
     full=st.sets(st.sampled_from("abcdef")),

@@ -87,7 +87,7 @@ def loopy(draw: st.DrawFn, periods: tuple[int, ...]) -> list[PlacedJob]:
     return jobs
 
 
-MANY = settings(derandomize=True, deadline=None, max_examples=80, database=None)
+MANY = settings(max_examples=80)
 
 
 @MANY

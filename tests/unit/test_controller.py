@@ -216,7 +216,7 @@ def test_a_schedule_becomes_a_member_with_a_dead_band_above_noise() -> None:
     assert not [c for c in controller.install(1, [reference, member], [[1, 5]], starts) if type(c) is Pause]
 
 
-@settings(derandomize=True, deadline=None, max_examples=60, database=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_no_high_job_is_paused_beside_a_low_one(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 4))

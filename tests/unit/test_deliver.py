@@ -19,6 +19,7 @@ import pytest
 from rm.adapters.log_directory import LogDirectory
 from rm.daemon.deliver import PROGRAM, Deliverer, Delivery
 from rm.daemon.deliver_as_user import configured_pattern, named_by
+from tests.fakes import PATIENCE_S
 
 OWNER, OTHER = "nobody", "daemon"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes other users")
@@ -78,7 +79,7 @@ class Outcomes:
 
     def of(self, user: str, place: Path, name: str = "rm-1.out") -> str:
         self.begin(user, place, name)
-        return self.said.get(timeout=60)[1]
+        return self.said.get(timeout=PATIENCE_S)[1]
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def test_many_that_wait_are_written_together_and_told_apart(
         outcomes.begin(OWNER, home, name)
     outcomes.begin(OWNER, home, "authorized_keys")  # one that cannot be written is no other's harm
     outcomes.begin(OWNER, hers)
-    said = [outcomes.said.get(timeout=60)[1] for _ in range(122)]
+    said = [outcomes.said.get(timeout=PATIENCE_S)[1] for _ in range(122)]
     assert said[:120] == [""] * 120
     assert "is no name that" in said[120]
     assert "Permission denied" in said[121]
@@ -142,7 +143,7 @@ def test_large_logs_are_written_in_shares(
     home = homes(OWNER)
     logs = Delivery(OWNER, str(home), tuple((rank, f"rm-1.{rank}.out") for rank in range(5)))
     outcomes.deliverer.submit(logs, 1, 1, lambda why: outcomes.said.put((OWNER, why)))
-    assert outcomes.said.get(timeout=60) == (OWNER, "")
+    assert outcomes.said.get(timeout=PATIENCE_S) == (OWNER, "")
     assert asked == [2, 2, 1]
     assert len(list(home.iterdir())) == 5
 
@@ -187,7 +188,7 @@ def test_the_helper_answers_whatever_is_sent() -> None:
             theirs.close()
             ours.sendall(text) if text else ours.shutdown(socket.SHUT_WR)
             answer = ours.recv(4096).decode()
-            assert child.communicate(timeout=60)[1] == b""
+            assert child.communicate(timeout=PATIENCE_S)[1] == b""
             assert "cannot be understood" in answer
 
 
@@ -231,13 +232,13 @@ def hung(homes: Callable[[str], Path]) -> Iterator[Path]:
 def test_a_directory_that_hangs_costs_only_its_user_time(
     outcomes: Outcomes, homes: Callable[[str], Path], hung: Path
 ) -> None:
-    outcomes.deliverer = Deliverer(outcomes.logs, "rm-%j.out", patience_s=60)
+    outcomes.deliverer = Deliverer(outcomes.logs, "rm-%j.out", patience_s=4 * PATIENCE_S)
     for _ in range(20):
         outcomes.begin(OWNER, hung)
     home = homes(OTHER)
     outcomes.begin(OTHER, home)
     # the first that is heard of is the other user's, while all twenty wait
-    assert outcomes.said.get(timeout=50) == (OTHER, "")
+    assert outcomes.said.get(timeout=PATIENCE_S) == (OTHER, "")
     assert (home / "rm-1.out").read_text() == "said\n"
     outcomes.deliverer.close()
 

@@ -205,6 +205,7 @@ def test_a_stale_epoch_that_the_database_does_not_know_is_the_hosts_fault(
     op = "start" if isinstance(action, Start) else "discard"
     house.hosts.take(op).refuse("stale-epoch")
     assert "does not know" in house.inbox.wait(ev.HostMisbehaved).what
+    until(lambda: house.hosts.reconnected, "the channel is opened anew")
     assert (house.deposed.items, house.hosts.reconnected) == ([], ["h1"])
     house.hosts.epochs["h1"] = 1_000_000  # as its next hello says
     house.connect()

@@ -6,8 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from rm.daemon.fair_pool import FairPool
-
-PATIENCE_S = 30
+from tests.fakes import PATIENCE_S
 
 
 class Works:

@@ -8,6 +8,7 @@ from rm.cli.heartbeat import EVERY_S, Heartbeat
 from rm.cli.playbook_lines import Lines
 from rm.playbook.report import Progress
 from rm.playbook.steps import TaskResult
+from tests.fakes import PATIENCE_S
 
 
 class Clock:
@@ -48,7 +49,7 @@ def test_it_beats_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         return ""
 
     with Heartbeat(doing):
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE_S)
 
 
 def test_the_lines_of_a_playbook_name_the_hosts_that_take_long(capsys: pytest.CaptureFixture[str]) -> None:

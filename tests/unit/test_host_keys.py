@@ -13,6 +13,7 @@ from rm.core.host import Host
 from rm.daemon import host_keys
 from rm.daemon.host_keys import HostKeyDesk
 from rm.errors import Conflict, Unreachable
+from tests.fakes import PATIENCE_S
 
 DEAD, GOOD = Host("dead", "z", "10.0.0.1"), Host("good", "z", "10.0.0.2")
 
@@ -27,7 +28,7 @@ class Keys:
     def present(self, host: Host) -> Mapping[str, Any]:
         self.asked.append(host.name)
         if host.name.startswith("dead"):
-            self.release.wait(60)
+            self.release.wait(PATIENCE_S)
             raise Unreachable(f"Host {host.name} does not answer.")
         return {"presented": host.name}
 

@@ -18,10 +18,8 @@ from rm.daemon.backlog import Backlog
 from rm.daemon.leader import TURN_WEIGHT, Leader
 from rm.errors import Conflict
 from tests import builders
-from tests.fakes import ManualClock
+from tests.fakes import PATIENCE_S, ManualClock
 from tests.unit.test_service import House
-
-PATIENCE_S = 30
 
 
 @pytest.fixture

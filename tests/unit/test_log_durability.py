@@ -13,6 +13,7 @@ from rm.core import events as ev
 from rm.core.actions import Collect
 from rm.core.logs import KeptLog, LogName
 from rm.daemon import executor as module
+from tests.fakes import PATIENCE_S
 from tests.unit.test_executor import House, text
 
 
@@ -156,7 +157,7 @@ def test_many_that_sync_at_once_share_the_sync(tmp_path: Path) -> None:
         time.sleep(0.001)
     goes_on.release(2)
     for thread in (first, *others):
-        thread.join(60)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
     assert len(calls) == 2  # the first began before the others came, so it is not theirs
 

@@ -26,6 +26,7 @@ from rm.web.pages.settings import PageSettings
 from tests import builders
 from tests.fake_page import HOSTILE, PERIOD_US, PageService
 from tests.fake_service import Daemon, serving
+from tests.fakes import PATIENCE_S
 
 GRAFANA = Path(__file__).parents[2] / "packaging/grafana"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -71,7 +72,7 @@ class Service(PageService):
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     with serving(tmp_path / "rm.sock", kind=Service) as daemon:
         submit = daemon.service.busy("high", HOSTILE, "low")  # type: ignore[attr-defined]
-        asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)
+        asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(PATIENCE_S)
         yield daemon
 
 

@@ -35,7 +35,7 @@ from rm.protocol.notifications import Reflecting
 from rm.protocol.probes import Reflected
 from rm.protocol.request import Request
 from tests import builders
-from tests.fakes import ManualClock, asked
+from tests.fakes import PATIENCE_S, ManualClock, asked
 
 ONEWAY = {
     "sent": 100,
@@ -128,7 +128,7 @@ class Prober:
         elif op == "probe":
             self.begun.set()
             if self.held is not None:
-                assert self.held.wait(10)
+                assert self.held.wait(PATIENCE_S)
             say(**self.oneway)
         else:
             say(now_us=0)
@@ -262,10 +262,10 @@ def test_a_run_that_is_under_way_ends_quietly_with_the_daemon() -> None:
     house.agents.held = threading.Event()
     with ThreadPoolExecutor(1) as timers:
         run = timers.submit(house.monitor.scheduled, "latency")
-        assert house.agents.begun.wait(10)
+        assert house.agents.begun.wait(PATIENCE_S)
         house.monitor.close()
         house.agents.held.set()
-        assert run.result(20) is None
+        assert run.result(PATIENCE_S) is None
 
 
 def test_throughput_goes_both_ways_at_the_rate_of_the_mesh_and_keeps_the_rest(house: House) -> None:
@@ -418,7 +418,7 @@ def test_of_a_host_that_is_removed_and_comes_again_nothing_is_known(house: House
     house.agents.begun.clear()
     house.clock.us += MINUTE_US
     run.start()
-    assert house.agents.begun.wait(10)
+    assert house.agents.begun.wait(PATIENCE_S)
     lead.post(ev.HostRemoved("b", "ann"))  # while it is measured
     house.board.forget_host("b")
     lead.post(ev.HostAdded(host))
@@ -527,7 +527,7 @@ def test_a_mesh_runs_once_at_a_time_and_pauses_are_remembered(house: House) -> N
     house.agents.held = threading.Event()
     run = threading.Thread(target=house.monitor.scheduled, args=("latency",))
     run.start()
-    assert house.agents.begun.wait(10)
+    assert house.agents.begun.wait(PATIENCE_S)
     with pytest.raises(Conflict, match="being run already"):
         house.monitor.run("latency")
     house.monitor.set_paused("latency", "ann")  # during the run

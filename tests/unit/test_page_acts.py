@@ -17,6 +17,7 @@ from rm.core.job import JobState, Task
 from rm.errors import NotFound
 from tests.fake_page import PageAlerts, PageMonitoring, PageService
 from tests.fake_service import Daemon, serving
+from tests.fakes import PATIENCE_S
 from tests.page_visitor import Tokens, Told, Visit, Visitor, visiting
 
 SCRIPT = "#!/bin/sh\r\n#SBATCH --nodes=2 --time=10:00\r\nhostname\r\n"
@@ -77,7 +78,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     monkeypatch.setattr("rm.web.access.caller_of", known.caller_of)
     with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
         busy = daemon.service.busy("high", "low", "wide")  # type: ignore[attr-defined]
-        asyncio.run_coroutine_threadsafe(busy, daemon.loop).result(10)
+        asyncio.run_coroutine_threadsafe(busy, daemon.loop).result(PATIENCE_S)
         for job in daemon.service.table:
             spec = dataclasses.replace(daemon.service.table[job].spec, user="ann")
             daemon.service.put(job, spec=spec)

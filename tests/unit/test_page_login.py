@@ -22,6 +22,7 @@ from rm.web.pages.settings import PROXY_SECRET, PageSettings, Proxy, settings_of
 from rm.web.pages.source import Source
 from tests.fake_page import PageService
 from tests.fake_service import Daemon, serving
+from tests.fakes import PATIENCE_S
 from tests.page_visitor import Tokens, Visit, visiting
 
 LOCAL = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -32,7 +33,7 @@ SECRET = "a secret of the proxy's"
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
         busy = daemon.service.busy("high", "low", "wide")  # type: ignore[attr-defined]
-        asyncio.run_coroutine_threadsafe(busy, daemon.loop).result(10)
+        asyncio.run_coroutine_threadsafe(busy, daemon.loop).result(PATIENCE_S)
         for job, user in ((1, "ann"), (2, "bob"), (3, "ann")):
             spec = dataclasses.replace(
                 daemon.service.table[job].spec, user=user, script="#!/bin/sh\nhunter2\n"

@@ -14,7 +14,7 @@ from rm.core.snapshot import Snapshot
 from rm.errors import ConfigError
 from tests.builders import host, job, snapshot
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=100, database=None)
+SETTINGS = settings(max_examples=100)
 
 
 def cluster(rooms: dict[str, int], leaf_of: dict[str, str]) -> Snapshot:

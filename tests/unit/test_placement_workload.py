@@ -18,7 +18,7 @@ from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.workload import LatestWorkload
 from tests.builders import GIB, host, job, snapshot
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+SETTINGS = settings(max_examples=60)
 SECOND_US = 1_000_000
 SHARED = 2 * GIB  # of each GPU's 16
 

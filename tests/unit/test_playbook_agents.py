@@ -27,7 +27,7 @@ from rm.protocol.notifications import Features, Hello
 from rm.protocol.request import Request
 from rm.web import identity
 from tests.fake_service import Daemon, serving
-from tests.fakes import asked
+from tests.fakes import PATIENCE_S, asked
 from tests.steps_request import rm_steps, step
 
 GPU = Host("gpu01", "z", "10.0.0.1", 22, "root")
@@ -196,7 +196,7 @@ def test_a_lost_daemon_leaves_the_outcome_unknown_and_is_not_missed_afterwards(t
         thread.start()
         while not fleet.held:
             thread.join(0.01)
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert len(said) == 1
     assert "What steps did on host gpu01 is unknown" in said[0]
     assert agents.send(GPU, False, ping()) is None
@@ -214,9 +214,9 @@ def test_a_run_that_ends_gives_up_what_is_under_way(fleet: Fleet, agents: Daemon
     while not fleet.held:
         thread.join(0.01)
     agents.close()
-    thread.join(20)
+    thread.join(PATIENCE_S)
     assert not thread.is_alive()
-    assert fleet.cancelled.wait(20)
+    assert fleet.cancelled.wait(PATIENCE_S)
 
 
 def test_who_may_not_or_finds_no_daemon_is_told_once_and_goes_another_way(

@@ -139,7 +139,7 @@ TASKS = """\
 """
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150)
 @given(st.lists(st.dictionaries(KEYS, JSON, max_size=5), min_size=6, max_size=6))
 def test_no_answer_of_a_host_ends_the_run(lies: list[dict[str, Any]]) -> None:
     told = iter(lies * 20)

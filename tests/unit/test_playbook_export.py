@@ -69,7 +69,7 @@ def inventories(draw):
     return {"all": {**written, "children": children}}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(inventories())
 def test_what_is_exported_is_read_back(written):
     hosts = to_hosts(parse(yaml.safe_dump(written), "hosts.yml"))

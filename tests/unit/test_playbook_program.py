@@ -14,6 +14,7 @@ import pytest
 
 from rm.adapters.playbook_program import LOADER, digest, in_parts, program
 from rm.errors import Unreachable
+from tests.fakes import PATIENCE_S
 from tests.steps_request import rm_steps, step
 
 OLDEST = "python3.8"  # that the executor has to run on; tried where it is installed
@@ -144,7 +145,7 @@ def test_the_step_under_way_is_finished_and_none_begun_when_nobody_listens(tmp_p
     with open(tmp_path / "go", "w"):  # opened when the step reads it
         process.stdin.close()
         process.stdout.close()
-    process.wait(20)
+    process.wait(PATIENCE_S)
     assert (tmp_path / "done").exists()
     assert not (tmp_path / "never").exists()
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes import PATIENCE_S
+
 AGENTS = Path(__file__).parents[2] / "agents"
 sys.path.insert(0, str(AGENTS))
 spec = importlib.util.spec_from_file_location("rm_probe", AGENTS / "rm_probe.py")
@@ -123,7 +125,7 @@ def test_the_reflector_tells_that_it_was_reached_and_how_often() -> None:
     }  # fmt: skip
     thread = threading.Thread(target=lambda: box.append(rm_probe.reflect(ask)))
     thread.start()
-    assert listening.wait(10)
+    assert listening.wait(PATIENCE_S)
     probe("oneway", number, count=7, interval_us=500)
     thread.join()
     assert box == [{"answered": 7, "received_bytes": 0}]
@@ -210,7 +212,7 @@ def test_iperf_over_loopback() -> None:
     ask = {"port": number, "duration_us": 9_000_000, "tool": "iperf3", "notify": lambda _: listening.set()}
     thread = threading.Thread(target=rm_probe.reflect, args=(ask,))
     thread.start()
-    assert listening.wait(10)
+    assert listening.wait(PATIENCE_S)
     found = probe("throughput", number, tool="iperf3", duration_us=1_000_000, rate_bps=20_000_000)
     thread.join()
     assert 10_000_000 < found["throughput_bps"] < 30_000_000

@@ -61,7 +61,7 @@ def counter(
     return samples
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     period=st.integers(80, 400),
     duty=st.floats(0.15, 0.75),

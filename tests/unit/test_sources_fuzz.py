@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rm.adapters.sources import READERS, Found, Span
@@ -178,7 +178,7 @@ SHAPES = {"esmond": esmond, "opensearch": opensearch, "maddash": maddash}
 
 
 @pytest.mark.parametrize("kind", READERS)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60)
 @given(odd=st.lists(JSON, max_size=4), values=st.lists(JSON, max_size=3), shaped=st.booleans())
 @example(
     odd=[],
@@ -199,7 +199,7 @@ def test_no_answer_is_too_odd(kind: str, odd: list[Any], values: list[Any], shap
         assert isinstance(complaint(sample, NOW_US), str)  # says what is wrong rather than to fail
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=60)
 @given(parts=st.dictionaries(KEYS, st.dictionaries(WORDS, JSON, max_size=3), max_size=5), document=JSON)
 def test_no_mesh_file_is_too_odd(parts: dict[str, Any], document: Any) -> None:
     hosts = [builders.host("a"), builders.host("b")]

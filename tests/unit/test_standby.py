@@ -15,6 +15,7 @@ from rm.cli.client import Client
 from rm.errors import Standby, Unreachable
 from rm.web.standby import serve_standby
 from tests.fake_service import serving
+from tests.fakes import PATIENCE_S
 
 
 @contextmanager
@@ -33,7 +34,7 @@ def standing_by(path: Path, holder: list[str]) -> Iterator[None]:
     thread = threading.Thread(target=lambda: asyncio.run(main()))
     thread.start()
     try:
-        assert started.wait(20)
+        assert started.wait(PATIENCE_S)
         yield
     finally:
         loops[0].call_soon_threadsafe(over.set)

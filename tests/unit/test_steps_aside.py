@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from tests.fakes import PATIENCE_S
 from tests.steps_request import one
 
 StepFailed = importlib.import_module("rm_steps_base").StepFailed
@@ -55,14 +56,14 @@ def test_a_step_still_at_work_is_waited_for(tmp_path):
         with set_aside(str(path)) as (fd, aside):
             os.write(fd, b"fir")
             begun.set()
-            assert go_on.wait(30)
+            assert go_on.wait(PATIENCE_S)
             os.write(fd, b"st")
             os.close(fd)
             os.rename(aside, path)
 
     threads = [threading.Thread(target=first)]
     threads[0].start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE_S)
     done = []
     second = {"content": "second", "dest": str(path)}
     threads.append(threading.Thread(target=lambda: done.append(one("copy", **second))))
@@ -71,7 +72,7 @@ def test_a_step_still_at_work_is_waited_for(tmp_path):
     assert not done
     go_on.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
     assert done[0]["changed"]
     assert path.read_text() == "second"
     assert os.listdir(tmp_path) == ["file"]
@@ -144,6 +145,6 @@ def test_many_writers_of_one_file_leave_one_of_theirs(tmp_path):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert path.read_text() in texts
     assert os.listdir(tmp_path) == ["file"]

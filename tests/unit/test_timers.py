@@ -14,6 +14,7 @@ from rm.adapters import cron
 from rm.adapters.cron import Timers, first_due, interval_us, trigger_of, zone_of
 from rm.core.mesh import Cron, Every
 from rm.errors import ConfigError
+from tests.fakes import PATIENCE_S
 
 SATURDAY = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC)
 HOUR_US, DAY_US = 3_600_000_000, 86_400_000_000
@@ -119,7 +120,7 @@ def test_what_was_missed_is_made_up_for_once_unless_it_slipped_or_is_paused() ->
     timers.follow("paused", hour, ran["paused"].set, long_ago_us, paused=True)
     timers.start()
     try:
-        assert ran["late"].wait(20)
+        assert ran["late"].wait(PATIENCE_S)
         assert timers.next_us("paused") is None
         for name in ("late", "slipped"):  # both by their schedule from now on
             due_us = timers.next_us(name)
@@ -152,14 +153,14 @@ def test_a_clock_that_is_set_back_keeps_nothing_waiting(monkeypatch: pytest.Monk
     timers.follow("paused", Every(1_000_000), mesh.release, paused=True)
     timers.start()
     try:
-        assert own.acquire(timeout=20)
-        assert mesh.acquire(timeout=20)
+        assert own.acquire(timeout=PATIENCE_S)
+        assert mesh.acquire(timeout=PATIENCE_S)
         back[0] = timedelta(hours=1)
         for work in (own, mesh):
             while work.acquire(blocking=False):
                 pass
             for _ in range(5):  # some may have been due already
-                assert work.acquire(timeout=20)
+                assert work.acquire(timeout=PATIENCE_S)
         assert timers.next_us("paused") is None
         timers.resume("paused")
         due_us = timers.next_us("paused")

@@ -25,6 +25,7 @@ from rm.web.https import HttpsDoor
 from rm.web.shares import Shares
 from tests.certificates import Authority
 from tests.fake_service import Daemon, FakeService, serving
+from tests.fakes import PATIENCE_S
 from tests.unit.test_web_api import SPEC, call
 
 
@@ -112,13 +113,13 @@ def test_a_silent_handshake_takes_room_and_gives_it_back_after_the_time_for_a_he
     def silent(port: int) -> None:
         with ExitStack() as stack:
             here = [
-                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+                stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
                 for _ in range(4)
             ]
-            fifth = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            fifth = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S))
             assert b" 429 " in said(fifth)
             assert [said(one) for one in here] == [b""] * 4  # closed by the daemon, in time
-        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusted, timeout=30)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, context=trusted, timeout=PATIENCE_S)
         connection.request("GET", "/")
         assert connection.getresponse().read() == b"hello"
         connection.close()
@@ -192,7 +193,7 @@ def test_what_takes_long_is_recorded_before_it_begins(tmp_path: Path) -> None:
     with serving(tmp_path / "rm.sock", kind=Audited) as daemon:
         asking = threading.Thread(target=lambda: call(daemon, "POST", "/v1/network/measure", {}))
         asking.start()
-        assert audit.asked.wait(30)
+        assert audit.asked.wait(PATIENCE_S)
         assert [(act.verb, act.outcome) for act in audit.acts] == [("measure", Outcome.BEGUN)]
         assert daemon.service.log == []  # not before the entry is durable
         audit.go.set()

@@ -25,6 +25,7 @@ from rm.web.pages.text import shown
 from tests import builders
 from tests.fake_page import HOSTILE, PageService
 from tests.fake_service import Daemon, serving
+from tests.fakes import PATIENCE_S
 
 NAMES = frozenset({"localhost"})
 PARTS = ("status", "alerts", "jobs", "why", "timeline", "links", "iterations", "network", "pair")
@@ -35,7 +36,7 @@ US = 1_000_000
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
     with serving(tmp_path / "rm.sock", kind=PageService) as daemon:
         submit = daemon.service.busy("high", "low", HOSTILE)  # type: ignore[attr-defined]
-        asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)
+        asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(PATIENCE_S)
         yield daemon
 
 
@@ -265,7 +266,7 @@ def test_jobs_of_one_user_only(daemon: Daemon) -> None:
 def test_of_a_long_queue_those_are_listed_whose_turn_is_next(daemon: Daemon) -> None:
     specs = [builders.spec(f"s{n}", priority=500 + n) for n in range(queue_view.MOST + 9)]
     submit = daemon.service.submit(specs)
-    new = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)
+    new = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(PATIENCE_S)
     ahead = [job.id for job in daemon.service.queue(user="", limit=queue_view.MOST)]
     assert ahead[0] == new[-1]
     html = get(daemon.socket, "/part/jobs")[1]
@@ -283,7 +284,7 @@ def test_scripts_and_environments_stay_inside_even_where_the_page_may_read_them(
     }
     specs = [builders.spec(f"s{n}", priority=500 + n, **secret) for n in range(queue_view.MOST + 9)]
     submit = daemon.service.submit(specs)
-    first = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(10)[0]
+    first = asyncio.run_coroutine_threadsafe(submit, daemon.loop).result(PATIENCE_S)[0]
     # the page's process is root or the daemon's user here, so that the API tells it of this job in full
     assert "hunter2" in ask_api(daemon.socket, f"jobs/{first}")
     html = get(daemon.socket, f"/?job={first}")[1]

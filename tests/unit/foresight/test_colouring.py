@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rm.policies.foresight import edge_colouring, max_degree
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+SETTINGS = settings(max_examples=200)
 Edges = Sequence[tuple[int | str, int | str]]
 
 

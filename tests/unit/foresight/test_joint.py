@@ -14,7 +14,7 @@ from rm.core.routes import CommPlan, PlannedIteration
 from rm.policies.foresight import JobDemand, Links, schedule
 from tests.unit.foresight.demands import UPLINK, demand, links, parallel
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+SETTINGS = settings(max_examples=60)
 RATES = (Fraction(1), Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
 
 

@@ -14,7 +14,7 @@ from rm.policies.foresight.occupancy import Occupancy
 from rm.policies.foresight.patterns import LogicalLink
 from tests.unit.foresight.demands import UPLINK, demand, links, parallel
 
-SETTINGS = settings(derandomize=True, deadline=None, max_examples=150, database=None)
+SETTINGS = settings(max_examples=150)
 RATES = (Fraction(1), Fraction(3, 4), Fraction(1, 2), Fraction(1, 4))
 
 

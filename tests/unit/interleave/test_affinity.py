@@ -45,7 +45,7 @@ def test_worked_example(case: dict[str, Any]) -> None:
     assert violations(rotations, period, shifts) == wanted["violations"]
 
 
-@settings(derandomize=True, deadline=None, max_examples=100, database=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_shifts_over_a_graph_without_loops_are_consistent(data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 6))

@@ -16,7 +16,7 @@ from rm.policies.interleave.answer import Answer, LinkAnswer, answer, thresholds
 from rm.policies.interleave.circle import slot_pattern
 from rm.policies.interleave.problem import problem_from
 
-FIXED = settings(derandomize=True, deadline=None, max_examples=80, database=None)
+FIXED = settings(max_examples=80)
 
 
 def job(name: str, period: float, *phases: tuple[float, float, float], **more: Any) -> dict[str, Any]:

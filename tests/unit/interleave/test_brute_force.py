@@ -22,7 +22,7 @@ from rm.policies.interleave import (
 from rm.policies.interleave.feasible import circular_runs, run_middle
 from tests.enumeration import CAPACITY, Problem, crowds, enumerated, least_distances, problems
 
-FIXED = settings(derandomize=True, deadline=None, max_examples=250, database=None)
+FIXED = settings(max_examples=250)
 
 
 @FIXED

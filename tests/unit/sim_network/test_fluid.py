@@ -17,7 +17,7 @@ from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal
 from rm.sim.network.port import Flow, Network, Transfer
 
-FIXED = settings(derandomize=True, deadline=None, max_examples=150, database=None)
+FIXED = settings(max_examples=150)
 MBPS = 1e6  # one bit per microsecond
 HOSTS = ["a", "b", "c", "d", "e"]
 LEAVES = Fabric({"a": "l0", "b": "l0", "c": "l1", "d": "l1"}, 2, 4_000_000)  # e hangs on no leaf

@@ -11,7 +11,7 @@ from rm.errors import UsageError
 from rm.sim.network.penalty import Penalty
 from rm.sim.network.port import Transfer
 
-FIXED = settings(derandomize=True, deadline=None, max_examples=200, database=None)
+FIXED = settings(max_examples=200)
 MS = 1000.0
 MB = 1e6
 HOSTS = ["a", "b", "c", "d"]

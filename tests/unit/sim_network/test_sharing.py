@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rm.sim.network.sharing import Demand, max_min
 
-FIXED = settings(derandomize=True, deadline=None, max_examples=150, database=None)
+FIXED = settings(max_examples=150)
 Problem = tuple[list[int], list[Demand]]
 
 
