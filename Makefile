@@ -6,7 +6,7 @@ POSIX := .venv/.ansible_posix
 DDP := .venv-ddp
 TORCH := torch==2.13.0 numpy==2.4.6 lightning==2.6.6
 
-.PHONY: help demo ddp frameworks test lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
+.PHONY: help demo ddp frameworks test check lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
 .NOTPARALLEL:
 help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
@@ -14,6 +14,7 @@ help:
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
 	@echo "make frameworks  torchrun and Lightning as jobs on hosts of a plain inventory (uses .venv-ddp, too)"
 	@echo "make test    set everything up and run the tests"
+	@echo "make check   lint, and the tests that need no hosts: what to run while writing"
 	@echo "make lint    ruff and mypy (strict)"
 	@echo "make bench   the speed figures"
 	@echo "make papers  the papers' results over seeds; writes the tables and plots of docs/papers (takes a while)"
@@ -35,6 +36,9 @@ frameworks: need-test $(DEV) $(DDP)/.installed
 # two at a time: much of the end-to-end tests is waiting. A file's tests stay together, as they share hosts
 test: need-test $(DEV) $(POSIX)
 	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+
+check: lint need-test $(DEV)
+	$(PY) -m pytest --numprocesses auto --dist loadfile tests/test_architecture.py tests/unit tests/contract tests/sim $(ARGS)
 
 lint: $(DEV)
 	.venv/bin/ruff check .

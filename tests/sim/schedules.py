@@ -1,5 +1,6 @@
 """Seeded schedules of failures, what must hold after each, and the shortest list of events that breaks it.
 
+python -m tests.sim.schedules --count 10000   plays that many seeds on all cores, as before a release
 python -m tests.sim.schedules --seed 7        plays one seed, and shrinks it if it fails
 python -m tests.sim.schedules --events LIST   plays a list of events that was printed
 """
@@ -10,6 +11,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 
 from rm.core.job import JobState
 from rm.core.state import all_of
@@ -17,8 +19,8 @@ from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 
 JOBS = 10
-SCHEDULES = 10_000
-PARTS = 4  # test files, which the test runner spreads over the cores
+SCHEDULES = 2_000  # of every run of the tests
+PARTS = 2  # test files, which the test runner spreads over the cores
 CHUNKS = 20  # of each part
 SHRINK_STEPS = 400  # a schedule that is shrunk must come to rest within these
 SUBMITS = "somebody submits a job"
@@ -78,10 +80,8 @@ def play(seed: int) -> None:
     Raises:
         AssertionError: with the shortest list of events that still fails, and how to play it.
     """
-    choices = Choices(seed)
-    found = problem(choices)
-    if found:
-        raise AssertionError(report(seed, found, choices.events()))
+    if found := told(seed):
+        raise AssertionError(found)
 
 
 def report(seed: int, found: str, events: list[Event]) -> str:
@@ -100,18 +100,29 @@ def seeds(part: int, chunk: int) -> range:
     return range(first, first + size)
 
 
+def told(seed: int) -> str:
+    """What to print of a seed; "" when everything held."""
+    choices = Choices(seed)
+    found = problem(choices)
+    return report(seed, found, choices.events()) if found else ""
+
+
+def play_many(count: int) -> str:
+    with ProcessPoolExecutor() as pool:
+        return "\n".join(filter(None, pool.map(told, range(count), chunksize=50)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.schedules", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--count", type=int)
     what.add_argument("--seed", type=int)
     what.add_argument("--events", type=json.loads)
     given = parser.parse_args()
     if given.events is not None:
         found = of_events([(step, what, outcome) for step, what, outcome in given.events])
     else:
-        choices = Choices(given.seed)
-        if found := problem(choices):
-            found = report(given.seed, found, choices.events())
+        found = told(given.seed) if given.count is None else play_many(given.count)
     print(found or "everything held")
     return bool(found)
 

@@ -123,8 +123,11 @@ def test_a_defect_is_found_and_shown_by_few_events(defect: str, monkeypatch: pyt
     raise AssertionError("no seed shows it")
 
 
-def test_a_list_of_events_is_played_by_one_command() -> None:
-    events = [(1, schedules.SUBMITS, 1), (3, "h0 is cut off", 1)]
-    argv = [sys.executable, "-m", "tests.sim.schedules", "--events", json.dumps(events)]
+EVENTS = [(1, schedules.SUBMITS, 1), (3, "h0 is cut off", 1)]
+
+
+@pytest.mark.parametrize("words", [["--events", json.dumps(EVENTS)], ["--seed=7"], ["--count=60"]])
+def test_schedules_are_played_by_one_command(words: list[str]) -> None:
+    argv = [sys.executable, "-m", "tests.sim.schedules", *words]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "everything held\n", "")
