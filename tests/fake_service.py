@@ -12,6 +12,7 @@ from typing import Any
 
 from rm.config import Config, JobsConfig
 from rm.core.alignment import Alignment, Schedule
+from rm.core.choice import Choice, Compared
 from rm.core.host import Host, Nic
 from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.progress import Progress
@@ -23,6 +24,10 @@ from tests import builders
 from tests.fakes import PATIENCE_S
 
 CARD = Nic("eth0", "10.0.0.1", 10**9, 9_000, 1, "mlx5_0", 1)
+CHOICE = Choice(
+    1_000_000, "zone", (HostVerdict("h1", None, (("tasks", 1.0),)),), 1, (), 4, 2,
+    (Compared(("h1",), 1, 87.5, None, "zone z1: all 1 tasks on one host", True),), 3,
+)  # fmt: skip
 NO_ROOM = Reason(ReasonCode.RESOURCES, "No host has 9 free processors.", (("wanted", 9), ("free", 8)))
 
 
@@ -191,6 +196,7 @@ class FakeService:
             "reasons": (NO_ROOM,),
             "verdicts": (verdict,),
             "alignment": None,
+            "choice": None if job.state is JobState.PENDING else CHOICE,
         }
 
     def iterations(self, job_id: int) -> dict[str, Any]:

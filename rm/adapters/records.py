@@ -14,6 +14,7 @@ import msgspec
 
 from rm.core.audit import Act
 from rm.core.cells import Cell, Change, Status
+from rm.core.choice import Choice
 from rm.core.history import Sample, Stat, Summary
 from rm.core.host import Host, Zone
 from rm.core.job import Job
@@ -37,6 +38,7 @@ _token = decoder_of(Token)
 _act = decoder_of(Act)
 _stats = decoder_of(LinkStats)
 _object = decoder_of(dict[str, Any])
+_choice = decoder_of(Choice)
 _kept = decoder_of(tuple[int, int, str])
 _cell = decoder_of(Cell)
 NOTHING_KEPT = ',"packets":[],"values":[]}'
@@ -99,6 +101,14 @@ def kept_log_row(log: KeptLog) -> Row:
 def kept_log(row: Any) -> KeptLog:
     body = _from(_kept, row.body, f"What became of a log of job {row.job}")
     return KeptLog(LogName(row.job, row.attempt, row.rank, row.stream), *body)
+
+
+def choice_row(job: int, choice: Choice) -> Row:
+    return {"job": job, "body": to_text(choice, f"How job {job} was placed")}
+
+
+def choice(row: Any) -> Choice:
+    return _from(_choice, row.body, f"How job {row.job} was placed")
 
 
 def named_row(name: str, value: object, what: str) -> Row:

@@ -177,6 +177,14 @@ acts = Table(
     sqlite_autoincrement=True,
 )
 
+# How the jobs' last placements came about: written once each, and read for `rmx why` alone.
+choices = Table(
+    "choices",
+    metadata,
+    Column("job", KEY, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
 # What became of logs when their hosts forgot them; without a row: an empty one.
 logs = Table(
     "logs",
@@ -313,7 +321,16 @@ def upserts(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, or replace all but the key of the one that has this key."""
     keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name", tokens: "id"}
     made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
-    keyed = (measurements, logs, network_summaries, history_marks, network_cells, network_changes, meshes)
+    keyed = (
+        measurements,
+        logs,
+        choices,
+        network_summaries,
+        history_marks,
+        network_cells,
+        network_changes,
+        meshes,
+    )
     for table in keyed:
         made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))
     return made

@@ -10,6 +10,7 @@ from typing import Any
 
 from rm.adapters.history_memory import HistoryTables, MemoryHistory
 from rm.core.audit import Act
+from rm.core.choice import Choice
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
 from rm.core.logs import KeptLog, LogName
@@ -43,6 +44,7 @@ class MemoryDatabase:
     last_act: int = 0
     acts: list[tuple[int, Act]] = field(default_factory=list)
     logs: dict[LogName, KeptLog] = field(default_factory=dict)
+    choices: dict[int, Choice] = field(default_factory=dict)
     history: HistoryTables = field(default_factory=HistoryTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -157,6 +159,10 @@ class MemoryStore:
         with self._db.lock:
             return self._db.jobs.get(id)
 
+    def choice(self, job: int) -> Choice | None:
+        with self._db.lock:
+            return self._db.choices.get(job)
+
     def logs(self, job: int) -> list[KeptLog]:
         with self._db.lock:
             return [log for name, log in sorted(self._db.logs.items()) if name.job == job]
@@ -192,6 +198,7 @@ class MemoryStore:
             for id in old:
                 del db.jobs[id]
             db.logs = {name: log for name, log in db.logs.items() if name.job in db.jobs}
+            db.choices = {job: choice for job, choice in db.choices.items() if job in db.jobs}
             return len(old)
 
     def prune_journal(self, before_us: int) -> int:
@@ -263,6 +270,7 @@ def _apply(db: MemoryDatabase, batch: Batch) -> None:
         db.last_act += 1
         db.acts.append((db.last_act, act))
     db.logs.update((log.name, log) for log in batch.logs)
+    db.choices.update(batch.choices)
     for entry in batch.events:
         db.last_seq += 1
         db.journal.append((db.last_seq, entry))

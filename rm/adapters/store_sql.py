@@ -25,6 +25,7 @@ from rm.adapters.log_database import LogDatabase
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.adapters.set_aside import put_aside, rows_aside, sound
 from rm.core.audit import Act
+from rm.core.choice import Choice
 from rm.core.job import Job, JobState
 from rm.core.logs import KeptLog
 from rm.core.store import Batch, Damaged, Entry, Lease, Loaded
@@ -155,6 +156,7 @@ class SqlStore:
         put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
         put(schema.ADD_ACTS, [records.act_row(a) for a in batch.acts])
         put(self._upsert["logs"], [records.kept_log_row(log) for log in batch.logs])
+        put(self._upsert["choices"], [records.choice_row(*one) for one in batch.choices])
         put(sa.insert(schema.journal), [records.entry_row(e) for e in batch.events])
 
     def lease(self) -> Lease:
@@ -237,6 +239,11 @@ class SqlStore:
             row = c.execute(schema.JOBS.where(schema.jobs.c.id == id)).one_or_none()
             return None if row is None else records.job(row)
 
+    def choice(self, job: int) -> Choice | None:
+        with self._reading("read how a job was placed") as c:
+            row = c.execute(sa.select(schema.choices).where(schema.choices.c.job == job)).one_or_none()
+            return None if row is None else records.choice(row)
+
     def logs(self, job: int) -> list[KeptLog]:
         columns = schema.logs.c
         order = (columns.attempt, columns.rank, columns.stream)
@@ -285,9 +292,10 @@ class SqlStore:
             if len(some) < PRUNE_CHUNK:
                 break
             time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
-        logs = schema.logs  # also those that came home after their job was forgotten
-        with self._changing("prune") as c:
-            c.execute(sa.delete(logs).where(~sa.select(jobs.c.id).where(jobs.c.id == logs.c.job).exists()))
+        for table in (schema.logs, schema.choices):  # also logs that came home after their job was forgotten
+            there = sa.select(jobs.c.id).where(jobs.c.id == table.c.job).exists()
+            with self._changing("prune") as c:
+                c.execute(sa.delete(table).where(~there))
         return forgotten
 
     def prune_journal(self, before_us: int) -> int:

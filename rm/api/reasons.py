@@ -106,8 +106,36 @@ class Plan(Answer, frozen=True, kw_only=True):
     verdicts: Sequence[Verdict]
 
 
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate: its first hosts by name, the placement policy's own score, and the compatibility score
+    with the jobs that it would have shared links with; null is no finite number."""
+
+    hosts: Sequence[str]
+    host_count: int
+    score: float | None
+    alignment_score: float | None
+    note: str = ""
+    taken: bool = False
+    rejected: Reason | None = None
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """A placement as it was decided, at `at_us`. The answer's `verdicts` are those of that time: of the
+    first of `chosen_hosts`, and of the nearest of `refused_hosts`. `passed_over_hosts` could be taken and
+    were not; null is not known. `compared` are the first of `compared_candidates`."""
+
+    at_us: int
+    placement_policy: str
+    chosen_hosts: int
+    refused_hosts: int | None
+    passed_over_hosts: int | None
+    compared: Sequence[Compared]
+    compared_candidates: int
+
+
 class Why(Answer, frozen=True, kw_only=True):
-    """Why a job waits, or runs where it runs."""
+    """Why a job waits; or why it was placed where it is: `choice` is null for a job that waits, and where an
+    older rm had placed it without a record."""
 
     job: int
     state: str
@@ -115,3 +143,4 @@ class Why(Answer, frozen=True, kw_only=True):
     verdicts: Sequence[Verdict]
     alignment: Alignment | None
     placement: Placement | None = None
+    choice: Choice | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from rm.cli.queue_columns import moment
 from rm.cli.session import Session, emit_json, job_operand, json_option, one_job, printable, table
 from rm.units import fold_hosts, format_duration
 
@@ -43,10 +44,49 @@ def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
-def _alignment(alignment: Mapping[str, Any] | None) -> None:
+def _choice(choice: Mapping[str, Any] | None) -> None:
+    """When it was decided, what was compared, and how many hosts the verdicts leave out."""
+    if choice is None:
+        click.echo(
+            "  How it was placed is not recorded: it never was placed, or an earlier version of rm placed it."
+        )
+        return
+    hosts = choice["chosen_hosts"]
+    where = "1 host" if hosts == 1 else f"{hosts} hosts"
+    click.echo(
+        f"  Placed on {where} at {moment(choice['at_us'])} by the policy {choice['placement_policy']}."
+    )
+    if (refused := choice["refused_hosts"]) is not None:
+        click.echo(
+            f"  Hosts that were refused then: {refused}. "
+            f"Hosts that could be taken and were not: {choice['passed_over_hosts']}."
+        )
+
+
+def _compared(choice: Mapping[str, Any] | None) -> None:
+    """A line for each candidate that the engine aligned with the jobs of that time."""
+    if choice is None or not choice["compared"]:
+        return
+    rows = []
+    for one in choice["compared"]:
+        more = one["host_count"] - len(one["hosts"])
+        where = fold_hosts(list(one["hosts"])) + (f" and {more} more" if more else "")
+        scores = [_score(one["score"]), _score(one["alignment_score"])]
+        told = "taken" if one["taken"] else "rejected" if one["rejected"] else "not taken"
+        why_not = one["rejected"]["message"] if one["rejected"] else one["note"]
+        rows.append((where, *scores, told, printable(why_not)))
+    click.echo(f"\nCandidates compared: {choice['compared_candidates']}")
+    table(("HOSTS", "SCORE", "COMPATIBILITY", "TAKEN", "NOTE"), rows, right=["SCORE", "COMPATIBILITY"])
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
+
+
+def _alignment(alignment: Mapping[str, Any] | None, when: str = "") -> None:
     if not alignment:
         return
-    click.echo(f"\nCompatibility score: {alignment['score']:.6g} of 100")
+    click.echo(f"\nCompatibility score{when}: {alignment['score']:.6g} of 100")
     for schedule in alignment.get("schedules", ()):
         role = (
             "is the reference"
@@ -65,15 +105,20 @@ def _alignment(alignment: Mapping[str, Any] | None) -> None:
 @json_option
 @click.pass_obj
 def why(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
-    """Say why JOB waits: every blocker with its numbers; or, host by host, why it runs where it runs."""
+    """Say why JOB waits: every blocker with its numbers; or how it was placed, as it was recorded then."""
     answer = session.client.get("jobs", one_job(job, job_word), "why")
     if as_json:
         emit_json({key: value for key, value in answer.items() if key != "version"})
         return
     click.echo(f"Job {answer['job']} is {answer['state']}.")
     _reasons(answer["reasons"])
+    waits = answer["state"] == "PENDING"
+    if not waits:
+        _choice(answer.get("choice"))
     _verdicts(answer["verdicts"])
-    _alignment(answer["alignment"])
+    if not waits:
+        _compared(answer.get("choice"))
+    _alignment(answer["alignment"], "" if waits else " now")
 
 
 def show_plan(plan: Mapping[str, Any], as_json: bool) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from rm.core import events as ev
 from rm.core.actions import Intent
 from rm.core.alignment import NOTHING_TO_ALIGN
+from rm.core.choosing import Taken
 from rm.core.engine import Blocked, Policies, Tuning, decide, not_yet
 from rm.core.fencing import on_silent_hosts
 from rm.core.host import HostState
@@ -48,13 +49,15 @@ class Recomputation:
 @dataclass(slots=True)
 class Outcome:
     """What one step did. `recorded` are the events as they took effect, in order, decisions
-    included; `refused` pairs the index of a refused event with its error; `looked` says whether
+    included; `refused` pairs the index of a refused event with its error; `taken` notes by job how each
+    placement came about, for a record that is to be made before the next step; `looked` says whether
     any pending job was tried or the alignment asked for, whatever came of it."""
 
     changes: Changes
     intents: list[Intent] = field(default_factory=list)
     recorded: list[ev.Event] = field(default_factory=list)
     refused: dict[int, IllegalTransition] = field(default_factory=dict)
+    taken: dict[int, Taken] = field(default_factory=dict)
     realigned: bool = False
     looked: bool = False
     recompute: Recomputation | None = None
@@ -175,6 +178,7 @@ class Cycle:
                 self._begins_us[job_id] = state.jobs[job_id].begin_us
         for decision in result.decisions:
             self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
+        out.taken = result.taken
         starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
 

@@ -6,17 +6,18 @@ reserved, and the next job sees the cluster with it. Pure: the same snapshot giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core.ahead import Ahead
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.blocked import Blocked, behind, shape
+from rm.core.choosing import Taken, Tried, as_placed
 from rm.core.host import HostState
 from rm.core.job import Job, Placement
 from rm.core.neighbours import Neighbourhood
-from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
+from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, Proposal, QueuePolicy, reserves
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import Snapshot
 from rm.core.state import all_of, placed_view, take
@@ -52,13 +53,18 @@ class Decision:
     placement: Placement
     alignment: Alignment
     note: str = ""
+    tried: Sequence[Tried] = field(default=(), compare=False, repr=False)
+    candidate: Candidate | None = field(default=None, compare=False, repr=False)
+    proposal: Proposal | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(slots=True)
 class Pass:
-    """The result of one pass. `reasons` are those of single jobs; of shapes, see `Blocked`."""
+    """The result of one pass. `taken` notes how each decision came about; `reasons` are those of single
+    jobs; of shapes, see `Blocked`."""
 
     decisions: list[Decision] = field(default_factory=list)
+    taken: dict[int, Taken] = field(default_factory=dict)
     reasons: dict[int, Reason] = field(default_factory=dict)
 
 
@@ -109,6 +115,7 @@ def decide(
                 del group[job.id]
                 left -= 1
                 sequence += 1
+                result.taken[job.id] = noted(job, decision, policies, snapshot.now_us)
                 reserve(snapshot, job, decision.placement, sequence)
                 result.decisions.append(decision)
                 continue
@@ -176,8 +183,9 @@ def place(
         return place_in_first(in_each_partition(job), snapshot, policies, tuning, sequence)
     reasons: list[Reason] = []
     asked = job
+    tried: list[Tried] = []
     for _ in range(ROUNDS_MAX):
-        best, refusals, against = best_of(asked, snapshot, policies, tuning, sequence)
+        best, refusals, against = best_of(asked, snapshot, policies, tuning, sequence, tried)
         reasons = reasons or refusals
         if best is not None or not against:
             break
@@ -208,10 +216,15 @@ def place_in_first(
 
 
 def best_of(
-    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
+    job: Job,
+    snapshot: Snapshot,
+    policies: Policies,
+    tuning: Tuning,
+    sequence: int,
+    tried: list[Tried],
 ) -> tuple[Decision | None, list[Reason], set[str]]:
     """(the best of the candidates, the reasons for none, the hosts whose links stood against those
-    that were rejected)."""
+    that were rejected); adds to `tried` all that it looked at."""
     proposal = policies.placement.candidates(job, snapshot)
     best: Decision | None = None
     rejections: list[Reason] = []
@@ -219,13 +232,16 @@ def best_of(
     compared, near = 0, Neighbourhood(snapshot)
     for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
         alignment = align_candidate(job, candidate, near, policies.comm, sequence)
+        tried.append((candidate, alignment))
         if alignment.rejected is not None:
             rejections.append(alignment.rejected)
             against |= {link.link for link in alignment.links} & set(candidate.placement.hosts)
             continue
         compared += 1
         if best is None or alignment.score > best.alignment.score + EPSILON:
-            best = Decision(job.id, candidate.placement, alignment, candidate.note)
+            best = Decision(
+                job.id, candidate.placement, alignment, candidate.note, tried, candidate, proposal
+            )
         if best.alignment.score >= PERFECT - EPSILON or compared == tuning.top_k:
             break  # candidates come best first: no later one can be better than a perfect one
     return best, [*proposal.reasons, *dict.fromkeys(rejections)], against
@@ -264,6 +280,13 @@ def contention(alignment: Alignment, tuning: Tuning) -> Reason:
     )
 
 
+def noted(job: Job, decision: Decision, policies: Policies, now_us: int) -> Taken:
+    """What the record of the decision needs; before the snapshot changes."""
+    observe = decision.proposal.observe if decision.proposal is not None else None
+    observed = observe(decision.candidate) if observe is not None and decision.candidate is not None else None
+    return Taken(job, decision.placement, decision.tried, observed, policies.placement.name, now_us)
+
+
 def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -> None:
     """Let the rest of the pass see the job as placed."""
     free = snapshot.free
@@ -297,7 +320,8 @@ def explain(
         reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
     if mine and reasons and ahead is not None and ahead.reserve(job) and ahead.reservation is not None:
         reasons[0] = ahead.reservation.promised(reasons[0])
-    return decision, ([waits] if waits else []) + reasons, proposal.verdicts
+    verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
+    return decision, ([waits] if waits else []) + reasons, verdicts
 
 
 def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]:

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.choice import Judged
+from rm.core.choosing import chosen_only, tasks_of
 from rm.core.job import Job
 from rm.core.ports import (
     Candidate,
     CommPolicy,
+    Observed,
     PlacementPolicy,
     Proposal,
     QueuePolicy,
@@ -81,6 +85,8 @@ class _Placement(_Guarded):
         except Exception as error:
             return Proposal(iter(()), [self._waits(error)])
         found.candidates = self._tried(found, found.candidates)
+        if found.observe is not None:
+            found.observe = partial(self._observed, found.observe)
         return found
 
     def _tried(self, found: Proposal, lazily: Iterator[Candidate]) -> Iterator[Candidate]:
@@ -88,6 +94,22 @@ class _Placement(_Guarded):
             yield from lazily
         except Exception as error:
             found.reasons.insert(0, self._waits(error))
+
+    def _observed(self, observe: Callable[[Candidate], Observed], candidate: Candidate) -> Observed:
+        try:
+            return partial(self._judged, observe(candidate), candidate)
+        except Exception as error:
+            return partial(self._unjudged, error, candidate)
+
+    def _judged(self, observed: Observed, candidate: Candidate) -> Judged:
+        try:
+            return observed()
+        except Exception as error:
+            return self._unjudged(error, candidate)
+
+    def _unjudged(self, error: Exception, candidate: Candidate) -> Judged:
+        self._faults.note("placement", self.name, "`rmx why` lacks the verdicts of hosts", error)
+        return chosen_only(tasks_of(candidate.placement))
 
     def _waits(self, error: Exception) -> Reason:
         sentence = self._faults.note("placement", self.name, "the jobs that it fails for wait", error)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeGuard, runtime_checkable
 
 from rm.core.alignment import Alignment
+from rm.core.choice import Judged
 from rm.core.job import Job, Placement
 from rm.core.reasons import HostVerdict, Reason
 from rm.core.snapshot import PlacedJob, Snapshot
@@ -19,6 +20,10 @@ class Candidate:
     placement: Placement
     score: float = 0.0
     note: str = ""
+    grounds: object = field(default=None, compare=False, repr=False)  # the policy's own: for `observe`
+
+
+Observed = Callable[[], Judged]  # what was noted of the hosts around a placement, to be put into words
 
 
 @dataclass(slots=True)
@@ -26,12 +31,15 @@ class Proposal:
     """A placement policy's answer: candidates lazily, best first; or the reasons for none.
 
     `reasons` is filled when `candidates` yields nothing: every blocker, worst first.
-    `verdicts` is filled only when the caller asked to explain.
+    `verdicts` is filled only when the caller asked to explain. `observe` notes what there is
+    around a candidate, for the record; it is asked for the one taken alone, before the snapshot changes,
+    and answers at once with what can be put into words after that.
     """
 
     candidates: Iterator[Candidate]
     reasons: list[Reason] = field(default_factory=list)
     verdicts: list[HostVerdict] = field(default_factory=list)
+    observe: Callable[[Candidate], Observed] | None = None
 
 
 class QueuePolicy(Protocol):

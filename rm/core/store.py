@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from rm.core.audit import Act
+from rm.core.choice import Choice
 from rm.core.history import History
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState
@@ -64,7 +65,8 @@ class Batch:
     of the leader's own (None forgets one). A job is new when its id is at least
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
     A job's `spec` is written with its first version only, since it never changes. `acts` are added to the
-    audit log; `logs` replace what was recorded under the same names.
+    audit log; `logs` replace what was recorded under the same names, `choices` what was recorded of the
+    job's placement before.
     """
 
     events: tuple[Entry, ...] = ()
@@ -81,6 +83,7 @@ class Batch:
     removed_tokens: tuple[str, ...] = ()
     acts: tuple[Act, ...] = ()
     logs: tuple[KeptLog, ...] = ()
+    choices: tuple[tuple[int, Choice], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +214,10 @@ class Store(Protocol):
 
     def job(self, id: int) -> Job | None: ...
 
+    def choice(self, job: int) -> Choice | None:
+        """How the job's last placement came about; None: it never was placed, or nothing was recorded."""
+        ...
+
     def logs(self, job: int) -> list[KeptLog]:
         """What became of the logs of the job's attempts, by their names; empty ones are not among them."""
         ...
@@ -232,9 +239,9 @@ class Store(Protocol):
         ...
 
     def prune(self, before_us: int, most: int | None = None) -> int:
-        """Forgets jobs that ended before `before_us`, and all but the `most` that ended last, with what
-        became of their logs; counts them. Those that ended in the same microsecond as the last one kept
-        stay, and so do jobs with an open action. In many short transactions."""
+        """Forgets jobs that ended before `before_us`, and all but the `most` that ended last, with how they
+        were placed and what became of their logs; counts them. Those that ended in the same microsecond as
+        the last one kept stay, and so do jobs with an open action. In many short transactions."""
         ...
 
     def prune_journal(self, before_us: int) -> int:

@@ -419,6 +419,7 @@ class Leader:
             actions=tuple(stored(i) for i in outcome.intents),
             finished_actions=tuple(changes.settled),
             logs=tuple(changes.logs),
+            choices=tuple((job, taken.choice()) for job, taken in outcome.taken.items()),
             measurements=tuple(Measured(a, b, s) for a, b, s in changes.measured),
             acts=acts,
         )

@@ -387,37 +387,43 @@ class Service(HostService):
 
     async def why(self, job_id: int) -> Mapping[str, Any]:
         job = await self.job(job_id)
+        if job.state is not JobState.PENDING:
+            return await self._why_there(job)
 
-        if job.state.final:
-            reasons = [job.reason] if job.reason else []
-            return {
-                "job": job_id,
-                "state": job.state,
-                "reasons": reasons,
-                "verdicts": [],
-                "alignment": None,
-            }
-
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Alignment, Reason | None]:
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None]:
             state = cycle.state
-            leased = waiting(state, job, cycle.rules, now_us)
-            snapshot = state.detached(state.snapshot_without(job, now_us))
-            reserved = cycle.reserved if job.state is JobState.PENDING else None
-            return snapshot, cycle.tuning, reserved, state.alignment, leased
+            return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.reserved
 
-        snapshot, tuning, reserved, alignment, leased = await self._ask(look)
+        snapshot, tuning, reserved = await self._ask(look)
         _, reasons, verdicts = await self._think(
             job.spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
         )
-        answer: dict[str, Any] = {"job": job_id, "state": job.state, "alignment": None, "verdicts": verdicts}
-        if job.state is JobState.PENDING:
-            answer["reasons"] = reasons
-        else:
-            reason = leased or job.reason
-            answer["reasons"] = [reason] if reason else []
-            answer["placement"] = job.placement
-            answer["alignment"] = alignment_around(alignment, job_id)
-        return answer
+        return {
+            "job": job_id,
+            "state": job.state,
+            "reasons": reasons,
+            "verdicts": verdicts,
+            "alignment": None,
+        }
+
+    async def _why_there(self, job: Job) -> Mapping[str, Any]:
+        """Of a job that has been placed: the decision as it was taken, and its alignment as it is now."""
+
+        def look(cycle: Cycle, now_us: int) -> tuple[Alignment, Reason | None]:
+            return cycle.state.alignment, waiting(cycle.state, job, cycle.rules, now_us)
+
+        alignment, leased = await self._ask(look)
+        reason = leased or job.reason
+        choice = await asyncio.to_thread(self._store.choice, job.id)
+        return {
+            "job": job.id,
+            "state": job.state,
+            "reasons": [reason] if reason else [],
+            "verdicts": choice.verdicts if choice is not None else [],
+            "alignment": None if job.state.final else alignment_around(alignment, job.id),
+            "placement": None if job.state.final else job.placement,
+            "choice": choice,
+        }
 
     def iterations(self, job_id: int) -> Mapping[str, Any]:
         return self._iterations.of(job_id)

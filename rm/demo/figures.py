@@ -172,11 +172,14 @@ def score(measured: Measured, mode: str, host: str) -> float | None:
     return None
 
 
-def why_not_apart(taken: Sequence[str], verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """What kept the second job off the hosts that the first (on `taken`) had left free, as a sentence."""
-    free = [verdict for verdict in verdicts if verdict["host"] not in taken]
-    refused = [f"{one['host']}: {one['refused']['message']}" for one in free if one["refused"]]
-    if not free:
+def why_not_apart(taken: Sequence[str], why: Mapping[str, Any]) -> str:
+    """What kept the second job off the hosts that the first (on `taken`) had left free, as a sentence.
+
+    `why`: the answer about the second job, with the decision as it was recorded.
+    """
+    others = [verdict for verdict in why.get("verdicts", ()) if verdict["host"] not in taken]
+    refused = [f"{one['host']}: {one['refused']['message']}" for one in others if one["refused"]]
+    if not others and not (why.get("choice") or {}).get("passed_over_hosts"):
         return "Placement saw no other host."
     if not refused:
         return (

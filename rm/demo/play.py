@@ -222,7 +222,7 @@ class Demo:
         if not self.measured.apart["apart"]:
             raise RmError(
                 "Two jobs for which no rotation exists were placed on the same links. "
-                + figures.why_not_apart(one.hosts, two.why.get("verdicts", ())),
+                + figures.why_not_apart(one.hosts, two.why),
                 "Try again while this machine is less busy.",
             )
 

@@ -17,8 +17,9 @@ from msgspec import UNSET, UnsetType
 from rm.api.answer import Answer, Problem, Refused
 from rm.api.hosts import Free, Gpu, Host, Nic
 from rm.api.jobs import EarlierAttempt, FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
-from rm.api.reasons import Alignment, Plan, Reason, Schedule, Verdict, Why
+from rm.api.reasons import Alignment, Choice, Compared, Plan, Reason, Schedule, Verdict, Why
 from rm.core import alignment as core_alignment
+from rm.core import choice as core_choice
 from rm.core import host as core_host
 from rm.core import job as core_job
 from rm.core import progress as core_progress
@@ -69,6 +70,31 @@ def alignment_of(alignment: core_alignment.Alignment | None) -> Alignment | None
     return msgspec.structs.replace(told, rejected=reason_of(alignment.rejected))
 
 
+def choice_of(choice: core_choice.Choice | None) -> Choice | None:
+    if choice is None:
+        return None
+    return Choice(
+        at_us=choice.at_us,
+        placement_policy=choice.placement_policy,
+        chosen_hosts=choice.chosen_hosts,
+        refused_hosts=choice.refused_hosts,
+        passed_over_hosts=choice.passed_over_hosts,
+        compared=[
+            Compared(
+                hosts=one.hosts,
+                host_count=one.host_count,
+                score=one.score,
+                alignment_score=one.alignment_score,
+                note=one.note,
+                taken=one.taken,
+                rejected=reason_of(one.rejected),
+            )
+            for one in choice.compared
+        ],
+        compared_candidates=choice.compared_candidates,
+    )
+
+
 def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
     """The answers of why and plan, of core values."""
     fields = {
@@ -77,6 +103,8 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
         "verdicts": [verdict_of(verdict) for verdict in answer["verdicts"]],
         "alignment": alignment_of(answer["alignment"]),
     }
+    if "choice" in answer:
+        fields["choice"] = choice_of(answer["choice"])
     return typed(fields, kind)
 
 

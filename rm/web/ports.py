@@ -143,7 +143,8 @@ class Service(Protocol):
         ...
 
     def why(self, job_id: int) -> Answer[Mapping[str, Any]]:
-        """{"job", "state", "reasons", "verdicts", "alignment"}"""
+        """{"job", "state", "reasons", "verdicts", "alignment"}; of a job that was placed also "placement"
+        and "choice", the decision as it was taken, or None where it was not recorded."""
         ...
 
     def iterations(self, job_id: int) -> Answer[Mapping[str, Any]]: ...

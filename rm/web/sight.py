@@ -12,6 +12,7 @@ from typing import Any
 
 from rm.config import PrivacyConfig
 from rm.core.alignment import Alignment, Schedule
+from rm.core.choice import Choice
 from rm.core.host import Host
 from rm.core.job import Job, JobState
 from rm.core.privacy import veiled, without_others
@@ -82,7 +83,25 @@ class Sight:
                 v if v.refused is None else replace(v, refused=self.reason(v.refused)) for v in verdicts
             ],
             "alignment": self._alignment(answer["alignment"]),
+            **({"choice": self._choice(answer["choice"])} if "choice" in answer else {}),
         }
+
+    def _choice(self, choice: Choice | None) -> Choice | None:
+        """When it was decided, and of what was compared and refused as much as may be known."""
+        if choice is None or not (self._vague or self.jobs):
+            return choice
+        if self._vague:
+            return replace(choice, chosen=(), refused=(), refused_hosts=None, passed_over_hosts=None,
+                           compared=())  # fmt: skip
+        compared = (
+            replace(
+                one,
+                note=self.text(one.note),
+                rejected=None if one.rejected is None else self.reason(one.rejected),
+            )
+            for one in choice.compared
+        )
+        return replace(choice, compared=tuple(compared))
 
     def _alignment(self, told: Alignment | None) -> Alignment | None:
         if told is None or self._vague:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rm.adapters import store_sql
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.core.audit import Act
+from rm.core.choice import Choice
 from rm.core.host import Host, Zone
 from rm.core.job import Job, JobState, Task
 from rm.core.logs import KeptLog, LogName
@@ -367,6 +368,7 @@ batches = st.builds(
     finished_actions=some(small),
     measurements=some(st.builds(Measured, few, few, stats)),
     documents=some(st.tuples(few, st.none() | bodies)),
+    choices=some(st.tuples(small, st.builds(Choice, small, words, st.just(()), small))),
     logs=some(st.builds(KeptLog, st.builds(LogName, small, small, small, words), small, small, words)),
 )
 queries = st.fixed_dictionaries(
@@ -419,6 +421,7 @@ def test_any_history_ends_as_in_memory(
                     version = outcomes[0]
             assert store.load(since) == model.load(since)
             assert [store.logs(job) for job in range(4)] == [model.logs(job) for job in range(4)]
+        assert [store.choice(job) for job in range(4)] == [model.choice(job) for job in range(4)]
         assert [e for _, e in store.journal(limit=100)] == [e for _, e in model.journal(limit=100)]
         assert [at_us for _, at_us in store.journal_starts()] == [
             at_us for _, at_us in model.journal_starts()
@@ -441,6 +444,21 @@ def test_what_became_of_logs_comes_back_and_leaves_with_its_job(database: Any, s
     assert store.prune(6) == 1
     assert again.logs(1) == []
     assert len(again.logs(2)) == 1
+    again.close()
+
+
+def test_how_a_job_was_placed_comes_back_and_leaves_with_it(database: Any, store: Any) -> None:
+    choice = builders.filled(Choice)
+    ended = replace(builders.job(1), state=JobState.COMPLETED, ended_us=5)
+    store.commit(Batch(jobs=(ended, builders.job(2)), choices=((1, choice), (2, choice))), 0)
+    again = database.open()
+    assert again.choice(1) == choice
+    store.commit(Batch(choices=((2, replace(choice, at_us=9)),)), 1)
+    assert again.choice(2).at_us == 9
+    assert again.choice(3) is None
+    assert store.prune(6) == 1
+    assert again.choice(1) is None
+    assert again.choice(2) is not None
     again.close()
 
 

@@ -251,6 +251,29 @@ def test_why_names_every_blocker_with_its_numbers(daemon: Daemon, rmx: Rmx) -> N
     assert rmx("why", "1", "--json").json["verdicts"][0]["host"] == "h1"
 
 
+def test_why_of_a_placed_job_tells_the_decision_as_it_was_taken(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "train.sh")
+    daemon.call(daemon.service.finish, 1)
+    lines = rmx("why", "1").out.splitlines()
+    placed = next(line for line in lines if "Placed on 1 host at " in line)
+    assert placed.endswith(" by the policy zone.")
+    assert "  Hosts that were refused then: 4. Hosts that could be taken and were not: 2." in lines
+    at = lines.index("Candidates compared: 3")
+    assert [line.split()[:4] for line in lines[at + 1 : at + 3]] == [
+        ["HOSTS", "SCORE", "COMPATIBILITY", "TAKEN"],
+        ["h1", "87.5", "-", "taken"],
+    ]
+
+
+def test_why_says_when_a_placement_was_not_recorded(
+    daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.fake_service.CHOICE", None)
+    rmx("submit", "train.sh")
+    daemon.call(daemon.service.finish, 1)
+    assert "How it was placed is not recorded" in rmx("why", "1").out
+
+
 def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
     assert rmx("hosts").out.splitlines()[1].split() == [
         "h1",

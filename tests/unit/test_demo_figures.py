@@ -14,6 +14,12 @@ def verdict(host: str, message: str = "") -> dict[str, Any]:
 def test_jobs_that_were_not_kept_apart_are_explained_by_placements_own_words() -> None:
     taken = ("z1h1", "z1h3")
     busy = [verdict("z1h1"), verdict("z2h1", "loss 4 %"), verdict("z2h2", "delay 9 ms")]
-    assert why_not_apart(taken, busy) == "Of the others placement said: z2h1: loss 4 %; z2h2: delay 9 ms."
-    assert "at the rhythm that the first job had by then" in why_not_apart(taken, [verdict("z2h1")])
-    assert why_not_apart(taken, [verdict("z1h1")]) == "Placement saw no other host."
+    told = why_not_apart(taken, {"verdicts": busy})
+    assert told == "Of the others placement said: z2h1: loss 4 %; z2h2: delay 9 ms."
+    rhythm = "at the rhythm that the first job had by then"
+    assert rhythm in why_not_apart(taken, {"verdicts": [verdict("z2h1")]})
+    own = [verdict("z1h1")]
+    passed_over = {"verdicts": own, "choice": {"passed_over_hosts": 1}}
+    assert rhythm in why_not_apart(taken, passed_over)
+    for choice in (None, {"passed_over_hosts": None}, {"passed_over_hosts": 0}):
+        assert why_not_apart(taken, {"verdicts": own, "choice": choice}) == "Placement saw no other host."

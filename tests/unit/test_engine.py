@@ -291,3 +291,16 @@ def test_a_host_whose_memory_one_job_has_takes_no_other_that_needs_some() -> Non
         waiting, replace(snapshot, free=TrackedDict(snapshot.free)), policies, Tuning(), Blocked()
     )
     assert {d.job: d.placement.hosts for d in result.decisions} == {1: ("h0",), 2: ("h1",), 3: ("h0",)}
+
+
+def test_the_tasks_of_an_explanation_are_of_the_placement_that_would_be_taken() -> None:
+    hosts = [builders.host(name, cpus=1) for name in "abcd"]
+    there = [builders.placed(9, "a", "b", traffic=TRAFFIC)]
+    snapshot = builders.snapshot(*hosts, placed=there)
+    snapshot = replace(snapshot, free={h.name: Free(1, h.mem_bytes, ()) for h in hosts})
+    chosen = Policies(load("queue", "fifo"), load("placement", "first-fit"), ByHost(a=20, b=20))
+    decision, _, verdicts = explain(talker(), snapshot, chosen, Tuning())
+    assert decision is not None
+    assert set(decision.placement.hosts) != {"a", "b"}  # which is the policy's first candidate
+    tasks = {v.host: dict(v.scores)["tasks"] for v in verdicts}
+    assert {host for host, count in tasks.items() if count} == set(decision.placement.hosts)

@@ -101,3 +101,34 @@ def test_what_only_some_policies_have_is_theirs() -> None:
         assert [one.name for one in made] == [one.name for one in plain]
         assert reserves(made[0]) == reserves(plain[0])
         assert getattr(made[2], "rescheduling", None) == getattr(plain[2], "rescheduling", None)
+
+
+class Blind:
+    """Places as first-fit does, and raises when asked what was around: at once, or when the words are."""
+
+    name = "blind"
+
+    def __init__(self, late: bool) -> None:
+        self.late, self.base = late, load("placement", "first-fit")
+
+    def candidates(self, *args: Any) -> Proposal:
+        found = self.base.candidates(*args)
+        found.observe = lambda candidate: self._raise if self.late else self._raise()
+        return found
+
+    def _raise(self) -> Any:
+        raise ZeroDivisionError("of mine")
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_placement_that_cannot_be_explained_is_taken_all_the_same(late: bool) -> None:
+    told: list[str] = []
+    made, _ = cycle(told, placement=Blind(late))
+    out = made.step([ev.JobSubmitted(1, builders.spec())], 200)
+    assert made.state.jobs[1].state is JobState.CONFIGURING
+    choice = out.taken[1].choice()
+    assert ([v.host for v in choice.verdicts], choice.refused_hosts) == (["h1"], None)
+    assert told == [
+        "The placement policy 'blind' failed by a defect of its own (ZeroDivisionError: of mine); "
+        "`rmx why` lacks the verdicts of hosts."
+    ]

@@ -68,7 +68,7 @@ class CassiniPlacement:
         proposal = self.base.candidates(job, snapshot, explain)
         found = islice(self._varied(proposal.candidates, job, snapshot), self.options.candidates)
         # the base fills in its reasons when its candidates are exhausted, in this very list
-        return Proposal(found, proposal.reasons, proposal.verdicts)
+        return Proposal(found, proposal.reasons, proposal.verdicts, proposal.observe)
 
     def _varied(self, own: Iterator[Candidate], job: Job, snapshot: Snapshot) -> Iterator[Candidate]:
         """Candidates of different sharing, the base's own first."""

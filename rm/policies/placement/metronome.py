@@ -24,12 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 
 import numpy as np
 
 from rm.core.job import Job
-from rm.core.ports import Candidate, Proposal
+from rm.core.ports import Candidate, Observed, Proposal
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import Snapshot
 from rm.errors import ConfigError
@@ -43,6 +44,7 @@ from rm.policies.placement.steps.gang import Gang, Ints, place
 from rm.policies.placement.steps.link_score import LinkScores, PlacedLoads
 from rm.policies.placement.steps.network_score import NetworkWeights
 from rm.policies.placement.steps.network_table import LatestNetworkTable
+from rm.policies.placement.steps.observed import Around
 from rm.policies.placement.steps.pools import Pool, pools_for
 from rm.policies.placement.steps.stages import Stages
 from rm.policies.placement.steps.verdicts import explain_hosts
@@ -137,7 +139,7 @@ class MetronomePolicy:
                 reasons += by_kind(ask.shape, ask.capacities)
                 verdicts = explain_hosts(ask.capacities, ask.shape, ask.caps, refused=narrow)
             return Proposal(iter(()), reasons, verdicts)
-        proposal = Proposal(iter(()))
+        proposal = Proposal(iter(()), observe=partial(self._observed, ask, narrow))
         proposal.candidates = self._search(ask, proposal.reasons)
         if explain:
             first = next(proposal.candidates, None)
@@ -219,11 +221,19 @@ class MetronomePolicy:
         spread = [(ask.capacities.hosts[pool.numbers[n]], k) for n, k in counts.items()]
         links = "no known traffic" if ask.links is None else f"bandwidth score {score:.1f}"
         note = f"{pool.where}: {links} over {len(spread)} host{'s' if len(spread) > 1 else ''}"
-        return Candidate(place(spread, ask.snapshot.free, ask.shape), score, note)
+        return Candidate(place(spread, ask.snapshot.free, ask.shape), score, note, stages)
 
     def _stages(self, pool: Pool, ask: _Ask, gang: Gang) -> Stages:
         table = self._tables.under(ask.snapshot)
         return Stages(pool, ask.capacities.hosts, gang, table, ask.links, ask.job.spec.low_comm)
+
+    def _observed(self, ask: _Ask, narrow: dict[int, Reason], candidate: Candidate) -> Observed:
+        stages = candidate.grounds
+        assert isinstance(stages, Stages)
+        around = Around(
+            ask.capacities, ask.shape, ask.caps, stages.pool, lambda: stages.table, narrow, stages.scores_of
+        )
+        return around.observed(candidate)
 
     def _explain(self, ask: _Ask, narrow: dict[int, Reason], first: Candidate | None) -> list[HostVerdict]:
         """Verdicts with the stages' scores as the job's first task saw them."""

@@ -14,12 +14,13 @@ Source: zone-first, Sec. 3.2, Fig. 8; R30-R35. Settled here:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 
 import numpy as np
 
 from rm.core.job import Job
-from rm.core.ports import Candidate, Proposal
+from rm.core.ports import Candidate, Observed, Proposal
 from rm.core.reasons import HostVerdict
 from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.blockers import by_kind, headline
@@ -35,6 +36,7 @@ from rm.policies.placement.steps.network_score import (
     select,
 )
 from rm.policies.placement.steps.network_table import LatestNetworkTable
+from rm.policies.placement.steps.observed import Around
 from rm.policies.placement.steps.pools import Pool, pools_for
 from rm.policies.placement.steps.verdicts import explain_hosts
 
@@ -73,13 +75,18 @@ class ZonePolicy:
                 lambda some: gang.host_count(some) > 1,  # one host needs no network
             )
 
+        def observe(candidate: Candidate) -> Observed:
+            assert isinstance(candidate.grounds, Pool)
+            table = partial(self._tables.under, snapshot)
+            return Around(capacities, shape, caps, candidate.grounds, table).observed(candidate)
+
         found = self._search(pools(), capacities, shape, gang, snapshot)
         if not explain:
-            return Proposal(found)
+            return Proposal(found, observe=observe)
         first = next(found)
         table = self._tables.under(snapshot) if len(first.placement.hosts) > 1 else None
         verdicts = explain_hosts(capacities, shape, caps, next(pools()), table, first.placement)
-        return Proposal(chain([first], found), [], verdicts)
+        return Proposal(chain([first], found), [], verdicts, observe)
 
     def _search(
         self, pools: Iterator[Pool], capacities: Capacities, shape: Shape, gang: Gang, snapshot: Snapshot
@@ -100,7 +107,7 @@ class ZonePolicy:
             for local in tightest_first(pool.caps, gang):
                 host = capacities.hosts[pool.numbers[local]]
                 note = f"{pool.where}: all {gang.tasks} tasks on one host"
-                yield Candidate(place([(host, gang.tasks)], free, shape), 100.0, note)
+                yield Candidate(place([(host, gang.tasks)], free, shape), 100.0, note, pool)
             return
         table = self._tables.under(snapshot)
         pair = table.joined(pool.zones)[1]
@@ -109,7 +116,7 @@ class ZonePolicy:
             hosts = [capacities.hosts[pool.numbers[n]] for n in chosen]
             score = mean_pair_score(pair, chosen)
             note = f"{pool.where}: network score {score:.1f} over {len(hosts)} hosts"
-            yield Candidate(place(list(zip(hosts, spread, strict=True)), free, shape), score, note)
+            yield Candidate(place(list(zip(hosts, spread, strict=True)), free, shape), score, note, pool)
 
 
 POLICY = ZonePolicy

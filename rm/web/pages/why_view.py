@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rm.core.job import JobState
 from rm.units import fold_hosts, format_elapsed
 from rm.web.pages.queue_view import Row, row
 from rm.web.pages.text import Look, duration, look, moment, shown
 
 VERDICTS_MOST = 50
 HISTORY_MOST = 30
+UNRECORDED = "How it was placed is not recorded: it never was placed, or an earlier version of rm placed it."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,9 @@ class Thoughts:
     score: str
     schedules: tuple[str, ...]
     unmatched: tuple[int, ...]
+    decided: tuple[str, ...] = ()  # sentences: when it was placed, and what verdicts there are beside these
+    decided_at: str = ""  # "" = the verdicts are those of now
+    compared: tuple[tuple[str, str, str, str, str], ...] = ()  # hosts, two scores, taken or not, note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Lo
         job=row(job, now_us, look),
         history=tuple((moment(at), shown(what, 300)) for at, what in job["history"][-HISTORY_MOST:]),
         **_thoughts(answer, now_us),
+        **_decided(answer),
     )
 
 
@@ -79,6 +85,41 @@ def _thoughts(answer: Mapping[str, Any], now_us: int) -> dict[str, Any]:
         "schedules": tuple(_schedule(s) for s in alignment.get("schedules", ())),
         "unmatched": tuple(alignment.get("unmatched", ())),
     }
+
+
+def _decided(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Of a job that was placed: the decision as it was recorded then."""
+    choice = answer.get("choice")
+    if answer.get("state", JobState.PENDING) == JobState.PENDING:
+        return {}
+    if choice is None:
+        return {"decided": (UNRECORDED,)}
+    count = choice["chosen_hosts"]
+    where = "1 host" if count == 1 else f"{count} hosts"
+    told = [
+        f"Placed on {where} at {moment(choice['at_us'])} by the policy {shown(choice['placement_policy'])}."
+    ]
+    if choice["refused_hosts"] is not None:
+        told.append(
+            f"Hosts that were refused then: {choice['refused_hosts']}. "
+            f"Hosts that could be taken and were not: {choice['passed_over_hosts']}."
+        )
+    if choice["compared"]:
+        told.append(f"Candidates compared: {choice['compared_candidates']}.")
+    return {
+        "decided": tuple(told),
+        "decided_at": moment(choice["at_us"]),
+        "compared": tuple(_compared(one) for one in choice["compared"]),
+    }
+
+
+def _compared(one: Mapping[str, Any]) -> tuple[str, str, str, str, str]:
+    more = one["host_count"] - len(one["hosts"])
+    where = shown(fold_hosts(list(one["hosts"])), 300) + (f" and {more} more" if more else "")
+    scores = ["–" if one[n] is None else f"{one[n]:.6g}" for n in ("score", "alignment_score")]
+    rejected = one["rejected"]
+    taken = "taken" if one["taken"] else "rejected" if rejected else "not taken"
+    return where, scores[0], scores[1], taken, shown(rejected["message"] if rejected else one["note"], 300)
 
 
 def _start(at_us: int | None, behind: int | None, now_us: int) -> str:

@@ -58,6 +58,7 @@ class NetworkTable:
         self._quality: Floats | None = None
         self._delays: Floats | None = None
         self._mean_delays: Floats | None = None
+        self._bad_reasons: dict[int, Reason] = {}
 
     def _gather(self, snapshot: Snapshot) -> dict[tuple[str, str], _Block]:
         number = {h.name: i for i, h in enumerate(self.hosts) if h.schedulable}
@@ -190,6 +191,11 @@ class NetworkTable:
 
     def bad_reason(self, number: int) -> Reason:
         """BAD_NETWORK with what was measured of the host and of its zone."""
+        if number not in self._bad_reasons:
+            self._bad_reasons[number] = self._bad_reason(number)
+        return self._bad_reasons[number]
+
+    def _bad_reason(self, number: int) -> Reason:
         zone = self.hosts[number].zone
         block = self._block(zone, zone)
         assert block is not None

@@ -19,7 +19,7 @@ class Pool:
     """Hosts among which a job may be placed: one zone, or zones joined because none fits alone.
 
     `numbers` are the hosts in inventory numbers, `caps` the tasks each takes (0 = not usable),
-    `near` the rank of each host's zone, 0 for the nearest.
+    `near` the rank of each host's zone, 0 for the nearest. `first`: no pool comes before it.
     """
 
     zones: tuple[str, ...]
@@ -27,6 +27,7 @@ class Pool:
     caps: Ints
     near: Ints
     without_bad: bool
+    first: bool = True
 
     @property
     def where(self) -> str:
@@ -55,6 +56,7 @@ def pools_for(
     delays = {z: float(capacities.user_delay_us(z)) for z in room}
     alone = fitting_zones(room, delays, lambda zones: gang.fits(local[ranks[zones[0]]]))
     crowded: list[str] = []
+    first = True
     for zone in alone:
         mine = local[ranks[zone]]
         if needs_network(mine):
@@ -62,11 +64,13 @@ def pools_for(
             if not gang.fits(good):
                 crowded.append(zone)
                 continue
-            yield _pool((zone,), capacities, good, True)
+            yield _pool((zone,), capacities, good, True, first)
         else:
-            yield _pool((zone,), capacities, mine.copy(), False)
+            yield _pool((zone,), capacities, mine.copy(), False, first)
+        first = False
     for zone in crowded:
-        yield _pool((zone,), capacities, local[ranks[zone]].copy(), False)
+        yield _pool((zone,), capacities, local[ranks[zone]].copy(), False, first)
+        first = False
     if alone:
         return
     clean = {z: np.where(table().bad(z), 0, local[i]) for z, i in ranks.items()}
@@ -85,8 +89,10 @@ def pools_for(
             return
 
 
-def _pool(zones: tuple[str, ...], capacities: Capacities, caps: Ints, without_bad: bool) -> Pool:
+def _pool(
+    zones: tuple[str, ...], capacities: Capacities, caps: Ints, without_bad: bool, first: bool = True
+) -> Pool:
     ranks = [capacities.zones.index(z) for z in zones]
     numbers = np.concatenate([capacities.members[r] for r in ranks])
     near = np.repeat(np.arange(len(ranks)), [len(capacities.members[r]) for r in ranks])
-    return Pool(zones, numbers, caps, near, without_bad)
+    return Pool(zones, numbers, caps, near, without_bad, first)

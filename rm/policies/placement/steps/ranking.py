@@ -15,6 +15,7 @@ from rm.policies.placement.steps.capacity import Capacities, Mask
 from rm.policies.placement.steps.filters import Shape, shape_of
 from rm.policies.placement.steps.gang import Gang, Ints, laid_out
 from rm.policies.placement.steps.network_score import Floats
+from rm.policies.placement.steps.observed import Around
 from rm.policies.placement.steps.slots import Counts, preferred
 from rm.policies.placement.steps.verdicts import explain_hosts
 
@@ -51,6 +52,9 @@ class Ranking:
     note: str
     score: tuple[str, Floats] | None = None
 
+    def score_of(self, host: int) -> tuple[tuple[str, float], ...]:
+        return () if self.score is None else ((self.score[0], float(self.score[1][host])),)
+
 
 def propose(
     job: Job, snapshot: Snapshot, capacities: Capacities, explain: bool, rank: Callable[[Ask], Ranking]
@@ -68,15 +72,16 @@ def propose(
     ranking = rank(ask)
     usable = capacities.usable(shape).copy() if shape.least_gpus else None
     found = _candidates(ask, ranking, usable)
+    around = Around(capacities, shape, caps, scores=ranking.score_of if ranking.score is not None else None)
     if not explain:
-        return Proposal(found)
+        return Proposal(found, observe=around.observed)
     first = next(found)
     scores = None
     if ranking.score is not None:
         name, values = ranking.score
         scores = {i: [(name, float(value))] for i, value in enumerate(values)}
     verdicts = explain_hosts(capacities, shape, caps, placement=first.placement, scores=scores)
-    return Proposal(chain([first], found), [], verdicts)
+    return Proposal(chain([first], found), [], verdicts, around.observed)
 
 
 def _candidates(ask: Ask, ranking: Ranking, usable: Mask | None) -> Iterator[Candidate]:

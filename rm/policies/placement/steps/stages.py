@@ -62,6 +62,7 @@ class Stages:
     links: LinkScores | None
     low_comm: bool
     loops: dict[str, Reason] = field(default_factory=dict)  # refusals met on the way, by host
+    first: Choice | None = None  # of the job's first task, as all hosts compete for it
     _alone: Floats | None = None  # bandwidth scores of hosts that have no task of the job yet
 
     def choose(self, assigned: Sequence[int], banned: frozenset[int] = frozenset()) -> Choice | None:
@@ -82,7 +83,10 @@ class Stages:
             loop = self._loop(counts, host)
             if loop is None:
                 link = self._link(host, int(counts[host]) + 1)
-                return Choice(host, candidates, scores, raw, everywhere, self.low_comm, link)
+                choice = Choice(host, candidates, scores, raw, everywhere, self.low_comm, link)
+                if not assigned and not banned:
+                    self.first = choice
+                return choice
             self.loops[self._name(host)] = loop
             may[host] = False
         return None
@@ -112,6 +116,16 @@ class Stages:
         """The worst link of the whole gang, now that it is known which tasks are where."""
         hosts, counts = np.unique(np.asarray(assigned), return_counts=True)
         return min(self._link(int(h), int(k)).score for h, k in zip(hosts, counts, strict=True))
+
+    def scores_of(self, number: int) -> tuple[tuple[str, float], ...]:
+        """What the job's first task saw of a host of the pool, by its number in the inventory."""
+        if self.first is None:
+            return ()
+        local = int(np.flatnonzero(self.pool.numbers == number)[0])
+        return (
+            ("bandwidth", round(float(self.first.scores[local]), 3)),
+            ("latency_us", round(float(self.first.raw_latency_us[local]), 1)),
+        )
 
     def _name(self, host: int) -> str:
         return self.hosts[int(self.pool.numbers[host])].name

@@ -51,14 +51,14 @@ def explain_hosts(
             if placement is not None:
                 mine.append(("tasks", float(len(placement.on(host.name)))))
             if pool is not None and i not in in_pool:
-                why = _other_zone(host.zone, pool, capacities)
+                why = other_zone(host.zone, pool, capacities)
             elif pool is not None and table is not None and in_pool[i] == 0:
                 why = table.bad_reason(i)
         verdicts.append(HostVerdict(host.name, why, tuple(mine)))
     return verdicts
 
 
-def _other_zone(zone: str, pool: Pool, capacities: Capacities) -> Reason:
+def other_zone(zone: str, pool: Pool, capacities: Capacities) -> Reason:
     mine, theirs = (capacities.user_delay_us(z) / 1_000 for z in (zone, pool.zones[0]))
     return Reason(
         ReasonCode.ZONE,
