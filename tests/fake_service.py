@@ -16,6 +16,7 @@ from rm.core.choice import Choice, Compared
 from rm.core.host import Host, Nic
 from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.progress import Progress
+from rm.core.queue_position import QueuePosition
 from rm.core.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.snapshot import Free
 from rm.errors import Conflict, ImpossibleRequest, NotFound
@@ -28,6 +29,7 @@ CHOICE = Choice(
     1_000_000, "zone", (HostVerdict("h1", None, (("tasks", 1.0),)),), 1, (), 4, 2,
     (Compared(("h1",), 1, 87.5, None, "zone z1: all 1 tasks on one host", True),), 3,
 )  # fmt: skip
+POSITION: QueuePosition | None = None
 NO_ROOM = Reason(ReasonCode.RESOURCES, "No host has 9 free processors.", (("wanted", 9), ("free", 8)))
 
 
@@ -196,6 +198,7 @@ class FakeService:
             "reasons": (NO_ROOM,),
             "verdicts": (verdict,),
             "alignment": None,
+            "queue_position": POSITION if job.state is JobState.PENDING else None,
             "choice": None if job.state is JobState.PENDING else CHOICE,
         }
 

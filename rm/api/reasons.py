@@ -133,9 +133,26 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     compared_candidates: int
 
 
+class JobAhead(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that is tried before another."""
+
+    job: int
+    user: str
+
+
+class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a pending job stands in the order of the queue policy, among the jobs that may get hosts that it
+    could have. `ahead` are the first of `jobs_ahead`, as far as the caller may know of them."""
+
+    position: int
+    jobs_ahead: int
+    ahead: Sequence[JobAhead]
+
+
 class Why(Answer, frozen=True, kw_only=True):
     """Why a job waits; or why it was placed where it is: `choice` is null for a job that waits, and where an
-    older rm had placed it without a record."""
+    older rm had placed it without a record. `queue_position` is null for a job that does not wait, and for
+    one that may not be tried now (held, or before its begin time)."""
 
     job: int
     state: str
@@ -144,3 +161,4 @@ class Why(Answer, frozen=True, kw_only=True):
     alignment: Alignment | None
     placement: Placement | None = None
     choice: Choice | None = None
+    queue_position: QueuePosition | None = None

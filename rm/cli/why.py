@@ -44,6 +44,21 @@ def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> None:
     )
 
 
+def _position(place: Mapping[str, Any] | None) -> None:
+    """Where a job that waits stands in the queue, and behind whom."""
+    if place is None:
+        return
+    told = ", ".join(f"{one['job']} ({printable(one['user'])})" for one in place["ahead"])
+    named, count = len(place["ahead"]), place["jobs_ahead"]
+    if not named:
+        ahead = f"{count} job{'s' if count > 1 else ''}"
+    else:
+        ahead = f"job{'s' if count > 1 else ''} {told}" + (
+            f" and {count - named} more" if count > named else ""
+        )
+    click.echo(f"  Position {place['position']} in the queue." + (f" Ahead of it: {ahead}." if count else ""))
+
+
 def _choice(choice: Mapping[str, Any] | None) -> None:
     """When it was decided, what was compared, and how many hosts the verdicts leave out."""
     if choice is None:
@@ -111,6 +126,7 @@ def why(session: Session, /, job: str | None, job_word: str | None, as_json: boo
         emit_json({key: value for key, value in answer.items() if key != "version"})
         return
     click.echo(f"Job {answer['job']} is {answer['state']}.")
+    _position(answer.get("queue_position"))
     _reasons(answer["reasons"])
     waits = answer["state"] == "PENDING"
     if not waits:

@@ -32,6 +32,7 @@ from rm.core.job import Job, JobSpec, JobState
 from rm.core.logs import LogPlace
 from rm.core.ports import Clock
 from rm.core.progress import Progress
+from rm.core.queue_position import queue_position
 from rm.core.reasons import Reason
 from rm.core.snapshot import Snapshot
 from rm.core.state import ClusterState
@@ -390,21 +391,20 @@ class Service(HostService):
         if job.state is not JobState.PENDING:
             return await self._why_there(job)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None]:
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job], Tuning, Job | None]:
             state = cycle.state
-            return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.reserved
+            pending = [state.jobs[j] for j in state.pending]
+            return state.detached(state.snapshot(now_us)), pending, cycle.tuning, cycle.reserved
 
-        snapshot, tuning, reserved = await self._ask(look)
-        _, reasons, verdicts = await self._think(
-            job.spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
-        )
-        return {
-            "job": job_id,
-            "state": job.state,
-            "reasons": reasons,
-            "verdicts": verdicts,
-            "alignment": None,
-        }
+        snapshot, pending, tuning, reserved = await self._ask(look)
+
+        def think() -> dict[str, Any]:
+            _, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
+            place = queue_position(job, pending, self._policies.queue, snapshot)
+            return {"reasons": reasons, "verdicts": verdicts, "queue_position": place}
+
+        thoughts = await self._think(job.spec.user, think)
+        return {"job": job_id, "state": job.state, "alignment": None, **thoughts}
 
     async def _why_there(self, job: Job) -> Mapping[str, Any]:
         """Of a job that has been placed: the decision as it was taken, and its alignment as it is now."""

@@ -17,7 +17,18 @@ from msgspec import UNSET, UnsetType
 from rm.api.answer import Answer, Problem, Refused
 from rm.api.hosts import Free, Gpu, Host, Nic
 from rm.api.jobs import EarlierAttempt, FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
-from rm.api.reasons import Alignment, Choice, Compared, Plan, Reason, Schedule, Verdict, Why
+from rm.api.reasons import (
+    Alignment,
+    Choice,
+    Compared,
+    JobAhead,
+    Plan,
+    QueuePosition,
+    Reason,
+    Schedule,
+    Verdict,
+    Why,
+)
 from rm.core import alignment as core_alignment
 from rm.core import choice as core_choice
 from rm.core import host as core_host
@@ -105,6 +116,11 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
     }
     if "choice" in answer:
         fields["choice"] = choice_of(answer["choice"])
+    if (place := answer.get("queue_position")) is not None:
+        ahead = [JobAhead(job=job.id, user=job.spec.user) for job in place.ahead]
+        fields["queue_position"] = QueuePosition(
+            position=place.position, jobs_ahead=place.jobs_ahead, ahead=ahead
+        )
     return typed(fields, kind)
 
 

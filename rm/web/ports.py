@@ -143,8 +143,9 @@ class Service(Protocol):
         ...
 
     def why(self, job_id: int) -> Answer[Mapping[str, Any]]:
-        """{"job", "state", "reasons", "verdicts", "alignment"}; of a job that was placed also "placement"
-        and "choice", the decision as it was taken, or None where it was not recorded."""
+        """{"job", "state", "reasons", "verdicts", "alignment"}; of a job that waits also "queue_position"; of
+        one that was placed "placement" and "choice", the decision as it was taken, or None where it was not
+        recorded."""
         ...
 
     def iterations(self, job_id: int) -> Answer[Mapping[str, Any]]: ...

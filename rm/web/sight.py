@@ -16,6 +16,7 @@ from rm.core.choice import Choice
 from rm.core.host import Host
 from rm.core.job import Job, JobState
 from rm.core.privacy import veiled, without_others
+from rm.core.queue_position import QueuePosition
 from rm.core.reasons import HostVerdict, Reason
 from rm.core.snapshot import Free
 from rm.errors import ImpossibleRequest
@@ -84,7 +85,14 @@ class Sight:
             ],
             "alignment": self._alignment(answer["alignment"]),
             **({"choice": self._choice(answer["choice"])} if "choice" in answer else {}),
+            "queue_position": self._queue_position(answer.get("queue_position")),
         }
+
+    def _queue_position(self, place: QueuePosition | None) -> QueuePosition | None:
+        """Jobs that may not be known count, and have no name; how many wait is what is asked for."""
+        if place is None or self.usage:
+            return None
+        return replace(place, ahead=tuple(job for job in place.ahead if self.of(job.id)))
 
     def _choice(self, choice: Choice | None) -> Choice | None:
         """When it was decided, and of what was compared and refused as much as may be known."""

@@ -16,7 +16,9 @@ import pytest
 from rm.cli import client as client_module
 from rm.cli.main import JOB_VERBS, VERBS, run
 from rm.core.job import EarlierAttempt, JobSpec, Task
+from rm.core.queue_position import QueuePosition
 from rm.errors import StoreUnavailable
+from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService, serving
 
@@ -249,6 +251,31 @@ def test_why_names_every_blocker_with_its_numbers(daemon: Daemon, rmx: Rmx) -> N
     text = rmx("why", "1").out
     assert "Job 1 is PENDING.\n  (Resources) No host has 9 free processors. [wanted=9, free=8]\n" in text
     assert rmx("why", "1", "--json").json["verdicts"][0]["host"] == "h1"
+
+
+@pytest.mark.parametrize(
+    ("jobs_ahead", "named", "told"),
+    [
+        (0, (), "Position 1 in the queue."),
+        (1, (7,), "Position 2 in the queue. Ahead of it: job 7 (alice)."),
+        (2, (7, 8), "Position 3 in the queue. Ahead of it: jobs 7 (alice), 8 (alice)."),
+        (9, (7, 8), "Position 10 in the queue. Ahead of it: jobs 7 (alice), 8 (alice) and 7 more."),
+        (1, (), "Position 2 in the queue. Ahead of it: 1 job."),
+        (3, (), "Position 4 in the queue. Ahead of it: 3 jobs."),
+    ],
+)
+def test_why_of_a_waiting_job_tells_who_is_ahead_of_it(
+    daemon: Daemon,
+    rmx: Rmx,
+    monkeypatch: pytest.MonkeyPatch,
+    jobs_ahead: int,
+    named: tuple[int, ...],
+    told: str,
+) -> None:
+    place = QueuePosition(jobs_ahead, tuple(builders.job(number) for number in named))
+    monkeypatch.setattr("tests.fake_service.POSITION", place)
+    rmx("submit", "train.sh")
+    assert f"Job 1 is PENDING.\n  {told}\n" in rmx("why", "1").out
 
 
 def test_why_of_a_placed_job_tells_the_decision_as_it_was_taken(daemon: Daemon, rmx: Rmx) -> None:

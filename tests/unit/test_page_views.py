@@ -303,6 +303,33 @@ def test_hosts_refused_alike_are_one_row_and_a_reservation_is_told() -> None:
     assert found.start.endswith(", in 1:00.")
 
 
+def test_a_position_in_the_queue_counts_all_and_names_those_that_may_be_known() -> None:
+    place = {"position": 5, "jobs_ahead": 4, "ahead": [{"job": 3, "user": "<b>"}]}
+    answer = {"verdicts": [], "reasons": [], "alignment": None, "queue_position": place}
+    found = why_view.why(job(9, "PENDING"), answer, 200 * US)
+    assert (found.position, found.ahead, found.more_ahead) == (5, ((3, "<b>"),), 3)
+    none = why_view.why(job(9, "PENDING"), {**answer, "queue_position": None}, 200 * US)
+    assert (none.position, none.ahead, none.more_ahead) == (0, (), 0)
+
+
+def test_a_placed_job_shows_the_decision_as_it_was_recorded() -> None:
+    taken = {"hosts": ["a1", "a2"], "host_count": 9, "score": 90.0, "alignment_score": None, "note": "best",
+             "taken": True, "rejected": None}  # fmt: skip
+    rejected = {**taken, "taken": False, "rejected": {"code": "X", "message": "closes a loop"}}
+    choice = {"at_us": 150 * US, "placement_policy": "zone", "chosen_hosts": 9, "refused_hosts": 3,
+              "passed_over_hosts": 2, "compared": [taken, rejected], "compared_candidates": 2}  # fmt: skip
+    answer = {"state": "RUNNING", "verdicts": [], "reasons": [], "alignment": None, "choice": choice}
+    found = why_view.why(job(9, "RUNNING"), answer, 200 * US)
+    assert "by the policy zone" in found.decided[0]
+    assert "refused then: 3" in found.decided[1]
+    assert found.compared == (
+        ("a[1-2] and 7 more", "90", "–", "taken", "best"),
+        ("a[1-2] and 7 more", "90", "–", "rejected", "closes a loop"),
+    )
+    old = why_view.why(job(9, "RUNNING"), {**answer, "choice": None}, 200 * US)
+    assert old.decided == (why_view.UNRECORDED,)
+
+
 # -- the history of a pair
 
 

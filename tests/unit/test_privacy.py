@@ -319,6 +319,32 @@ def test_no_page_has_anything_of_anothers_private_job(
         visiting(socket, story)
 
 
+def test_jobs_ahead_of_ones_own_are_counted_where_they_may_not_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster(tmp_path, 0, monkeypatch, jobs=True) as (world, socket):
+
+        async def place(user: str) -> Any:
+            async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(socket)) as session:
+                path = f"http://rm/v1/jobs/{world.jobs[BOB][-1]}/why"
+                async with session.get(path, headers={"Authorization": f"Bearer {user}"}) as response:
+                    return (await response.json())["queue_position"]
+
+        world.do(*(ev.HoldRequested(job, "op") for job in pending(world)))
+        last = world.jobs[BOB][-1]
+        world._submit(ANN, ntasks=24, cpus_per_task=1, priority=9)
+        world.do(ev.ReleaseRequested(last, "op"))
+        seen, whole = (asyncio.run(place(user)) for user in (BOB, "op"))
+        assert whole == {
+            "position": 2, "jobs_ahead": 1, "ahead": [{"job": world.jobs[ANN][-1], "user": ANN}]
+        }  # fmt: skip
+        assert seen == {**whole, "ahead": []}
+
+
+def pending(world: World) -> list[int]:
+    return world.leader.ask(lambda cycle, now_us: list(cycle.state.pending)).result(PATIENCE_S)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -378,4 +404,5 @@ def test_closed_usage_is_what_is_free_and_how_much_is_asked_for(
         assert [reason["code"] for reason in waiting["reasons"]]
         assert all(reason["numbers"] == {} for reason in waiting["reasons"])
         assert waiting["verdicts"] == []
+        assert waiting["queue_position"] is None
         assert "free" in asyncio.run(answers(world, socket, "op"))["GET /metrics"]

@@ -45,3 +45,15 @@ def test_of_a_job_that_was_never_placed_nothing_is_recorded(house: House) -> Non
     house.do(ev.CancelRequested(1, "alice"))
     told = asyncio.run(house.service.why(1))
     assert (told["choice"], told["verdicts"]) == (None, [])
+
+
+def test_a_waiting_job_knows_who_is_ahead_of_it(house: House) -> None:
+    house.do(ev.HostAdded(builders.host("h1", cpus=2)), ev.HostUp("h1", "boot", "1"))
+    for number in (1, 2, 3):
+        house.do(ev.JobSubmitted(number, builders.spec(cpus_per_task=2)))
+    place = asyncio.run(house.service.why(3))["queue_position"]
+    assert (place.position, [job.id for job in place.ahead]) == (2, [2])
+    house.do(ev.HoldRequested(2, "alice"))
+    assert asyncio.run(house.service.why(3))["queue_position"].position == 1
+    assert asyncio.run(house.service.why(2))["queue_position"] is None
+    assert "queue_position" not in asyncio.run(house.service.why(1))

@@ -35,6 +35,9 @@ class Thoughts:
     decided: tuple[str, ...] = ()  # sentences: when it was placed, and what verdicts there are beside these
     decided_at: str = ""  # "" = the verdicts are those of now
     compared: tuple[tuple[str, str, str, str, str], ...] = ()  # hosts, two scores, taken or not, note
+    position: int = 0  # in the queue; 0 = it is not tried now
+    ahead: tuple[tuple[int, str], ...] = ()  # the first jobs before it, with their users
+    more_ahead: int = 0  # jobs before it that are not among these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,7 @@ def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Lo
         history=tuple((moment(at), shown(what, 300)) for at, what in job["history"][-HISTORY_MOST:]),
         **_thoughts(answer, now_us),
         **_decided(answer),
+        **_position(answer.get("queue_position")),
     )
 
 
@@ -84,6 +88,16 @@ def _thoughts(answer: Mapping[str, Any], now_us: int) -> dict[str, Any]:
         "score": f"{alignment['score']:.6g}" if alignment else "",
         "schedules": tuple(_schedule(s) for s in alignment.get("schedules", ())),
         "unmatched": tuple(alignment.get("unmatched", ())),
+    }
+
+
+def _position(place: Mapping[str, Any] | None) -> dict[str, Any]:
+    if place is None:
+        return {}
+    return {
+        "position": place["position"],
+        "ahead": tuple((one["job"], shown(one["user"])) for one in place["ahead"]),
+        "more_ahead": place["jobs_ahead"] - len(place["ahead"]),
     }
 
 
