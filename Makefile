@@ -38,7 +38,7 @@ test: need-test $(DEV) $(POSIX)
 	$(PY) -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: lint need-test $(DEV)
-	$(PY) -m pytest --numprocesses auto --dist loadfile tests/test_architecture.py tests/unit tests/contract tests/sim $(ARGS)
+	RM_TEST_SCHEDULES=2000 $(PY) -m pytest --numprocesses auto --dist loadfile tests/test_architecture.py tests/unit tests/contract tests/sim $(ARGS)
 
 lint: $(DEV)
 	.venv/bin/ruff check .

@@ -1,6 +1,6 @@
 """Seeded schedules of failures, what must hold after each, and the shortest list of events that breaks it.
 
-python -m tests.sim.schedules --count 10000   plays that many seeds on all cores, as before a release
+python -m tests.sim.schedules --count 100000  plays that many seeds on all cores, as before a release
 python -m tests.sim.schedules --seed 7        plays one seed, and shrinks it if it fails
 python -m tests.sim.schedules --events LIST   plays a list of events that was printed
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,9 +20,9 @@ from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 
 JOBS = 10
-SCHEDULES = 2_000  # of every run of the tests
+SCHEDULES = int(os.environ.get("RM_TEST_SCHEDULES", "10000"))  # of every run of the tests
 PARTS = 2  # test files, which the test runner spreads over the cores
-CHUNKS = 20  # of each part
+CHUNKS = 50  # of each part
 SHRINK_STEPS = 400  # a schedule that is shrunk must come to rest within these
 SUBMITS = "somebody submits a job"
 
