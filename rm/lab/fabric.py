@@ -140,9 +140,9 @@ def port(host: LabHost, init_pid: int, offload: bool) -> list[str]:
 
 
 def drop_port(name: str) -> None:
-    """Deletes a host's link at once; it may have gone by itself with the host's last process."""
+    """Deletes a host's link at once; it may have gone by itself with the host's last process, or just go."""
     done = _run(["ip", "link", "del", name])
-    if done.returncode and "Cannot find device" not in done.stderr:
+    if done.returncode and not any(gone in done.stderr for gone in ("Cannot find device", "No such device")):
         raise FabricError(f"`ip link del {name}` failed: {done.stderr.strip()}")
 
 
