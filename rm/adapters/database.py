@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import itemgetter
 from typing import Any
 from urllib.parse import quote
 
@@ -111,6 +112,24 @@ def _begin_sqlite(connection: Connection) -> None:
 def _prepare_postgres(connection: Any, _record: object) -> None:
     connection.execute(";".join(f"SET {name} = {value}" for name, value in _POSTGRES.items()))
     connection.commit()
+
+
+class Prepared:
+    """A statement of every commit, compiled once, which halves what its execution costs. Its rows have the
+    values of `columns`, which are sent as they are."""
+
+    def __init__(self, statement: sa.UpdateBase, dialect: sa.Dialect, columns: Sequence[str]) -> None:
+        compiled = statement.compile(dialect=dialect, column_keys=list(columns))
+        self._text = str(compiled)
+        order: Sequence[str] | None = getattr(compiled, "positiontup", None)
+        self._values = None if order is None else itemgetter(*order)
+
+    def __call__(self, c: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        if not rows:
+            return
+        values: list[Any] = [dict(row) if self._values is None else self._values(row) for row in rows]
+        # one row is not sent as many are: PostgreSQL bounds the time of no pipeline
+        c.exec_driver_sql(self._text, values if len(values) > 1 else values[0])
 
 
 def be_patient(connection: Connection) -> None:

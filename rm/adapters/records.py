@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,8 +30,10 @@ from rm.typed import decoder_of
 Value = TypeVar("Value")
 Row = dict[str, Any]
 
+_UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 _JOB_FIELDS = tuple(f.name for f in fields(Job) if f.name != "spec")
+_job_values = attrgetter(*_JOB_FIELDS)
 _job = decoder_of(Job)
 _host = decoder_of(Host)
 _zone = decoder_of(Zone)
@@ -197,11 +200,15 @@ def mesh_state(row: Any) -> MeshState:
 
 
 def job(row: Any) -> Job:
-    found = _from(_job, f'{{"spec":{row.spec},{row.body[1:]}', f"Job {row.id}")
-    if found.id != row.id:
-        raise damaged(f"Job {row.id}", f"it says that it is job {found.id}")
+    id, body, spec = row  # by position and without `_from`: there are many
+    try:
+        found = _job.decode(f'{{"spec":{spec},{body[1:]}')
+    except _UNREADABLE as e:
+        raise damaged(f"Job {id}", str(e)) from e
+    if found.id != id:
+        raise damaged(f"Job {id}", f"it says that it is job {found.id}")
     if found.occupies and not found.tasks:
-        raise damaged(f"Job {row.id}", f"it is {found.state} and has no tasks")
+        raise damaged(f"Job {id}", f"it is {found.state} and has no tasks")
     return found
 
 
@@ -252,13 +259,13 @@ def _job_to_text(job: Job) -> str:
             (n, str(v) if isinstance(v, float) and not math.isfinite(v) else v) for n, v in reason.numbers
         )
         job = replace(job, reason=replace(reason, numbers=numbers))
-    return to_text({name: getattr(job, name) for name in _JOB_FIELDS}, f"Job {job.id}")
+    return to_text(dict(zip(_JOB_FIELDS, _job_values(job), strict=True)), f"Job {job.id}")
 
 
 def _from(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:
     try:
         return decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
+    except _UNREADABLE as e:
         raise damaged(what, str(e)) from e
 
 

@@ -6,6 +6,7 @@ of the core needs no migration. `migrations/` creates these tables; a test compa
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -22,7 +23,6 @@ from sqlalchemy import (
     UniqueConstraint,
     bindparam,
     delete,
-    insert,
     select,
     text,
     update,
@@ -308,7 +308,6 @@ DELETE_ZONE = delete(zones).where(zones.c.name == bindparam("b_name"))
 DELETE_ACTION = delete(actions).where(actions.c.id == bindparam("b_id"))
 # literal, so that the partial index serves
 STARTS = select(journal.c.seq, journal.c.at_us).where(IS_START).order_by(journal.c.seq)
-ADD_ACTS = insert(acts)
 DELETE_TOKEN = delete(tokens).where(tokens.c.id == bindparam("b_id"))
 DELETE_DOCUMENT = delete(documents).where(documents.c.name == bindparam("b_name"))
 
@@ -317,6 +316,7 @@ def ordered(table: Table) -> Select[Any]:
     return select(table).order_by(table.c.id)
 
 
+@cache
 def upserts(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, or replace all but the key of the one that has this key."""
     keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name", tokens: "id"}
@@ -336,6 +336,7 @@ def upserts(dialect: str) -> dict[str, Insert]:
     return made
 
 
+@cache
 def additions(dialect: str) -> dict[str, Insert]:
     """By table name: insert a row, unless there is one with its key."""
     insert = postgresql.insert if dialect == "postgresql" else sqlite.insert

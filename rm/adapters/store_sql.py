@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +19,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine
 
 from rm.adapters import records, schema
-from rm.adapters.database import UNDECODABLE, be_patient, lenient_text, make_engine, sentences
+from rm.adapters.collector import uncollected
+from rm.adapters.database import UNDECODABLE, Prepared, be_patient, lenient_text, make_engine, sentences
 from rm.adapters.database_files import DatabaseFiles
 from rm.adapters.history_sql import SqlHistory
 from rm.adapters.log_database import LogDatabase
@@ -50,6 +52,7 @@ class SqlStore:
         self._epoch: int | None = None
         self._in_doubt: Batch | None = None  # whether its commit took effect is not known
         self._upsert = schema.upserts(engine.dialect.name)
+        self._often = _often(engine.url.drivername)
         self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
 
     # ── the leader's side ──
@@ -67,13 +70,14 @@ class SqlStore:
         if ended_after_us is not None:
             wanted = sa.or_(wanted, schema.jobs.c.ended_us >= ended_after_us)
         damaged: list[Damaged] = []
-        with self._reading("load") as c, lenient_text(c, lenient):
+        with self._reading("load") as c, lenient_text(c, lenient), uncollected():
 
             def read(kind: str, query: sa.Select[Any], value: Callable[[Any], Value]) -> list[Value]:
                 return sound(kind, c.execute(query), value, damaged)
 
             cluster = c.execute(sa.select(schema.cluster)).mappings().one()
-            jobs = read("job", schema.JOBS.where(wanted).order_by(schema.jobs.c.id), records.job)
+            # in order afterwards: SQLite would sort the rows with all that is in them
+            jobs = sorted(read("job", schema.JOBS.where(wanted), records.job), key=lambda j: j.id)
             measurements = read("measurement", sa.select(schema.measurements), records.measured)
             documents = read("document", sa.select(schema.documents), lambda r: (r.name, records.document(r)))
             loaded = Loaded(
@@ -110,14 +114,14 @@ class SqlStore:
         return expected_version + 1
 
     def _commit(self, c: Connection, batch: Batch, expected_version: int) -> None:
-        cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
-        if self._epoch is None or cluster["epoch"] != self._epoch:
+        cluster = c.execute(schema.CLUSTER_FOR_UPDATE).one()
+        if self._epoch is None or cluster.epoch != self._epoch:
             raise StaleLeader("This daemon does not lead the cluster (any more).")
-        if batch is self._in_doubt and cluster["version"] == expected_version + 1:
+        if batch is self._in_doubt and cluster.version == expected_version + 1:
             return  # the answer was lost, not the commit: under this epoch nobody else moves the version
-        if cluster["version"] != expected_version:
-            raise StaleLeader(f"The store is at version {cluster['version']}, not at {expected_version}.")
-        next_job, next_action = cluster["next_job_id"], cluster["next_action_id"]
+        if cluster.version != expected_version:
+            raise StaleLeader(f"The store is at version {cluster.version}, not at {expected_version}.")
+        next_job, next_action = cluster.next_job_id, cluster.next_action_id
         _refuse_used_ids(c, batch, next_job, next_action)
         self._write(c, batch, next_job)
         c.execute(
@@ -139,12 +143,13 @@ class SqlStore:
         put(schema.DELETE_HOST, [{"b_name": n} for n in batch.removed_hosts])
         put(schema.DELETE_MEASUREMENTS, [{"b_name": n} for n in batch.removed_hosts])
         put(schema.DELETE_ZONE, [{"b_name": n} for n in batch.removed_zones])
-        put(self._upsert["job_specs"], [records.spec_row(j) for j in batch.jobs if j.id >= next_job])
-        put(self._upsert["jobs"], [records.job_row(j) for j in batch.jobs])
+        often = self._often
+        often["job_specs"](c, [records.spec_row(j) for j in batch.jobs if j.id >= next_job])
+        often["jobs"](c, [records.job_row(j) for j in batch.jobs])
         put(self._upsert["hosts"], [records.named_row(h.name, h, "Host") for h in batch.hosts])
         put(self._upsert["zones"], [records.named_row(z.name, z, "Zone") for z in batch.zones])
-        put(self._upsert["measurements"], [records.measured_row(m) for m in batch.measurements])
-        put(sa.insert(schema.actions), [records.action_row(a) for a in batch.actions])
+        often["measurements"](c, [records.measured_row(m) for m in batch.measurements])
+        often["actions"](c, [records.action_row(a) for a in batch.actions])
         put(schema.DELETE_ACTION, [{"b_id": id} for id in batch.finished_actions])
         # one row after the other: a name may appear twice, and the last one counts
         for name, body in batch.documents:
@@ -154,10 +159,10 @@ class SqlStore:
                 c.execute(self._upsert["documents"], records.named_row(name, body, "Document"))
         put(schema.DELETE_TOKEN, [{"b_id": id} for id in batch.removed_tokens])
         put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
-        put(schema.ADD_ACTS, [records.act_row(a) for a in batch.acts])
+        often["acts"](c, [records.act_row(a) for a in batch.acts])
         put(self._upsert["logs"], [records.kept_log_row(log) for log in batch.logs])
         put(self._upsert["choices"], [records.choice_row(*one) for one in batch.choices])
-        put(sa.insert(schema.journal), [records.entry_row(e) for e in batch.events])
+        often["journal"](c, [records.entry_row(e) for e in batch.events])
 
     def lease(self) -> Lease:
         with self._reading("read the lease") as c:
@@ -406,6 +411,22 @@ class SqlStore:
             with c.begin():
                 be_patient(c)
                 yield c
+
+
+@cache  # a process may open many stores
+def _often(driver: str) -> dict[str, Prepared]:
+    """By table name: what most commits put into it."""
+    dialect = URL.create(driver).get_dialect()()
+    upsert = schema.upserts(dialect.name)
+    statements: dict[sa.Table, sa.UpdateBase] = {
+        t: upsert[t.name] for t in (schema.job_specs, schema.jobs, schema.measurements)
+    }
+    for table in (schema.actions, schema.acts, schema.journal):
+        statements[table] = sa.insert(table).inline()
+    return {
+        table.name: Prepared(statement, dialect, [c.name for c in table.c if c.name != "seq"])
+        for table, statement in statements.items()
+    }
 
 
 def _lease(cluster: sa.RowMapping) -> Lease:
