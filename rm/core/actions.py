@@ -53,6 +53,7 @@ class Collect:
     attempt: int
     host: str
     ranks: tuple[int, ...]
+    errors: bool = True  # they may have files for standard error alone: the host is asked for them, too
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,7 +328,7 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
         mine = [t for t in job.tasks if t.host == host]
         ranks = tuple(t.rank for t in mine if t.started_us is not None or t.exit_code is not None)
         if ranks:
-            ctx.act(Collect(job.id, job.attempt, host, ranks))
+            ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error)))
         else:
             ctx.act(Discard(job.id, job.attempt, host))
     ctx.state.vacate(job)

@@ -31,7 +31,7 @@ from rm.daemon.agents import Hosts
 from rm.daemon.claims import claim
 from rm.daemon.deliver import Deliverer, Delivery
 from rm.daemon.fair_pool import FairPool
-from rm.daemon.log_home import STREAMS, LogHome, TooSlow
+from rm.daemon.log_home import LogHome, TooSlow, streams
 from rm.errors import RmError, StoreError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched, Tasks
@@ -604,7 +604,7 @@ class Executor:
         kept: tuple[KeptLog, ...] | None = None
         try:
             for rank in action.ranks:
-                for stream in STREAMS:
+                for stream in streams(action):
                     if note := self._home.fetch(action, rank, stream):
                         self._post(ev.Noted(action.job, note))
             kept = self._home.keep(action)

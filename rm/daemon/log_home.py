@@ -203,10 +203,15 @@ class LogHome:
         return self._hosts.call(host, request, CALL_TIMEOUT_S).result(CALL_TIMEOUT_S)
 
 
+def streams(action: Collect) -> tuple[Stream, ...]:
+    """Those of a task that its host may have files of."""
+    return STREAMS if action.errors else STREAMS[:1]
+
+
 def names(action: Collect) -> Iterator[LogName]:
     """The logs that the action collects."""
     for rank in action.ranks:
-        for stream in STREAMS:
+        for stream in streams(action):
             yield LogName(action.job, action.attempt, rank, stream)
 
 

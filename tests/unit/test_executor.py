@@ -384,6 +384,15 @@ def test_logs_come_home_before_the_host_forgets(house: House) -> None:
     assert [p.name for p in (house.logs / "1.2").iterdir()] == ["0.out"]
 
 
+def test_a_host_is_not_asked_for_files_that_the_job_cannot_have(house: House) -> None:
+    house.connect()
+    house.submit(Collect(1, 1, "h1", (0,), errors=False))
+    house.hosts.take("logs").answer(**text("hello\n"))
+    house.hosts.take("discard").answer()
+    house.settled(1)
+    assert log_path(house.logs, LogName(1, 1, 0, "out")).read_text() == "hello\n"
+
+
 def test_only_the_newest_part_of_a_long_log_comes_home(house: House) -> None:
     house.connect()
     house.submit(Collect(1, 1, "h1", (0,)))

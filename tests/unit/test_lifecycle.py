@@ -170,9 +170,17 @@ def test_each_host_collects_its_own_logs_when_the_last_task_has_ended() -> None:
     assert world.exit(0) == []
     assert world.exit(2) == []
     assert world.exit(2) == []  # said twice
-    assert world.exit(1) == [Collect(1, 1, "h1", (0, 1)), Collect(1, 1, "h2", (2,))]
+    assert world.exit(1) == [
+        Collect(1, 1, "h1", (0, 1), errors=False),
+        Collect(1, 1, "h2", (2,), errors=False),
+    ]
     assert (world.job.state, world.job.exit_code) == (S.COMPLETED, 0)
     assert world.is_at_rest()
+
+
+def test_a_host_is_asked_for_standard_error_where_the_job_named_a_file_for_it() -> None:
+    world = World(ALONE, error="%j.err").run()
+    assert world.exit(0) == [Collect(1, 1, "h1", (0,), errors=True)]
 
 
 def test_a_note_of_the_launch_outlives_a_plain_end() -> None:
@@ -187,7 +195,7 @@ def test_the_first_failure_stops_the_rest_once_and_names_the_end() -> None:
     world = World().run()
     assert world.exit(1, 3) == [Stop(1, 1, "h1", 5, "abort"), Stop(1, 1, "h2", 5, "abort")]
     assert world.exit(0, signal=15, why="abort") == []
-    assert world.do(ev.TasksLost(1, 1, "h2", (2,)))[0] == Collect(1, 1, "h1", (0, 1))
+    assert world.do(ev.TasksLost(1, 1, "h2", (2,)))[0] == Collect(1, 1, "h1", (0, 1), errors=False)
     assert (world.job.state, world.job.exit_code) == (S.FAILED, 3)
     assert world.job.reason is not None
     assert world.job.reason.code is ReasonCode.EXIT_CODE
@@ -214,7 +222,7 @@ def test_a_task_that_could_not_be_started_is_told_and_its_attempt_collected() ->
     world = World(ALONE)
     world.place()
     actions = world.do(ev.TaskExited(1, 1, "h1", 0, 1, 0, None, 300, why="there is no /bin/sh"))
-    assert actions == [Collect(1, 1, "h1", (0,))]
+    assert actions == [Collect(1, 1, "h1", (0,), errors=False)]
     assert world.job.state is S.FAILED
     assert "there is no /bin/sh" in str(world.job.reason)
     assert world.job.started_us is None
@@ -290,7 +298,7 @@ def test_a_lost_host_loses_its_jobs_and_the_others_are_stopped(requeue: bool, st
     world = World(requeue=requeue).run()
     assert world.do(ev.HostDown("h2", "silent")) == [Stop(1, 1, "h1", 5, "abort")]
     world.exit(0, signal=15, why="abort")
-    assert Collect(1, 1, "h2", (2,)) in world.exit(1, signal=15, why="abort")
+    assert Collect(1, 1, "h2", (2,), errors=False) in world.exit(1, signal=15, why="abort")
     assert world.job.state is state
     assert world.is_at_rest()
 
