@@ -420,7 +420,7 @@ def test_any_history_ends_as_in_memory(
                 if isinstance(outcomes[0], int):
                     version = outcomes[0]
             assert store.load(since) == model.load(since)
-            assert [store.logs(job) for job in range(4)] == [model.logs(job) for job in range(4)]
+        assert [store.logs(job) for job in range(4)] == [model.logs(job) for job in range(4)]
         assert [store.choice(job) for job in range(4)] == [model.choice(job) for job in range(4)]
         assert [e for _, e in store.journal(limit=100)] == [e for _, e in model.journal(limit=100)]
         assert [at_us for _, at_us in store.journal_starts()] == [
