@@ -128,10 +128,20 @@ class FakeHosts:
 
 @dataclass
 class ManualClock:
+    """`us` moves as time passes; `step` sets the clock."""
+
     us: int = 1_000_000
+    stepped_us: int = 0
 
     def now_us(self) -> int:
         return self.us
+
+    def monotonic_us(self) -> int:
+        return self.us - self.stepped_us
+
+    def step(self, by_us: int) -> None:
+        self.stepped_us += by_us
+        self.us += by_us
 
 
 class Inbox:

@@ -30,6 +30,7 @@ CLOSE_S = 5.0
 NEWS_BURST, NEWS_PER_S = 20_000, 5_000  # notifications of one host
 CLOCK_EVERY_S = 30.0
 CLOCK_PINGS = 8
+STEP_S = 0.1
 PEERS_MAX, ADDRESS_MAX = 32, 255
 
 OnEvent = Callable[[str, Unasked], None]
@@ -169,8 +170,13 @@ class Fleet:
 
     def _keep_time(self) -> None:
         """Expire calls without a reply, and measure the clocks again."""
+        offset_s = time.time() - time.monotonic()
         while not self._closed.wait(0.1):
             now = time.monotonic()
+            if abs(time.time() - now - offset_s) > STEP_S:  # our clock was set: theirs are elsewhere now
+                offset_s = time.time() - now
+                for member in list(self._hosts.values()):
+                    member.clock.due_at = 0.0
             for member in list(self._hosts.values()):
                 try:
                     self._look_after(member, now)

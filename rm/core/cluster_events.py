@@ -238,6 +238,40 @@ def _stray_ended(ctx: Context, e: ev.StrayEnded) -> None:
     ctx.state.freed[e.host] = None
 
 
+def _clock_stepped(ctx: Context, e: ev.ClockStepped) -> None:
+    """Silences, back-offs and running times stay as long as they are. When a user asked for a job to begin,
+    and what has ended, are instants of the clock that people read: they stay."""
+    state, before_us = ctx.state, ctx.now_us - e.by_us
+    state.silent_since = {host: since_us + e.by_us for host, since_us in state.silent_since.items()}
+    if state.rescheduled_us is not None:
+        state.rescheduled_us += e.by_us
+    for job_id in [*state.pending, *state.placed]:
+        job = state.jobs[job_id]
+        moved = moved_by(job, e.by_us, before_us)
+        if moved is not job:
+            ctx.put(moved)
+            if job_id in state.pending:
+                state.enqueue(job_id)
+    state.capacity_version += 1  # reservations reckon with the clock
+
+
+def moved_by(job: Job, by_us: int, before_us: int) -> Job:
+    """The job whose durations that are under way at `before_us` go on by a clock that was set."""
+    if job.not_before_us > before_us:
+        job = replace(job, not_before_us=job.not_before_us + by_us)
+    if job.occupies and job.started_us is not None:
+        tasks = tuple(
+            replace(
+                t,
+                started_us=None if t.started_us is None else t.started_us + by_us,
+                ended_us=None if t.ended_us is None else t.ended_us + by_us,
+            )
+            for t in job.tasks
+        )
+        job = replace(job, started_us=job.started_us + by_us, tasks=tasks)
+    return job
+
+
 def _tick(ctx: Context, e: ev.Tick) -> None:
     """Nothing: it only makes the cycle look at the clock."""
 
@@ -261,5 +295,6 @@ CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.Noted: _noted,
     ev.StrayFound: stray,
     ev.StrayEnded: _stray_ended,
+    ev.ClockStepped: _clock_stepped,
     ev.Tick: _tick,
 }

@@ -135,6 +135,8 @@ class Cycle:
     def _due(self, arrived: Sequence[ev.Event], now_us: int) -> list[ev.Event]:
         """Hosts that are given up now; not one that has just answered: what it said to that is
         among the events, by a state in which its tasks were not lost."""
+        if arrived and isinstance(arrived[0], ev.ClockStepped):
+            return []  # by which clock? In the next turn it is clear
         answered = {e.host for e in arrived if isinstance(e, ev.HostUp)}
         events: list[ev.Event] = []
         for name, since in self.state.silent_since.items():

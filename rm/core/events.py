@@ -297,6 +297,14 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The clock of the daemon's machine was set, by so much forwards. Instants from which durations are
+    counted that are under way move with it."""
+
+    by_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time has passed: something in the state is due."""
 
@@ -333,6 +341,7 @@ Event = (
     | AlignmentRecomputed
     | ActionSettled
     | Noted
+    | ClockStepped
     | Tick
 )
 

@@ -129,3 +129,7 @@ class Clock(Protocol):
     def now_us(self) -> int:
         """Microseconds since the epoch."""
         ...
+
+    def monotonic_us(self) -> int:
+        """Microseconds since some moment, by a clock that nobody sets."""
+        ...

@@ -42,6 +42,7 @@ T = TypeVar("T")
 # request has at most so many.
 TURN_WEIGHT = 500
 RETRY_S = 0.5  # between two tries of a commit that the database could not take
+STEP_US = 500_000  # less than that between two turns is no clock that was set, but a machine that is busy
 SLOW_S = 2.0  # a commit that takes longer is told to whoever asks
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
 # short jobs then share one. An idle cluster's first news is acted upon at once.
@@ -97,6 +98,7 @@ class Leader:
         self._store = store
         self._version = version
         self._clock = clock
+        self._clock_offset_us = clock.now_us() - clock.monotonic_us()
         self._ids_until = cycle.state.next_job + IDS_MOVED_MAX
         self._recent_us = recent_us  # how long ended jobs are kept in the state
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -275,9 +277,19 @@ class Leader:
         self.cycle.start_over(aligned=False)
         self._recorder.start_over()
 
+    def _stepped(self, now_us: int) -> list[ev.Event]:
+        """Whether the clock was set since the last turn."""
+        offset_us = now_us - self._clock.monotonic_us()
+        by_us = offset_us - self._clock_offset_us
+        if abs(by_us) < STEP_US:
+            return []
+        self._clock_offset_us = offset_us
+        log.warning("the clock of this machine was set by %+.1f s; durations go on as they were", by_us / 1e6)
+        return [ev.ClockStepped(by_us)]
+
     def _take(self, items: list[Any]) -> None:
         now_us = self._clock.now_us()
-        events: list[ev.Event] = []
+        events: list[ev.Event] = self._stepped(now_us)
         requests: list[tuple[Request, int, int]] = []
         questions: list[Question] = []
         kept: list[Keep] = []

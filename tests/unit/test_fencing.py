@@ -10,6 +10,7 @@ from rm.core.actions import Launch, Stop
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
 from rm.core.fencing import DRIFT, MARGIN_US, ended_after_us, over_at_us, waiting
+from rm.core.host import HostState
 from rm.core.job import Job, JobState
 from rm.core.lifecycle import Rules
 from rm.core.reasons import ReasonCode
@@ -18,6 +19,7 @@ from rm.core.state import ClusterState, rebuild
 from tests import builders
 
 S = 1_000_000
+START_US = 100_000 * S
 LEASE_US, GRACE_US, DOWN_US = 60 * S, 30 * S, 20 * S
 RULES = Rules(grace_us=GRACE_US, down_after_us=DOWN_US)
 OVER_US = LEASE_US + GRACE_US + (LEASE_US + GRACE_US) // DRIFT + MARGIN_US
@@ -25,11 +27,11 @@ PLAIN = {"queue": "fifo", "placement": "first-fit", "comm": "none"}
 
 
 class World:
-    """A cycle over two hosts, on the first of which a job runs since second 100."""
+    """A cycle over two hosts, on the first of which a job runs since the start."""
 
     def __init__(self, **spec: Any) -> None:
         policies = Policies(*(load(kind, PLAIN[kind], {}) for kind in KINDS))
-        self.now_us = 100 * S
+        self.now_us = START_US
         self.cycle = Cycle(ClusterState(), policies, RULES)
         self.do(*(ev.HostAdded(builders.host(name, cpus=1)) for name in ("h1", "h2")))
         self.do(*(ev.HostUp(name, "boot", "1") for name in ("h1", "h2")))
@@ -41,9 +43,9 @@ class World:
         assert self.job.state is JobState.RUNNING
 
     def do(self, *events: ev.Event, at_s: float | None = None) -> list[Any]:
-        """The actions that follow; `at_s` after second 100."""
+        """The actions that follow; `at_s` after the start."""
         if at_s is not None:
-            self.now_us = 100 * S + round(at_s * S)
+            self.now_us = START_US + round(at_s * S)
         return [intent.action for intent in self.cycle.step(events, self.now_us).intents]
 
     @property
@@ -51,7 +53,7 @@ class World:
         return self.cycle.state.jobs[1]
 
     def lose(self) -> None:
-        """The first host falls silent at second 100, and is DOWN when the time has come."""
+        """The first host falls silent at the start, and is DOWN when the time has come."""
         self.do(ev.HostSilent("h1", "cut"), at_s=0)
         self.do(at_s=DOWN_US / S)
 
@@ -89,7 +91,7 @@ def test_a_fenced_job_is_given_up_only_when_its_lease_is_over() -> None:
     assert (world.job.state, world.job.attempt) == (JobState.RUNNING, 1)
     assert world.job.reason is not None
     assert world.job.reason.code is ReasonCode.LEASE
-    assert world.cycle.next_due_us() == 100 * S + OVER_US
+    assert world.cycle.next_due_us() == START_US + OVER_US
     world.do(at_s=OVER_US / S - 12)
     assert "lease of host h1 has run out (12 s)" in world.why()
     assert world.do(at_s=(OVER_US - 1) / S) == []
@@ -160,8 +162,46 @@ def test_a_gang_is_given_up_when_all_its_lost_hosts_have_ended_it() -> None:
 def test_a_job_that_its_host_has_fenced_is_requeued_and_not_to_blame(requeue: bool, state: JobState) -> None:
     world = World(requeue=requeue)
     world.do(ev.HostSilent("h1", "cut"), at_s=0)
-    told = ev.TaskExited(1, 1, "h1", 0, 0, 15, None, 170 * S, why="fence")
+    told = ev.TaskExited(1, 1, "h1", 0, 0, 15, None, START_US + 70 * S, why="fence")
     world.do(ev.HostUp("h1", "boot", "1"), told, at_s=80)
     assert (world.job.state, world.job.losses) == (state, 0)
     said = [what for _, what in world.job.history]
     assert "fenced: no daemon for 60 s on host h1" in said
+
+
+@pytest.mark.parametrize("by_s", [3_600, -3_600])
+def test_a_clock_that_is_set_ends_no_lease_and_no_patience(by_s: int) -> None:
+    world = World()
+    world.do(ev.HostSilent("h1", "cut"), at_s=0)
+    world.now_us += by_s * S + 5 * S
+    world.do(ev.ClockStepped(by_s * S))
+    assert world.cycle.state.hosts["h1"].state is HostState.UNKNOWN
+    assert world.cycle.next_due_us() == world.now_us + 15 * S
+    world.now_us += 15 * S
+    world.do()
+    assert world.cycle.state.hosts["h1"].state is HostState.DOWN
+    assert world.cycle.next_due_us() == world.now_us + OVER_US - DOWN_US
+    world.now_us += OVER_US - DOWN_US
+    world.do()
+    assert world.job.attempt == 2
+
+
+@pytest.mark.parametrize("by_s", [3_600, -3_600])
+def test_a_clock_that_is_set_changes_no_running_time_and_no_back_off(by_s: int) -> None:
+    world = World()
+    world.now_us += 10 * S + by_s * S
+    world.do(ev.ClockStepped(by_s * S))
+    assert world.now_us - (world.job.started_us or 0) == 10 * S
+    world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, None, world.now_us))
+    assert (world.job.ended_us or 0) - (world.job.started_us or 0) == 10 * S
+
+    world.do(ev.JobSubmitted(2, builders.spec(begin_us=world.now_us + 100 * S)))
+    state = world.cycle.state
+    state.jobs[2] = replace(state.jobs[2], not_before_us=world.now_us + 200 * S)
+    begin_us = state.jobs[2].spec.begin_us
+    world.now_us += by_s * S
+    world.do(ev.ClockStepped(by_s * S))
+    assert state.jobs[2].not_before_us == world.now_us + 200 * S
+    assert state.jobs[2].spec.begin_us == begin_us
+    if by_s > 0:
+        assert world.cycle.next_due_us() == world.now_us + 200 * S

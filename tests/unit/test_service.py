@@ -14,6 +14,7 @@ from rm.adapters.store_memory import MemoryStore
 from rm.core import events as ev
 from rm.core.cycle import Cycle
 from rm.core.engine import Policies
+from rm.core.host import HostState
 from rm.core.job import Job, JobState
 from rm.core.logs import LogName
 from rm.core.registry import load
@@ -35,7 +36,7 @@ ENDED = ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6)
 class House:
     def __init__(self, folder: Path) -> None:
         self.folder, self.store, self.hosts = folder, MemoryStore(), FakeHosts()
-        clock = ManualClock()
+        clock = self.clock = ManualClock(100_000_000_000)
         assert self.store.acquire_lease("here", clock.us, 10**12)
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
         self.leader = Leader(Cycle(ClusterState(), policies), self.store, 0, clock)
@@ -306,3 +307,23 @@ def test_why_says_for_whose_lease_a_fenced_job_waits_and_how_long(house: House) 
     job = asyncio.run(house.service.job(1))
     assert job.reason is not None
     assert job.reason.message.startswith("host h1 is lost, and may run the job until")
+
+
+@pytest.mark.parametrize("by_s", [7_200, -7_200])
+def test_a_clock_that_is_set_gives_no_silent_host_up(house: House, by_s: int) -> None:
+    house.run()
+    house.do(ev.HostUp("h1", "boot", "1"), ev.HostSilent("h1", "cut"))
+    house.clock.step(by_s * 1_000_000)
+    house.do(ev.Tick())
+    house.do(ev.Tick())
+    look = house.leader.ask(
+        lambda cycle, now_us: (cycle.state.hosts["h1"].state, cycle.next_due_us(), now_us)
+    )
+    state, due_us, now_us = look.result(PATIENCE_S)
+    assert (state, due_us - now_us) == (HostState.UNKNOWN, 20_000_000)
+    house.clock.us += 20_000_000
+    house.do(ev.Tick())
+    assert (
+        house.leader.ask(lambda cycle, now_us: cycle.state.hosts["h1"].state).result(PATIENCE_S)
+        is HostState.DOWN
+    )
