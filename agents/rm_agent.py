@@ -390,10 +390,20 @@ def refusal(number, error):
     return {"id": number, "ok": False, "code": code, "error": sentence}
 
 
+def _forget_inherited_signals():
+    """What our sshd was started with is nothing to what is started here: no signal ignored, none blocked."""
+    own = {signal.SIGPIPE, signal.SIGXFSZ}  # Python's
+    for number in signal.valid_signals() - own:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 def main(arguments):
     if arguments not in (["--serve"], ["--serve", "--jobs-only"]):
         sys.stderr.write("usage: rm_agent.py --serve [--jobs-only]\n")
         return 2
+    _forget_inherited_signals()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     state = os.environ.get("RM_AGENT_STATE") or DEFAULT_STATE
     try:
