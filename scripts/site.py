@@ -42,7 +42,9 @@ def build(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     """The site in `folder`/html; the exit status is not 0 when a link, an anchor or a page is wrong."""
     shutil.rmtree(folder, ignore_errors=True)
     stage(root, folder / "source")
-    shutil.copyfile(root / "mkdocs.yml", folder / "mkdocs.yml")
+    notes = sorted((root / "docs" / "decisions").glob("*.md"))
+    lines = "".join(f"          - {note.relative_to(root)}\n" for note in notes)
+    (folder / "mkdocs.yml").write_text((root / "mkdocs.yml").read_text() + lines)
     return subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file",
          str(folder / "mkdocs.yml"), "--site-dir", str(folder / "html")],
