@@ -16,14 +16,14 @@ from bench.figure import Figure, Settings
 from rm.adapters.clock import SystemClock
 from rm.adapters.store_sql import open_store
 from rm.config import AlertsConfig
-from rm.core import events as ev
-from rm.core.alert_findings import network_findings
-from rm.core.cells import Cell, Status
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import Host
+from rm.core.alerts.findings import network_findings
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import rebuild
+from rm.core.model.host import Host
+from rm.core.monitoring.cells import Cell, Status
 from rm.core.registry import load
-from rm.core.state import rebuild
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon.alert_setup import rules_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.leader import Leader

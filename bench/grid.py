@@ -19,10 +19,10 @@ from bench.figure import Figure, Settings
 from rm.adapters.clock import SystemClock
 from rm.adapters.store_sql import open_store
 from rm.cli.network_grid import draw
-from rm.core.history import Sample
-from rm.core.host import Host
-from rm.core.mesh import Mesh, usual
-from rm.core.pairing import Pairing
+from rm.core.model.host import Host
+from rm.core.monitoring.history import Sample
+from rm.core.monitoring.mesh import Mesh, usual
+from rm.core.monitoring.pairing import Pairing
 from rm.daemon.monitor_board import Board, Tried
 from rm.daemon.monitor_rows import cell_json
 

@@ -20,10 +20,10 @@ from statistics import fmean
 from typing import Any
 
 from bench.figure import Figure, Settings
-from rm.core.engine import Policies
-from rm.core.job import PRIORITY_HIGH, PRIORITY_LOW, JobSpec
+from rm.core.model.job import PRIORITY_HIGH, PRIORITY_LOW, JobSpec
+from rm.core.model.traffic import on_off
 from rm.core.registry import load
-from rm.core.traffic import on_off
+from rm.core.scheduling.engine import Policies
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.program import program_of

@@ -11,15 +11,15 @@ import random
 import time
 
 from bench.figure import Figure, Settings
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import Gpu, Host, HostState, Zone
-from rm.core.job import JobSpec
-from rm.core.network import LinkStats
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Gpu, Host, HostState, Zone
+from rm.core.model.job import JobSpec
+from rm.core.model.network import LinkStats
+from rm.core.model.traffic import on_off
 from rm.core.registry import load
-from rm.core.state import ClusterState
-from rm.core.traffic import on_off
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 
 HOSTS, ZONES, GPUS = 1_000, 20, 8
 JOBS, SHAPES = 10_000, 50

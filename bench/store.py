@@ -22,10 +22,10 @@ from typing import Any
 from bench.figure import Figure, Settings
 from rm.adapters.store_memory import MemoryStore
 from rm.adapters.store_sql import open_store
-from rm.core import events as ev
-from rm.core.job import Job, JobSpec, JobState, Task
-from rm.core.journal import event_to_plain
-from rm.core.network import LinkStats
+from rm.core.jobs import events as ev
+from rm.core.journal.journal import event_to_plain
+from rm.core.model.job import Job, JobSpec, JobState, Task
+from rm.core.model.network import LinkStats
 from rm.core.store import STEP, Batch, Entry, Measured, Store, StoredAction
 
 SMALL_COMMITS = 500

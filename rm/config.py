@@ -21,7 +21,7 @@ import msgspec
 
 from rm import paths
 from rm.core import registry
-from rm.core.rights import Role
+from rm.core.people.rights import Role
 from rm.errors import ConfigError, UsageError
 from rm.typed import convert
 from rm.units import parse_lease_us, parse_time_limit_us
@@ -37,7 +37,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DaemonConfig:
-    """`url`, `ca_file` and `token_file` are for clients (`rm.cli.address`); a daemon makes no use of them."""
+    """`url`, `ca_file` and `token_file` are for clients (`rm.cli.address`); a daemon ignores them."""
 
     socket: str = ""
     url: str = ""

@@ -11,12 +11,12 @@ from enum import Enum
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from rm.core.host import Gpu, Host, HostState, Zone
-from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
-from rm.core.network import Link, LinkStats, NetworkView
-from rm.core.snapshot import Free, PlacedJob, Snapshot
-from rm.core.state import all_of
-from rm.core.traffic import Phase, TrafficProfile
+from rm.core.jobs.state import all_of
+from rm.core.model.host import Gpu, Host, HostState, Zone
+from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
+from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.snapshot import Free, PlacedJob, Snapshot
+from rm.core.model.traffic import Phase, TrafficProfile
 
 GIB = 1 << 30
 MBPS = 1_000_000

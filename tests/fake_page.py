@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from rm.core.cells import Status
-from rm.core.host import Host, HostState
-from rm.core.job import Job, JobSpec, Task
-from rm.core.mesh import Thresholds
-from rm.core.snapshot import Free
+from rm.core.model.host import Host, HostState
+from rm.core.model.job import Job, JobSpec, Task
+from rm.core.model.snapshot import Free
+from rm.core.monitoring.cells import Status
+from rm.core.monitoring.mesh import Thresholds
 from rm.errors import NotFound
 from tests import builders
 from tests.fake_service import FakeService

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from rm.config import Config, JobsConfig
-from rm.core.alignment import Alignment, Schedule
-from rm.core.choice import Choice, Compared
-from rm.core.host import Host, Nic
-from rm.core.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
-from rm.core.progress import Progress
-from rm.core.queue_position import QueuePosition
-from rm.core.reasons import HostVerdict, Reason, ReasonCode
-from rm.core.snapshot import Free
+from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.choice import Choice, Compared
+from rm.core.model.host import Host, Nic
+from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
+from rm.core.model.progress import Progress
+from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.snapshot import Free
+from rm.core.scheduling.queue_position import QueuePosition
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
 from tests import builders

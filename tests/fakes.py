@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from rm.core.host import Host
-from rm.core.identity import NO_CLUSTER
+from rm.core.model.host import Host
+from rm.core.model.identity import NO_CLUSTER
 from rm.protocol.codes import AgentError, Code
 from rm.protocol.line import read_answer, read_notification, request_line
 from rm.protocol.notifications import Hello, Unasked

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from rm.core.rights import Role
+from rm.core.people.rights import Role
 from rm.errors import Unauthenticated
 from rm.web import identity
 from rm.web.pages.listen import serve_page

@@ -16,7 +16,7 @@ import msgspec
 from rm.adapters import ssh
 from rm.adapters.agent_stderr import StandardError
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import Unreachable
 from rm.protocol.attempts import Cancel, Renew
 from rm.protocol.codes import AgentError, NotConnected

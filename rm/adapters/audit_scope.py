@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from rm.core.audit import Act, clean
+from rm.core.people.audit import Act, clean
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from cronsim import CronSim, CronSimError
 from tzlocal import get_localzone
 
-from rm.core.mesh import Cron, Every, Schedule
+from rm.core.monitoring.mesh import Cron, Every, Schedule
 from rm.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from rm.adapters.heartbeat import Heartbeat
 from rm.adapters.pace import Pace
 from rm.adapters.retries import Retries
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
-from rm.core.identity import NO_CLUSTER, ClusterIdentity
+from rm.core.model.host import Host
+from rm.core.model.identity import NO_CLUSTER, ClusterIdentity
 from rm.errors import HostKeyError, RmError, Unreachable
 from rm.protocol.codes import NotConnected
 from rm.protocol.hosts import Ping, Pong

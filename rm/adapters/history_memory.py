@@ -6,9 +6,9 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from rm.core.cells import Cell, Change
-from rm.core.history import Retention, Sample, Summary, merge, summarise
-from rm.core.mesh import MeshState
+from rm.core.monitoring.cells import Cell, Change
+from rm.core.monitoring.history import Retention, Sample, Summary, merge, summarise
+from rm.core.monitoring.mesh import MeshState
 from rm.units import DAY_US, HOUR_US, MINUTE_US
 
 SETTLED_US = 2 * MINUTE_US

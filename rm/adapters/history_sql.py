@@ -18,9 +18,9 @@ from sqlalchemy.engine import Connection
 
 from rm.adapters import records, schema
 from rm.adapters.set_aside import sound
-from rm.core.cells import Cell, Change
-from rm.core.history import Retention, Sample, Summary, merge, summarise
-from rm.core.mesh import MeshState
+from rm.core.monitoring.cells import Cell, Change
+from rm.core.monitoring.history import Retention, Sample, Summary, merge, summarise
+from rm.core.monitoring.mesh import MeshState
 from rm.units import DAY_US, HOUR_US, MINUTE_US
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any
 from rm.adapters.ssh_route import arguments
 from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.vault import HEADER, Vault
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import ConfigError, UsageError
 from rm.playbook.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS, REACH, refusal
 from rm.playbook.inventory import Beside, Inventory, InventoryHost, parse_all

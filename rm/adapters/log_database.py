@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 
 from rm.adapters import schema
 from rm.adapters.log_directory import forget_folders
-from rm.core.logs import LogName
+from rm.core.model.logs import LogName
 
 PART_BYTES = 256 * 1024  # before compression
 AT_ONCE = 4  # transactions: the other connections are for the leader and those who ask

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from rm.core.logs import LogName
+from rm.core.model.logs import LogName
 
 
 class Disk:

@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rm.core.alert_channel import NotTold
+from rm.core.alerts.channel import NotTold
 
 
 class CommandChannel:

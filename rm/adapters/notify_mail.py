@@ -13,7 +13,7 @@ from hashlib import sha256
 from typing import Any
 
 from rm.adapters.notify_webhook import read_secret, trusting
-from rm.core.alert_channel import NotTold
+from rm.core.alerts.channel import NotTold
 
 LISTED = 50  # alerts in a message about many
 

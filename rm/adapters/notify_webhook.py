@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from rm.core.alert_channel import NotTold
+from rm.core.alerts.channel import NotTold
 
 SIGNATURE = "Rm-Signature"
 TIMESTAMP = "Rm-Timestamp"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from rm.adapters.playbook_program import digest
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 
 # small requests: a launch or a pause for the same agent waits behind one

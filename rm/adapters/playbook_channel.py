@@ -10,7 +10,7 @@ from rm.adapters import playbook_become, ssh
 from rm.adapters.playbook_become import Passwords, Refused
 from rm.adapters.playbook_program import LOADER, program
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 
 LINE_BYTES_MAX = 128 << 20

@@ -12,7 +12,7 @@ from rm.adapters.playbook_become import Passwords, Refused
 from rm.adapters.playbook_local import LocalSteps
 from rm.adapters.playbook_program import PART_BYTES, REQUEST_BYTES, in_parts
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
 from rm.playbook.connection import CONNECTIONS, SSH_ARGS
 from rm.playbook.reach import IMPLICIT

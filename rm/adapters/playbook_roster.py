@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.playbook.connection import NAMES, REACH, SSH_ARGS, refusal, settled
 from rm.playbook.inventory_hosts import decode

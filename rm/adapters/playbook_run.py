@@ -26,7 +26,7 @@ from rm.adapters.playbook_roster import Roster
 from rm.adapters.playbook_sources import ThisMachine, check_sources
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import UsageError
 from rm.playbook.conduct import Part
 from rm.playbook.evaluate import Options

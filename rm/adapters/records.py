@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rm.core.audit import Act
-from rm.core.cells import Cell, Change, Status
-from rm.core.choice import Choice
-from rm.core.history import Sample, Stat, Summary
-from rm.core.host import Host, Zone
-from rm.core.job import Job
-from rm.core.logs import KeptLog, LogName
-from rm.core.mesh import MeshState
-from rm.core.network import LinkStats
+from rm.core.model.choice import Choice
+from rm.core.model.host import Host, Zone
+from rm.core.model.job import Job
+from rm.core.model.logs import KeptLog, LogName
+from rm.core.model.network import LinkStats
+from rm.core.monitoring.cells import Cell, Change, Status
+from rm.core.monitoring.history import Sample, Stat, Summary
+from rm.core.monitoring.mesh import MeshState
+from rm.core.people.audit import Act
+from rm.core.people.token import Token
 from rm.core.store import Entry, Measured, StoredAction
-from rm.core.token import Token
 from rm.errors import StoreError, Unstorable
 from rm.typed import decoder_of
 

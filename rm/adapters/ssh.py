@@ -29,7 +29,7 @@ from rm.adapters.pulse import WatchedSocket, pulse
 from rm.adapters.ssh_route import Route, known_as, route_to
 from rm.adapters.ssh_settings import SshSettings
 from rm.adapters.ssh_tunnel import Tunnel
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import ConfigError, HostKeyError, RmError, Unreachable
 
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it logs what it also raises

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rm.adapters.ssh_options import FOLLOWED, NOTHING
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import ConfigError
 from rm.playbook.connection import SSH_ARGS
 from rm.playbook.ssh_arguments import is_jump, outside_program, words_of

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.adapters.history_memory import HistoryTables, MemoryHistory
-from rm.core.audit import Act
-from rm.core.choice import Choice
-from rm.core.host import Host, Zone
-from rm.core.job import Job, JobState
-from rm.core.logs import KeptLog, LogName
-from rm.core.network import LinkStats
+from rm.core.model.choice import Choice
+from rm.core.model.host import Host, Zone
+from rm.core.model.job import Job, JobState
+from rm.core.model.logs import KeptLog, LogName
+from rm.core.model.network import LinkStats
+from rm.core.people.audit import Act
+from rm.core.people.token import Token
 from rm.core.store import START, Batch, Damaged, Entry, Lease, Loaded, Measured, StoredAction
-from rm.core.token import Token
 from rm.errors import StaleLeader, StoreError
 
 

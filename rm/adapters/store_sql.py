@@ -26,10 +26,10 @@ from rm.adapters.history_sql import SqlHistory
 from rm.adapters.log_database import LogDatabase
 from rm.adapters.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.adapters.set_aside import put_aside, rows_aside, sound
-from rm.core.audit import Act
-from rm.core.choice import Choice
-from rm.core.job import Job, JobState
-from rm.core.logs import KeptLog
+from rm.core.model.choice import Choice
+from rm.core.model.job import Job, JobState
+from rm.core.model.logs import KeptLog
+from rm.core.people.audit import Act
 from rm.core.store import Batch, Damaged, Entry, Lease, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
 

@@ -10,7 +10,7 @@ from rm.adapters.cron import interval_us, zone_of
 from rm.adapters.inventory_files import hosts_for_daemon
 from rm.bootstrap.choices import alert_rules, channel_of, policies_of, ssh_settings
 from rm.config import Config, options_for
-from rm.core.mesh import Mesh
+from rm.core.monitoring.mesh import Mesh
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.fence import fence_of
 from rm.daemon.monitor_meshes import meshes_of

@@ -10,13 +10,13 @@ from rm.adapters.notify_mail import MailChannel
 from rm.adapters.notify_webhook import WebhookChannel
 from rm.adapters.ssh_settings import SshSettings
 from rm.config import Config, policy_options
-from rm.core.alert_channel import Channel
-from rm.core.alerts import Rule
-from rm.core.engine import Policies, Tuning
-from rm.core.guarded import Faults, guarded
-from rm.core.history import Retention
-from rm.core.journal import Chosen
+from rm.core.alerts.alert import Rule
+from rm.core.alerts.channel import Channel
+from rm.core.journal.journal import Chosen
+from rm.core.monitoring.history import Retention
 from rm.core.registry import KINDS, load, options_in_force
+from rm.core.scheduling.engine import Policies, Tuning
+from rm.core.scheduling.guarded import Faults, guarded
 from rm.daemon.alert_setup import ChannelTable, channels_of, check_conditions, rules_of
 from rm.units import DAY_US
 

@@ -43,21 +43,21 @@ from rm.bootstrap.choices import (
 from rm.bootstrap.logs import start_logging
 from rm.bootstrap.waiting import Found, Waiting, happened
 from rm.config import Config, options_for
-from rm.core.actions import Launch
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.fabric import fabric_of
-from rm.core.guarded import Faults
-from rm.core.host import Host
-from rm.core.identity import ClusterIdentity
-from rm.core.job import Job
-from rm.core.journal import Recorder
-from rm.core.lifecycle import Rules
-from rm.core.logs import LogPlace
-from rm.core.mesh import Every, Mesh
-from rm.core.placed import is_heard, is_stray, placed_task
-from rm.core.source import Source
-from rm.core.state import ClusterState
+from rm.core.jobs.actions import Launch
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.placed import is_heard, is_stray, placed_task
+from rm.core.jobs.state import ClusterState
+from rm.core.journal.journal import Recorder
+from rm.core.model.fabric import fabric_of
+from rm.core.model.host import Host
+from rm.core.model.identity import ClusterIdentity
+from rm.core.model.job import Job
+from rm.core.model.logs import LogPlace
+from rm.core.monitoring.mesh import Every, Mesh
+from rm.core.monitoring.source import Source
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.guarded import Faults
 from rm.core.store import Damaged
 from rm.daemon.alert_setup import channels_of
 from rm.daemon.alerting import Alerting

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from rm.config import Config
+from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.ports import Clock
-from rm.core.state import ClusterState, rebuild
 from rm.core.store import Lease, Loaded, Store
 from rm.daemon.lease import HeldLease, Monotonic, Standby, patiently
 from rm.errors import RmError

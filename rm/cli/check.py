@@ -18,7 +18,7 @@ from rm.errors import RmError, UsageError
 
 if TYPE_CHECKING:
     from rm.adapters.playbook_hosts import Ways
-    from rm.core.host import Host
+    from rm.core.model.host import Host
 
 AT_ONCE = 16
 PEERS = 3  # each host tries so many others, in a ring

@@ -16,7 +16,7 @@ from rm.cli.session import Session, emit_json, host_operand, json_option, note, 
 from rm.errors import HostKeyError, RmError, UsageError
 
 if TYPE_CHECKING:
-    from rm.core.host import Host
+    from rm.core.model.host import Host
 
 F = TypeVar("F", bound=Callable[..., Any])
 AT_ONCE = 16

@@ -17,7 +17,7 @@ from rm.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
     from rm.adapters.vault import Vault
-    from rm.core.host import Host
+    from rm.core.model.host import Host
 
 DAEMON = "the daemon's hosts"
 
@@ -36,7 +36,7 @@ class KnownHosts:
 
 def daemon_hosts(session: Session) -> list[Host]:
     """All hosts of the daemon, variables included; only for its administrators."""
-    from rm.core.host import Host
+    from rm.core.model.host import Host
     from rm.typed import convert
 
     answer = session.client.get("hosts", variables=1)["hosts"]

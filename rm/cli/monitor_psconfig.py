@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rm.cli.session import Session, note
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import UsageError
 
 

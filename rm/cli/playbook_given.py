@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rm.adapters.ssh_settings import SshSettings
     from rm.adapters.vault import Vault
     from rm.cli.playbook_login import Login
-    from rm.core.host import Host
+    from rm.core.model.host import Host
     from rm.playbook.ansible_settings import Settings
 
 

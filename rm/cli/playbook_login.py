@@ -14,7 +14,7 @@ from rm.errors import UsageError
 
 if TYPE_CHECKING:
     from rm.adapters.playbook_become import Passwords
-    from rm.core.host import Host
+    from rm.core.model.host import Host
     from rm.playbook.ansible_settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,7 +14,7 @@ from rm.errors import UsageError
 from rm.units import fold_hosts, parse_duration_us
 
 if TYPE_CHECKING:
-    from rm.core.journal import Chosen
+    from rm.core.journal.journal import Chosen
     from rm.sim.journal_source import Journal
     from rm.sim.replay import Verdict
     from rm.sim.replay_summary import Row

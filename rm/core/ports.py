@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeGuard, runtime_checkable
 
-from rm.core.alignment import Alignment
-from rm.core.choice import Judged
-from rm.core.job import Job, Placement
-from rm.core.reasons import HostVerdict, Reason
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.model.alignment import Alignment
+from rm.core.model.choice import Judged
+from rm.core.model.job import Job, Placement
+from rm.core.model.reasons import HostVerdict, Reason
+from rm.core.model.snapshot import PlacedJob, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,8 @@ class PlacementPolicy(Protocol):
 
 
 class CommPolicy(Protocol):
-    """A policy that lets running jobs be moved has a `rescheduling` besides (rm.core.rescheduling)."""
+    """A policy that lets running jobs be moved has a `rescheduling`, too
+    (rm.core.scheduling.rescheduling)."""
 
     name: str
 

@@ -11,16 +11,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from rm.core.audit import Act
-from rm.core.choice import Choice
-from rm.core.history import History
-from rm.core.host import Host, Zone
-from rm.core.job import Job, JobState
-from rm.core.logs import KeptLog
-from rm.core.network import LinkStats
-from rm.core.token import Token
+from rm.core.model.choice import Choice
+from rm.core.model.host import Host, Zone
+from rm.core.model.job import Job, JobState
+from rm.core.model.logs import KeptLog
+from rm.core.model.network import LinkStats
+from rm.core.monitoring.history import History
+from rm.core.people.audit import Act
+from rm.core.people.token import Token
 
-# Kinds of journal entries (`rm.core.journal`); what precedes a start can be forgotten.
+# Kinds of journal entries (`rm.core.journal.journal`); what precedes a start can be forgotten.
 START, STEP = "start", "step"
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rm.core import events as ev
-from rm.core.host import Gpu, Nic
-from rm.core.reconcile import ReportedTask
+from rm.core.jobs import events as ev
+from rm.core.jobs.reconcile import ReportedTask
+from rm.core.model.host import Gpu, Nic
 from rm.protocol.attempts import TaskReport
 from rm.protocol.hosts import HostFacts, Interface
 from rm.protocol.notifications import Enforced, Exit, Hello, Started

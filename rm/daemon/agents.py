@@ -5,8 +5,8 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Protocol
 
-from rm.core.host import Host
-from rm.core.identity import ClusterIdentity
+from rm.core.model.host import Host
+from rm.core.model.identity import ClusterIdentity
 from rm.protocol.notifications import Hello
 from rm.protocol.request import Answer, Request
 

@@ -1,6 +1,6 @@
 """Tells channels of alerts: one thread each, in order, again and again with growing pauses.
 
-What waits for a channel of one kind is told in one message (`rm.core.alert_notices`), so that a storm,
+What waits for a channel of one kind is told in one message (`rm.core.alerts.notices`), so that a storm,
 or a channel that was away for long, is a few messages.
 """
 
@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from rm.core.alert_channel import Channel, NotTold
-from rm.core.alert_notices import Notice, body_of, take
+from rm.core.alerts.channel import Channel, NotTold
+from rm.core.alerts.notices import Notice, body_of, take
 
 log = logging.getLogger(__name__)
 

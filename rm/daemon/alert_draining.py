@@ -1,4 +1,5 @@
-"""Counts the checks of hosts by what alerts find, and has those that fail drained (rm.core.draining)."""
+"""Counts the checks of hosts by what alerts find, and has those that fail drained
+(rm.core.alerts.draining)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from rm.core import events as ev
-from rm.core.alert_findings import HostFacts
-from rm.core.alerts import GRADED, Finding
-from rm.core.cells import Cell
-from rm.core.draining import DrainRules, Health, after_checks, newly_bad, still
-from rm.core.host import Host
-from rm.core.state import ClusterState
+from rm.core.alerts.alert import GRADED, Finding
+from rm.core.alerts.draining import DrainRules, Health, after_checks, newly_bad, still
+from rm.core.alerts.findings import HostFacts
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Host
+from rm.core.monitoring.cells import Cell
 from rm.daemon.leader import Leader
 from rm.errors import Conflict
 

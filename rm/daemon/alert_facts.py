@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
 
-from rm.core.alert_findings import HostFacts
-from rm.core.gpu_errors import gpu_errors
-from rm.core.host import Host, HostState
+from rm.core.alerts.findings import HostFacts
+from rm.core.alerts.gpu_errors import gpu_errors
+from rm.core.model.host import Host, HostState
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
 from rm.protocol import hosts as wire

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rm.core.alerts import CONDITIONS, LEVELS, Rule
+from rm.core.alerts.alert import CONDITIONS, LEVELS, Rule
 from rm.errors import ConfigError
 from rm.typed import convert
 

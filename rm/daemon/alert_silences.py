@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from rm.core.alert_silence import Silence, silenced_by
-from rm.core.alerts import CONDITIONS, Finding
+from rm.core.alerts.alert import CONDITIONS, Finding
+from rm.core.alerts.silence import Silence, silenced_by
 from rm.core.ports import Clock
 from rm.daemon.leader import Leader
 from rm.errors import NotFound, UsageError

@@ -17,21 +17,21 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rm.core.alert_channel import Channel
-from rm.core.alert_findings import (
+from rm.core.alerts.alert import Alert, Finding, Rule, delivered, forget, step
+from rm.core.alerts.channel import Channel
+from rm.core.alerts.findings import (
     facts_findings,
     host_findings,
     network_findings,
     rotation_findings,
 )
-from rm.core.alert_notices import Notice, notice_of
-from rm.core.alerts import Alert, Finding, Rule, delivered, forget, step
-from rm.core.alignment import Alignment
-from rm.core.cells import Cell
-from rm.core.cycle import Cycle
-from rm.core.host import Host
-from rm.core.maintenance import HostWindow
+from rm.core.alerts.notices import Notice, notice_of
+from rm.core.model.alignment import Alignment
+from rm.core.model.host import Host
+from rm.core.monitoring.cells import Cell
+from rm.core.monitoring.maintenance import HostWindow
 from rm.core.ports import Clock
+from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
 from rm.daemon.alert_delivery import Delivery
 from rm.daemon.alert_draining import Draining

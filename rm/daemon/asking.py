@@ -7,9 +7,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.state import ClusterState
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
 from rm.daemon.fair_pool import FairPool
 from rm.daemon.leader import Leader
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
-from rm.core.audit import Act
+from rm.core.people.audit import Act
 from rm.core.ports import Clock
 from rm.core.store import Store
 from rm.daemon.leader import Leader

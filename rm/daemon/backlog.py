@@ -6,8 +6,8 @@ import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from rm.core.acceptance import size_bytes
-from rm.core.job import Job, JobSpec, JobState
+from rm.core.model.acceptance import size_bytes
+from rm.core.model.job import Job, JobSpec, JobState
 from rm.errors import Conflict
 
 

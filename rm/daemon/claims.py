@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from rm.core.identity import ClusterIdentity
+from rm.core.model.identity import ClusterIdentity
 from rm.daemon.agents import Hosts
 from rm.errors import Conflict, Unreachable
 from rm.protocol.codes import Code, code_of

@@ -23,9 +23,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from rm.core.actions import Collect
-from rm.core.logs import LogName, LogPlace
-from rm.core.state import ClusterState
+from rm.core.jobs.actions import Collect
+from rm.core.jobs.state import ClusterState
+from rm.core.model.logs import LogName, LogPlace
 from rm.daemon import deliver_as_user
 from rm.daemon.environment import expand
 from rm.errors import StoreError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.core.cycle import Cycle
+from rm.core.scheduling.cycle import Cycle
 from rm.policies.interleave.loads import link_loads
 
 

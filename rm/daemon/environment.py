@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
-from rm.core.host import Host
-from rm.core.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
+from rm.core.model.host import Host
+from rm.core.model.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
 from rm.units import hosts_in_order
 
 PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t

@@ -19,13 +19,13 @@ from typing import Any
 
 import msgspec
 
-from rm.core import events as ev
-from rm.core.actions import Collect, Discard, Intent, Launch, Start, Stop
-from rm.core.job import Task
-from rm.core.job_transitions import HOST_FAULTS
-from rm.core.logs import KeptLog, LogPlace
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.jobs.reconcile import ReportedTask
+from rm.core.jobs.transitions import HOST_FAULTS
+from rm.core.model.job import Task
+from rm.core.model.logs import KeptLog, LogPlace
 from rm.core.ports import Clock
-from rm.core.reconcile import ReportedTask
 from rm.daemon.agent_news import WORDS_MAX, exited, ours, reported, started, up_event
 from rm.daemon.agents import Hosts
 from rm.daemon.claims import claim

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import Conflict, RmError
 
 THREADS = 8

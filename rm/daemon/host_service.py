@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.fabric import uplink_name
-from rm.core.host import Host, HostState
-from rm.core.network import LinkStats, confidence
-from rm.core.snapshot import Free
-from rm.core.state import ClusterState
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.fabric import uplink_name
+from rm.core.model.host import Host, HostState
+from rm.core.model.network import LinkStats, confidence
+from rm.core.model.snapshot import Free
+from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Hosts
 from rm.daemon.alerting import Alerting
 from rm.daemon.asking import Asking

@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import UNSET
 
-from rm.core.actions import Launch
-from rm.core.job import Job, TaskPlacement
-from rm.core.state import ClusterState
+from rm.core.jobs.actions import Launch
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import Job, TaskPlacement
 from rm.daemon.environment import expand, job_environment, task_environment
 from rm.errors import Conflict, NotFound
 from rm.protocol import attempts as wire

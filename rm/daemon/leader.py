@@ -16,19 +16,19 @@ import msgspec
 
 from rm import __version__
 from rm.adapters.audit_scope import Deed, current_deed
-from rm.core import events as ev
-from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
-from rm.core.alignment import Alignment
-from rm.core.audit import Act, with_targets
-from rm.core.cycle import Cycle, Outcome, Recomputation
-from rm.core.job import Job
-from rm.core.journal import Recorder, named
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
+from rm.core.jobs.reconcile import reconcile, worth_repeating
+from rm.core.jobs.state import ClusterState
+from rm.core.journal.journal import Recorder, named
+from rm.core.journal.restoring import restore
+from rm.core.model.alignment import Alignment
+from rm.core.model.job import Job
+from rm.core.people.audit import Act, with_targets
+from rm.core.people.token import Token
 from rm.core.ports import Clock
-from rm.core.reconcile import reconcile, worth_repeating
-from rm.core.restoring import restore
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle, Outcome, Recomputation
 from rm.core.store import Batch, Damaged, Entry, Measured, Store, StoredAction
-from rm.core.token import Token
 from rm.daemon.claims import IDS_MOVED_MAX
 from rm.daemon.executor import Executor, HostReport
 from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable

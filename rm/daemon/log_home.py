@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rm.core.actions import Collect
-from rm.core.logs import KeptLog, LogName, LogPlace
+from rm.core.jobs.actions import Collect
+from rm.core.model.logs import KeptLog, LogName, LogPlace
 from rm.daemon.agents import Agents
 from rm.errors import RmError, Unreachable
 from rm.protocol.attempts import LogPart, Logs, Stream

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
-from rm.core.actions import Collect
-from rm.core.job import Job, JobState, Task
-from rm.core.logs import KeptLog, LogName, LogPlace
+from rm.core.jobs.actions import Collect
+from rm.core.model.job import Job, JobState, Task
+from rm.core.model.logs import KeptLog, LogName, LogPlace
 from rm.daemon.agents import Agents
 from rm.daemon.log_home import content
 from rm.errors import Conflict, NotFound, RmError, StoreError, Unreachable

@@ -1,6 +1,6 @@
 """Measures the network between the hosts, mesh by mesh, and tells the leader, the history and the grid.
 
-A run of a mesh makes some rounds of its pairs (`rm.core.pairing`); the next run goes on where it
+A run of a mesh makes some rounds of its pairs (`rm.core.monitoring.pairing`); the next run goes on where it
 stopped. A host takes part in one test at a time. Throughput, which fills the link, is measured
 where no job communicates, or in the gaps between the phases of those that do.
 """
@@ -15,15 +15,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.history import History, Sample, checks_of, complaint, learn
-from rm.core.host import Host, HostState
-from rm.core.mesh import Mesh, MeshState
-from rm.core.network import LinkStats
-from rm.core.pairing import Pair, Pairing
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Host, HostState
+from rm.core.model.network import LinkStats
+from rm.core.monitoring.history import History, Sample, checks_of, complaint, learn
+from rm.core.monitoring.mesh import Mesh, MeshState
+from rm.core.monitoring.pairing import Pair, Pairing
 from rm.core.ports import Clock
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
 from rm.daemon.leader import Leader
 from rm.daemon.monitor_board import Board, Tried

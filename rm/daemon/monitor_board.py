@@ -8,15 +8,15 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 
-from rm.core.cells import METRIC_OF, Cell, Change, Status, change_of, is_stale, shown
-from rm.core.history import History, Sample, checks_of
-from rm.core.host import Host, selected
-from rm.core.judging import after, least_over_ms
-from rm.core.maintenance import HostWindow
-from rm.core.mesh import Mesh
-from rm.core.occurrence import occurrence
-from rm.core.pairing import Pairing
-from rm.core.peers import Zones, usual_of, zones_of
+from rm.core.model.host import Host, selected
+from rm.core.monitoring.cells import METRIC_OF, Cell, Change, Status, change_of, is_stale, shown
+from rm.core.monitoring.history import History, Sample, checks_of
+from rm.core.monitoring.judging import after, least_over_ms
+from rm.core.monitoring.maintenance import HostWindow
+from rm.core.monitoring.mesh import Mesh
+from rm.core.monitoring.occurrence import occurrence
+from rm.core.monitoring.pairing import Pairing
+from rm.core.monitoring.peers import Zones, usual_of, zones_of
 from rm.core.ports import Clock
 from rm.errors import StoreError
 from rm.units import SECOND_US

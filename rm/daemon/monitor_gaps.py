@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rm.core.cycle import Cycle
-from rm.core.idle import Beat, Span, beat_of, bursts, idle_windows
-from rm.core.job import JobState
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import JobState
+from rm.core.model.snapshot import PlacedJob
+from rm.core.monitoring.idle import Beat, Span, beat_of, bursts, idle_windows
 from rm.core.ports import Clock
-from rm.core.snapshot import PlacedJob
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
 from rm.daemon.leader import Leader
 
 log = logging.getLogger(__name__)

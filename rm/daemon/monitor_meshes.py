@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from rm.core.listed import NAME
-from rm.core.maintenance import HostWindow, parse_host_window
-from rm.core.mesh import Mesh, parse_mesh, usual
-from rm.core.source import KINDS, Source, parse_source
+from rm.core.monitoring.listed import NAME
+from rm.core.monitoring.maintenance import HostWindow, parse_host_window
+from rm.core.monitoring.mesh import Mesh, parse_mesh, usual
+from rm.core.monitoring.source import KINDS, Source, parse_source
 from rm.errors import ConfigError
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rm.core.host import Host
-from rm.core.mesh import Mesh
+from rm.core.model.host import Host
+from rm.core.monitoring.mesh import Mesh
 from rm.daemon.agents import Agents
 from rm.errors import RmError, Unreachable
 from rm.protocol.notifications import Reflecting

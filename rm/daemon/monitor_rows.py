@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from rm.core.cells import CHECKS, Cell, Change
-from rm.core.history import Sample, Summary
-from rm.core.host import Host
-from rm.core.mesh import Cron, Mesh, MeshState
+from rm.core.model.host import Host
+from rm.core.monitoring.cells import CHECKS, Cell, Change
+from rm.core.monitoring.history import Sample, Summary
+from rm.core.monitoring.mesh import Cron, Mesh, MeshState
 from rm.units import format_duration
 
 

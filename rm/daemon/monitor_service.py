@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from rm.core.cells import Cell, Change, Status
-from rm.core.cycle import Cycle
-from rm.core.history import History, Retention, Sample, Summary
-from rm.core.host import Host
-from rm.core.mesh import Mesh, MeshState
-from rm.core.network import bandwidth_confidence
-from rm.core.pairing import Pairing
+from rm.core.model.host import Host
+from rm.core.model.network import bandwidth_confidence
+from rm.core.monitoring.cells import Cell, Change, Status
+from rm.core.monitoring.history import History, Retention, Sample, Summary
+from rm.core.monitoring.mesh import Mesh, MeshState
+from rm.core.monitoring.pairing import Pairing
+from rm.core.monitoring.source import Source
 from rm.core.ports import Clock
-from rm.core.source import Source
+from rm.core.scheduling.cycle import Cycle
 from rm.daemon.leader import Leader
 from rm.daemon.monitor import Monitor, up_of
 from rm.daemon.monitor_rows import (

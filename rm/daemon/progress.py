@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from rm.core import events as ev
-from rm.core.job import JobState
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import JobState
+from rm.core.model.progress import Progress
 from rm.core.ports import Clock
-from rm.core.progress import Progress
-from rm.core.state import ClusterState
 
 EVERY_US = 5_000_000  # at most one event in so long, for all jobs together
 LEFT_MAX_US = 1 << 53  # nobody awaits more, and sums of it fit where they are kept

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import logging
 
-from rm.core.history import History, Retention
-from rm.core.logs import LogPlace
+from rm.core.model.logs import LogPlace
+from rm.core.monitoring.history import History, Retention
 from rm.core.ports import Clock
 from rm.core.store import Store
 

@@ -18,11 +18,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rm.core import events as ev
-from rm.core.alignment import Alignment, Schedule, ShapingRule
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.alignment import Alignment, Schedule, ShapingRule
+from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import Clock
-from rm.core.state import ClusterState
-from rm.core.traffic import TrafficProfile
 from rm.daemon.agents import Agents
 from rm.daemon.inspection import Inspection
 from rm.daemon.iterations import IterationBook

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from rm.core.job import Job
+from rm.core.model.job import Job
 from rm.daemon.agents import Hosts
 from rm.protocol.attempts import Renew, Renewed
 from rm.protocol.notifications import Hello

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
-from rm.core.job import Job, JobState
-from rm.core.state import ClusterState
-from rm.core.traffic import TrafficProfile
+from rm.core.jobs.state import ClusterState
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.job import Job, JobState
+from rm.core.model.traffic import TrafficProfile
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,24 +20,24 @@ from typing import Any, Protocol
 
 from rm import __version__
 from rm.config import LimitsConfig
-from rm.core import events as ev
-from rm.core.actions import Collect
-from rm.core.alignment import Alignment, Schedule
-from rm.core.blocked import Blocked
-from rm.core.cycle import Cycle, in_order
-from rm.core.engine import Policies, Tuning, explain, never_fits, shape
-from rm.core.fencing import waiting
-from rm.core.host import Host
-from rm.core.job import Job, JobSpec, JobState
-from rm.core.logs import LogPlace
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Collect
+from rm.core.jobs.fencing import waiting
+from rm.core.jobs.state import ClusterState
+from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.host import Host
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.logs import LogPlace
+from rm.core.model.progress import Progress
+from rm.core.model.reasons import Reason
+from rm.core.model.snapshot import Snapshot
+from rm.core.model.unknown import unknown_names
 from rm.core.ports import Clock
-from rm.core.progress import Progress
-from rm.core.queue_position import queue_position
-from rm.core.reasons import Reason
-from rm.core.snapshot import Snapshot
-from rm.core.state import ClusterState
+from rm.core.scheduling.blocked import Blocked
+from rm.core.scheduling.cycle import Cycle, in_order
+from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, shape
+from rm.core.scheduling.queue_position import queue_position
 from rm.core.store import Damaged, Store
-from rm.core.unknown import unknown_names
 from rm.daemon.agents import Hosts
 from rm.daemon.asking import LOOK_S
 from rm.daemon.backlog import Admission, Backlog

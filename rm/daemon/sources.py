@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, Protocol
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.history import LARGEST, History, Sample, checks_of, complaint, learn
-from rm.core.host import Host
-from rm.core.mesh import MeshState
-from rm.core.network import LinkStats
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Host
+from rm.core.model.network import LinkStats
+from rm.core.monitoring.history import LARGEST, History, Sample, checks_of, complaint, learn
+from rm.core.monitoring.mesh import MeshState
+from rm.core.monitoring.source import Reading, Source, endpoints
 from rm.core.ports import Clock
-from rm.core.source import Reading, Source, endpoints
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
 from rm.daemon.leader import Leader
 from rm.daemon.monitor_board import Board, Tried
 from rm.errors import Conflict, NotFound, RmError

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import RmError, Unreachable
 from rm.protocol.codes import Code, NotConnected, code_of
 from rm.protocol.notifications import Hello

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rm.adapters.audit_scope import about
+from rm.core.people.rights import Scope
+from rm.core.people.token import Token, digest_of, id_of, text_of
 from rm.core.ports import Clock
-from rm.core.rights import Scope
-from rm.core.token import Token, digest_of, id_of, text_of
 from rm.daemon.leader import Leader
 from rm.errors import Conflict, NotFound, RmError, UsageError
 from rm.units import DAY_US

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import mean, median
 from typing import Any
 
-from rm.core.traffic import Phase, TrafficProfile
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.demo import scenario
 from rm.demo.scenario import Training
 from rm.demo.training import Iteration, JobRun

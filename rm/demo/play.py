@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rm.core.traffic import TrafficProfile
+from rm.core.model.traffic import TrafficProfile
 from rm.demo import figures, scenario
 from rm.demo.figures import Measured, Run
 from rm.demo.meter import LinkMeter

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.adapters.shipped import shipped_directory
-from rm.core.traffic import TrafficProfile
+from rm.core.model.traffic import TrafficProfile
 from rm.demo.scenario import Training
 from rm.demo.stage import Stage
 from rm.errors import RmError

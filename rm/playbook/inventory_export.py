@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.playbook.inventory_hosts import decode
 
 UNGROUPED = "ungrouped"

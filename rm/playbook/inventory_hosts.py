@@ -7,7 +7,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from rm.core.host import Gpu, Host
+from rm.core.model.host import Gpu, Host
 from rm.errors import ConfigError, UsageError
 from rm.playbook.connection import NAMES, last_name
 from rm.playbook.inventory import Inventory, InventoryHost

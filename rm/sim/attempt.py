@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rm.core.job import Placement
-from rm.core.routes import PlannedIteration
+from rm.core.model.job import Placement
+from rm.core.model.routes import PlannedIteration
 from rm.sim.gpus import Gpu
 from rm.sim.network.port import Flow
 from rm.sim.program import Communicate, Program

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 
 from rm.core import registry
-from rm.core.engine import Policies, Tuning
-from rm.core.fabric import Fabric
-from rm.core.host import Host
-from rm.core.job import PRIORITY_HIGH, PRIORITY_LOW, JobSpec
-from rm.core.traffic import Phase, TrafficProfile, on_off
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import Host
+from rm.core.model.job import PRIORITY_HIGH, PRIORITY_LOW, JobSpec
+from rm.core.model.traffic import Phase, TrafficProfile, on_off
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.errors import UsageError
 from rm.sim import scenario as form
 from rm.sim.network.fabric import Topology

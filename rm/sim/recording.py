@@ -10,14 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import median_low
 
-from rm.core import events as ev
-from rm.core.alignment import Alignment
-from rm.core.cycle import Cycle, Outcome
-from rm.core.engine import Policies
-from rm.core.job import Job, JobSpec, JobState
-from rm.core.journal import Setup, Start, Step
+from rm.core.jobs import events as ev
+from rm.core.journal.journal import Setup, Start, Step
+from rm.core.model.alignment import Alignment
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import CommPolicy
-from rm.core.snapshot import Snapshot
+from rm.core.scheduling.cycle import Cycle, Outcome
+from rm.core.scheduling.engine import Policies
 from rm.core.store import Entry
 from rm.errors import StoreError
 from rm.sim.replay import cycle_of, policies_of, records

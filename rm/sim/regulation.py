@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment, Schedule
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, Schedule
 from rm.policies.regulate.controller import (
     Command,
     Controller,

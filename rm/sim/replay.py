@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle, Outcome
-from rm.core.engine import Policies
-from rm.core.journal import Setup, Start, Step, digest, parse, taken
+from rm.core.jobs import events as ev
+from rm.core.journal.journal import Setup, Start, Step, digest, parse, taken
+from rm.core.journal.starting_point import dump_state
 from rm.core.registry import KINDS, load
-from rm.core.starting_point import dump_state
+from rm.core.scheduling.cycle import Cycle, Outcome
+from rm.core.scheduling.engine import Policies
 from rm.core.store import Entry
 from rm.errors import StoreError
 

@@ -2,7 +2,7 @@
 
 A job's attempt starts after the job's own time from placement to start, and each of its tasks
 ends as in the attempt of the journal that ended by itself. A host that is silent goes on, and what
-happened meanwhile is told by `rm.core.reconcile` when it answers again; one that booted has
+happened meanwhile is told by `rm.core.jobs.reconcile` when it answers again; one that booted has
 lost what it ran. A host that refused to launch a job refuses it again.
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from rm.core import events as ev
-from rm.core.actions import Action, Collect, Discard, Launch, Start, Stop
-from rm.core.host import HostState
-from rm.core.job import Job, JobState
-from rm.core.job_transitions import JOB_FAULTS
-from rm.core.journal import Start as JournalStart
-from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
-from rm.core.state import ClusterState
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Action, Collect, Discard, Launch, Start, Stop
+from rm.core.jobs.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.state import ClusterState
+from rm.core.jobs.transitions import JOB_FAULTS
+from rm.core.journal.journal import Start as JournalStart
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, JobState
 from rm.sim.recording import Exit, Recording, Run, Story
 
 Attempt = tuple[int, int]  # (job, attempt)

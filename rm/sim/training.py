@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from rm.core.alignment import Alignment
+from rm.core.model.alignment import Alignment
 from rm.core.ports import AdmissionPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report

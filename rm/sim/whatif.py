@@ -14,12 +14,12 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle, Outcome
-from rm.core.engine import Policies, Tuning
-from rm.core.host import HostState
-from rm.core.job import JobState
-from rm.core.journal import Chosen, Setup, Start
+from rm.core.jobs import events as ev
+from rm.core.journal.journal import Chosen, Setup, Start
+from rm.core.model.host import HostState
+from rm.core.model.job import JobState
+from rm.core.scheduling.cycle import Cycle, Outcome
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.store import Entry
 from rm.sim.recording import Recording, score_of
 from rm.sim.replay import policies_of, records

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from rm.core.host import Gpu, Host, HostState
-from rm.core.job import JobSpec
+from rm.core.model.host import Gpu, Host, HostState
+from rm.core.model.job import JobSpec
 from rm.sim.program import Program
 
 GIB = 1 << 30

@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rm.core import events as ev
-from rm.core.acceptance import accept
-from rm.core.actions import Action, Launch, Start, Stop
-from rm.core.cycle import Cycle, Outcome
-from rm.core.engine import Policies, Tuning
-from rm.core.fabric import Fabric
-from rm.core.host import Host
-from rm.core.network import LinkStats
-from rm.core.progress import Progress
-from rm.core.state import ClusterState
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Action, Launch, Start, Stop
+from rm.core.jobs.state import ClusterState
+from rm.core.model.acceptance import accept
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import Host
+from rm.core.model.network import LinkStats
+from rm.core.model.progress import Progress
+from rm.core.scheduling.cycle import Cycle, Outcome
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.errors import RmError
 from rm.policies.regulate.controller import ControllerOptions, Inspect
 from rm.sim.attempt import Attempt, Story

@@ -24,9 +24,9 @@ from aiohttp.typedefs import Handler, Middleware
 from rm.adapters.audit_scope import deed
 from rm.api.routes import ROUTES, Route, Who
 from rm.config import PrivacyConfig
-from rm.core.audit import Act, Outcome, clean
-from rm.core.rights import Role, Scope, most
-from rm.core.token import id_of
+from rm.core.people.audit import Act, Outcome, clean
+from rm.core.people.rights import Role, Scope, most
+from rm.core.people.token import id_of
 from rm.errors import Forbidden, LimitReached, RmError
 from rm.web.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
 from rm.web.ports import Auditing

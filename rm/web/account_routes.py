@@ -9,8 +9,8 @@ import msgspec
 from aiohttp import web
 
 from rm.api import accounts
-from rm.core import token as core
-from rm.core.rights import Scope
+from rm.core.people import token as core
+from rm.core.people.rights import Scope
 from rm.errors import Conflict, Forbidden, NotFound
 from rm.web import wire
 from rm.web.accounts import Accounts

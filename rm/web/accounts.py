@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from rm.config import Config
-from rm.core.rights import Role
+from rm.core.people.rights import Role
 
 KEPT_S = 5.0
 KNOWN_MOST = 10_000

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from rm.adapters.audit_scope import about
 from rm.api import alerts
-from rm.core.audit import listed
+from rm.core.people.audit import listed
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond, respond_as, typed

@@ -29,13 +29,13 @@ from rm.api.reasons import (
     Verdict,
     Why,
 )
-from rm.core import alignment as core_alignment
-from rm.core import choice as core_choice
-from rm.core import host as core_host
-from rm.core import job as core_job
-from rm.core import progress as core_progress
-from rm.core import reasons as core_reasons
-from rm.core import snapshot as core_snapshot
+from rm.core.model import alignment as core_alignment
+from rm.core.model import choice as core_choice
+from rm.core.model import host as core_host
+from rm.core.model import job as core_job
+from rm.core.model import progress as core_progress
+from rm.core.model import reasons as core_reasons
+from rm.core.model import snapshot as core_snapshot
 from rm.typed import convert
 
 T = TypeVar("T")

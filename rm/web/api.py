@@ -24,10 +24,10 @@ from rm.api import status as daemon
 from rm.api.openapi import document
 from rm.api.routes import JOBS_MOST
 from rm.config import Config
-from rm.core.acceptance import NUMBER_MAX
-from rm.core.job import Job, JobSpec, JobState
-from rm.core.reasons import ReasonCode
-from rm.core.rights import Role
+from rm.core.model.acceptance import NUMBER_MAX
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.reasons import ReasonCode
+from rm.core.people.rights import Role
 from rm.errors import Forbidden, ImpossibleRequest, LimitReached, NotFound, RmError, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire

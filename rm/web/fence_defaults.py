@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rm.config import JobsConfig, partition_fences
-from rm.core.job import JobSpec
+from rm.core.model.job import JobSpec
 from rm.units import parse_lease_us
 
 

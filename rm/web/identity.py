@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 from aiohttp import web
 
 from rm.api.people import ACTING_FOR, FROM, VIA
-from rm.core.rights import Role, Scope, least
-from rm.core.token import Token
+from rm.core.people.rights import Role, Scope, least
+from rm.core.people.token import Token
 from rm.errors import Forbidden, Unauthenticated
 from rm.paths import OVERFLOW_UID
 from rm.web.accounts import Accounts

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from rm.core.cells import Status
+from rm.core.monitoring.cells import Status
 from rm.errors import Conflict, NotFound, UsageError
 from rm.web import wire
 from rm.web.maddash_history import bad_times, seconds, tries_of

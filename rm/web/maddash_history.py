@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rm.core.cells import METRIC_OF, Status
-from rm.core.judging import judge
-from rm.core.mesh import Thresholds
+from rm.core.monitoring.cells import METRIC_OF, Status
+from rm.core.monitoring.judging import judge
+from rm.core.monitoring.mesh import Thresholds
 
 # what a value is in a message: loss in percent, delay in milliseconds, throughput in Mbit/s, MTU in bytes
 UNIT = {"loss": 1.0, "delay": 1e3, "bandwidth": 1e6, "mtu": 1.0}

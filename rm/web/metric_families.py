@@ -14,9 +14,9 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from rm.core.host import Host, HostState
-from rm.core.job import Job, JobState
-from rm.core.snapshot import Free
+from rm.core.model.host import Host, HostState
+from rm.core.model.job import Job, JobState
+from rm.core.model.snapshot import Free
 
 # Every direction between 50 hosts. Where there are more directions only zones are told: a series each
 # for a million of them would fell the one who stores them.

@@ -16,7 +16,7 @@ from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
-from rm.core.job import JobState
+from rm.core.model.job import JobState
 from rm.errors import RmError
 from rm.web.metric_families import JOBS_MOST, Told, families
 from rm.web.ports import Service

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from rm.core.alignment import Schedule
-from rm.core.audit import Act
-from rm.core.host import Host
-from rm.core.job import Job, JobSpec, JobState
-from rm.core.progress import Progress
-from rm.core.rights import Scope
-from rm.core.snapshot import Free
-from rm.core.token import Token
+from rm.core.model.alignment import Schedule
+from rm.core.model.host import Host
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.progress import Progress
+from rm.core.model.snapshot import Free
+from rm.core.people.audit import Act
+from rm.core.people.rights import Scope
+from rm.core.people.token import Token
 from rm.web.alert_routes import Alerts
 from rm.web.monitor_routes import Monitoring
 from rm.web.steps_routes import Steps

@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rm.config import PrivacyConfig
-from rm.core.alignment import Alignment, Schedule
-from rm.core.choice import Choice
-from rm.core.host import Host
-from rm.core.job import Job, JobState
-from rm.core.privacy import veiled, without_others
-from rm.core.queue_position import QueuePosition
-from rm.core.reasons import HostVerdict, Reason
-from rm.core.snapshot import Free
+from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.choice import Choice
+from rm.core.model.host import Host
+from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import HostVerdict, Reason
+from rm.core.model.snapshot import Free
+from rm.core.people.privacy import veiled, without_others
+from rm.core.scheduling.queue_position import QueuePosition
 from rm.errors import ImpossibleRequest
 from rm.web.identity import Caller
 

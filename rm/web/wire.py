@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from rm.core.acceptance import ENVIRONMENT_BYTES, accept
-from rm.core.host import Host
-from rm.core.job import JobSpec, JobState
+from rm.core.model.acceptance import ENVIRONMENT_BYTES, accept
+from rm.core.model.host import Host
+from rm.core.model.job import JobSpec, JobState
 from rm.errors import UsageError
 from rm.typed import convert, decoder_of
 

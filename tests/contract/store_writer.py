@@ -3,7 +3,7 @@
 import sys
 
 from rm.adapters.store_sql import open_store
-from rm.core.job import Job, JobSpec
+from rm.core.model.job import Job, JobSpec
 from rm.core.store import Batch, Entry, StoredAction
 
 store = open_store(sys.argv[1])

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rm.core.cells import Cell, Change, Status
-from rm.core.history import Retention, Sample, Stat, Summary, merge, summarise
-from rm.core.mesh import MeshState
+from rm.core.monitoring.cells import Cell, Change, Status
+from rm.core.monitoring.history import Retention, Sample, Stat, Summary, merge, summarise
+from rm.core.monitoring.mesh import MeshState
 from rm.units import DAY_US, HOUR_US, MINUTE_US
 from tests import builders
 

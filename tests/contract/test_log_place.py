@@ -11,7 +11,7 @@ import pytest
 
 from rm.adapters.log_database import PART_BYTES
 from rm.adapters.log_directory import LogDirectory
-from rm.core.logs import LogName, LogPlace
+from rm.core.model.logs import LogName, LogPlace
 
 NAME = LogName(7, 1, 0, "out")
 

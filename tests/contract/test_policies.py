@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.core import registry
-from rm.core.engine import Blocked, Policies, Tuning, decide
-from rm.core.host import HostState
-from rm.core.snapshot import Free, TrackedDict
+from rm.core.model.host import HostState
+from rm.core.model.snapshot import Free, TrackedDict
+from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
 from tests.builders import GIB, full_mesh, host, job, linkstats, placed, profile, snapshot
 
 PLACEMENTS = registry.names("placement")

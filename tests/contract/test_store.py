@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from rm.adapters import store_sql
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
-from rm.core.audit import Act
-from rm.core.choice import Choice
-from rm.core.host import Host, Zone
-from rm.core.job import Job, JobState, Task
-from rm.core.logs import KeptLog, LogName
-from rm.core.network import LinkStats
-from rm.core.reasons import Reason, ReasonCode
+from rm.core.model.choice import Choice
+from rm.core.model.host import Host, Zone
+from rm.core.model.job import Job, JobState, Task
+from rm.core.model.logs import KeptLog, LogName
+from rm.core.model.network import LinkStats
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.people.audit import Act
+from rm.core.people.token import Token
 from rm.core.store import START, STEP, Batch, Entry, Measured, StoredAction
-from rm.core.token import Token
 from rm.errors import StaleLeader, StoreError
 from tests import builders
 

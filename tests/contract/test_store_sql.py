@@ -20,11 +20,11 @@ from alembic.script import ScriptDirectory
 
 from rm.adapters import database, migrate, schema, store_sql
 from rm.adapters.store_sql import open_store
-from rm.core.actions import Discard, Intent
-from rm.core.host import Zone
-from rm.core.job import JobState
-from rm.core.mesh import MeshState
-from rm.core.network import LinkStats
+from rm.core.jobs.actions import Discard, Intent
+from rm.core.model.host import Zone
+from rm.core.model.job import JobState
+from rm.core.model.network import LinkStats
+from rm.core.monitoring.mesh import MeshState
 from rm.core.store import Batch, Entry, Measured, StoredAction
 from rm.daemon.leader import stored
 from rm.errors import ConfigError, StoreError

@@ -17,7 +17,7 @@ import pytest
 from rm.adapters import ssh
 from rm.adapters.fleet import Fleet
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
 from rm.lab import Lab
 from rm.protocol.attempts import Discard, Launch, Logs, Stop, Tasks, TaskState

@@ -12,7 +12,7 @@ import pytest
 from rm.adapters.playbook_run import Report, run_playbook
 from rm.adapters.shipped import shipped_directory
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.lab import Lab
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts

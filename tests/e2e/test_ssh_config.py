@@ -13,7 +13,7 @@ import pytest
 from rm.adapters import ssh
 from rm.adapters.ssh_route import login_of, route_to
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import ConfigError, HostKeyError, Unreachable
 from tests.ssh_server import SSHD, SshServer, ssh_server
 

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from rm.core.job import JobState
-from rm.core.state import all_of
+from rm.core.jobs.state import all_of
+from rm.core.model.job import JobState
 from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from rm.core import cluster_events, job_transitions
-from rm.core import events as ev
-from rm.core.job import JobState
-from rm.core.state import ClusterState
+from rm.core.jobs import cluster_events
+from rm.core.jobs import events as ev
+from rm.core.jobs import transitions as job_transitions
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import JobState
 from tests.sim import schedules, world
 from tests.sim.choices import Choices, Played, shrunk
 from tests.sim.world import World

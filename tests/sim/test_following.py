@@ -6,15 +6,15 @@ from math import inf
 
 import pytest
 
-from rm.core.alignment import Alignment
-from rm.core.engine import Policies
-from rm.core.fabric import Fabric
-from rm.core.job import JobSpec, Placement, TaskPlacement
+from rm.core.model.alignment import Alignment
+from rm.core.model.fabric import Fabric
+from rm.core.model.job import JobSpec, Placement, TaskPlacement
+from rm.core.model.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
+from rm.core.model.snapshot import PlacedJob
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.ports import Candidate, Proposal
 from rm.core.registry import load
-from rm.core.routes import CommPlan, FlowRoute, PlannedIteration, RoutedRange
-from rm.core.snapshot import PlacedJob
-from rm.core.traffic import Phase, TrafficProfile
+from rm.core.scheduling.engine import Policies
 from rm.policies.foresight.ring import RATES, ring_demand
 from rm.sim.following import as_planned
 from rm.sim.network.fabric import Topology, logical_spine

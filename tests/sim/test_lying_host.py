@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 from rm.adapters.clock import SystemClock
 from rm.adapters.log_directory import LogDirectory
 from rm.adapters.store_sql import open_store
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import HostState
-from rm.core.identity import NO_CLUSTER
-from rm.core.job import JobState
-from rm.core.lifecycle import Rules
-from rm.core.placed import placed_task
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.placed import placed_task
+from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.host import HostState
+from rm.core.model.identity import NO_CLUSTER
+from rm.core.model.job import JobState
 from rm.core.registry import load
-from rm.core.state import ClusterState, rebuild
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon.executor import Executor
 from rm.daemon.launch import LaunchRules, launch_request
 from rm.daemon.leader import Leader, revivable

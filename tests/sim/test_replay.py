@@ -14,14 +14,14 @@ import msgspec
 import pytest
 
 from rm.adapters.store_sql import open_store
-from rm.core import events as ev
-from rm.core import journal
-from rm.core.cycle import Cycle
-from rm.core.journal import Chosen, parse
-from rm.core.plain import from_plain, to_plain
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.journal import journal
+from rm.core.journal.journal import Chosen, parse
+from rm.core.journal.plain import from_plain, to_plain
+from rm.core.journal.starting_point import FOUND_AGAIN, dump_state
 from rm.core.registry import KINDS, names, options_in_force
-from rm.core.starting_point import FOUND_AGAIN, dump_state
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
 from rm.core.store import START, STEP, Batch, Entry
 from rm.errors import RmError, StoreError, UsageError
 from rm.sim.journal_source import export, open_journal

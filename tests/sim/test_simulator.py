@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from rm.cli import main as rmx
-from rm.core.engine import Policies
-from rm.core.job import PRIORITY_HIGH, JobSpec
+from rm.core.model.job import PRIORITY_HIGH, JobSpec
+from rm.core.model.traffic import on_off
 from rm.core.registry import load
-from rm.core.traffic import on_off
+from rm.core.scheduling.engine import Policies
 from rm.errors import RmError
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid

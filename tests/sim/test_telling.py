@@ -1,11 +1,11 @@
 """What happens outside reaches the cycle of a simulated world at its instant."""
 
-from rm.core import events as ev
-from rm.core.engine import Policies
-from rm.core.job import JobSpec
-from rm.core.network import LinkStats
+from rm.core.jobs import events as ev
+from rm.core.model.job import JobSpec
+from rm.core.model.network import LinkStats
+from rm.core.model.traffic import on_off
 from rm.core.registry import load
-from rm.core.traffic import on_off
+from rm.core.scheduling.engine import Policies
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid
 from rm.sim.program import program_of

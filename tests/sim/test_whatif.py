@@ -11,14 +11,14 @@ import pytest
 
 from rm.adapters.store_sql import open_store
 from rm.cli.main import run
-from rm.core import events as ev
-from rm.core import journal
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.journal import Chosen, Recorder
-from rm.core.lifecycle import Rules
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.state import ClusterState, all_of
+from rm.core.journal import journal
+from rm.core.journal.journal import Chosen, Recorder
 from rm.core.registry import load
-from rm.core.state import ClusterState, all_of
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Entry
 from rm.sim import replay_summary
 from rm.sim.recording import read

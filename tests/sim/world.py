@@ -10,22 +10,22 @@ from typing import Any
 import msgspec
 
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
-from rm.core import events as ev
-from rm.core.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import HostState
-from rm.core.job import Job, JobSpec, JobState
-from rm.core.journal import Chosen, Recorder
-from rm.core.lifecycle import Rules
-from rm.core.network import LinkStats
-from rm.core.placed import is_heard, is_stray
-from rm.core.progress import Progress
-from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.placed import is_heard, is_stray
+from rm.core.jobs.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.state import rebuild
+from rm.core.journal.journal import Chosen, Recorder
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.network import LinkStats
+from rm.core.model.progress import Progress
+from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import KINDS, load
-from rm.core.state import rebuild
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Measured, StoredAction
-from rm.core.traffic import TrafficProfile
 from tests import builders
 from tests.sim.choices import Choices
 

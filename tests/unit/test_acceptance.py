@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from rm.config import Config, DaemonConfig, JobsConfig, LimitsConfig
-from rm.core.acceptance import accept
-from rm.core.engine import Policies
-from rm.core.job import JobSpec
+from rm.core.model.acceptance import accept
+from rm.core.model.job import JobSpec
+from rm.core.model.traffic import Phase, TrafficProfile, on_off
 from rm.core.registry import load
-from rm.core.traffic import Phase, TrafficProfile, on_off
+from rm.core.scheduling.engine import Policies
 from rm.errors import UsageError
 from rm.sim.network.fabric import Topology
 from rm.sim.network.fluid import Fluid

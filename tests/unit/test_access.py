@@ -10,9 +10,9 @@ import pytest
 
 from rm.api.routes import ROUTES, Who
 from rm.config import Config, PrivacyConfig, RolesConfig
-from rm.core.job import Job, JobState
-from rm.core.privacy import veiled
-from rm.core.rights import Role, Scope
+from rm.core.model.job import Job, JobState
+from rm.core.people.privacy import veiled
+from rm.core.people.rights import Role, Scope
 from rm.errors import Forbidden
 from rm.web import accounts
 from rm.web.access import check, need_of, source_of

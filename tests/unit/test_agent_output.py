@@ -15,7 +15,7 @@ from rm.adapters.agent_channel import AgentChannel
 from rm.adapters.agent_stderr import LINE_BYTES as LOGGED_BYTES
 from rm.adapters.agent_stderr import LINES, StandardError
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.protocol.line import LINE_BYTES, PROTOCOL, Misfit
 
 HELLO = {"event": "hello", "version": "1", "protocol": PROTOCOL}

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from rm.adapters.notify_command import CommandChannel
 from rm.adapters.notify_mail import MailChannel
 from rm.adapters.notify_webhook import WebhookChannel
-from rm.core.alert_channel import NotTold
-from rm.core.alert_notices import FEW, Notice, body_of, take
+from rm.core.alerts.channel import NotTold
+from rm.core.alerts.notices import FEW, Notice, body_of, take
 from rm.daemon.alert_delivery import Delivery
 from tests.fakes import PATIENCE_S
 

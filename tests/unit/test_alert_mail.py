@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from rm.adapters.notify_mail import MailChannel
-from rm.core.alert_channel import NotTold
+from rm.core.alerts.channel import NotTold
 from rm.daemon.alert_delivery import Delivery
 from tests.unit.test_alert_channels import NOTICE, Settled, notice
 

@@ -10,14 +10,14 @@ import pytest
 
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.config import AlertsConfig
-from rm.core import events as ev
-from rm.core.alert_channel import NotTold
-from rm.core.cells import Cell, Status
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import Host
+from rm.core.alerts.channel import NotTold
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.host import Host
+from rm.core.monitoring.cells import Cell, Status
 from rm.core.registry import load
-from rm.core.state import ClusterState, rebuild
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon.alert_setup import channels_of, rules_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.leader import Leader

@@ -9,21 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core import events as ev
-from rm.core.alert_findings import (
+from rm.core.alerts.alert import FIRING, RESOLVED, Alert, Finding, Rule, delivered, forget, step
+from rm.core.alerts.blame import blamed, pair
+from rm.core.alerts.draining import AUTHOR, DrainRules, Health, after_checks, is_automatic, still
+from rm.core.alerts.findings import (
     HostFacts,
     facts_findings,
     host_findings,
     network_findings,
     rotation_findings,
 )
-from rm.core.alert_silence import Silence, silenced_by
-from rm.core.alerts import FIRING, RESOLVED, Alert, Finding, Rule, delivered, forget, step
-from rm.core.alignment import Alignment, LinkAlignment
-from rm.core.blame import blamed, pair
-from rm.core.cells import Cell, Status
-from rm.core.draining import AUTHOR, DrainRules, Health, after_checks, is_automatic, still
-from rm.core.host import HostState
+from rm.core.alerts.silence import Silence, silenced_by
+from rm.core.jobs import events as ev
+from rm.core.model.alignment import Alignment, LinkAlignment
+from rm.core.model.host import HostState
+from rm.core.monitoring.cells import Cell, Status
 from tests import builders
 
 S = 1_000_000

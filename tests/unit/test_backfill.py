@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies, explain
-from rm.core.host import Zone
-from rm.core.job import Job, JobState
-from rm.core.progress import Progress
-from rm.core.reasons import Reason, ReasonCode
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Zone
+from rm.core.model.job import Job, JobState
+from rm.core.model.progress import Progress
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.registry import load
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies, explain
 from tests.builders import host, job, snapshot, spec
 
 SECOND_US = 1_000_000

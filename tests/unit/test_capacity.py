@@ -5,10 +5,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.host import HostState
-from rm.core.job import TaskPlacement
-from rm.core.snapshot import TrackedDict
-from rm.core.state import all_of, take
+from rm.core.jobs.state import all_of, take
+from rm.core.model.host import HostState
+from rm.core.model.job import TaskPlacement
+from rm.core.model.snapshot import TrackedDict
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.filters import capacity, shape_of
 from tests.builders import GIB, host, snapshot, spec

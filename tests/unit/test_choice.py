@@ -6,13 +6,13 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from rm.core.choice import Choice
-from rm.core.engine import Blocked, Policies, Tuning, decide
-from rm.core.job import Job
+from rm.core.model.choice import Choice
+from rm.core.model.job import Job
+from rm.core.model.reasons import ReasonCode
+from rm.core.model.snapshot import Snapshot, TrackedDict
 from rm.core.ports import Candidate, Proposal
-from rm.core.reasons import ReasonCode
 from rm.core.registry import load
-from rm.core.snapshot import Snapshot, TrackedDict
+from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
 from tests import builders
 from tests.unit.test_engine import PAIRS, ByHost, Fixed, Rejecting, cluster, policies, talker
 

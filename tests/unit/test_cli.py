@@ -15,8 +15,8 @@ import pytest
 
 from rm.cli import client as client_module
 from rm.cli.main import JOB_VERBS, VERBS, run
-from rm.core.job import EarlierAttempt, JobSpec, Task
-from rm.core.queue_position import QueuePosition
+from rm.core.model.job import EarlierAttempt, JobSpec, Task
+from rm.core.scheduling.queue_position import QueuePosition
 from rm.errors import StoreUnavailable
 from tests import builders
 from tests.command_line import Rmx

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
-from rm.core.reasons import ReasonCode
-from rm.core.snapshot import PlacedJob
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.reasons import ReasonCode
+from rm.core.model.snapshot import PlacedJob
 from rm.errors import ConfigError
 from rm.policies.comm.cassini import Cassini, CassiniOptions
 from tests.builders import host, placed, profile, snapshot

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.alignment import NOTHING_TO_ALIGN
-from rm.core.engine import Blocked, Policies, Tuning, decide
-from rm.core.fabric import Fabric
+from rm.core.model.alignment import NOTHING_TO_ALIGN
+from rm.core.model.fabric import Fabric
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import AdmissionPolicy
-from rm.core.reasons import Reason, ReasonCode
 from rm.core.registry import load
-from rm.core.snapshot import Snapshot
+from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
 from rm.errors import ConfigError
 from rm.policies.comm.exclusive import Exclusive, ExclusiveOptions
 from tests.builders import MBPS, host, job, placed, profile, snapshot

@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from rm.config import load_config
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.fabric import Fabric, fabric_of
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.fabric import Fabric, fabric_of
+from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
-from rm.core.snapshot import PlacedJob, Snapshot
-from rm.core.state import ClusterState
-from rm.core.traffic import TrafficProfile
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon.host_service import known_links
 from rm.errors import ConfigError
 from rm.policies.comm.cassini import Cassini

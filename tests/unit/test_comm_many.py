@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from rm.core import events as ev
-from rm.core.alignment import Alignment, Schedule
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.snapshot import PlacedJob
 from rm.core.registry import load
-from rm.core.snapshot import PlacedJob
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.policies.comm.cassini import Cassini, CassiniOptions
 from rm.policies.comm.metronome import Metronome
 from rm.policies.interleave.affinity import has_cycle

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 
 from rm.adapters.cron import trigger_of
-from rm.core.mesh import Cron
+from rm.core.monitoring.mesh import Cron
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.alignment import Alignment, LinkAlignment
-from rm.core.cycle import Cycle, in_order
-from rm.core.engine import Policies
-from rm.core.host import HostState
-from rm.core.job import Job, JobState, Task
-from rm.core.lifecycle import Rules
-from rm.core.reasons import ReasonCode
-from rm.core.reconcile import ReportedTask, reconcile
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.reconcile import ReportedTask, reconcile
+from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.alignment import Alignment, LinkAlignment
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, JobState, Task
+from rm.core.model.reasons import ReasonCode
+from rm.core.model.snapshot import Free, PlacedJob, Snapshot
 from rm.core.registry import load
-from rm.core.snapshot import Free, PlacedJob, Snapshot
-from rm.core.state import ClusterState, rebuild
+from rm.core.scheduling.cycle import Cycle, in_order
+from rm.core.scheduling.engine import Policies
 from tests import builders
 
 TRAFFIC = builders.profile(100, (0, 40, 500))

@@ -1,10 +1,10 @@
 """What the links' jobs put on them, for the circles."""
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
 from rm.core.registry import load
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon.demands import link_demands
 from tests.builders import MBPS, host, profile, spec
 

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 import pytest
 
-from rm.core.alignment import Alignment, LinkAlignment
-from rm.core.engine import Blocked, Policies, Tuning, decide, explain, never_fits
-from rm.core.fabric import Fabric
-from rm.core.host import HostState
-from rm.core.job import Job, Placement
-from rm.core.neighbours import Neighbourhood
-from rm.core.network import Link
+from rm.core.model.alignment import Alignment, LinkAlignment
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, Placement
+from rm.core.model.network import Link
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
+from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import Candidate, Proposal
-from rm.core.reasons import Reason, ReasonCode
 from rm.core.registry import load
-from rm.core.snapshot import Free, PlacedJob, Snapshot, TrackedDict
-from rm.core.traffic import TrafficProfile
+from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide, explain, never_fits
+from rm.core.scheduling.neighbours import Neighbourhood
 from tests import builders
 
 TRAFFIC = builders.profile(100, (0, 40, 500))

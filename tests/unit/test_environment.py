@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.actions import Launch
-from rm.core.job import Job, Placement, Task, TaskPlacement
-from rm.core.state import ClusterState
+from rm.core.jobs.actions import Launch
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import Job, Placement, Task, TaskPlacement
 from rm.daemon.environment import counted, expand, job_environment, task_environment
 from rm.daemon.launch import LaunchRules, launch_request, open_mode
 from rm.protocol.attempts import Fence

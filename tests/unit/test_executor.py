@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from rm.adapters.log_directory import LogDirectory, log_path
-from rm.core import events as ev
-from rm.core.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
-from rm.core.identity import ClusterIdentity
-from rm.core.job import Task, TaskPlacement
-from rm.core.logs import KeptLog, LogName
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.model.identity import ClusterIdentity
+from rm.core.model.job import Task, TaskPlacement
+from rm.core.model.logs import KeptLog, LogName
 from rm.daemon import executor as module
 from rm.daemon.claims import take_over
 from rm.daemon.executor import Executor, HostReport

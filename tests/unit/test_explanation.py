@@ -1,6 +1,6 @@
 """What `rmx why` shows of the plan: the part that concerns one job, in the form of a dry run."""
 
-from rm.core.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
 from rm.daemon.service import alignment_around
 
 

@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.actions import Launch, Stop
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.fencing import DRIFT, MARGIN_US, ended_after_us, over_at_us, waiting
-from rm.core.host import HostState
-from rm.core.job import Job, JobState
-from rm.core.lifecycle import Rules
-from rm.core.reasons import ReasonCode
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Launch, Stop
+from rm.core.jobs.fencing import DRIFT, MARGIN_US, ended_after_us, over_at_us, waiting
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import ReasonCode
 from rm.core.registry import KINDS, load
-from rm.core.state import ClusterState, rebuild
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from tests import builders
 
 S = 1_000_000

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rm.core.gpu_errors import RECENT_S, gpu_errors
+from rm.core.alerts.gpu_errors import RECENT_S, gpu_errors
 from rm.daemon.alert_facts import facts_of
 from rm.protocol.hosts import HostFacts
 

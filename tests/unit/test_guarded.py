@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.alignment import NOTHING_TO_ALIGN
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies, never_fits
-from rm.core.guarded import Faults, guarded
-from rm.core.job import JobState
-from rm.core.lifecycle import Rules
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Rules
+from rm.core.jobs.state import ClusterState
+from rm.core.model.alignment import NOTHING_TO_ALIGN
+from rm.core.model.job import JobState
+from rm.core.model.reasons import ReasonCode
 from rm.core.ports import Candidate, Proposal, reserves
-from rm.core.reasons import ReasonCode
 from rm.core.registry import load
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies, never_fits
+from rm.core.scheduling.guarded import Faults, guarded
 from tests import builders
 
 GOOD: dict[str, Any] = {"queue": "fifo", "placement": "first-fit", "comm": "none"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.daemon import host_keys
 from rm.daemon.host_keys import HostKeyDesk
 from rm.errors import Conflict, Unreachable

@@ -13,9 +13,9 @@ from rm.api import hosts, jobs, reasons
 from rm.api.openapi import document
 from rm.api.routes import ROUTES
 from rm.config import Config
-from rm.core.alignment import Schedule
-from rm.core.host import Gpu, Host, HostState
-from rm.core.job import Job, JobSpec, JobState, Task
+from rm.core.model.alignment import Schedule
+from rm.core.model.host import Gpu, Host, HostState
+from rm.core.model.job import Job, JobSpec, JobState, Task
 from rm.web.alert_routes import COMMENT_MAX, NAMES_MAX
 from rm.web.api import make_app
 from scripts.http_api_tables import FILE, renewed

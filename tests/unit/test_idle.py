@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.idle import Beat, beat_of, bursts, busy_spans, idle_windows
+from rm.core.monitoring.idle import Beat, beat_of, bursts, busy_spans, idle_windows
 from tests import builders
 
 phase = st.tuples(st.integers(0, 40), st.integers(1, 15))

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.traffic import Phase, TrafficProfile
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.daemon.inspection import CLEAN_ITERATIONS, Inspection, profile_of, undisturbed
 from rm.daemon.running import Place, Running
 from rm.protocol.network import Profiled

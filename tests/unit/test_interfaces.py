@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from rm.core import events as ev
-from rm.core.host import HostState, Nic
+from rm.core.jobs import events as ev
+from rm.core.model.host import HostState, Nic
 from rm.daemon.agent_news import nics_of
 from rm.protocol.hosts import Interface
 from tests import builders

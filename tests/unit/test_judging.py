@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.cells import Cell, Status, shown
-from rm.core.judging import after, judge
-from rm.core.loss import CONFIDENCE, at_least_pct, at_most_pct
-from rm.core.mesh import USUAL, Thresholds
-from rm.core.peers import usual_of
+from rm.core.monitoring.cells import Cell, Status, shown
+from rm.core.monitoring.judging import after, judge
+from rm.core.monitoring.loss import CONFIDENCE, at_least_pct, at_most_pct
+from rm.core.monitoring.mesh import USUAL, Thresholds
+from rm.core.monitoring.peers import usual_of
 
 OK, WARN, CRITICAL, UNKNOWN = Status.OK, Status.WARN, Status.CRITICAL, Status.UNKNOWN
 LIMITS = Thresholds(

@@ -11,16 +11,16 @@ import pytest
 
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.adapters.store_sql import open_store
-from rm.core import events as ev
-from rm.core.actions import Discard, Intent
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import HostState
-from rm.core.job import JobState
-from rm.core.journal import Step
-from rm.core.network import LinkStats
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Discard, Intent
+from rm.core.jobs.state import ClusterState
+from rm.core.journal.journal import Step
+from rm.core.model.host import HostState
+from rm.core.model.job import JobState
+from rm.core.model.network import LinkStats
 from rm.core.registry import load
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Store
 from rm.daemon import leader as leader_module
 from rm.daemon.executor import HostReport

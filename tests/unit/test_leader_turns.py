@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from rm.adapters.store_memory import MemoryStore
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.job import JobSpec, JobState
+from rm.core.jobs import events as ev
+from rm.core.model.job import JobSpec, JobState
+from rm.core.scheduling.cycle import Cycle
 from rm.core.store import Batch
 from rm.daemon import service as service_module
 from rm.daemon.backlog import Backlog

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.actions import Collect, Discard, Launch, Start, Stop
-from rm.core.engine import not_yet
-from rm.core.host import HostState
-from rm.core.job import Job, JobState, Placement, TaskPlacement
-from rm.core.job_transitions import (
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
+from rm.core.jobs.lifecycle import TRANSITIONS, Changes, Rules, apply
+from rm.core.jobs.state import ClusterState, all_of
+from rm.core.jobs.transitions import (
     INNOCENT_US,
     LONGEST_BACKOFF_US,
     LOSS_BACKOFF_US,
     MAX_LAUNCH_FAILURES,
 )
-from rm.core.lifecycle import TRANSITIONS, Changes, Rules, apply
-from rm.core.reasons import ReasonCode
-from rm.core.state import ClusterState, all_of
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, JobState, Placement, TaskPlacement
+from rm.core.model.reasons import ReasonCode
+from rm.core.scheduling.engine import not_yet
 from rm.errors import IllegalTransition
 from rm.protocol.codes import Code
 from tests import builders

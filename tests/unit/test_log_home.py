@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from rm.adapters.log_directory import LogDirectory, log_path
-from rm.core.actions import Collect
-from rm.core.job import JobState, Task
-from rm.core.logs import LogName
+from rm.core.jobs.actions import Collect
+from rm.core.model.job import JobState, Task
+from rm.core.model.logs import LogName
 from rm.daemon import log_home
 from rm.daemon.log_home import CHUNK_BYTES, LogHome, TooSlow
 from rm.daemon.log_reader import CHUNK_BYTES as READ_BYTES

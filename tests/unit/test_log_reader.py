@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from rm.adapters.log_directory import LogDirectory, log_path
-from rm.core.actions import Collect
-from rm.core.job import Job, JobState, Task
-from rm.core.logs import KeptLog, LogName
+from rm.core.jobs.actions import Collect
+from rm.core.model.job import Job, JobState, Task
+from rm.core.model.logs import KeptLog, LogName
 from rm.daemon.log_reader import CHUNK_BYTES, LogReader
 from rm.errors import Conflict, NotFound, RmError, Unreachable
 from rm.protocol.attempts import LogPart

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.cells import Status
-from rm.core.history import Sample
-from rm.core.maintenance import HostWindow, parse_window
-from rm.core.mesh import Every, Mesh, Thresholds
-from rm.core.occurrence import occurrence
+from rm.core.monitoring.cells import Status
+from rm.core.monitoring.history import Sample
+from rm.core.monitoring.maintenance import HostWindow, parse_window
+from rm.core.monitoring.mesh import Every, Mesh, Thresholds
+from rm.core.monitoring.occurrence import occurrence
 from rm.daemon.monitor_board import Tried
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings

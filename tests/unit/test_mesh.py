@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.core.host import Host
-from rm.core.maintenance import parse_host_window, parse_window
-from rm.core.mesh import Cron, Every, Mesh, Thresholds, parse_mesh, usual
-from rm.core.pairing import Pairing
+from rm.core.model.host import Host
+from rm.core.monitoring.maintenance import parse_host_window, parse_window
+from rm.core.monitoring.mesh import Cron, Every, Mesh, Thresholds, parse_mesh, usual
+from rm.core.monitoring.pairing import Pairing
 from rm.errors import ConfigError
 from tests import builders
 

@@ -18,7 +18,7 @@ import yaml
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_open
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from rm.core.alignment import Rotation
+from rm.core.model.alignment import Rotation
 from rm.errors import StoreError
 from rm.web.metric_families import PAIRS_MOST, Told, families
 from rm.web.pages.listen import serve_page

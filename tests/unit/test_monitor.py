@@ -11,18 +11,18 @@ import msgspec
 import pytest
 
 from rm.adapters.store_memory import MemoryStore
-from rm.core import events as ev
-from rm.core.cells import Status
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.history import Retention
-from rm.core.lifecycle import Changes, Rules, apply
-from rm.core.maintenance import HostWindow, parse_window
-from rm.core.mesh import Every, Mesh, Thresholds
-from rm.core.network import LinkStats
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Changes, Rules, apply
+from rm.core.jobs.state import ClusterState
+from rm.core.model.network import LinkStats
+from rm.core.monitoring.cells import Status
+from rm.core.monitoring.history import Retention
+from rm.core.monitoring.maintenance import HostWindow, parse_window
+from rm.core.monitoring.mesh import Every, Mesh, Thresholds
+from rm.core.monitoring.source import Source
 from rm.core.registry import load
-from rm.core.source import Source
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon import monitor_probe
 from rm.daemon.monitor import Monitor
 from rm.daemon.monitor_board import Board

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rm.cli.network_grid import SPARKS, draw, mark, sparkline, worst
-from rm.core.cells import Status
+from rm.core.monitoring.cells import Status
 
 HOSTS = [{"name": n, "zone": z} for n, z in (("a1", "east"), ("a2", "east"), ("a3", "east"), ("b1", "west"))]
 CELLS = {("a1", "a2"): 0, ("a2", "a1"): 1, ("a1", "a3"): 2, ("a3", "a1"): 3, ("a1", "b1"): 5, ("a2", "b1"): 0}

@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 
 import pytest
 
-from rm.core.alert_silence import Silence
-from rm.core.job import JobState, Task
+from rm.core.alerts.silence import Silence
+from rm.core.model.job import JobState, Task
 from rm.errors import NotFound
 from tests.fake_page import PageAlerts, PageMonitoring, PageService
 from tests.fake_service import Daemon, serving

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rm.core.cells import Status
+from rm.core.monitoring.cells import Status
 from rm.web.pages import (
     alert_view,
     circle_view,

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import Zone
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Zone
+from rm.core.model.snapshot import Free
 from rm.core.registry import load
-from rm.core.snapshot import Free
-from rm.core.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from tests.builders import host, job, profile, snapshot, spec
 
 SECOND_US = 1_000_000

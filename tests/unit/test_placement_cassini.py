@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from rm.core.engine import Blocked, Policies, Tuning, decide
-from rm.core.fabric import Fabric
-from rm.core.job import Job
-from rm.core.reasons import ReasonCode
+from rm.core.model.fabric import Fabric
+from rm.core.model.job import Job
+from rm.core.model.reasons import ReasonCode
+from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load, names
-from rm.core.snapshot import Snapshot
+from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
 from rm.errors import ConfigError
 from rm.policies.placement.cassini import CassiniOptions, CassiniPlacement
 from tests.builders import host, job, placed, profile, snapshot

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rm.core.reasons import ReasonCode
-from rm.core.snapshot import Free
+from rm.core.model.reasons import ReasonCode
+from rm.core.model.snapshot import Free
 from rm.errors import ConfigError
 from rm.policies.placement.metronome import MetronomeOptions, MetronomePolicy
 from rm.policies.placement.steps.latency import normalized, raw_latency

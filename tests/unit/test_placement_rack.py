@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.fabric import Fabric
-from rm.core.job import Job, Placement
+from rm.core.model.fabric import Fabric
+from rm.core.model.job import Job, Placement
+from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
-from rm.core.snapshot import Snapshot
 from rm.errors import ConfigError
 from tests.builders import host, job, snapshot
 

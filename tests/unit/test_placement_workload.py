@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.core.host import Gpu
-from rm.core.job import Job, JobState, Placement, Task, TaskPlacement
-from rm.core.progress import Progress, gpus_of, remaining_us
+from rm.core.jobs.state import all_of, placed_view, take
+from rm.core.model.host import Gpu
+from rm.core.model.job import Job, JobState, Placement, Task, TaskPlacement
+from rm.core.model.progress import Progress, gpus_of, remaining_us
+from rm.core.model.snapshot import Snapshot, TrackedDict
 from rm.core.registry import load
-from rm.core.snapshot import Snapshot, TrackedDict
-from rm.core.state import all_of, placed_view, take
 from rm.errors import ConfigError
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.workload import LatestWorkload

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rm.core.host import HostState
-from rm.core.reasons import ReasonCode
-from rm.core.snapshot import Free, TrackedDict
+from rm.core.model.host import HostState
+from rm.core.model.reasons import ReasonCode
+from rm.core.model.snapshot import Free, TrackedDict
 from rm.policies.placement.first_fit import FirstFitPolicy
 from rm.policies.placement.steps.network_score import NetworkWeights, select
 from rm.policies.placement.steps.network_table import NetworkTable

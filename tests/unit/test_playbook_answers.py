@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rm.adapters.playbook_control import Hands, carry_out
 from rm.adapters.playbook_roster import Roster
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.playbook.connection import is_reserved
 from rm.playbook.facts import gather
 from rm.playbook.modules import registry

@@ -7,7 +7,7 @@ import pytest
 
 from rm.adapters.playbook_become import PROMPT, Refused, argv, converse
 from rm.adapters.playbook_local import LocalSteps
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts
 from tests.unit.playbook_world import play

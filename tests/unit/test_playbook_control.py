@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rm.adapters.playbook_control import Hands, carry_out
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import NotFound, Unreachable
 from tests.steps_request import rm_steps, step
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rm.adapters.vault import Vault, seal
-from rm.core.host import Gpu, Host
+from rm.core.model.host import Gpu, Host
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_export import as_ini, as_yaml
 from rm.playbook.inventory_hosts import decode, encode, to_hosts

@@ -12,7 +12,7 @@ from rm.adapters.playbook_hosts import Ways
 from rm.adapters.playbook_roster import Roster
 from rm.adapters.playbook_run import run_playbook
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
 from rm.playbook.steps import Batch, TaskResult
 from tests.steps_request import step

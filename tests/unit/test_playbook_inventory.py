@@ -2,7 +2,7 @@
 
 import pytest
 
-from rm.core.host import Gpu
+from rm.core.model.host import Gpu
 from rm.errors import ConfigError
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import decode, encode, to_hosts

@@ -11,7 +11,7 @@ from rm.adapters.inventory_files import hosts_for_daemon
 from rm.adapters.playbook_roster import Roster
 from rm.adapters.playbook_run import run_playbook
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts

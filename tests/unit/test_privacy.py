@@ -18,15 +18,15 @@ import pytest
 from rm.adapters.store_memory import MemoryStore
 from rm.api.routes import ROUTES, Route, Who
 from rm.config import AlertsConfig, Config, PrivacyConfig
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.job import JobState
-from rm.core.privacy import without_others
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.jobs.strays import Held
+from rm.core.model.job import JobState
+from rm.core.people.privacy import without_others
+from rm.core.people.rights import Role
 from rm.core.registry import load
-from rm.core.rights import Role
-from rm.core.state import ClusterState
-from rm.core.strays import Held
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon.alert_setup import rules_of
 from rm.daemon.alerting import Alerting
 from rm.daemon.leader import Leader

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.core import events as ev
-from rm.core.job import Job
-from rm.core.lifecycle import Changes, Rules, apply
-from rm.core.progress import Progress, attained_us, remaining_us
-from rm.core.state import ClusterState
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Changes, Rules, apply
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import Job
+from rm.core.model.progress import Progress, attained_us, remaining_us
 from rm.daemon.progress import EVERY_US, Awaited, ProgressWatch, awaited_of
 from tests import builders
 from tests.fakes import Inbox, ManualClock

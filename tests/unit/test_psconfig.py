@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from rm.adapters.sources.iso import iso_of, seconds_of
 from rm.adapters.sources.psconfig import tables_of, toml_of
 from rm.cli.main import rmx
-from rm.core.mesh import Every, Mesh, parse_mesh
-from rm.core.pairing import Pairing
+from rm.core.monitoring.mesh import Every, Mesh, parse_mesh
+from rm.core.monitoring.pairing import Pairing
 from rm.errors import UsageError
 from tests import builders
 from tests.fake_service import serving

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from rm.core.job import Job
-from rm.core.queue_position import QueuePosition, queue_position
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
-from rm.core.snapshot import Snapshot
+from rm.core.scheduling.queue_position import QueuePosition, queue_position
 from tests import builders
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from rm.core.job import Job
+from rm.core.model.job import Job
 from rm.core.registry import load
 from tests.builders import job, profile, snapshot
 

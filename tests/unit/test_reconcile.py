@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.actions import Launch, Start
-from rm.core.job import JobState, Placement, TaskPlacement
-from rm.core.lifecycle import Changes, Rules, apply
-from rm.core.reconcile import ReportedTask, reconcile, worth_repeating
-from rm.core.state import ClusterState
-from rm.core.strays import Held
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Launch, Start
+from rm.core.jobs.lifecycle import Changes, Rules, apply
+from rm.core.jobs.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.state import ClusterState
+from rm.core.jobs.strays import Held
+from rm.core.model.job import JobState, Placement, TaskPlacement
 from tests import builders
 
 GANG = Placement((TaskPlacement(0, "h1"), TaskPlacement(1, "h1"), TaskPlacement(2, "h2")))

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule, ShapingRule
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.lifecycle import Changes, Rules, apply
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import Changes, Rules, apply
+from rm.core.jobs.state import ClusterState
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule, ShapingRule
+from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
-from rm.core.state import ClusterState
-from rm.core.traffic import TrafficProfile
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.daemon import regulator as module
 from rm.daemon.regulator import PAUSES_PER_EPOCH, Regulator
 from rm.daemon.running import running_of

@@ -4,17 +4,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.actions import Stop
-from rm.core.cycle import Cycle, Outcome
-from rm.core.engine import Policies
-from rm.core.job import Job, JobState
-from rm.core.journal import taken
-from rm.core.reasons import ReasonCode
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Stop
+from rm.core.jobs.state import ClusterState
+from rm.core.journal.journal import taken
+from rm.core.journal.starting_point import dump_state, restore_state
+from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import ReasonCode
+from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
-from rm.core.starting_point import dump_state, restore_state
-from rm.core.state import ClusterState
-from rm.core.traffic import TrafficProfile
+from rm.core.scheduling.cycle import Cycle, Outcome
+from rm.core.scheduling.engine import Policies
 from rm.units import MINUTE_US
 from tests.builders import host, profile, spec
 

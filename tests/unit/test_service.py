@@ -11,14 +11,14 @@ import pytest
 
 from rm.adapters.log_directory import LogDirectory, log_path
 from rm.adapters.store_memory import MemoryStore
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.engine import Policies
-from rm.core.host import HostState
-from rm.core.job import Job, JobState
-from rm.core.logs import LogName
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, JobState
+from rm.core.model.logs import LogName
 from rm.core.registry import load
-from rm.core.state import ClusterState, rebuild
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
 from rm.core.store import START, STEP, Batch, Entry
 from rm.daemon import service
 from rm.daemon.leader import Leader

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.core import events as ev
-from rm.core.job import JobState
+from rm.core.jobs import events as ev
+from rm.core.model.job import JobState
 from tests import builders
 from tests.unit.test_service import ENDED, House
 

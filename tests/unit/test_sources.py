@@ -18,11 +18,11 @@ from click.testing import CliRunner
 from rm.adapters import sources as archives
 from rm.adapters.sources import asking
 from rm.cli import main
-from rm.core import events as ev
-from rm.core.cells import Status
-from rm.core.history import Sample
-from rm.core.network import LinkStats
-from rm.core.source import Source, endpoints, parse_source
+from rm.core.jobs import events as ev
+from rm.core.model.network import LinkStats
+from rm.core.monitoring.cells import Status
+from rm.core.monitoring.history import Sample
+from rm.core.monitoring.source import Source, endpoints, parse_source
 from rm.daemon.monitor_meshes import sources_of
 from rm.daemon.sources import AT_ONCE, Sources, digest, news
 from rm.errors import ConfigError, Conflict, NotFound, Unreachable

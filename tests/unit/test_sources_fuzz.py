@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rm.adapters.sources import READERS, Found, Span
 from rm.adapters.sources.opensearch import PAGE
 from rm.adapters.sources.psconfig import tables_of
-from rm.core.history import complaint
-from rm.core.source import Source
+from rm.core.monitoring.history import complaint
+from rm.core.monitoring.source import Source
 from rm.errors import RmError, UsageError
 from tests import builders
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rm.core.job import JobSpec
+from rm.core.model.job import JobSpec
 from rm.errors import UsageError
 from rm.submission import specification, traffic_file
 from rm.web.wire import spec_from

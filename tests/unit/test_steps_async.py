@@ -7,7 +7,7 @@ import pytest
 
 from rm.adapters.playbook_run import run_playbook
 from rm.adapters.ssh_settings import SshSettings
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.errors import UsageError
 
 HEAD = "- hosts: all\n  gather_facts: false\n  tasks:\n"

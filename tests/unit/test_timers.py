@@ -12,7 +12,7 @@ import pytest
 
 from rm.adapters import cron
 from rm.adapters.cron import Timers, first_due, interval_us, trigger_of, zone_of
-from rm.core.mesh import Cron, Every
+from rm.core.monitoring.mesh import Cron, Every
 from rm.errors import ConfigError
 from tests.fakes import PATIENCE_S
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rm.core.unknown import unknown_names
+from rm.core.model.unknown import unknown_names
 from tests.builders import host, spec
 
 HOSTS = {

@@ -11,7 +11,7 @@ import pytest
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.bootstrap.waiting import Found, Waiting
 from rm.config import Config, DaemonConfig
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.core.store import Batch, Lease, Loaded
 from tests.fakes import ManualClock
 

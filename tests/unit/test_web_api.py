@@ -18,8 +18,8 @@ import pytest
 from rm.api.people import ACTING_FOR
 from rm.api.routes import JOBS_MOST
 from rm.config import Config, DaemonConfig, JobsConfig, RolesConfig
-from rm.core.job import JobState
-from rm.core.rights import Role
+from rm.core.model.job import JobState
+from rm.core.people.rights import Role
 from rm.errors import ConfigError, Conflict, Forbidden, Unauthenticated
 from rm.web import identity
 from rm.web.accounts import Accounts

@@ -16,8 +16,8 @@ import pytest
 from aiohttp import web
 
 from rm.config import Config, HttpsConfig, JobsConfig, LimitsConfig
-from rm.core.audit import Act, Outcome
-from rm.core.rights import Role
+from rm.core.people.audit import Act, Outcome
+from rm.core.people.rights import Role
 from rm.errors import Unauthenticated
 from rm.web import access, identity
 from rm.web.door import Guests

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rm.core.host import Host
+from rm.core.model.host import Host
 from rm.playbook import answers
 
 # (method, path, body) -> the daemon's answer; raises RmError as rm's client does

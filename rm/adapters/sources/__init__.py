@@ -1,6 +1,6 @@
 """Clients of archives, one file a kind. `read` asks one for what it has between two instants.
 
-A sample names hosts of ours; `rm.core.history.complaint` has still to look at its values.
+A sample names hosts of ours; `rm.core.monitoring.history.complaint` has still to look at its values.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from rm.adapters.sources import esmond, maddash, opensearch
 from rm.adapters.sources.asking import Archive, Found, Span
-from rm.core.source import Source
+from rm.core.monitoring.source import Source
 
 __all__ = ["Found", "Span", "read"]
 READERS: Mapping[str, Callable[[Archive, Span], Awaitable[Found]]] = {

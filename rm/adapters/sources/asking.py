@@ -15,9 +15,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from rm.core.cells import METRIC_OF
-from rm.core.history import Sample, checks_of
-from rm.core.source import Source
+from rm.core.monitoring.cells import METRIC_OF
+from rm.core.monitoring.history import Sample, checks_of
+from rm.core.monitoring.source import Source
 from rm.errors import ConfigError, RmError, Unreachable
 
 T = TypeVar("T")

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rm.adapters.sources.iso import iso_of, seconds_of
-from rm.core.host import Host
-from rm.core.mesh import parse_mesh
+from rm.core.model.host import Host
+from rm.core.monitoring.mesh import parse_mesh
 from rm.errors import ConfigError, UsageError
 from rm.units import format_duration, parse_duration_us
 

@@ -29,9 +29,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import Admission, Transfer
-from rm.core.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.comm.steps.contention import Contention, Flow, joins_hosts
 from rm.policies.comm.steps.transfers import by_host, srsf

@@ -36,9 +36,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
-from rm.core.reasons import Reason, ReasonCode
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.comm.steps.results import link_alignment
 from rm.policies.interleave.affinity import (

@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment
-from rm.core.reasons import Reason, ReasonCode
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.interleave.affinity import peak_sum
 from rm.policies.interleave.circle import LinkLoad

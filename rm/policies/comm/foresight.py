@@ -28,10 +28,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from rm.core.alignment import Alignment, LinkAlignment, Schedule
-from rm.core.fabric import Fabric, uplink_name
-from rm.core.routes import CommPlan
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.fabric import Fabric, uplink_name
+from rm.core.model.routes import CommPlan
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.estimate import mean_iteration_us

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from rm.core.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
-from rm.core.rescheduling import Rescheduling
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.model.alignment import Alignment, LinkAlignment, Schedule, ShapingRule
+from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.scheduling.rescheduling import Rescheduling
 from rm.errors import ConfigError
 from rm.policies.comm.steps.keeping import PAIR, Keeping, everything, least_loss
 from rm.policies.comm.steps.results import link_alignment
@@ -42,7 +42,7 @@ class MetronomeOptions:
     removes stage 3 (Table VII), and `regulation` lets the controller pause jobs (Table VIII; without
     it a job is moved to its slot once). `gating` is no part of regulation: it has its own switch. With
     `combine` each link has classes by rank, gates, and the best rotation there is.
-    `reschedule` and what follows: see rm.core.rescheduling; minutes between two moves.
+    `reschedule` and what follows: see rm.core.scheduling.rescheduling; minutes between two moves.
     """
 
     slots: int = 72

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.snapshot import PlacedJob, Snapshot
 
 
 class NoAlignment:

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import Admission, Transfer
-from rm.core.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
 from rm.policies.comm.steps.transfers import srsf
 

@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import lcm
 
-from rm.core.fabric import Fabric
-from rm.core.snapshot import PlacedJob
+from rm.core.model.fabric import Fabric
+from rm.core.model.snapshot import PlacedJob
 from rm.policies.foresight.demand import JobDemand, Piece, Profile
 from rm.policies.foresight.patterns import LogicalLink
 from rm.policies.interleave.profile import phases_of

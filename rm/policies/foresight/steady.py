@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import lcm
 
-from rm.core.routes import CommPlan
+from rm.core.model.routes import CommPlan
 from rm.policies.foresight.demand import JobDemand, Links
 from rm.policies.foresight.occupancy import Occupancy
 from rm.policies.foresight.patterns import capacity, shapes_of

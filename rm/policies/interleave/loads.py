@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rm.core.fabric import uplink_name
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.model.fabric import uplink_name
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.profile import Phases, job_demands, phases_of
 from rm.policies.interleave.unify import Demand, Rank, rank_key

@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
-from rm.core.traffic import Phase, TrafficProfile
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.errors import ConfigError, UsageError
 
 Phases = tuple[tuple[int, int, int], ...]

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core import registry
-from rm.core.fabric import uplink_name
-from rm.core.job import Job, Placement
-from rm.core.neighbours import links_of
+from rm.core.jobs.state import placed_view
+from rm.core.model.fabric import uplink_name
+from rm.core.model.job import Job, Placement
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, PlacementPolicy, Proposal
-from rm.core.snapshot import Snapshot
-from rm.core.state import placed_view
+from rm.core.scheduling.neighbours import links_of
 from rm.errors import ConfigError
 from rm.policies.interleave.loads import capacity_of
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.job import Job
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
-from rm.core.snapshot import Snapshot
 from rm.policies.placement.least_loaded import DECIMALS, share_of_a_task, shares_taken
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.gang import Ints

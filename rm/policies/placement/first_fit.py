@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.job import Job
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
-from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.gang import Ints
 from rm.policies.placement.steps.ranking import Ask, Ranking, propose

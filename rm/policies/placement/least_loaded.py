@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.job import Job
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
-from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.capacity import CPUS, GPUS, MEM, Capacities, LatestCapacities
 from rm.policies.placement.steps.filters import Shape
 from rm.policies.placement.steps.gang import Ints

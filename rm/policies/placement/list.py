@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rm.core.job import Job
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
-from rm.core.snapshot import Snapshot
 from rm.policies.placement.lwf import DAY_US, LwfOptions, LwfPolicy
 
 

@@ -29,10 +29,10 @@ from itertools import chain, islice
 
 import numpy as np
 
-from rm.core.job import Job
+from rm.core.model.job import Job
+from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Observed, Proposal
-from rm.core.reasons import HostVerdict, Reason, ReasonCode
-from rm.core.snapshot import Snapshot
 from rm.errors import ConfigError
 from rm.policies.interleave.affinity import LOOP_TESTS
 from rm.policies.interleave.profile import DEMAND_MODELS

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rm.core.job import Job
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
-from rm.core.snapshot import Snapshot
 from rm.errors import ConfigError
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.gang import Ints

@@ -19,10 +19,10 @@ from itertools import chain, islice
 
 import numpy as np
 
-from rm.core.job import Job
+from rm.core.model.job import Job
+from rm.core.model.reasons import HostVerdict
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Observed, Proposal
-from rm.core.reasons import HostVerdict
-from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, LatestCapacities
 from rm.policies.placement.steps.filters import Shape, shape_of

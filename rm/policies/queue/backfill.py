@@ -1,8 +1,8 @@
 """backfill: by priority, and what does not fit yet is not overtaken by what would delay it.
 
 Source: EASY backfilling (D. Lifka, JSSPP 1995; A. Mu'alem and D. Feitelson, IEEE TPDS 2001), as
-`rm.core.reservation` carries it out: the first job in order that does not fit gets a reservation for
-the earliest time at which enough of what runs will have ended; a later job may start before that if
+`rm.core.scheduling.reservation` carries it out: the first job in order that does not fit gets a reservation
+for the earliest time at which enough of what runs will have ended; a later job may start before that if
 it ends in time or leaves the reserved job enough. Without it (`priority`, `fifo`) a large job may
 wait as long as smaller ones keep coming. Settled here:
 
@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rm.core.job import Job, JobState
-from rm.core.progress import Progress, attained_us, remaining_us
-from rm.core.snapshot import Snapshot
+from rm.core.model.job import Job, JobState
+from rm.core.model.progress import Progress, attained_us, remaining_us
+from rm.core.model.snapshot import Snapshot
 from rm.policies.queue.priority import PriorityPolicy
 from rm.units import MINUTE_US
 

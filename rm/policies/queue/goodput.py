@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from rm.core.job import Job
-from rm.core.snapshot import Snapshot
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
 
 
 class GoodputPolicy:

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from rm.core.job import Job
-from rm.core.progress import gpus_of, remaining_us
-from rm.core.snapshot import Snapshot
+from rm.core.model.job import Job
+from rm.core.model.progress import gpus_of, remaining_us
+from rm.core.model.snapshot import Snapshot
 
 
 class SrsfPolicy:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from fractions import Fraction
 from statistics import median
 
-from rm.core.alignment import Schedule
+from rm.core.model.alignment import Schedule
 
 
 class Phase(StrEnum):

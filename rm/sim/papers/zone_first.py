@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rm.core.network import NetworkView
+from rm.core.model.network import NetworkView
 from rm.policies.placement.zone import ZonePolicy
 from rm.sim.papers._zone_first import selection, testbed
 from rm.sim.papers._zone_first.testbed import GOOD, IMPAIRED, MASTER, ZONE, ZONES, Egress

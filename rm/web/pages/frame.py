@@ -10,7 +10,7 @@ from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rm import __version__
-from rm.core.cells import Status
+from rm.core.monitoring.cells import Status
 from rm.web.pages.people import Person, Sessions
 
 

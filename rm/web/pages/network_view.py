@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.cells import Status
+from rm.core.monitoring.cells import Status
 from rm.units import format_bytes, format_share
 from rm.web.pages.grid_view import (
     RANK,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.cells import Status
+from rm.core.monitoring.cells import Status
 from rm.web.pages.queue_view import group_of
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.cells import METRIC_OF, Status
+from rm.core.monitoring.cells import METRIC_OF, Status
 from rm.web.pages.text import duration, moment, percent, rate, shown, since
 
 SPANS_S = {"1h": 3_600, "24h": 86_400, "14d": 14 * 86_400, "1y": 365 * 86_400}

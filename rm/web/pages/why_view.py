@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.job import JobState
+from rm.core.model.job import JobState
 from rm.units import fold_hosts, format_elapsed
 from rm.web.pages.queue_view import Row, row
 from rm.web.pages.text import Look, duration, look, moment, shown

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rm.adapters.shipped import shipped_directory
-from rm.core.host import Host
-from rm.core.snapshot import Free
+from rm.core.model.host import Host
+from rm.core.model.snapshot import Free
 from tests.e2e.equivalence.judge import compare
 from tests.e2e.equivalence.recipe import Differs, Recipe
 from tests.e2e.equivalence.stage import Stage

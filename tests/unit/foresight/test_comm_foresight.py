@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from rm.core import registry
-from rm.core.alignment import NOTHING_TO_ALIGN, Alignment
-from rm.core.fabric import Fabric
-from rm.core.plain import to_plain
-from rm.core.snapshot import PlacedJob
+from rm.core.journal.plain import to_plain
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.fabric import Fabric
+from rm.core.model.snapshot import PlacedJob
 from rm.errors import ConfigError
 from tests.builders import MBPS, host, placed, profile, snapshot
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.host import Host
-from rm.core.job import Job
-from rm.core.reasons import Reason, ReasonCode
+from rm.core.model.host import Host
+from rm.core.model.job import Job
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.policies.placement.steps.capacity import CPUS, Capacities
 from rm.policies.placement.steps.filters import Shape, refusal, shape_of
 from rm.policies.placement.steps.gang import Gang

@@ -14,8 +14,8 @@ from operator import is_
 import numpy as np
 from numpy.typing import NDArray
 
-from rm.core.host import Host
-from rm.core.snapshot import Free, Snapshot, TrackedDict
+from rm.core.model.host import Host
+from rm.core.model.snapshot import Free, Snapshot, TrackedDict
 from rm.policies.placement.steps.filters import UNLIMITED, Shape, admits
 from rm.policies.placement.steps.gang import Ints
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rm.core.host import Host
-from rm.core.job import JobSpec
-from rm.core.reasons import Reason, ReasonCode
-from rm.core.snapshot import Free
-from rm.core.state import usable_gpus
+from rm.core.jobs.state import usable_gpus
+from rm.core.model.host import Host
+from rm.core.model.job import JobSpec
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import Free
 from rm.units import fold_hosts
 
 UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing

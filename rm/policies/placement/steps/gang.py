@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rm.core.host import Host
-from rm.core.job import CYCLIC, NO_BIND, JobSpec, Placement, TaskPlacement
-from rm.core.reasons import Reason, ReasonCode
-from rm.core.snapshot import Free
+from rm.core.model.host import Host
+from rm.core.model.job import CYCLIC, NO_BIND, JobSpec, Placement, TaskPlacement
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import Free
 from rm.policies.placement.steps.filters import Shape, gpus_for
 
 Ints = NDArray[np.int64]

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rm.core.job import Job
-from rm.core.reasons import Reason, ReasonCode
-from rm.core.snapshot import PlacedJob, Snapshot, TrackedDict
-from rm.core.traffic import TrafficProfile
+from rm.core.model.job import Job
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import PlacedJob, Snapshot, TrackedDict
+from rm.core.model.traffic import TrafficProfile
 from rm.policies.interleave.affinity import blocks, peak_sum
 from rm.policies.interleave.circle import LinkLoad
 from rm.policies.interleave.loads import link_loads

@@ -13,10 +13,10 @@ from operator import is_
 import numpy as np
 from numpy.typing import NDArray
 
-from rm.core.host import Host
-from rm.core.network import LinkStats, ages_from_us, bandwidth_confidence, confidence
-from rm.core.reasons import Reason, ReasonCode
-from rm.core.snapshot import Snapshot
+from rm.core.model.host import Host
+from rm.core.model.network import LinkStats, ages_from_us, bandwidth_confidence, confidence
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import Snapshot
 from rm.policies.placement.steps.latency import raw_latency
 from rm.policies.placement.steps.network_score import Floats, Mask, NetworkWeights, points
 

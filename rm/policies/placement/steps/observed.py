@@ -11,12 +11,12 @@ from itertools import islice
 
 import numpy as np
 
-from rm.core.choice import CHOSEN_MAX, REFUSED_MAX, Judged, Refused
-from rm.core.choosing import tasks_of
-from rm.core.host import Host
+from rm.core.model.choice import CHOSEN_MAX, REFUSED_MAX, Judged, Refused
+from rm.core.model.host import Host
+from rm.core.model.reasons import HostVerdict, Reason
+from rm.core.model.snapshot import Free
 from rm.core.ports import Candidate, Observed
-from rm.core.reasons import HostVerdict, Reason
-from rm.core.snapshot import Free
+from rm.core.scheduling.choosing import tasks_of
 from rm.policies.placement.steps.capacity import Capacities
 from rm.policies.placement.steps.filters import Shape, refusal
 from rm.policies.placement.steps.gang import Ints

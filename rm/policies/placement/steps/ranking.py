@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from rm.core.job import Job, Placement
+from rm.core.model.job import Job, Placement
+from rm.core.model.progress import gpus_of
+from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Proposal
-from rm.core.progress import gpus_of
-from rm.core.snapshot import Snapshot
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, Mask
 from rm.policies.placement.steps.filters import Shape, shape_of

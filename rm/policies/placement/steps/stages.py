@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rm.core.host import Host
-from rm.core.reasons import Reason
+from rm.core.model.host import Host
+from rm.core.model.reasons import Reason
 from rm.policies.placement.steps.gang import Gang, Ints
 from rm.policies.placement.steps.latency import normalized, raw_latency
 from rm.policies.placement.steps.link_score import EARLY, PERFECT, LinkScore, LinkScores

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from rm.core.job import Placement
-from rm.core.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.job import Placement
+from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.policies.placement.steps.capacity import Capacities
 from rm.policies.placement.steps.filters import Shape, refusal
 from rm.policies.placement.steps.gang import Ints

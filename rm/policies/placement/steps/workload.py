@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rm.core.job import Job
-from rm.core.progress import Progress, gpus_of, remaining_us
-from rm.core.snapshot import PlacedJob, Snapshot, TrackedDict
+from rm.core.model.job import Job
+from rm.core.model.progress import Progress, gpus_of, remaining_us
+from rm.core.model.snapshot import PlacedJob, Snapshot, TrackedDict
 from rm.policies.placement.steps.capacity import Capacities
 from rm.policies.placement.steps.gang import Ints
 from rm.policies.placement.steps.network_score import Floats

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from heapq import heappush
 
-from rm.core.alignment import Alignment
+from rm.core.model.alignment import Alignment
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import Admission
 from rm.core.ports import Transfer as Asked
-from rm.core.snapshot import PlacedJob, Snapshot
 from rm.policies.comm.adadual import AdaDual
 from rm.sim.network.penalty import Penalty, Sending
 from rm.sim.network.port import Transfer

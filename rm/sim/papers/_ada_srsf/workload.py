@@ -6,10 +6,10 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from rm.core.engine import Policies, Tuning
-from rm.core.host import Host
-from rm.core.job import JobSpec
+from rm.core.model.host import Host
+from rm.core.model.job import JobSpec
 from rm.core.registry import load
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.sim.network.fabric import Topology
 from rm.sim.network.ideal import Ideal
 from rm.sim.network.penalty import Penalty

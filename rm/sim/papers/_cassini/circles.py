@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rm.core.alignment import Alignment
-from rm.core.job import Placement, TaskPlacement
-from rm.core.network import NetworkView
+from rm.core.model.alignment import Alignment
+from rm.core.model.job import Placement, TaskPlacement
+from rm.core.model.network import NetworkView
+from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.registry import load
-from rm.core.snapshot import PlacedJob, Snapshot
-from rm.core.traffic import Phase, TrafficProfile
 from rm.sim.papers._cassini.testbed import LINK, one_link
 from rm.sim.papers.frame.paper import Sample
 from rm.sim.papers.frame.parameters import parameters

@@ -15,12 +15,12 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import fmean
 
-from rm.core.alignment import Alignment, LinkAlignment, Schedule
-from rm.core.engine import Policies
-from rm.core.job import Placement, TaskPlacement
-from rm.core.network import NetworkView
+from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.job import Placement, TaskPlacement
+from rm.core.model.network import NetworkView
+from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.registry import load
-from rm.core.snapshot import PlacedJob, Snapshot
+from rm.core.scheduling.engine import Policies
 from rm.policies.interleave.loads import link_loads
 from rm.policies.interleave.profile import Phases
 from rm.sim.papers._cassini.models import DATA_PARALLEL, Shape, sim_job

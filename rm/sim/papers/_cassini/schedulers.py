@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rm.core.engine import Policies, Tuning
 from rm.core.registry import load
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.sim.papers.frame.parameters import parameters
 
 

@@ -8,10 +8,10 @@ from statistics import fmean
 
 import numpy as np
 
-from rm.core.engine import Policies
-from rm.core.job import JobSpec
+from rm.core.model.job import JobSpec
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.registry import load
-from rm.core.traffic import Phase, TrafficProfile
+from rm.core.scheduling.engine import Policies
 from rm.sim.papers._cassini.circles import SNAPSHOTS, members
 from rm.sim.papers._cassini.models import all_reduce_us
 from rm.sim.papers._cassini.testbed import one_link

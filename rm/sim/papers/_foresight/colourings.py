@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rm.core.job import Placement, TaskPlacement
-from rm.core.snapshot import PlacedJob
+from rm.core.model.job import Placement, TaskPlacement
+from rm.core.model.snapshot import PlacedJob
 from rm.policies.foresight import Links, edge_colouring, max_degree
 from rm.policies.foresight.merging import merge_ranges, placed_patterns
 from rm.policies.foresight.patterns import shapes_of

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rm.core.engine import Policies, Tuning
 from rm.core.registry import load
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.policies.foresight.ring import iterations_within
 from rm.sim.network.fabric import Ecmp, Topology, logical_spine
 from rm.sim.network.fluid import Fluid

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from rm.core.fabric import Fabric
-from rm.core.host import Host
-from rm.core.job import Job, JobSpec, Placement, TaskPlacement
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import Host
+from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
+from rm.core.model.snapshot import Snapshot
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.ports import Candidate, Proposal
-from rm.core.snapshot import Snapshot
-from rm.core.traffic import Phase, TrafficProfile
 from rm.sim.papers.frame.parameters import parameters
 from rm.sim.program import Communicate, Compute, Program
 from rm.sim.workload import SimJob, hosts

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from statistics import fmean
 
-from rm.core import events as ev
-from rm.core.cycle import Cycle
-from rm.core.state import ClusterState
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.scheduling.cycle import Cycle
 from rm.sim.papers._metronome import testbed
 from rm.sim.papers._metronome.schedulers import DEFAULT, DIKTYO, METRONOME, OURS, Scheduler
 from rm.sim.papers._metronome.snapshots import Member, snapshot, spec

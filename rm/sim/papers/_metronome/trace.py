@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from statistics import fmean
 
-from rm.core import events as ev
+from rm.core.jobs import events as ev
 from rm.sim.papers._metronome import run, testbed
 from rm.sim.papers._metronome.schedulers import DEFAULT, DIKTYO, IDEAL, METRONOME, OURS, Scheduler
 from rm.sim.papers._metronome.snapshots import WORKERS, Member, sim_job, snapshot

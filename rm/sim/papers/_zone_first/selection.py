@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rm.core.job import Job, JobSpec, JobState
-from rm.core.network import LinkStats, NetworkView
-from rm.core.snapshot import Snapshot
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.network import LinkStats, NetworkView
+from rm.core.model.snapshot import Snapshot
 from rm.policies.placement.steps.network_score import Floats, NetworkWeights, points, select
 from rm.policies.placement.zone import ZonePolicy
 from rm.sim.papers._zone_first.testbed import ZONE

@@ -12,9 +12,9 @@ from itertools import combinations
 
 import numpy as np
 
-from rm.core.host import Host, HostState, Zone
-from rm.core.network import Link, LinkStats, NetworkView
-from rm.core.snapshot import Free, Snapshot
+from rm.core.model.host import Host, HostState, Zone
+from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.snapshot import Free, Snapshot
 from rm.sim.papers._zone_first.tcp import throughput_bps
 from rm.sim.papers.frame.parameters import parameters
 

@@ -1,0 +1,1 @@
+"""What is wrong, as alerts: findings, notices, silences, channels, draining."""

@@ -1,0 +1,225 @@
+"""Alerts: each is told once when its condition has held for a while, and once when it is over.
+
+A pure state machine over findings. A finding says that a condition holds of a subject, or that nothing
+is known of it now (`frozen`: maintenance, or nothing measured); what no finding speaks of does not
+hold. All instants are microseconds since the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from rm.core.model.host import Host, selected
+from rm.units import HOUR_US
+
+# Conditions that a mesh's cells show (rm.core.monitoring.cells), in two levels, and the others.
+GRADED = ("loss", "delay", "bandwidth", "mtu")
+CONDITIONS = (*GRADED, "unmeasured", "host-down", "agent-silent", "rotation-lost", "disk", "gpu")
+LEVELS = ("warn", "critical")
+# One that comes back within this time is flapping: each further time its recovery must hold twice as long.
+FLAPPING_US = HOUR_US
+DOUBLINGS = 4
+FIRING, RESOLVED = "firing", "resolved"
+NO_RULE = "no rule of rm.toml tells of this any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`condition` holds of `subject` (a host, "a - b", "job 7"), which concerns `hosts`.
+
+    `level` is one of LEVELS for the graded conditions, "" otherwise. `frozen` says why nothing is
+    known now, "" = it holds. `covered` names a condition that says more: whoever hears of that one
+    need not hear of this one.
+    """
+
+    condition: str
+    subject: str
+    message: str = ""
+    hosts: tuple[str, ...] = ()
+    level: str = ""
+    frozen: str = ""
+    covered: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Who is told of what: findings of the conditions `on` at `level`, of these hosts and zones ([] =
+    all), after they held for `after_us`; recovery after `clear_us` without. `tell` names channels."""
+
+    name: str
+    on: tuple[str, ...] = CONDITIONS
+    level: str = "critical"
+    hosts: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    after_us: int = 10_000_000
+    clear_us: int = 60_000_000
+    tell: tuple[str, ...] = ()
+
+    def hears(self, finding: Finding, hosts: Mapping[str, Host]) -> bool:
+        if finding.condition not in self.on or finding.level not in ("", self.level):
+            return False
+        if not self.hosts and not self.zones:
+            return True
+        concerned = (hosts[name] for name in finding.hosts if name in hosts)
+        return any(selected(host, self.hosts, self.zones) for host in concerned)
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One rule's condition of one subject, as far as it is known.
+
+    `pending_us`: holds since then, and is not told yet. `fired_us`, `ended_us`: when the last episode
+    was told, and when its recovery was (0 = not yet). `cleared_us`: does not hold since then, recovery
+    not told yet. `starts`: when it fired of late. `told`: the channels that hear of this episode.
+    `owed`: (event, channel) not yet delivered, in order; `failed`: why a channel was given up.
+    `acked`: who looks after it, and in which words.
+    """
+
+    rule: str
+    condition: str
+    subject: str
+    message: str = ""
+    hosts: tuple[str, ...] = ()
+    pending_us: int = 0
+    fired_us: int = 0
+    cleared_us: int = 0
+    ended_us: int = 0
+    starts: tuple[int, ...] = ()
+    told: tuple[str, ...] = ()
+    owed: tuple[tuple[str, str], ...] = ()
+    failed: str = ""
+    frozen: str = ""
+    acked: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.rule}/{self.condition}/{self.subject}"
+
+    @property
+    def episode(self) -> str:
+        """Names what is told: the same for the firing and its recovery, and when either is told again."""
+        return f"{self.key}@{self.fired_us}"
+
+    @property
+    def firing(self) -> bool:
+        return bool(self.fired_us) and not self.ended_us
+
+    @property
+    def state(self) -> str:
+        if self.firing:
+            return FIRING
+        return "pending" if self.pending_us else RESOLVED
+
+
+def step(
+    rules: Iterable[Rule],
+    alerts: Mapping[str, Alert],
+    findings: Iterable[Finding],
+    hosts: Mapping[str, Host],
+    now_us: int,
+    silenced: Callable[[Finding], str] = lambda finding: "",
+) -> dict[str, Alert]:
+    """All alerts after these findings; what is new in `owed` is to be told.
+
+    What was pending for the first time and does not hold any more is dropped; what fires by a rule that
+    there is no more is over. `silenced` says why a finding must not fire now, "" = it may.
+    """
+    after: dict[str, Alert] = {}
+    found = list(findings)
+    known: set[str] = set()
+    for rule in rules:
+        mine: dict[tuple[str, str], Finding] = {}
+        for finding in found:
+            if rule.hears(finding, hosts):
+                if finding.covered in rule.on:
+                    finding = replace(finding, frozen=f"see {finding.covered}")
+                here = mine.setdefault((finding.condition, finding.subject), finding)
+                if here.frozen and not finding.frozen:  # what is known counts
+                    mine[finding.condition, finding.subject] = finding
+        for old in alerts.values():
+            if old.rule == rule.name and old.condition in rule.on:
+                known.add(old.key)
+                new = _after(rule, old, mine.pop((old.condition, old.subject), None), now_us, silenced)
+                if new.pending_us or new.fired_us:
+                    after[new.key] = new
+        for finding in mine.values():
+            if not finding.frozen:
+                blank = Alert(rule.name, finding.condition, finding.subject)
+                new = _after(rule, blank, finding, now_us, silenced)
+                after[new.key] = new
+    for key, old in alerts.items():
+        if key not in known and old.fired_us:
+            gone = replace(old, pending_us=0, frozen="")
+            after[key] = _end(replace(gone, message=NO_RULE), now_us) if old.firing else gone
+    return after
+
+
+def _after(
+    rule: Rule, old: Alert, finding: Finding | None, now_us: int, silenced: Callable[[Finding], str]
+) -> Alert:
+    if finding is not None and finding.frozen:
+        return replace(old, pending_us=0, cleared_us=0, frozen=finding.frozen)
+    alert = replace(old, frozen="")
+    if finding is not None:
+        alert = replace(alert, message=finding.message, hosts=finding.hosts, cleared_us=0)
+        if alert.firing:
+            return alert
+        begun_us = min(alert.pending_us or now_us, now_us)  # the clock may go back
+        why = silenced(finding)
+        if why or now_us - begun_us < rule.after_us:
+            return replace(alert, pending_us=begun_us, frozen=why)
+        return _fire(rule, alert, now_us)
+    if not alert.firing:
+        return replace(alert, pending_us=0)
+    cleared_us = min(alert.cleared_us or now_us, now_us)
+    if now_us - cleared_us < clear_us(rule, alert, now_us):
+        return replace(alert, cleared_us=cleared_us)
+    return _end(alert, now_us)
+
+
+def _fire(rule: Rule, alert: Alert, now_us: int) -> Alert:
+    fired_us = max(now_us, alert.fired_us + 1)  # episodes keep their names apart when the clock goes back
+    starts = (*(t for t in alert.starts if 0 <= now_us - t < FLAPPING_US), now_us)[-DOUBLINGS - 1 :]
+    return replace(
+        alert,
+        pending_us=0,
+        fired_us=fired_us,
+        ended_us=0,
+        starts=starts,
+        told=rule.tell,
+        owed=(*alert.owed, *((FIRING, channel) for channel in rule.tell)),
+        failed="",
+        frozen="",
+        acked="",
+    )
+
+
+def _end(alert: Alert, now_us: int) -> Alert:
+    """Over: whoever was told that it fires hears of it, whatever the rules say now."""
+    owed = (*alert.owed, *((RESOLVED, channel) for channel in alert.told))
+    return replace(alert, cleared_us=0, ended_us=max(now_us, 1), owed=owed)
+
+
+def clear_us(rule: Rule, alert: Alert, now_us: int) -> int:
+    """How long the condition must not hold before its recovery is told."""
+    recent = sum(1 for t in alert.starts if now_us - t < FLAPPING_US)
+    return rule.clear_us << min(max(recent - 1, 0), DOUBLINGS)
+
+
+def delivered(alert: Alert, event: str, channel: str, failed: str = "") -> Alert:
+    """The alert after `channel` was told of `event`, or was given up for the reason `failed`."""
+    owed = list(alert.owed)
+    if (event, channel) in owed:
+        owed.remove((event, channel))
+    said = f"{channel}: {failed}" if failed else alert.failed
+    return replace(alert, owed=tuple(owed), failed=said)
+
+
+def forget(alerts: Mapping[str, Alert], before_us: int, most: int) -> list[str]:
+    """Keys of what is over and told: ended before then, or older than the newest `most`."""
+    over = sorted(
+        (a for a in alerts.values() if a.state == RESOLVED and not a.owed), key=lambda a: a.ended_us
+    )
+    extra = max(0, len(over) - most)
+    return [a.key for n, a in enumerate(over) if n < extra or a.ended_us < before_us]

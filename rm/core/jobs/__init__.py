@@ -1,0 +1,1 @@
+"""Jobs and hosts as they change: events, transitions, the state, actions, reconciliation."""

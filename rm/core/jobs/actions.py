@@ -1,0 +1,78 @@
+"""Actions: what the plan asks of the hosts. Each is idempotent and names (job, attempt)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rm.core.model.job import TaskPlacement
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Prepare these tasks on `host`; start them at once unless `hold` (a gang on several hosts)."""
+
+    kind: ClassVar[str] = "launch"
+    job: int
+    attempt: int
+    host: str
+    tasks: tuple[TaskPlacement, ...]
+    hold: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start what `Launch(hold=True)` prepared: every host of the gang is ready. `master_port` is where its
+    tasks meet, as its first host chose."""
+
+    kind: ClassVar[str] = "start"
+    job: int
+    attempt: int
+    host: str
+    master_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """SIGTERM, `grace_us`, SIGKILL to the whole tree; `why` is cancel, timeout or abort."""
+
+    kind: ClassVar[str] = "stop"
+    job: int
+    attempt: int
+    host: str
+    grace_us: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """Bring the logs home, then let the host forget the attempt."""
+
+    kind: ClassVar[str] = "collect"
+    job: int
+    attempt: int
+    host: str
+    ranks: tuple[int, ...]
+    errors: bool = True  # they may have files for standard error alone: the host is asked for them, too
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Let the host forget an attempt whose logs nobody will ask for."""
+
+    kind: ClassVar[str] = "discard"
+    job: int
+    attempt: int
+    host: str
+
+
+Action = Launch | Start | Stop | Collect | Discard
+ACTIONS: dict[str, type[Action]] = {a.kind: a for a in (Launch, Start, Stop, Collect, Discard)}
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An action with its place in the outbox."""
+
+    id: int
+    action: Action

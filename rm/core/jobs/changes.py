@@ -1,0 +1,65 @@
+"""What a batch of events changes, and the only ways in which their handlers change it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rm.core.jobs.actions import Action
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Host
+from rm.core.model.job import Job
+from rm.core.model.logs import KeptLog
+from rm.core.model.network import LinkStats
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one batch of events changed: the store writes it, the executor carries it out."""
+
+    jobs: set[int] = field(default_factory=set)
+    hosts: set[str] = field(default_factory=set)
+    zones: set[str] = field(default_factory=set)
+    removed_hosts: set[str] = field(default_factory=set)
+    actions: list[Action] = field(default_factory=list)
+    measured: list[tuple[str, str, LinkStats]] = field(default_factory=list)
+    settled: list[int] = field(default_factory=list)
+    logs: list[KeptLog] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Times of the lifecycle, microseconds: the grace between SIGTERM and SIGKILL, and how
+    long a host may be silent before its jobs are lost. A job is held after `max_losses` losses of
+    its hosts in a row (0 = never)."""
+
+    grace_us: int = 30_000_000
+    down_after_us: int = 20_000_000
+    max_losses: int = 2
+
+
+@dataclass(slots=True)
+class Context:
+    """What a handler works on: the state, and the notes of what it changes there."""
+
+    state: ClusterState
+    now_us: int
+    rules: Rules
+    changes: Changes
+
+    def put(self, job: Job) -> Job:
+        self.state.jobs[job.id] = job
+        self.changes.jobs.add(job.id)
+        return job
+
+    def act(self, action: Action) -> None:
+        self.changes.actions.append(action)
+
+    def put_host(self, host: Host) -> None:
+        """A new version of a host: what fits, and what is aligned, may have changed."""
+        state = self.state
+        state.hosts[host.name] = host
+        state.recount(host.name)
+        state.capacity_version += 1
+        state.placed_version += 1  # link capacities are part of what is aligned
+        self.changes.removed_hosts.discard(host.name)
+        self.changes.hosts.add(host.name)

@@ -1,0 +1,350 @@
+"""Events: everything that may knock at the door of the state. Facts, never requests to mutate.
+
+All times are microseconds since the epoch of the daemon's clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rm.core.jobs.strays import Held
+from rm.core.model.alignment import Alignment
+from rm.core.model.host import Gpu, Host, Nic
+from rm.core.model.job import JobSpec, Placement
+from rm.core.model.logs import KeptLog
+from rm.core.model.network import LinkStats
+from rm.core.model.progress import Progress
+from rm.core.model.reasons import Reason
+from rm.core.model.traffic import TrafficProfile
+from rm.protocol.codes import Code
+
+
+@dataclass(frozen=True, slots=True)
+class JobSubmitted:
+    """`key`: the submission's idempotency key, "" without one."""
+
+    job: int
+    spec: JobSpec
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlaced:
+    """The engine's decision: it comes from inside."""
+
+    job: int
+    placement: Placement
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class JobMoved:
+    """Another decision from inside: a running job gives up its hosts, to be placed elsewhere."""
+
+    job: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class HoldRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequeueRequested:
+    job: int
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksPrepared:
+    """`host` has everything ready for its tasks of this attempt and waits for the start."""
+
+    job: int
+    attempt: int
+    host: str
+    notes: tuple[tuple[int, str], ...] = ()  # (rank, note)
+    master_port: int = 0  # what the job's first host chose
+
+
+@dataclass(frozen=True, slots=True)
+class TasksStarted:
+    job: int
+    attempt: int
+    host: str
+    started_us: int
+    ranks: tuple[int, ...]
+    notes: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskExited:
+    """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence."""
+
+    job: int
+    attempt: int
+    host: str
+    rank: int
+    code: int
+    signal: int
+    started_us: int | None
+    ended_us: int
+    out_of_memory: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFailed:
+    """The agent of `host` refused or failed to prepare or start the tasks; nothing runs there."""
+
+    job: int
+    attempt: int
+    host: str
+    code: Code
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksLost:
+    """`host` answers, but how these ranks ended nobody knows: it booted, its disk was wiped, or the
+    process that watched over them there is gone. `why` is its sentence, when it has one."""
+
+    job: int
+    attempt: int
+    host: str
+    ranks: tuple[int, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StrayFound:
+    """`host` still holds an attempt that is not this job's current one: it must be stopped there, and while
+    it runs it keeps what `held` says."""
+
+    job: int
+    attempt: int
+    host: str
+    running: bool
+    held: Held | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StrayEnded:
+    """A rank of such an attempt runs no longer; with the last one what it held is free."""
+
+    job: int
+    attempt: int
+    host: str
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class HostAdded:
+    """A host of the inventory: new, or with new variables. Measured fields of a known host are kept."""
+
+    host: Host
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoved:
+    host: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostUp:
+    """The agent answers. Zero or empty = not known."""
+
+    host: str
+    boot_id: str
+    agent_version: str
+    cpus: int = 0
+    mem_bytes: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    interface: str = ""
+    nic_bps: int = 0
+    nics: tuple[Nic, ...] = ()
+    unenforced: tuple[str, ...] = ()
+    writable: bool = True  # its spool
+    newest_job: int = 0  # that it remembers: new jobs get larger ids
+
+
+@dataclass(frozen=True, slots=True)
+class HostSilent:
+    """The channel to the host is lost; its jobs go on until it is declared down."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostDown:
+    """Silent for longer than the configured time: its jobs are lost."""
+
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseOver:
+    """The host is not heard, and the lease of this attempt there has run out: its tasks have ended."""
+
+    job: int
+    attempt: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostDrained:
+    host: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostMisbehaved:
+    """The host's agent said or did what no agent of this rm does: it gets no more jobs until an administrator
+    has looked at it. Those that run there go on."""
+
+    host: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolWritable:
+    """The host that could launch nothing, as its spool could not be written, can write it again."""
+
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class HostResumed:
+    host: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileMeasured:
+    """The traffic profile seen on the run (inspection, or a job submitted without one)."""
+
+    job: int
+    attempt: int
+    traffic: TrafficProfile
+    cooperative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobsProgressed:
+    """New estimates of how far running jobs have come; of an attempt that is over they are noise."""
+
+    progress: tuple[Progress, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One direction of the network, as probed."""
+
+    source: str
+    destination: str
+    stats: LinkStats
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneMeasured:
+    """How far a zone is from the users, that is from the daemon: one way, whole milliseconds,
+    so that noise does not make one of two equally near zones the nearer one."""
+
+    zone: str
+    delay_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlignmentRecomputed:
+    """Stage 3: the offline search's alignment for the set of placed jobs that had this version."""
+
+    placed_version: int
+    alignment: Alignment
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSettled:
+    """The outcome of an outbox action is known; whatever it changed came as another event. `logs`: what
+    became of those that were to be collected."""
+
+    action: int
+    logs: tuple[KeptLog, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """One more line in the job's story; it changes nothing else."""
+
+    job: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClockStepped:
+    """The clock of the daemon's machine was set, by so much forwards. Instants from which durations are
+    counted that are under way move with it."""
+
+    by_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: something in the state is due."""
+
+
+Event = (
+    JobSubmitted
+    | JobPlaced
+    | JobMoved
+    | CancelRequested
+    | HoldRequested
+    | ReleaseRequested
+    | RequeueRequested
+    | TasksPrepared
+    | TasksStarted
+    | TaskExited
+    | LaunchFailed
+    | TasksLost
+    | StrayFound
+    | StrayEnded
+    | HostAdded
+    | HostRemoved
+    | HostUp
+    | HostSilent
+    | HostDown
+    | LeaseOver
+    | HostDrained
+    | HostMisbehaved
+    | SpoolWritable
+    | HostResumed
+    | ProfileMeasured
+    | JobsProgressed
+    | Measured
+    | ZoneMeasured
+    | AlignmentRecomputed
+    | ActionSettled
+    | Noted
+    | ClockStepped
+    | Tick
+)
+
+DECISIONS = (JobPlaced, JobMoved)  # what a cycle adds after the events of its batch
+
+__all__ = ["DECISIONS", "Event", "Reason", *(t.__name__ for t in Event.__args__)]

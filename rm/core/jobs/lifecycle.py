@@ -1,0 +1,65 @@
+"""The only mutator: events knock, TRANSITIONS answers, anything else raises with the job's story."""
+
+from __future__ import annotations
+
+from rm.core.jobs import events as ev
+from rm.core.jobs.changes import Changes, Context, Rules
+from rm.core.jobs.cluster_events import CLUSTER_EVENTS, stray
+from rm.core.jobs.state import ClusterState
+from rm.core.jobs.transitions import TRANSITIONS
+from rm.core.model.job import Job
+from rm.errors import IllegalTransition
+
+__all__ = ["TRANSITIONS", "Changes", "Rules", "apply", "story"]
+
+# What a user may ask of a job, in the words of the refusal.
+ASKED: dict[type, str] = {
+    ev.CancelRequested: "cannot be cancelled",
+    ev.HoldRequested: "cannot be held: only pending jobs can",
+    ev.ReleaseRequested: "cannot be released: only pending jobs are held",
+    ev.RequeueRequested: "cannot be requeued now",
+}
+
+
+def apply(state: ClusterState, event: ev.Event, now_us: int, rules: Rules, changes: Changes) -> None:
+    """Apply one event to the state and note the consequences in `changes`.
+
+    Raises:
+        IllegalTransition: the event asks something of a job that its state does not allow.
+    """
+    ctx = Context(state, now_us, rules, changes)
+    on_cluster = CLUSTER_EVENTS.get(type(event))
+    if on_cluster is not None:
+        on_cluster(ctx, event)
+        return
+    job = state.jobs.get(event.job)  # type: ignore[union-attr]
+    attempt = getattr(event, "attempt", None)
+    if job is None or (attempt is not None and (attempt != job.attempt or not job.occupies)):
+        _stale(ctx, job, event)
+        return
+    handler = TRANSITIONS.get((job.state, type(event)))
+    if handler is None:
+        raise IllegalTransition(f"Job {job.id} is {job.state} and {refusal(event)}.", story(job))
+    handler(ctx, job, event)
+
+
+def story(job: Job) -> str:
+    """The job's last steps as one line, for errors and `rmx show`."""
+    return "Its story: " + "; ".join(what for _, what in job.history[-6:]) + "."
+
+
+def refusal(event: ev.Event) -> str:
+    return ASKED.get(type(event), f"cannot take {type(event).__name__}")
+
+
+def _stale(ctx: Context, job: Job | None, event: ev.Event) -> None:
+    """News of an attempt that is over: its host must stop it, or forget it; the rest is noise."""
+    attempt = getattr(event, "attempt", None)
+    if attempt is None:
+        raise IllegalTransition(f"Job {getattr(event, 'job', '?')} is not known and {refusal(event)}.")
+    if job is not None and job.attempt == attempt and not isinstance(event, ev.TasksPrepared):
+        return  # the current attempt has just ended; its collection is under way
+    if isinstance(event, ev.TasksStarted):
+        stray(ctx, ev.StrayFound(event.job, attempt, event.host, running=True))
+    elif isinstance(event, ev.TaskExited | ev.TasksPrepared):
+        stray(ctx, ev.StrayFound(event.job, attempt, event.host, running=False))

@@ -1,0 +1,254 @@
+"""The leader's state: what the store holds, in memory. `rm.core.jobs.lifecycle` alone changes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+
+from rm.core.jobs.strays import Held, without_strays
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import Host, HostState, Zone
+from rm.core.model.job import Job, JobSpec, JobState, Placement, TaskPlacement
+from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.progress import Progress
+from rm.core.model.reasons import Reason
+from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
+
+
+def needs(spec: JobSpec, tasks: int) -> tuple[int, int]:
+    """(cpus, memory bytes) that `tasks` tasks of the job take on one host; see `mem_all` for its memory."""
+    return spec.cpus_per_task * tasks, spec.mem_bytes_per_task * tasks + spec.mem_bytes_per_host
+
+
+def take(free: Free, spec: JobSpec, tasks: tuple[TaskPlacement, ...]) -> Free:
+    """What is left of a host after these tasks of one job; exclusive jobs take all of it."""
+    if spec.exclusive:
+        return Free(0, 0, (), (), free.strays)
+    cpus, mem = needs(spec, len(tasks))
+    gpus = {g for task in tasks for g in task.gpus}
+    shared = spec.gpu_mem_bytes
+    left = free.gpu_mem
+    if gpus and left:
+        left = tuple((g, size - shared if g in gpus else size) for g, size in left if shared or g not in gpus)
+    idle = tuple(g for g in free.gpus if g not in gpus) if gpus else free.gpus
+    mem_left = 0 if spec.mem_all else free.mem_bytes - mem
+    return Free(free.cpus - cpus, mem_left, idle, left, free.strays)
+
+
+def may_take(host: Host, free: Free, spec: JobSpec) -> bool:
+    """Is there room for one task of the job, whatever else may speak against the host?"""
+    if spec.exclusive:
+        return free == all_of(host)
+    cpus, mem = needs(spec, 1)
+    gpus = usable_gpus(free, spec.gpu_mem_bytes)
+    mem = host.mem_bytes if spec.mem_all else mem
+    wanted = spec.gpus_per_task or spec.gpus_per_host
+    return free.cpus >= cpus and free.mem_bytes >= mem and len(gpus) >= wanted
+
+
+def usable_gpus(free: Free, gpu_mem_bytes: int) -> tuple[int, ...]:
+    """The GPUs that a task may use: idle ones, or with `gpu_mem_bytes` those with so much memory left."""
+    if not gpu_mem_bytes:
+        return free.gpus
+    return tuple(g for g, size in free.gpu_mem if size >= gpu_mem_bytes)
+
+
+def all_of(host: Host) -> Free:
+    gpus = host.gpus
+    return Free(
+        host.cpus,
+        host.mem_bytes,
+        tuple(g.index for g in gpus),
+        tuple((g.index, g.mem_bytes) for g in gpus if g.mem_bytes),
+    )
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """Jobs that matter (unfinished and recently finished), hosts, zones, measurements.
+
+    `free`, `placed` and `running_on` are derived from the jobs and kept in step with them.
+    `freed` are the hosts that jobs have left since the last pass, and `capacity_version` grows
+    whenever something may fit that did not fit before for any other cause; `fresh` are the jobs
+    that joined the queue, or were held or released, since the last pass.
+    """
+
+    jobs: dict[int, Job] = field(default_factory=dict)
+    pending: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
+    hosts: dict[str, Host] = field(default_factory=dict)
+    zones: dict[str, Zone] = field(default_factory=dict)
+    network: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
+    free: dict[str, Free] = field(default_factory=dict)
+    placed: dict[int, PlacedJob] = field(default_factory=dict)
+    jobs_on: dict[str, set[int]] = field(default_factory=dict)
+    progress: dict[int, Progress] = field(default_factory=dict)
+    fabric: Fabric | None = None
+    alignment: Alignment = NOTHING_TO_ALIGN
+    reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
+    silent_since: dict[str, int] = field(default_factory=dict)
+    strays: dict[str, dict[tuple[int, int], Held]] = field(default_factory=dict)  # by host
+    next_job: int = 1
+    next_action: int = 1
+    next_sequence: int = 1
+    capacity_version: int = 0
+    freed: dict[str, None] = field(default_factory=dict)  # insertion-ordered set
+    fresh: dict[int, None] = field(default_factory=dict)  # insertion-ordered set
+    placed_version: int = 0
+    rescheduled_us: int | None = None  # when a running job was last moved
+    submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key
+
+    def snapshot(self, now_us: int) -> Snapshot:
+        """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
+        links = {h.name: Link(h.name, h.nic_bps) for h in self.hosts.values()}
+        return Snapshot(
+            now_us=now_us,
+            hosts=MappingProxyType(self.hosts),
+            zones=MappingProxyType(self.zones),
+            links=links,
+            network=NetworkView(MappingProxyType(self.network), now_us),
+            free=TrackedDict(self.free),
+            placed=TrackedDict(self.placed),
+            jobs=MappingProxyType(self.jobs),
+            progress=MappingProxyType(self.progress),
+            fabric=self.fabric,
+        )
+
+    def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
+        """The cluster as if the job were not placed: to ask again why it went where it is."""
+        snapshot = self.snapshot(now_us)
+        placed = dict(snapshot.placed)
+        gone = placed.pop(job.id, None)
+        free = dict(snapshot.free)
+        for host in gone.placement.hosts if gone else ():
+            if host in self.hosts:
+                others = self.jobs_on.get(host, set()) - {job.id}
+                free[host] = self._free_with(host, others)
+        return replace(snapshot, free=free, placed=placed)
+
+    def detached(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with copies of what the next event changes: to work on in another thread."""
+        return replace(
+            snapshot,
+            hosts=dict(self.hosts),
+            zones=dict(self.zones),
+            network=NetworkView(dict(self.network), snapshot.now_us),
+            jobs=dict(self.jobs),
+            progress=dict(self.progress),
+        )
+
+    def enqueue(self, job_id: int) -> None:
+        self.pending[job_id] = None
+        self.fresh[job_id] = None
+
+    def forget_finished(self, over: int = 4_000) -> None:
+        """When more finished jobs than that are in memory, the older half leaves; the store keeps it."""
+        if len(self.jobs) - len(self.pending) - len(self.placed) < over:
+            return
+        finished = sorted((j for j in self.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
+        for job in finished[: len(finished) // 2]:
+            del self.jobs[job.id]
+            self.submissions.pop((job.spec.user, job.key), None)
+
+    # -- derived state -----------------------------------------------------------------------
+
+    def occupy(self, job: Job) -> None:
+        """Take the resources of the job's tasks and let the policies see it as placed."""
+        placement = job.placement
+        assert placement is not None
+        for host in placement.hosts:
+            if host in self.hosts:
+                self.free[host] = take(self.free[host], job.spec, placement.on(host))
+            self.jobs_on.setdefault(host, set()).add(job.id)
+        self.placed[job.id] = placed_view(job, placement, self.next_sequence)
+        self.next_sequence += 1
+        self.placed_version += 1
+
+    def vacate(self, job: Job) -> None:
+        """Give the resources back."""
+        gone = self.placed.pop(job.id, None)
+        if gone is None:
+            return
+        self.progress.pop(job.id, None)
+        for host in gone.placement.hosts:
+            self.jobs_on.get(host, set()).discard(job.id)
+            self.recount(host)
+            self.freed[host] = None
+        self.placed_version += 1
+
+    def recount(self, host: str) -> None:
+        """Work out the free resources of a host from the jobs on it."""
+        if host not in self.hosts:
+            self.free.pop(host, None)
+            return
+        self.free[host] = self._free_with(host, self.jobs_on.get(host, set()))
+
+    def _free_with(self, host: str, jobs: set[int]) -> Free:
+        free = all_of(self.hosts[host])
+        for job_id in sorted(jobs):
+            free = take(free, self.jobs[job_id].spec, self.placed[job_id].placement.on(host))
+        strays = self.strays.get(host)
+        return without_strays(free, self.hosts[host].gpus, strays) if strays else free
+
+    def see_again(self, job: Job) -> None:
+        """The job's profile or state changed: renew what the policies see of it."""
+        if (old := self.placed.get(job.id)) is not None:
+            self.placed[job.id] = placed_view(job, old.placement, old.sequence)
+            self.placed_version += 1
+
+
+def placed_view(job: Job, placement: Placement, sequence: int) -> PlacedJob:
+    return PlacedJob(
+        job=job.id,
+        name=job.spec.name,
+        high=job.spec.is_high,
+        priority=job.spec.priority,
+        sequence=sequence,
+        placement=placement,
+        traffic=job.traffic,
+        low_comm=job.spec.low_comm,
+    )
+
+
+def rebuild(
+    jobs: Iterable[Job],
+    hosts: Iterable[Host],
+    zones: Iterable[Zone],
+    network: dict[tuple[str, str], LinkStats],
+    next_job: int,
+    next_action: int,
+    now_us: int,
+) -> ClusterState:
+    """The state as the store tells it; every host is silent until its agent says hello.
+
+    A host's silence counts from `now_us`: what happened while nobody watched is unknown.
+    """
+    state = ClusterState(network=dict(network), next_job=next_job, next_action=next_action)
+    for zone in zones:
+        state.zones[zone.name] = zone
+    for host in hosts:
+        if host.state is HostState.UP:  # it was: nothing is placed there before it answers
+            host = replace(
+                host, state=HostState.UNKNOWN, reason="it has not answered since the daemon started"
+            )
+        state.hosts[host.name] = host
+        state.free[host.name] = all_of(host)
+        state.silent_since[host.name] = now_us
+        state.zones.setdefault(host.zone, Zone(host.zone))
+    # deployment order is the order in which the attempts were placed
+    for job in sorted(jobs, key=lambda j: (j.started_us or j.submitted_us, j.id)):
+        state.jobs[job.id] = job
+        if job.occupies:
+            state.occupy(job)
+    for job_id in sorted(state.jobs):
+        if key := state.jobs[job_id].key:
+            state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)
+        if state.jobs[job_id].state is JobState.PENDING:
+            state.pending[job_id] = None
+    return state
+
+
+def touch(job: Job, now_us: int, what: str, **changes: object) -> Job:
+    """A new version of the job with one more line in its story (the last 50 are kept)."""
+    return replace(job, history=(*job.history[-49:], (now_us, what)), **changes)  # type: ignore[arg-type]

@@ -1,0 +1,433 @@
+"""One job's transitions: what each event does to a job in each of its states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
+from rm.core.jobs.changes import Context
+from rm.core.jobs.state import touch
+from rm.core.model.job import EarlierAttempt, Job, JobState, Task
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.protocol.codes import Code
+
+S = JobState
+
+# The agent's refusals that no other host would answer differently: the job itself is at fault.
+JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
+# Refusals that every other job would meet on that host too: it is drained until it can write its spool again.
+# what shells mean by a code: the end of the task's log names the program
+EXPLAINED = {
+    126: "a shell says: a program may not be executed, see the end of the log",
+    127: "a shell says: a program was not found, see the end of the log",
+}
+HOST_FAULTS = frozenset({Code.NO_SPACE, Code.NO_DESCRIPTORS, Code.SPOOL})
+MAX_LAUNCH_FAILURES = 3
+EARLIER_MAX = 100  # attempts that a job remembers
+# A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
+# one host after the other. An attempt that ran for this long ends such a row.
+INNOCENT_US = 3_600_000_000
+LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
+# The agent's words for ends that the daemon or the user asked for; anything else is a sentence.
+FENCED = "fence"  # and for one that its host asked for: the attempt's lease was over
+WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED})
+
+
+def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
+    hosts = e.placement.hosts
+    job = touch(
+        job,
+        ctx.now_us,
+        f"placed on {', '.join(hosts)}",
+        state=S.CONFIGURING,
+        attempt=job.attempt + 1,
+        tasks=tuple(Task(t.rank, t.host, t.gpus) for t in e.placement.tasks),
+        go=len(hosts) == 1,
+        master_port=0,
+        failed_rank=None,
+        fence_grace_us=ctx.rules.grace_us if job.spec.fence_us else 0,
+        reason=None,
+        ending=None,
+        started_us=None,
+        ended_us=None,
+        exit_code=None,
+        exit_signal=None,
+    )
+    ctx.put(job)
+    ctx.state.pending.pop(job.id, None)
+    ctx.state.reasons.pop(job.id, None)
+    ctx.state.occupy(job)
+    for host in hosts:
+        ctx.act(Launch(job.id, job.attempt, host, e.placement.on(host), hold=len(hosts) > 1))
+
+
+def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
+    if job.go:
+        return  # said twice: everybody was told to start
+    tasks = _update(job.tasks, e.host, None, prepared=True)
+    port = e.master_port if e.host == job.tasks[0].host else job.master_port  # no other host may choose
+    job = ctx.put(replace(job, tasks=_with_notes(tasks, e.notes), master_port=port))
+    if all(t.prepared for t in job.tasks):
+        job = ctx.put(touch(job, ctx.now_us, "every host is ready", go=True))
+        for host in _hosts(job.tasks):
+            ctx.act(Start(job.id, job.attempt, host, job.master_port))
+
+
+def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
+    new = tuple(t.rank for t in job.tasks if t.rank in e.ranks and t.started_us is None)
+    tasks = _with_notes(_update(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e.notes)
+    if tasks == job.tasks and job.started_us is not None and job.state is not S.CONFIGURING:
+        return  # said twice: by the task's start and in the answer to its launch
+    job = replace(job, tasks=tasks, host_faults=0)
+    if job.started_us is None:
+        job = touch(job, ctx.now_us, "started", started_us=e.started_us)
+    if job.state is S.CONFIGURING:
+        job = replace(job, state=S.RUNNING)
+    ctx.put(job)
+
+
+def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
+    task = next((t for t in job.tasks if (t.rank, t.host) == (e.rank, e.host)), None)
+    if task is None or task.ended_us is not None:
+        return  # said twice
+    started = task.started_us or e.started_us
+    tasks = _update(
+        job.tasks,
+        e.host,
+        (e.rank,),
+        started_us=started,
+        ended_us=max(e.ended_us, started or 0),  # a clock that was set back in between makes no negative time
+        exit_code=e.code,
+        exit_signal=e.signal,
+        note=task.note if e.why in WORDS else e.why,
+    )
+    job = replace(job, tasks=tasks, started_us=job.started_us or started)
+    if job.state is S.CONFIGURING and all(t.prepared or t.started_us for t in tasks):
+        job = replace(job, state=S.RUNNING)
+    if e.why == FENCED and job.ending is None:
+        job = _stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
+    # a task that ends well when it is told that its time is over has still reached its limit
+    if (e.code or e.signal or e.why == "timeout") and job.ending is None:
+        ending, reason = _verdict(e)
+        job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
+        job = _stop_rest(ctx, job, "abort")
+    _finish_if_over(ctx, job)
+
+
+def _fenced(ctx: Context, job: Job, host: str) -> Job:
+    """Its host ended it, since it had not heard the daemon: the job is not to blame."""
+    lease_s = (job.spec.fence_us or 0) / 1e6
+    reason = Reason(ReasonCode.LEASE, f"fenced: no daemon for {lease_s:g} s on host {host}")
+    ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
+    return touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
+
+
+def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
+    """How a job ends whose first failing task ended like this."""
+    at = f"task {e.rank} on {e.host}"
+    if e.why == "timeout":
+        return S.TIMEOUT, Reason(ReasonCode.TIME_LIMIT, f"{at} reached the time limit")
+    if e.out_of_memory:
+        return S.OUT_OF_MEMORY, Reason(ReasonCode.OUT_OF_MEMORY, f"{at} ran out of memory")
+    if e.why == "cancel":
+        return S.CANCELLED, Reason(ReasonCode.CANCELLED, f"{at} was cancelled")
+    if e.why not in WORDS:
+        return S.FAILED, Reason(ReasonCode.LAUNCH_FAILED, f"{at} could not run: {e.why}")
+    numbers = (("rank", e.rank), ("code", e.code), ("signal", e.signal))
+    said = f" ({EXPLAINED[e.code]})" if e.code in EXPLAINED else ""
+    how = f"was killed by signal {e.signal}" if e.signal else f"exited with code {e.code}{said}"
+    return S.FAILED, Reason(ReasonCode.EXIT_CODE, f"{at} {how}", numbers)
+
+
+def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
+    host_fault = e.code in HOST_FAULTS
+    if host_fault and (host := ctx.state.hosts.get(e.host)) is not None and not host.drained_by:
+        said = f"could not launch job {job.id}: {e.message}"
+        ctx.put_host(replace(host, drained_by=said, unwritable=True))
+    failures = job.launch_failures + (0 if host_fault else 1)
+    faults = job.host_faults + (1 if host_fault else 0)
+    sentence = f"host {e.host} could not launch it: {e.message}"
+    reason = Reason(ReasonCode.LAUNCH_FAILED, sentence, (("failures", failures),))
+    ending = job.ending
+    if ending is None:
+        own_fault = e.code in JOB_FAULTS or failures >= MAX_LAUNCH_FAILURES
+        ending = S.FAILED if own_fault else S.PENDING
+    job = touch(
+        job,
+        ctx.now_us,
+        sentence,
+        tasks=_update(job.tasks, e.host, None, ended_us=ctx.now_us, note=e.message),
+        launch_failures=failures,
+        host_faults=faults,
+        not_before_us=max(job.not_before_us, ctx.now_us + _wait_us(faults))
+        if host_fault
+        else job.not_before_us,
+        avoid=tuple(dict.fromkeys((*job.avoid, e.host))),
+        ending=ending,
+        reason=job.reason or reason,
+    )
+    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+
+
+def _lost(ctx: Context, job: Job, e: ev.TasksLost) -> None:
+    why = e.why or f"host {e.host} restarted and no longer knows its tasks"
+    lose_tasks(ctx, job, e.host, e.ranks, why)
+
+
+def _lease_over(ctx: Context, job: Job, e: ev.LeaseOver) -> None:
+    ranks = tuple(t.rank for t in job.tasks if t.host == e.host)
+    lose_tasks(ctx, job, e.host, ranks, f"host {e.host} was lost, and the lease of the job there has run out")
+
+
+def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: str) -> None:
+    alive = {t.rank for t in job.tasks if t.rank in ranks and t.host == host and t.ended_us is None}
+    if not alive:
+        return
+    tasks = _update(job.tasks, host, tuple(alive), ended_us=max(ctx.now_us, job.started_us or 0), note=why)
+    job = touch(job, ctx.now_us, why, tasks=tasks)
+    if job.ending is None:
+        # a gang that was never told to start has done nothing yet: it may always be tried again
+        ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
+        job = replace(job, ending=ending, reason=Reason(ReasonCode.HOST_LOST, why))
+        if ending is S.PENDING:
+            job = _after_loss(ctx, job)
+    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+
+
+def _after_loss(ctx: Context, job: Job) -> Job:
+    """When a job that lost a host may be tried again: at once, then later from loss to loss, and at last
+    only when it is released."""
+    innocent = job.started_us is not None and ctx.now_us - job.started_us >= INNOCENT_US
+    losses = 1 if innocent else job.losses + 1
+    job = replace(job, losses=losses, not_before_us=ctx.now_us + _wait_us(losses))
+    if not ctx.rules.max_losses or losses < ctx.rules.max_losses:
+        return job
+    return touch(job, ctx.now_us, f"held: its hosts were lost {losses} times in a row", held=True)
+
+
+def _wait_us(times: int) -> int:
+    """How long a job waits that failed so often in a row for reasons that may be its own: at first not."""
+    return min(LOSS_BACKOFF_US << (2 * min(times - 2, 10)), LONGEST_BACKOFF_US) if times > 1 else 0
+
+
+def _cancel_pending(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
+    reason = Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}")
+    ctx.state.pending.pop(job.id, None)
+    ctx.state.reasons.pop(job.id, None)
+    ctx.put(touch(job, ctx.now_us, reason.message, state=S.CANCELLED, ended_us=ctx.now_us, reason=reason))
+
+
+def _cancel(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
+    reason = Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}")
+    job = touch(job, ctx.now_us, reason.message, ending=S.CANCELLED, reason=reason)
+    _finish_if_over(ctx, _stop_rest(ctx, job, "cancel"))
+
+
+def _cancel_requeue(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
+    """A job that is on its way out ends as it was going to, but is not requeued any more."""
+    if job.ending is S.PENDING:
+        reason = Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}")
+        ctx.put(touch(job, ctx.now_us, reason.message, ending=S.CANCELLED, reason=reason))
+
+
+def _requeue(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
+    job = touch(job, ctx.now_us, f"requeued by {e.by}", ending=S.PENDING)
+    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+
+
+def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
+    ctx.state.rescheduled_us = ctx.now_us
+    story = f"moved: {e.reason.message}"
+    job = touch(job, ctx.now_us, story, ending=S.PENDING, reason=e.reason)
+    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+
+
+def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
+    earlier = _with_earlier(job, f"ended {job.state}")
+    job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, host_faults=0, avoid=(), losses=0,
+                reason=None)  # fmt: skip
+    _back_to_queue(ctx, replace(job, earlier=earlier))
+
+
+def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
+    ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True))
+    ctx.state.enqueue(job.id)  # its reason has changed
+
+
+def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
+    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, host_faults=0,
+                  not_before_us=0))  # fmt: skip
+    ctx.state.enqueue(job.id)
+
+
+def _profiled(ctx: Context, job: Job, e: ev.ProfileMeasured) -> None:
+    job = touch(job, ctx.now_us, "traffic profile measured", traffic=e.traffic)
+    ctx.put(replace(job, cooperative=e.cooperative))
+    ctx.state.see_again(job)
+    ctx.state.capacity_version += 1  # what its traffic kept waiting may fit beside it now
+
+
+def _forget_prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
+    """The gang was given up while this host was still preparing."""
+    ctx.act(Discard(job.id, job.attempt, e.host))
+
+
+# -- what several transitions do ------------------------------------------------------------------
+
+
+def _hosts(tasks: tuple[Task, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(t.host for t in tasks))
+
+
+def _update(
+    tasks: tuple[Task, ...], host: str, ranks: tuple[int, ...] | None, **changes: Any
+) -> tuple[Task, ...]:
+    """New versions of the tasks of `host` (those of `ranks`, or all that have not ended)."""
+    return tuple(
+        replace(t, **changes)
+        if t.host == host and (t.rank in ranks if ranks is not None else t.ended_us is None)
+        else t
+        for t in tasks
+    )
+
+
+def _with_notes(tasks: tuple[Task, ...], notes: tuple[tuple[int, str], ...]) -> tuple[Task, ...]:
+    by_rank = dict(notes)
+    return tuple(replace(t, note=by_rank[t.rank]) if t.rank in by_rank else t for t in tasks)
+
+
+def _stop_rest(ctx: Context, job: Job, why: str) -> Job:
+    """Stop every task that has not ended, once. Where a gang is only prepared there is nothing to
+    stop: its tasks end here, and `_finish_if_over` lets the hosts forget them."""
+    if job.state is S.COMPLETING:
+        return job
+    job = replace(job, state=S.COMPLETING)
+    left = tuple(t for t in job.tasks if t.ended_us is None)
+    if not job.go:
+        ended = {t.rank for t in left}
+        tasks = tuple(replace(t, ended_us=ctx.now_us) if t.rank in ended else t for t in job.tasks)
+        return ctx.put(replace(job, tasks=tasks))
+    for host in _hosts(left):
+        ctx.act(Stop(job.id, job.attempt, host, ctx.rules.grace_us, why))
+    return ctx.put(job)
+
+
+def _finish_if_over(ctx: Context, job: Job) -> None:
+    """When the last task has ended: the final state, the resources back, the logs home.
+
+    Every host of the attempt is told to forget it, also one that never answered: it may hold more
+    than it could say.
+    """
+    ctx.put(job)
+    if any(t.ended_us is None for t in job.tasks):
+        return
+    for host in _hosts(job.tasks):
+        mine = [t for t in job.tasks if t.host == host]
+        ranks = tuple(t.rank for t in mine if t.started_us is not None or t.exit_code is not None)
+        if ranks:
+            ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error)))
+        else:
+            ctx.act(Discard(job.id, job.attempt, host))
+    ctx.state.vacate(job)
+    if job.ending is S.PENDING:
+        said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story
+        why = job.reason.message if job.reason is not None else said
+        _back_to_queue(ctx, replace(job, earlier=_with_earlier(job, why)))
+        return
+    worst = _telling(job)
+    final = job.ending or S.COMPLETED
+    ctx.put(
+        touch(
+            job,
+            ctx.now_us,
+            f"ended {final}",
+            state=final,
+            ended_us=max(ctx.now_us, job.started_us or 0),
+            exit_code=worst.exit_code if worst else None,
+            exit_signal=worst.exit_signal if worst else None,
+        )
+    )
+
+
+def _telling(job: Job) -> Task | None:
+    """The task whose exit is the job's: the one that failed first, since rm then ended the others; else the
+    worst."""
+    ended = [t for t in job.tasks if t.exit_code is not None]
+    if S.FAILED in (job.ending, job.state):
+        ended = [t for t in ended if t.rank == job.failed_rank] or ended
+    return max(ended, key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0), default=None)
+
+
+def _back_to_queue(ctx: Context, job: Job) -> None:
+    ctx.put(
+        replace(
+            job,
+            state=S.PENDING,
+            served_us=job.served_us + _ran_us(job),
+            tasks=(),
+            ending=None,
+            started_us=None,
+            ended_us=None,
+            exit_code=None,
+            exit_signal=None,
+        )
+    )
+    ctx.state.enqueue(job.id)
+
+
+def _with_earlier(job: Job, why: str) -> tuple[EarlierAttempt, ...]:
+    """The job's earlier attempts with the one that is over now."""
+    worst = _telling(job)
+    ended = EarlierAttempt(
+        job.attempt,
+        _hosts(job.tasks),
+        job.started_us,
+        max((t.ended_us for t in job.tasks if t.ended_us is not None), default=None),
+        worst.exit_code if worst else None,
+        worst.exit_signal if worst else None,
+        why,
+    )
+    return (*job.earlier, ended)[-EARLIER_MAX:]
+
+
+def _ran_us(job: Job) -> int:
+    """How long the attempt whose tasks have all ended ran; 0 if it never started."""
+    if job.started_us is None:
+        return 0
+    return max(0, max((t.ended_us or 0 for t in job.tasks), default=0) - job.started_us)
+
+
+TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = {
+    (S.PENDING, ev.JobPlaced): _place,
+    (S.PENDING, ev.CancelRequested): _cancel_pending,
+    (S.PENDING, ev.HoldRequested): _hold,
+    (S.PENDING, ev.ReleaseRequested): _release,
+    (S.CONFIGURING, ev.TasksPrepared): _prepared,
+    (S.RUNNING, ev.TasksPrepared): _prepared,  # said twice
+    (S.COMPLETING, ev.TasksPrepared): _forget_prepared,
+    (S.CONFIGURING, ev.TasksStarted): _started,
+    (S.RUNNING, ev.TasksStarted): _started,
+    (S.COMPLETING, ev.TasksStarted): _started,
+    (S.CONFIGURING, ev.TaskExited): _exited,
+    (S.RUNNING, ev.TaskExited): _exited,
+    (S.COMPLETING, ev.TaskExited): _exited,
+    (S.CONFIGURING, ev.LaunchFailed): _launch_failed,
+    (S.RUNNING, ev.LaunchFailed): _launch_failed,  # one host of a gang failed to start
+    (S.COMPLETING, ev.LaunchFailed): _launch_failed,
+    (S.CONFIGURING, ev.TasksLost): _lost,
+    (S.RUNNING, ev.TasksLost): _lost,
+    (S.COMPLETING, ev.TasksLost): _lost,
+    **{(s, ev.LeaseOver): _lease_over for s in (S.CONFIGURING, S.RUNNING, S.COMPLETING)},
+    (S.CONFIGURING, ev.CancelRequested): _cancel,
+    (S.RUNNING, ev.CancelRequested): _cancel,
+    (S.COMPLETING, ev.CancelRequested): _cancel_requeue,
+    (S.RUNNING, ev.RequeueRequested): _requeue,
+    (S.CONFIGURING, ev.RequeueRequested): _requeue,
+    (S.RUNNING, ev.JobMoved): _moved,
+    (S.RUNNING, ev.ProfileMeasured): _profiled,
+    (S.COMPLETING, ev.ProfileMeasured): _profiled,
+    **{(s, ev.RequeueRequested): _requeue_finished for s in S if s.final},
+}

@@ -1,0 +1,41 @@
+"""The state as the store holds it, put back into the state that a failed step may have half changed."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.host import HostState
+from rm.core.store import Loaded
+
+
+def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
+    """Everything that is durable is as after the last commit; hosts that were up still are: no channel was
+    lost. How far jobs have come is kept, and what follows from the rest is found anew."""
+    network = {(m.source, m.destination): m.stats for m in loaded.measurements}
+    fresh = rebuild(
+        loaded.jobs,
+        loaded.hosts,
+        loaded.zones,
+        network,
+        loaded.next_job_id,
+        loaded.next_action_id,
+        now_us,
+    )
+    for host in loaded.hosts:
+        if host.state is HostState.UP:
+            fresh.hosts[host.name] = host
+            del fresh.silent_since[host.name]
+        else:
+            fresh.silent_since[host.name] = state.silent_since.get(host.name, now_us)
+    fresh.fabric = state.fabric
+    fresh.progress = {job: told for job, told in state.progress.items() if job in fresh.placed}
+    fresh.strays = {name: strays for name, strays in state.strays.items() if name in fresh.hosts}
+    for name in fresh.strays:
+        fresh.recount(name)
+    fresh.rescheduled_us = state.rescheduled_us
+    # above all numbers that were seen: what was found for an earlier state must not pass for this one's
+    fresh.capacity_version = state.capacity_version + 1
+    fresh.placed_version = max(fresh.placed_version, state.placed_version) + 1
+    for field in fields(ClusterState):
+        setattr(state, field.name, getattr(fresh, field.name))

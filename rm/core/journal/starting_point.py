@@ -1,0 +1,115 @@
+"""The state as plain values, whole, and back: where a replay of the journal begins.
+
+Unlike `rm.core.jobs.state.rebuild`, which makes a new daemon's state from what the store holds, this
+gives back the very state that a leader had, with the order of its queue and of its deployments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from rm.core.jobs.state import ClusterState, placed_view
+from rm.core.jobs.strays import Held
+from rm.core.journal.plain import from_plain, to_plain
+from rm.core.model.alignment import Alignment
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import Host, Zone
+from rm.core.model.job import Job
+from rm.core.model.network import LinkStats
+from rm.core.model.progress import Progress
+
+# The fields of ClusterState that are not written: they are worked out from the others, or found
+# again by a pass over all pending jobs.
+FOUND_AGAIN = frozenset({"free", "jobs_on", "reasons", "capacity_version", "freed", "fresh", "submissions"})
+
+
+def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
+    """Plain values (`rm.core.journal.plain`); jobs without what they run and without their story."""
+    return {
+        "jobs": [to_plain(job) for job in state.jobs.values()],
+        "pending": list(state.pending),
+        "placed": [[p.job, p.sequence] for p in state.placed.values()],
+        "hosts": [to_plain(host) for host in state.hosts.values()],
+        "zones": [to_plain(zone) for zone in state.zones.values()],
+        "network": [[a, b, *stats_row(stats, now_us)] for (a, b), stats in state.network.items()],
+        "progress": [to_plain(p) for p in state.progress.values()],
+        "fabric": to_plain(state.fabric),
+        "alignment": to_plain(state.alignment),
+        "silent_since": dict(state.silent_since),
+        "strays": [
+            [host, *name, to_plain(held)]
+            for host, strays in state.strays.items()
+            for name, held in strays.items()
+        ],
+        "next_job": state.next_job,
+        "next_action": state.next_action,
+        "next_sequence": state.next_sequence,
+        "placed_version": state.placed_version,
+        "rescheduled_us": state.rescheduled_us,
+    }
+
+
+def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
+    """The state that `dump_state` made `plain` of.
+
+    Raises:
+        KeyError, TypeError, ValueError: it did not.
+    """
+    state = ClusterState(
+        network={(a, b): stats_from(row, now_us) for a, b, *row in plain["network"]},
+        alignment=from_plain(Alignment, plain["alignment"]),
+        fabric=None if plain["fabric"] is None else from_plain(Fabric, plain["fabric"]),
+        silent_since=dict(plain["silent_since"]),
+        next_job=plain["next_job"],
+        next_action=plain["next_action"],
+        next_sequence=plain["next_sequence"],
+        placed_version=plain["placed_version"],
+        rescheduled_us=plain.get("rescheduled_us"),
+    )
+    for zone in (from_plain(Zone, z) for z in plain["zones"]):
+        state.zones[zone.name] = zone
+    for host in (from_plain(Host, h) for h in plain["hosts"]):
+        state.hosts[host.name] = host
+    for job in (from_plain(Job, j) for j in plain["jobs"]):
+        state.jobs[job.id] = job
+    state.pending = dict.fromkeys(plain["pending"])
+    for progress in (from_plain(Progress, p) for p in plain["progress"]):
+        state.progress[progress.job] = progress
+    for job_id, sequence in plain["placed"]:
+        job = state.jobs[job_id]
+        if (placement := job.placement) is None:
+            raise ValueError(f"job {job_id} is placed, but nowhere")
+        state.placed[job_id] = placed_view(job, placement, sequence)
+        for name in placement.hosts:
+            state.jobs_on.setdefault(name, set()).add(job_id)
+    for name, job_id, attempt, held in plain.get("strays", ()):
+        state.strays.setdefault(name, {})[job_id, attempt] = from_plain(Held, held)
+    for name in state.hosts:
+        state.recount(name)
+    return state
+
+
+def stats_row(stats: LinkStats, now_us: int) -> list[Any]:
+    """The fields in order, without the defaults at the end; instead of instants their age, which is
+    short (None: never measured)."""
+    row: list[Any] = [getattr(stats, name) for name, _ in STATS]
+    for i in AGES:
+        row[i] = now_us - row[i] if row[i] else None
+    while row and row[-1] == STATS[len(row) - 1][1]:
+        row.pop()
+    return row
+
+
+def stats_from(row: list[Any], now_us: int) -> LinkStats:
+    values = dict(zip((name for name, _ in STATS), row, strict=False))
+    for name in INSTANTS:
+        age_us = values.pop(name, None)
+        if age_us is not None:
+            values[name] = now_us - age_us
+    return from_plain(LinkStats, values)
+
+
+INSTANTS = ("measured_at_us", "bandwidth_at_us")
+STATS = tuple((f.name, None if f.name in INSTANTS else f.default) for f in fields(LinkStats))
+AGES = tuple(i for i, (name, _) in enumerate(STATS) if name in INSTANTS)

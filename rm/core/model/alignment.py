@@ -1,0 +1,100 @@
+"""What a communication policy decides: rotations, time-shifts, injected idle time, shaping."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rm.core.model.reasons import Reason
+from rm.core.model.routes import CommPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """Job `job` is rotated by `slots` of `circle_slots` on `link` (Metronome Sec. II-B)."""
+
+    link: str
+    job: int
+    slots: int
+    circle_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAlignment:
+    """One contended link: score 100*(1 - excess/(B*D)), 100 = no contention (R7).
+
+    `gap_us` is the smallest cushion between contending phases; None when nothing contends.
+    """
+
+    link: str
+    score: float
+    perimeter_us: int
+    jobs: tuple[int, ...]
+    rotations: tuple[Rotation, ...] = ()
+    gap_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How one job keeps its place in time.
+
+    An iteration of the job starts at epoch + shift_us + n*period_us. `period_us` is the
+    effective period T/mul; `inject_us` is the idle time each iteration gains to reach it;
+    `reference` jobs are never paused, injected or gated. `component` names the connected
+    affinity component (its smallest job id) whose members share one epoch. `mul` iterations
+    make one hyper-period.
+
+    What keeps the job there: `gate`, an early iteration waits for its slot, at every iteration;
+    `adjust`, an iteration off its slot by more than this share of the period, early or late, waits
+    for the next one (CASSINI Sec. 5.7; 0 = never); `regulated`, the controller watches the job's
+    iterations and commands pauses. Without any the job is moved to its slot once, when the schedule
+    is installed, and then left to itself.
+    """
+
+    job: int
+    component: int
+    shift_us: int
+    period_us: int
+    base_period_us: int
+    inject_us: int = 0
+    mul: int = 1
+    cushion_us: int = 0
+    reference: bool = False
+    high: bool = False
+    gate: bool = False  # only where the scheme is perfect
+    adjust: float = 0.0
+    regulated: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ShapingRule:
+    """Traffic class of one job on one host: HTB priority (0 = first) and ceiling."""
+
+    job: int
+    host: str
+    priority: int
+    rate_bps: int
+    ceil_bps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """A communication policy's whole answer for a set of placed jobs.
+
+    `score` ranks candidates: the worst link's, or as the policy says; 100 when nothing contends.
+    `unmatched` jobs share a contended link but have no rotation (periods do not match, or no room):
+    they are not controlled. `plans` say more than the schedules do: delays, throttles and routes of
+    single iterations, each for jobs that share links. A placement whose alignment is `rejected` is
+    not taken, whatever else there is; of jobs that are placed already it says nothing.
+    """
+
+    score: float
+    links: tuple[LinkAlignment, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    shaping: tuple[ShapingRule, ...] = ()
+    unmatched: tuple[int, ...] = ()
+    recompute: bool = False  # stage 3 (offline recomputation) would improve the cushions
+    rejected: Reason | None = None
+    plans: tuple[CommPlan, ...] = ()
+
+
+NOTHING_TO_ALIGN = Alignment(100.0)

@@ -1,0 +1,248 @@
+"""Jobs, their tasks and their states (Slurm's names)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rm.core.model.reasons import Reason
+from rm.core.model.traffic import TrafficProfile
+
+PRIORITY_HIGH = 100
+PRIORITY_LOW = 0
+BLOCK, CYCLIC = "block", "cyclic"
+PER_TASK, NO_BIND = "per_task", "none"
+
+
+class JobState(StrEnum):
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"  # hosts are being prepared; no task has started
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETING = "COMPLETING"  # the tasks are being stopped; hosts not yet released
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+
+    @property
+    def final(self) -> bool:
+        return self in _FINAL
+
+    @property
+    def short(self) -> str:
+        """Slurm's two-letter code."""
+        return _SHORT[self]
+
+
+_FINAL = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.TIMEOUT,
+        JobState.NODE_FAIL,
+        JobState.PREEMPTED,
+        JobState.OUT_OF_MEMORY,
+    }
+)
+_SHORT = {
+    JobState.PENDING: "PD",
+    JobState.CONFIGURING: "CF",
+    JobState.RUNNING: "R",
+    JobState.SUSPENDED: "S",
+    JobState.COMPLETING: "CG",
+    JobState.COMPLETED: "CD",
+    JobState.FAILED: "F",
+    JobState.CANCELLED: "CA",
+    JobState.TIMEOUT: "TO",
+    JobState.NODE_FAIL: "NF",
+    JobState.PREEMPTED: "PR",
+    JobState.OUT_OF_MEMORY: "OOM",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What the user asked for; never changed after submission.
+
+    `hosts_min`/`hosts_max` are Slurm's --nodes (0 = as many as the tasks need). Resources are
+    per task, or those `_per_host` once for each host of the job, however many tasks it has there.
+    `tasks_per_host` 0 = no limit. Times are microseconds since the epoch or durations, sizes are
+    bytes.
+    """
+
+    name: str
+    user: str
+    script: str
+    script_args: tuple[str, ...] = ()
+    hosts_min: int = 0
+    hosts_max: int = 0
+    ntasks: int = 1
+    tasks_per_host: int = 0
+    cpus_per_task: int = 1
+    distribution: str = BLOCK  # of the ranks: host by host, or "cyclic": to each host in turn
+    mem_bytes_per_task: int = 0
+    mem_bytes_per_host: int = 0  # Slurm's --mem
+    mem_all: bool = False  # all memory of each host: Slurm's --mem=0
+    gpus_per_task: int = 0
+    gpus_per_host: int = 0  # Slurm's --gpus-per-node and --gres: every task there sees all of them
+    gpu_bind: str = PER_TASK  # a task sees its own of `gpus_per_task`; "none": all of the job's on its host
+    ntasks_per_gpu: int = 0  # that share one of `gpus_per_host`, and see no other; 0 = they see all
+    gpu_type: str = ""
+    gpu_mem_bytes: int = 0  # per GPU; 0 = the GPUs for itself, else shared with others as memory allows
+    time_limit_us: int | None = None
+    expected_us: int | None = None  # run time if undisturbed: what srsf, lwf and backfill reckon with
+    iterations: int = 0  # how many iterations it will make; 0 = not said
+    partition: str = ""  # or several, "a,b": the job runs in the first of them that has room
+    priority: int = PRIORITY_LOW
+    begin_us: int | None = None
+    hold: bool = False
+    requeue: bool = True
+    fence_us: int | None = None  # its hosts end it that have not heard the daemon for so long; 0, None: never
+    env: tuple[tuple[str, str], ...] = ()
+    chdir: str = ""
+    chdir_required: bool = False  # asked for by name: the host must have it
+    output: str = ""  # "" = the task's own log in the spool only
+    error: str = ""  # "" = merged into output
+    open_mode: str = ""  # of these two: truncate or append; "" = truncate, but append when it was requeued
+    deliver: str = ""  # without output: the name in chdir on submit_host that the log is copied to
+    zone: str = ""
+    hosts_only: tuple[str, ...] = ()
+    hosts_excluded: tuple[str, ...] = ()
+    exclusive: bool = False
+    low_comm: bool = False
+    traffic: TrafficProfile | None = None  # None and not low_comm: profiled on the run
+    submit_host: str = ""
+    comment: str = ""
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Those that it may run in, the first choice first; none = on any host."""
+        return tuple(self.partition.split(",")) if self.partition else ()
+
+    @property
+    def is_high(self) -> bool:
+        """Metronome's high class: never paused, never injected."""
+        return self.priority >= PRIORITY_HIGH
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlacement:
+    """Where one task (rank) of a job goes: the host, and the indices of the GPUs there that it sees.
+
+    Tasks of one job on one host may see the same GPUs.
+    """
+
+    rank: int
+    host: str
+    gpus: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A gang-complete placement: every task of the job, in rank order."""
+
+    tasks: tuple[TaskPlacement, ...]
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The distinct hosts in order of their first rank."""
+        return tuple(dict.fromkeys(t.host for t in self.tasks))
+
+    def on(self, host: str) -> tuple[TaskPlacement, ...]:
+        return tuple(t for t in self.tasks if t.host == host)
+
+    def gpus_on(self, host: str) -> tuple[int, ...]:
+        """The indices of the job's GPUs on the host, each once."""
+        return tuple(sorted({gpu for task in self.tasks if task.host == host for gpu in task.gpus}))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One rank of a placed job, as last reported by its host's agent.
+
+    `exit_code` and `exit_signal` follow Slurm's `code:signal`; both None while it runs.
+    """
+
+    rank: int
+    host: str
+    gpus: tuple[int, ...] = ()
+    prepared: bool = False  # its host is ready and waits for the start
+    started_us: int | None = None
+    ended_us: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierAttempt:
+    """An attempt that a requeue followed: on which hosts it was, how it ended, and why it is not the last."""
+
+    attempt: int
+    hosts: tuple[str, ...] = ()
+    started_us: int | None = None  # None: it never started
+    ended_us: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job and its whole story. Only `rm.core.jobs.lifecycle` makes new versions of it."""
+
+    id: int
+    spec: JobSpec
+    submitted_us: int
+    state: JobState = JobState.PENDING
+    held: bool = False
+    attempt: int = 0  # 0 before the first launch; grows with each requeue
+    tasks: tuple[Task, ...] = ()
+    go: bool = False  # this attempt's hosts were told to start: some of it may run
+    master_port: int = 0  # of this attempt's gang, chosen by its first host; for its tasks alone to know
+    started_us: int | None = None
+    ended_us: int | None = None
+    exit_code: int | None = None
+    exit_signal: int | None = None
+    reason: Reason | None = None  # why it pends, or how it ended
+    traffic: TrafficProfile | None = None  # declared, or measured on the run
+    cooperative: bool = False  # seen: its tasks call the iteration client library
+    # why it is COMPLETING: the state it will end in (PENDING: it will be requeued)
+    ending: JobState | None = None
+    failed_rank: int | None = None  # of this attempt: whose end made it fail
+    launch_failures: int = 0
+    host_faults: int = 0  # launches in a row that failed since the host could not write its spool
+    fence_grace_us: int = 0  # from SIGTERM to SIGKILL when a lease of this attempt is over
+    losses: int = 0  # attempts in a row that ended because a host was lost, each soon after its start
+    not_before_us: int = 0  # after such a loss: when it may be tried again
+    served_us: int = 0  # time that its earlier attempts ran
+    avoid: tuple[str, ...] = ()  # hosts that failed to launch it
+    history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
+    earlier: tuple[EarlierAttempt, ...] = ()  # the newest of them, in order
+    key: str = ""  # the idempotency key that it was submitted with
+
+    @property
+    def placement(self) -> Placement | None:
+        if not self.tasks:
+            return None
+        return Placement(tuple(TaskPlacement(t.rank, t.host, t.gpus) for t in self.tasks))
+
+    @property
+    def begin_us(self) -> int:
+        """The earliest time at which it may be placed; 0 = any."""
+        return max(self.spec.begin_us or 0, self.not_before_us)
+
+    @property
+    def occupies(self) -> bool:
+        """Does it hold its hosts' resources?"""
+        return self.state in (
+            JobState.CONFIGURING,
+            JobState.RUNNING,
+            JobState.SUSPENDED,
+            JobState.COMPLETING,
+        )

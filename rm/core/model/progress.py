@@ -1,0 +1,54 @@
+"""How far jobs have come: the estimates that service-based policies order by.
+
+Ada-SRSF Sec. IV-A (remaining service), Tiresias (attained service). Estimates, not facts: they
+are renewed while a job runs and are not durable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rm.core.model.job import Job
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is known of a running attempt: time served so far and the time it still needs if
+    nothing disturbs it, both wall-clock microseconds of the whole gang (not times its GPUs)."""
+
+    job: int
+    attempt: int
+    served_us: int
+    remaining_us: int | None = None
+
+
+def gpus_of(job: Job) -> int:
+    """GPUs that the job's service is weighted with; a job without GPUs counts its tasks.
+
+    With GPUs per host it is as many hosts as the job has, or before it is placed asks for at least.
+    """
+    spec = job.spec
+    if spec.gpus_per_host:
+        return spec.gpus_per_host * (len({task.host for task in job.tasks}) or spec.hosts_min or 1)
+    return spec.ntasks * (spec.gpus_per_task or 1)
+
+
+def remaining_us(job: Job, progress: Progress | None, now_us: int) -> int | None:
+    """Expected time until the job is done, were it alone; None when nobody said.
+
+    Reported progress comes first, then the declared run time less what has passed, then what is
+    left of the time limit.
+    """
+    if progress is not None and progress.attempt == job.attempt and progress.remaining_us is not None:
+        return progress.remaining_us
+    total = job.spec.expected_us if job.spec.expected_us is not None else job.spec.time_limit_us
+    if total is None:
+        return None
+    return max(0, total - attained_us(job, progress, now_us))
+
+
+def attained_us(job: Job, progress: Progress | None, now_us: int) -> int:
+    """Time that the current attempt has run, microseconds."""
+    if progress is not None and progress.attempt == job.attempt:
+        return progress.served_us
+    return max(0, now_us - job.started_us) if job.started_us is not None and job.occupies else 0

@@ -1,0 +1,91 @@
+"""Snapshot: all a policy may see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rm.core.model.fabric import Fabric
+from rm.core.model.host import Host, Zone
+from rm.core.model.job import Job, Placement
+from rm.core.model.network import Link, NetworkView
+from rm.core.model.progress import Progress
+from rm.core.model.traffic import TrafficProfile
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class TrackedDict(dict[K, V]):
+    """A dict that remembers in `changed` which keys were set, in order.
+
+    Policies follow `changed` instead of looking at every entry for every job; so an entry is
+    replaced (`free[host] = ...`), never changed in place, and none is deleted.
+    """
+
+    __slots__ = ("changed",)
+
+    def __init__(self, values: Mapping[K, V] | None = None) -> None:
+        super().__init__(values or {})
+        self.changed: list[K] = []
+
+    def __setitem__(self, key: K, value: V) -> None:
+        super().__setitem__(key, value)
+        self.changed.append(key)
+
+
+@dataclass(slots=True)
+class Free:
+    """What is left of one host. `gpus` are the idle indices in ascending order; `gpu_mem` pairs each
+    GPU that no job has for itself with its free bytes, for jobs that share GPUs. `strays`: the jobs of which
+    an attempt that was given up still runs there, and holds what it uses."""
+
+    cpus: int
+    mem_bytes: int
+    gpus: tuple[int, ...]
+    gpu_mem: tuple[tuple[int, int], ...] = ()
+    strays: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedJob:
+    """A job that occupies hosts (or is about to, within this pass), as the policies see it.
+
+    `sequence` grows with the order of deployment (R3).
+    """
+
+    job: int
+    name: str
+    high: bool
+    priority: int
+    sequence: int
+    placement: Placement
+    traffic: TrafficProfile | None
+    low_comm: bool
+
+    @property
+    def communicates(self) -> bool:
+        """Does it put a known load on links that others may share?"""
+        return self.traffic is not None and not self.low_comm and len(self.placement.hosts) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A consistent view of the cluster at `now_us`.
+
+    The mappings are read-only views of the leader's state; they are valid until the next
+    event is applied, and a policy must not keep them. `free` already reflects the jobs placed
+    earlier in the same pass. `hosts` keeps inventory order.
+    """
+
+    now_us: int
+    hosts: Mapping[str, Host]
+    zones: Mapping[str, Zone]
+    links: Mapping[str, Link]
+    network: NetworkView
+    free: Mapping[str, Free]
+    placed: Mapping[int, PlacedJob]
+    jobs: Mapping[int, Job] = field(default_factory=dict)
+    progress: Mapping[int, Progress] = field(default_factory=dict)
+    fabric: Fabric | None = None

@@ -1,0 +1,49 @@
+"""What a job names that this cluster has not: hosts, partitions, zones, types of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from rm.core.model.host import Host
+from rm.core.model.job import JobSpec
+from rm.units import fold_hosts
+
+SHOWN = 8  # names in a sentence
+SHOWN_CHARACTERS = 200  # of one
+
+
+def unknown_names(spec: JobSpec, hosts: Mapping[str, Host]) -> list[str]:
+    """One sentence without its full stop for each kind of unknown name; none while there are no hosts.
+
+    Which GPUs there are is known once every host was found out.
+    """
+    if not hosts:
+        return []
+    return list(_unknown(spec, hosts))
+
+
+def _unknown(spec: JobSpec, hosts: Mapping[str, Host]) -> Iterator[str]:
+    named = dict.fromkeys((*spec.hosts_only, *spec.hosts_excluded))
+    if strange := [name for name in named if name not in hosts]:
+        yield _sentence("host", strange, [fold_hosts(hosts)])
+    partitions = dict.fromkeys(name for host in hosts.values() for name in host.partitions)
+    if strange := [name for name in spec.partitions if name not in partitions]:
+        yield _sentence("partition", strange, partitions)
+    zones = dict.fromkeys(host.zone for host in hosts.values())
+    if spec.zone and spec.zone not in zones:
+        yield _sentence("zone", [spec.zone], zones)
+    models = dict.fromkeys(gpu.model for host in hosts.values() for gpu in host.gpus)
+    found_out = all(host.cpus for host in hosts.values())
+    if spec.gpu_type and found_out and not any(spec.gpu_type.lower() in model.lower() for model in models):
+        yield _sentence("GPU of type", [spec.gpu_type], [model or "no known type" for model in models])
+
+
+def _sentence(what: str, strange: Collection[str], known: Collection[str]) -> str:
+    """`there is no partition gpus; there are: gpu, cpu`"""
+    missing = f"there is no {what} {_listed(strange, ' or ')}"
+    return f"{missing}; there are: {_listed(known, ', ')}" if known else f"{missing}; there are none"
+
+
+def _listed(names: Collection[str], between: str) -> str:
+    shown = [name[:SHOWN_CHARACTERS] for name in names][:SHOWN]
+    return between.join([*shown, *([f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [])])

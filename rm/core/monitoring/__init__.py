@@ -1,0 +1,1 @@
+"""What is measured when, how it is judged, and what is remembered of it."""

@@ -1,0 +1,242 @@
+"""How tries make the status of a cell (`rm.core.monitoring.cells`), and the sentence that says why.
+
+Loss is gathered over the newest tries, since the packets of one show little: 20 cannot show 1 %. It is bad
+when, with the confidence of `rm.core.monitoring.loss`, it is at least the threshold, and several tries lost
+packets: a link that is dead for a moment loses all packets of one try. The other checks follow when so many
+tries in a row (MaDDash's `retryAttempts`) are at least as bad, or at least as good. Maintenance takes effect
+at once.
+
+A delay or a bandwidth is also compared with the usual one of its peers (`rm.core.monitoring.peers`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rm.core.monitoring.cells import Cell, Status
+from rm.core.monitoring.loss import CONFIDENCE, at_least_pct, at_most_pct
+from rm.core.monitoring.mesh import Thresholds
+
+GATHERED = 10  # tries, of which the lost packets are counted together
+DELAY_FACTOR = 1.5  # a delay that is not this much longer than that of the peers is ordinary
+LOSSY_TRIES = 2  # so many must have lost packets, unless `retry_attempts` is 1
+Packets = tuple[tuple[int, int], ...]  # (lost, sent) of tries
+GRADES = (Status.OK, Status.WARN, Status.CRITICAL)
+
+
+def judge(
+    check: str, value: float | None, failed: str, limits: Thresholds, usual: float | None = None
+) -> tuple[Status, str]:
+    """What one value says, and in words. `value` as in METRIC_OF; `failed`: why there is none; `usual`: what
+    is usual among the peers, in the same unit."""
+    if value is None:
+        return Status.UNKNOWN, failed or "nothing was measured"
+    if check == "loss":
+        return _above(value, limits.loss_warn_pct, limits.loss_critical_pct, f"loss {value:.4g} %", " %")
+    if check == "delay":
+        return _judge_delay(value / 1_000, limits, None if usual is None else usual / 1_000)
+    if check == "bandwidth":
+        return _judge_bandwidth(value / 1e6, limits, None if usual is None else usual / 1e6)
+    return _below(value, limits.mtu_warn_bytes, limits.mtu_critical_bytes, f"MTU {value:.0f} bytes", " bytes")
+
+
+def least_over_ms(limits: Thresholds) -> float:
+    """A delay below this is ordinary, whatever that of the peers is."""
+    return min(
+        (ms for ms in (limits.delay_warn_over_ms, limits.delay_critical_over_ms) if ms), default=math.inf
+    )
+
+
+def _judge_delay(ms: float, limits: Thresholds, usual_ms: float | None) -> tuple[Status, str]:
+    def limit(fixed_ms: float, over_ms: float) -> float:
+        if usual_ms is None or not over_ms:
+            return fixed_ms
+        relative_ms = max(usual_ms + over_ms, usual_ms * DELAY_FACTOR)
+        return min(relative_ms, fixed_ms or relative_ms)
+
+    said = f"delay {ms:.4g} ms" + ("" if usual_ms is None else f" (peers {usual_ms:.4g} ms)")
+    warn_ms = limit(limits.delay_warn_ms, limits.delay_warn_over_ms)
+    critical_ms = limit(limits.delay_critical_ms, limits.delay_critical_over_ms)
+    return _above(ms, warn_ms, critical_ms, said, " ms")
+
+
+def _judge_bandwidth(mbps: float, limits: Thresholds, usual_mbps: float | None) -> tuple[Status, str]:
+    def limit(fixed_mbps: float, share_pct: float) -> float:
+        return max(fixed_mbps, (usual_mbps or 0.0) * share_pct / 100)
+
+    said = f"bandwidth {mbps:.4g} Mbit/s"
+    said += "" if usual_mbps is None else f" (peers {usual_mbps:.4g} Mbit/s)"
+    warn_mbps = limit(limits.bandwidth_warn_mbps, limits.bandwidth_warn_share_pct)
+    critical_mbps = limit(limits.bandwidth_critical_mbps, limits.bandwidth_critical_share_pct)
+    return _below(mbps, warn_mbps, critical_mbps, said, " Mbit/s")
+
+
+def _above(value: float, warn: float, critical: float, said: str, unit: str) -> tuple[Status, str]:
+    if critical and value >= critical:
+        return Status.CRITICAL, f"{said}, critical from {critical:.4g}{unit}"
+    if warn and value >= warn:
+        return Status.WARN, f"{said}, a warning from {warn:.4g}{unit}"
+    return Status.OK, said
+
+
+def _below(value: float, warn: float, critical: float, said: str, unit: str) -> tuple[Status, str]:
+    if critical and value < critical:
+        return Status.CRITICAL, f"{said}, critical below {critical:.4g}{unit}"
+    if warn and value < warn:
+        return Status.WARN, f"{said}, a warning below {warn:.4g}{unit}"
+    return Status.OK, said
+
+
+def after(
+    cell: Cell,
+    value: float | None,
+    failed: str,
+    at_us: int,
+    limits: Thresholds,
+    attempts: int,
+    *,
+    sent: int = 0,
+    usual: float | None = None,
+    maintenance: bool = False,
+) -> Cell:
+    """The cell after one more try.
+
+    Args:
+        value, failed, usual: as of `judge`.
+        sent: of a loss, the packets that it is a share of; 0 = not known.
+        attempts: tries in a row that must agree. The first good result of a cell that never ran counts
+            at once.
+    """
+    judged = _Judged(cell.status, Status.UNKNOWN, cell.message, cell.value, cell.packets, cell.values)
+    if value is None:
+        if cell.status not in GRADES:
+            judged = judged._replace(message=failed or "nothing was measured")
+    elif cell.check == "loss" and sent:
+        judged = _gathered(cell, min(round(value * sent / 100), sent), sent, limits, attempts)
+    else:
+        judged = _in_a_row(cell, value, limits, attempts, usual)
+    status, result, message, shown, packets, values = judged
+    streak = cell.streak + 1 if result is cell.result else 1
+    if maintenance:
+        status, packets, values = Status.MAINTENANCE, (), ()
+    elif cell.status is Status.MAINTENANCE:
+        status = result
+    if (
+        result is Status.UNKNOWN
+        and streak >= attempts
+        and cell.status is not Status.UNKNOWN
+        and not maintenance
+    ):
+        status, message, shown = result, failed or "nothing was measured", None
+        packets, values = (), ()
+    return Cell(
+        cell.mesh,
+        cell.check,
+        cell.source,
+        cell.destination,
+        status,
+        message,
+        shown,
+        at_us,
+        result,
+        streak if streak < attempts else attempts,  # further ones change nothing
+        at_us if status is not cell.status else cell.since_us,
+        packets,
+        values,
+    )
+
+
+class _Judged(NamedTuple):
+    """The status, what the newest try itself says, why the status is so, in words and as a value; and of the
+    tries what the next one needs."""
+
+    status: Status
+    result: Status
+    message: str
+    value: float | None
+    packets: Packets
+    values: tuple[float, ...]
+
+
+def _in_a_row(cell: Cell, value: float, limits: Thresholds, attempts: int, usual: float | None) -> _Judged:
+    """With one more value; kept are those since the last one that agreed with the status."""
+    result, said = judge(cell.check, value, "", limits, usual)
+    if result is cell.status:
+        return _Judged(result, result, said, value, (), ())
+    values = (*cell.values, value)[-attempts:]
+    judged = [judge(cell.check, v, "", limits, usual) for v in values]
+    status = _steady(cell.status, [level for level, _ in judged], attempts)
+    if status not in GRADES:
+        return _Judged(status, result, said, value, (), values)
+    newest = [(why, v) for v, (level, why) in zip(values, judged, strict=True) if level is status]
+    why, shown = newest[-1] if newest else (cell.message, cell.value)
+    return _Judged(status, result, why, shown, (), () if result is status else values)
+
+
+def _steady(status: Status, levels: Sequence[Status], attempts: int) -> Status:
+    """The status after the newest tries, at least as bad or as good as which all of them are."""
+    if len(levels) < attempts:
+        first_good = status is Status.NOT_RUN and levels[-1] is Status.OK
+        return Status.OK if first_good else status
+    least, most = min(levels), max(levels)
+    if status not in GRADES:
+        return least
+    return least if least > status else min(most, status)
+
+
+def _gathered(cell: Cell, lost: int, sent: int, limits: Thresholds, attempts: int) -> _Judged:
+    """With one more try that counted its packets; kept are those since the first one that lost some."""
+    if not cell.packets and not lost:
+        return _Judged(Status.OK, Status.OK, f"loss 0 % ({sent} packets)", 0.0, (), ())
+    packets = _without_the_past((*cell.packets, (lost, sent))[-max(GATHERED, attempts) :], attempts)
+    if not any(some for some, _ in packets):
+        return _Judged(Status.OK, Status.OK, f"loss 0 % ({_sum(packets)[1]} packets)", 0.0, (), ())
+    lossy = [n for n, (some, _) in enumerate(packets) if some]
+    clean = len(packets) - 1 - lossy[-1]  # a few clean tries may be chance
+    ended = packets[: lossy[-1] + 1] if clean < attempts else packets
+    stretch = ended[_worst_start(ended, attempts) :]
+    lost, sent = _sum(stretch)
+    least_pct, value = at_least_pct(lost, sent), 100.0 * lost / sent
+    level, _ = _above(least_pct, limits.loss_warn_pct, limits.loss_critical_pct, "", "")
+    status = level
+    if level is not Status.OK and len(lossy) < min(attempts, LOSSY_TRIES):
+        status = Status.OK if cell.status in GRADES else cell.status
+    tries = f"{len(stretch)} tries" if len(stretch) > 1 else "1 try"
+    said = f"loss {value:.3g} % ({lost} of {sent} packets in {tries}, at least {least_pct:.3g} %)"
+    if status is Status.CRITICAL:
+        said += f", critical from {limits.loss_critical_pct:g} %"
+    elif status is Status.WARN:
+        said += f", a warning from {limits.loss_warn_pct:g} %"
+    return _Judged(status, level if packets[-1][0] else Status.OK, said, value, packets, ())
+
+
+def _sum(packets: Packets) -> tuple[int, int]:
+    return sum(lost for lost, _ in packets), sum(sent for _, sent in packets)
+
+
+def _worst_start(packets: Packets, attempts: int) -> int:
+    """From which try on up to now the most loss is shown, by LOSSY_TRIES lossy tries if there are as many:
+    what was good before a fault must not hide it."""
+    starts = [n for n, (lost, _) in enumerate(packets) if lost]
+    starts = starts[: max(1, len(starts) + 1 - min(attempts, LOSSY_TRIES))]
+    return max(starts, key=lambda start: at_least_pct(*_sum(packets[start:])))
+
+
+def _without_the_past(packets: Packets, attempts: int) -> Packets:
+    """Without the lossy tries, if those since show that this loss is over: as many clean packets would be
+    unlikely, and as many clean tries, too, where clean ones were between the lossy ones."""
+    lossy = [n for n, (lost, _) in enumerate(packets) if lost]
+    if not lossy:
+        return packets
+    packets, last = packets[lossy[0] :], lossy[-1] - lossy[0]
+    clean = packets[last + 1 :]
+    if len(clean) < attempts:
+        return packets
+    before = packets[_worst_start(packets[: last + 1], attempts) : last + 1]
+    share = sum(1 for lost, _ in before if lost) / len(before)
+    unlikely = (1 - share) ** len(clean) <= 1 - CONFIDENCE
+    if unlikely and at_most_pct(0, _sum(clean)[1]) < at_least_pct(*_sum(before)):
+        return clean
+    return packets

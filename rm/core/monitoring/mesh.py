@@ -1,0 +1,324 @@
+"""Meshes: who measures what with whom, when, and from what on it is bad.
+
+A mesh is a table `[[monitor.mesh]]` of rm.toml; `parse_mesh` turns it into a value, or says in one
+sentence what is wrong with it, so that one malformed mesh does not stop the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from rm.core.model.host import Host, selected
+from rm.core.monitoring.listed import heading
+from rm.core.monitoring.maintenance import Window, parse_window
+from rm.errors import ConfigError, UsageError
+from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
+
+TESTS = ("latency", "throughput", "mtu")
+BETWEEN = ("representatives", "all", "none")
+LEAST_EVERY_US = SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """At an interval."""
+
+    interval_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """At the minutes that a cron expression of five fields names."""
+
+    expression: str
+
+
+Schedule = Every | Cron
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From what on a cell is a warning or critical; 0 = never.
+
+    `_over_ms` is what a delay is above the usual one of the peers (`rm.core.monitoring.peers`), `_share_pct`
+    what a bandwidth is of theirs.
+    """
+
+    loss_warn_pct: float = 0.0
+    loss_critical_pct: float = 0.0
+    delay_warn_ms: float = 0.0
+    delay_critical_ms: float = 0.0
+    delay_warn_over_ms: float = 5.0
+    delay_critical_over_ms: float = 15.0
+    bandwidth_warn_mbps: float = 0.0
+    bandwidth_critical_mbps: float = 0.0
+    bandwidth_warn_share_pct: float = 60.0
+    bandwidth_critical_share_pct: float = 30.0
+    mtu_warn_bytes: float = 0.0
+    mtu_critical_bytes: float = 0.0
+
+
+USUAL = Thresholds(loss_warn_pct=1.0, loss_critical_pct=2.0)  # where rm.toml names none
+
+
+@dataclass(frozen=True, slots=True)
+class Mesh:
+    """One mesh.
+
+    `hosts` are names or patterns and `zones` names (empty = all); inside a zone every pair is meant,
+    `between` zones those of one representative each, all, or none. With `towards`, also names or patterns,
+    each of the hosts is measured with each of those instead, whatever its zone. Pairs named in `without`
+    are left out. A run makes up to `rounds` rounds,
+    in each of which a host has at most one partner (0 = all that there are); the next run goes on
+    where it stopped, so that a run costs a host so many tests at most, however large its zone is. In a
+    zone of more than that, or among more representatives, each has up to `peers` partners (0 = all),
+    spread over the zone, so that what is known grows with the hosts and not with their square.
+    Throughput is tested in the gaps of the jobs that share the links, unless it may `disturb` them.
+    `slip_us`: a run that could not begin so long after its time is left out (0 = it never is).
+    `spacing_us` 0: the packets of a scheduled test are spread over the time that the run has for it, so that
+    a link that is dead for seconds now and then shows.
+    """
+
+    name: str
+    schedule: Schedule = Every(MINUTE_US)
+    hosts: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    towards: tuple[str, ...] = ()
+    without: frozenset[frozenset[str]] = frozenset()
+    between: str = "representatives"
+    tests: tuple[str, ...] = ("latency",)
+    rounds: int = 8
+    peers: int = 100
+    jitter_us: int = 0
+    slip_us: int = 0
+    attempts: int = 3
+    packets: int = 100
+    spacing_us: int = 0
+    duration_us: int = 400_000
+    rate_bps: int = 0
+    disturb: bool = False
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    maintenance: tuple[Window, ...] = ()
+
+    def selects(self, host: Host) -> bool:
+        """Does the host take part?"""
+        return selected(host, self.hosts, self.zones) or self.is_target(host)
+
+    def is_target(self, host: Host) -> bool:
+        return bool(self.towards) and selected(host, self.towards, self.zones)
+
+    def sides(self, hosts: Iterable[Host]) -> tuple[list[Host], list[Host]]:
+        """Who is measured `towards` whom."""
+        known = list(hosts)
+        one = [h for h in known if selected(h, self.hosts, self.zones)]
+        return one, [h for h in known if self.is_target(h)]
+
+    @property
+    def checks(self) -> tuple[str, ...]:
+        """The checks of the grid that its tests serve."""
+        of = {"latency": ("loss", "delay"), "throughput": ("bandwidth",), "mtu": ("mtu",)}
+        return tuple(check for test in TESTS if test in self.tests for check in of[test])
+
+
+@dataclass(frozen=True, slots=True)
+class MeshState:
+    """What the daemon remembers of a mesh from run to run, and over its own restarts.
+
+    `turn` is the round with which the next run begins, of the `cycle` rounds that there are.
+    """
+
+    mesh: str
+    paused_by: str = ""
+    begun_us: int = 0
+    ended_us: int = 0
+    turn: int = 0
+    cycle: int = 0
+    measured: int = 0
+    failed: int = 0
+    skipped: int = 0  # throughput tests for which the jobs left no gap
+    message: str = ""
+
+
+def usual(interval_us: int, throughput_interval_us: int, packets: int) -> tuple[Mesh, ...]:
+    """The meshes of an rm.toml that names none."""
+    return (
+        Mesh("latency", Every(interval_us), jitter_us=2 * SECOND_US, packets=packets, thresholds=USUAL),
+        Mesh("throughput", Every(throughput_interval_us), tests=("throughput",), jitter_us=30 * SECOND_US),
+        Mesh("mtu", Every(6 * HOUR_US), tests=("mtu",), jitter_us=60 * SECOND_US),
+    )
+
+
+def parse_schedule(text: object) -> Schedule:
+    """`every 60s`, or a cron expression of five fields (which the timers then look at closely).
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    if isinstance(text, str):
+        word, _, rest = text.strip().partition(" ")
+        if word.lower() == "every":
+            try:
+                interval_us = parse_duration_us(rest)
+            except UsageError as error:
+                raise ConfigError(error.what, error.hint) from None
+            if not LEAST_EVERY_US <= interval_us <= 366 * DAY_US:
+                raise ConfigError(f"'{text}' is not between a second and a year.")
+            return Every(interval_us)
+        if len(text.split()) == 5:
+            return Cron(" ".join(text.split()))
+    raise ConfigError(
+        f"{text!r:.60} is not a schedule.", "Write 'every 60s', or a cron expression such as '*/5 * * * *'."
+    )
+
+
+def parse_mesh(table: Mapping[str, Any]) -> Mesh:
+    """A mesh from its table.
+
+    Raises:
+        ConfigError: what is wrong, naming the mesh and the key.
+    """
+    name, where = heading("mesh", table, KEYS)
+    values: dict[str, Any] = {"name": name}
+    for key, value in table.items():
+        if key != "name" and key not in LIMITS:
+            try:
+                made = READ[key](value)
+            except (ConfigError, UsageError) as error:
+                raise ConfigError(f"{where}, {key}: {error.what}", error.hint) from None
+            values[FIELD.get(key, key)] = made
+    values["thresholds"] = thresholds_of(table, where)
+    return Mesh(**values)
+
+
+def thresholds_of(table: Mapping[str, Any], where: str) -> Thresholds:
+    """Those among the table's keys; `where` names it in errors. Raises ConfigError."""
+    given = {}
+    for name in LIMITS:
+        value = table.get(name, getattr(UNSAID, name))
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+            raise ConfigError(
+                f"{where}, {name}: {value!r:.40} is not a threshold.", "Write a number; 0 = none."
+            )
+        given[name] = float(value)
+    for metric, unit in GRADED_BY:
+        warn, critical = given[f"{metric}_warn_{unit}"], given[f"{metric}_critical_{unit}"]
+        wrong = warn < critical if metric in ("bandwidth", "mtu") else warn > critical
+        if warn and critical and wrong:
+            raise ConfigError(
+                f"{where}: {metric} would be critical before it is a warning ({critical:g} and {warn:g})."
+            )
+    return Thresholds(**given)
+
+
+UNSAID = Thresholds()
+GRADED_BY = (
+    ("loss", "pct"),
+    ("delay", "ms"),
+    ("delay", "over_ms"),
+    ("bandwidth", "mbps"),
+    ("bandwidth", "share_pct"),
+    ("mtu", "bytes"),
+)
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
+        return tuple(value)
+    raise ConfigError(f"{value!r:.60} is not a list of names.")
+
+
+def _pairs(value: object) -> frozenset[frozenset[str]]:
+    if isinstance(value, list | tuple) and all(
+        isinstance(pair, list | tuple)
+        and len(pair) == 2
+        and all(isinstance(v, str) and v for v in pair)
+        and pair[0] != pair[1]
+        for pair in value
+    ):
+        return frozenset(map(frozenset, value))
+    raise ConfigError(f"{value!r:.60} is not a list of pairs of hosts.", 'Write [["a", "b"], ["a", "c"]].')
+
+
+def _tests(value: object) -> tuple[str, ...]:
+    names = _strings(value)
+    for name in names:
+        if name not in TESTS:
+            raise ConfigError(f"there is no test '{name}'.", f"There are {', '.join(TESTS)}.")
+    if not names:
+        raise ConfigError("it names no test.", f"There are {', '.join(TESTS)}.")
+    return names
+
+
+def _between(value: object) -> str:
+    if value not in BETWEEN:
+        raise ConfigError(f"{value!r:.40} is none of {', '.join(BETWEEN)}.")
+    return str(value)
+
+
+def _whole(least: int, most: int) -> Any:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ConfigError(f"{value!r:.40} is not a whole number from {least} to {most}.")
+        return value
+
+    return read
+
+
+def _seconds(most: float, least: float = 0.0) -> Any:
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+            raise ConfigError(f"{value!r:.40} is not a number of seconds from {least:g} to {most:g}.")
+        return round(value * SECOND_US)
+
+    return read
+
+
+def _flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{value!r:.40} is neither true nor false.")
+    return value
+
+
+def _mbps(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ConfigError(f"{value!r:.40} is not a rate in Mbit/s.")
+    return round(value * 1e6)
+
+
+def _windows(value: object) -> tuple[Window, ...]:
+    return tuple(parse_window(text) for text in _strings(value))
+
+
+READ: Mapping[str, Any] = {
+    "schedule": parse_schedule,
+    "hosts": _strings,
+    "zones": _strings,
+    "towards": _strings,
+    "without": _pairs,
+    "between": _between,
+    "tests": _tests,
+    "rounds": _whole(0, 100_000),
+    "peers": _whole(0, 100_000),
+    "jitter_s": _seconds(86_400),
+    "slip_s": _seconds(366 * 86_400),
+    "retry_attempts": _whole(1, 1_000),
+    "packets": _whole(1, 100_000),
+    "spacing_s": _seconds(10),
+    "duration_s": _seconds(60, 0.001),
+    "rate_mbps": _mbps,
+    "disturb": _flag,
+    "maintenance": _windows,
+}
+FIELD = {
+    "jitter_s": "jitter_us",
+    "slip_s": "slip_us",
+    "retry_attempts": "attempts",
+    "spacing_s": "spacing_us",
+    "duration_s": "duration_us",
+    "rate_mbps": "rate_bps",
+}
+LIMITS = tuple(f.name for f in fields(Thresholds))
+KEYS = ("name", *READ, *LIMITS)

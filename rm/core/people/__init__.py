@@ -1,0 +1,1 @@
+"""Roles, tokens, privacy, the audit log."""

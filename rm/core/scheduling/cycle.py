@@ -1,0 +1,239 @@
+"""The cycle: record -> decide -> commit -> submit. Daemon and simulator run this very code.
+
+`step` takes a batch of events and the time, changes the state through the lifecycle, lets the
+engine decide, and returns what must be committed and then carried out. It does neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Intent
+from rm.core.jobs.fencing import on_silent_hosts
+from rm.core.jobs.lifecycle import Changes, Rules, apply
+from rm.core.jobs.state import ClusterState
+from rm.core.model.alignment import NOTHING_TO_ALIGN
+from rm.core.model.host import HostState
+from rm.core.model.job import Job
+from rm.core.model.network import NetworkView
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.core.model.snapshot import PlacedJob, Snapshot
+from rm.core.ports import CommPolicy, QueuePolicy
+from rm.core.scheduling.choosing import Taken
+from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide, not_yet
+from rm.core.scheduling.rescheduling import to_move
+from rm.errors import IllegalTransition
+
+RETRY_US = 1_000_000  # a reservation that is overdue is looked at again so much later
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """Stage 3 to be done outside the cycle, because it may take long: Metronome, Sec. III-C.
+
+    `run` is pure and works on its own copies; its event comes back like any other.
+    """
+
+    comm: CommPolicy
+    placed: tuple[PlacedJob, ...]
+    snapshot: Snapshot
+    placed_version: int
+
+    def run(self) -> ev.AlignmentRecomputed:
+        alignment = self.comm.align(self.placed, self.snapshot, offline=True)
+        return ev.AlignmentRecomputed(self.placed_version, alignment)
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one step did. `recorded` are the events as they took effect, in order, decisions
+    included; `refused` pairs the index of a refused event with its error; `taken` notes by job how each
+    placement came about, for a record that is to be made before the next step; `looked` says whether
+    any pending job was tried or the alignment asked for, whatever came of it."""
+
+    changes: Changes
+    intents: list[Intent] = field(default_factory=list)
+    recorded: list[ev.Event] = field(default_factory=list)
+    refused: dict[int, IllegalTransition] = field(default_factory=dict)
+    taken: dict[int, Taken] = field(default_factory=dict)
+    realigned: bool = False
+    looked: bool = False
+    recompute: Recomputation | None = None
+
+
+@dataclass(slots=True)
+class Cycle:
+    """The leader's loop body with what it keeps between steps."""
+
+    state: ClusterState
+    policies: Policies
+    rules: Rules = field(default_factory=Rules)
+    tuning: Tuning = field(default_factory=Tuning)
+    blocked: Blocked = field(default_factory=Blocked)
+    _seen_capacity: int = -1
+    _begins_us: dict[int, int] = field(default_factory=dict)  # of jobs that may not begin yet
+    _seen_placed: int = -1
+
+    def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
+        """One turn; `events` in the order in which they arrived."""
+        out = Outcome(Changes())
+        before = self.state.alignment
+        for event in self._due(events, now_us):
+            self._record(event, now_us, out)
+        for index, event in enumerate(events):
+            try:
+                self._record(event, now_us, out)
+            except IllegalTransition as refusal:
+                out.refused[index] = refusal
+        self._decide(now_us, out)
+        self._align(now_us, out)
+        self._move(now_us, out)
+        out.realigned = self.state.alignment != before
+        for action in out.changes.actions:
+            out.intents.append(Intent(self.state.next_action, action))
+            self.state.next_action += 1
+        return out
+
+    def start_over(self, aligned: bool) -> None:
+        """Forget what earlier steps found beyond the state: the next one tries every pending job.
+        `aligned`: the state's alignment is that of the jobs that are placed now."""
+        self.blocked.clear()
+        self._begins_us.clear()
+        self._seen_capacity = -1
+        self._seen_placed = self.state.placed_version if aligned else -1
+
+    def reason_of(self, job: Job) -> Reason | None:
+        """Why a pending job pends, as of the last pass that looked at it or its like."""
+        return self.state.reasons.get(job.id) or self.blocked.reason_of(job)
+
+    @property
+    def reserved(self) -> Job | None:
+        """The pending job that others must not delay, where the queue policy reserves for any."""
+        ahead = self.blocked.reservation
+        return self.state.jobs.get(ahead.job.id) if ahead is not None else None
+
+    def next_due_us(self) -> int | None:
+        """When the clock alone will change something: a begin time, a reservation that was not met, or
+        a host given up."""
+        due = [
+            since + self.rules.down_after_us
+            for host, since in self.state.silent_since.items()
+            if host in self.state.hosts and self.state.hosts[host].state is not HostState.DOWN
+        ]
+        due += [at_us for _, _, at_us in on_silent_hosts(self.state, self.rules)]
+        due += self._begins_us.values()
+        if self.blocked.retry_us is not None:
+            due.append(self.blocked.retry_us)
+        return min(due, default=None)
+
+    def _record(self, event: ev.Event, now_us: int, out: Outcome) -> None:
+        apply(self.state, event, now_us, self.rules, out.changes)
+        out.recorded.append(event)
+
+    def _due(self, arrived: Sequence[ev.Event], now_us: int) -> list[ev.Event]:
+        """Hosts that are given up now; not one that has just answered: what it said to that is
+        among the events, by a state in which its tasks were not lost."""
+        if arrived and isinstance(arrived[0], ev.ClockStepped):
+            return []  # by which clock? In the next turn it is clear
+        answered = {e.host for e in arrived if isinstance(e, ev.HostUp)}
+        events: list[ev.Event] = []
+        for name, since in self.state.silent_since.items():
+            host = self.state.hosts.get(name)
+            if host is None or host.state is HostState.DOWN or name in answered:
+                continue
+            if now_us - since >= self.rules.down_after_us:
+                reason = host.reason or "it never answered"
+                events.append(ev.HostDown(name, reason))
+        for job, name, over_us in on_silent_hosts(self.state, self.rules):
+            if name not in answered and over_us <= now_us:
+                events.append(ev.LeaseOver(job.id, job.attempt, name))
+        return events
+
+    def _decide(self, now_us: int, out: Outcome) -> None:
+        state = self.state
+        fresh, state.fresh = state.fresh, {}
+        freed, state.freed = state.freed, {}
+        begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
+        for job_id in begin:
+            del self._begins_us[job_id]
+        if state.capacity_version != self._seen_capacity:
+            self._seen_capacity = state.capacity_version
+            self.blocked.clear()
+            chosen = list(state.pending)
+        else:  # those that were refused before are refused still, unless what came free is for them
+            again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
+            chosen = [j for j in fresh | again | begin if j in state.pending]
+            if self.blocked.reservation is not None:
+                chosen = self._in_turn(chosen, self.blocked.reservation.job.id, now_us)
+        if not chosen:
+            return
+        out.looked = True
+        snapshot = state.snapshot(now_us)
+        result = decide((state.jobs[j] for j in chosen), snapshot, self.policies, self.tuning, self.blocked)
+        for job_id in chosen:
+            state.reasons.pop(job_id, None)
+        state.reasons |= result.reasons
+        for job_id, reason in result.reasons.items():
+            if reason.code is ReasonCode.BEGIN_TIME:
+                self._begins_us[job_id] = state.jobs[job_id].begin_us
+        for decision in result.decisions:
+            self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
+        out.taken = result.taken
+        starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
+        self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
+
+    def _in_turn(self, chosen: list[int], reserved: int, now_us: int) -> list[int]:
+        """Whom to try beside the chosen, since the last pass reserved for a job.
+
+        That job, which stands ahead still, and those behind it; but everybody when it has gone or
+        may start: only among all that wait does it show whose turn is next.
+        """
+        state, due = self.state, self.blocked.retry_us
+        job = state.jobs.get(reserved)
+        gone = job is None or reserved not in state.pending or not_yet(job, now_us) is not None
+        if gone or reserved in chosen:
+            self.blocked.retry(state)
+            self.blocked.reservation = self.blocked.retry_us = None
+            return list(state.pending)
+        if not chosen and (due is None or now_us < due):
+            return []
+        return list(dict.fromkeys([reserved, *self.blocked.retry(state), *chosen]))
+
+    def _align(self, now_us: int, out: Outcome) -> None:
+        """Align everything that is placed, whenever that set or a profile has changed."""
+        state = self.state
+        if state.placed_version == self._seen_placed:
+            return
+        self._seen_placed, out.looked = state.placed_version, True
+        placed = [p for p in state.placed.values() if p.communicates]
+        if not placed:
+            state.alignment = NOTHING_TO_ALIGN
+            return
+        snapshot = state.snapshot(now_us)
+        state.alignment = self.policies.comm.align(placed, snapshot)
+        if state.alignment.recompute:
+            own = replace(
+                snapshot, hosts=dict(state.hosts), zones=dict(state.zones), jobs={}, network=NetworkView()
+            )
+            out.recompute = Recomputation(self.policies.comm, tuple(placed), own, state.placed_version)
+
+    def _move(self, now_us: int, out: Outcome) -> None:
+        """Take a job off its hosts that a new profile has made incompatible with its neighbours."""
+        rule = getattr(self.policies.comm, "rescheduling", None)
+        if rule is None:
+            return
+        measured = {e.job for e in out.recorded if isinstance(e, ev.ProfileMeasured)}
+        found = to_move(self.state, measured, self.policies, self.tuning, rule, now_us) if measured else None
+        if found is not None:
+            self._record(ev.JobMoved(*found), now_us, out)
+
+
+def in_order(pending: Iterable[Job], queue: QueuePolicy, snapshot: Snapshot) -> list[Job]:
+    """The pending jobs in the order in which they would be tried now; last those that may not be yet."""
+    ready: list[Job] = []
+    later: list[Job] = []
+    for job in pending:
+        (ready if not_yet(job, snapshot.now_us) is None else later).append(job)
+    return [*queue.order(ready, snapshot), *later]

@@ -1,0 +1,349 @@
+"""The decision: which pending jobs start now, where, and how their traffic is interleaved.
+
+One pass: queue policy -> placement candidates -> alignment of each candidate -> the best one is
+reserved, and the next job sees the cluster with it. Pure: the same snapshot gives the same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from rm.core.jobs.state import all_of, placed_view, take
+from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.host import HostState
+from rm.core.model.job import Job, Placement
+from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
+from rm.core.model.snapshot import Snapshot
+from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, Proposal, QueuePolicy, reserves
+from rm.core.scheduling.ahead import Ahead
+from rm.core.scheduling.blocked import Blocked, behind, shape
+from rm.core.scheduling.choosing import Taken, Tried, as_placed
+from rm.core.scheduling.neighbours import Neighbourhood
+
+__all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
+           "not_yet", "place", "shape"]  # fmt: skip
+
+PERFECT = 100.0
+EPSILON = 1e-9
+NEWEST = 1 << 60  # the place in the order of deployment of a job about to be placed
+REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
+ROUNDS_MAX = 32  # of asking the placement policy to do without the hosts that spoke against them
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    queue: QueuePolicy
+    placement: PlacementPolicy
+    comm: CommPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting."""
+
+    top_k: int = 4
+    min_score: float = float("-inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    job: int
+    placement: Placement
+    alignment: Alignment
+    note: str = ""
+    tried: Sequence[Tried] = field(default=(), compare=False, repr=False)
+    candidate: Candidate | None = field(default=None, compare=False, repr=False)
+    proposal: Proposal | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(slots=True)
+class Pass:
+    """The result of one pass. `taken` notes how each decision came about; `reasons` are those of single
+    jobs; of shapes, see `Blocked`."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    taken: dict[int, Taken] = field(default_factory=dict)
+    reasons: dict[int, Reason] = field(default_factory=dict)
+
+
+def decide(
+    pending: Iterable[Job],
+    snapshot: Snapshot,
+    policies: Policies,
+    tuning: Tuning,
+    blocked: Blocked,
+) -> Pass:
+    """One scheduling pass over the pending jobs.
+
+    `snapshot.free` and `snapshot.placed` are private copies: the pass reserves in them. Under a
+    policy that reserves, jobs known not to fit keep their turn, and the first in order of all that
+    do not fit stands before those after it.
+    """
+    result = Pass()
+    eligible: list[Job] = []
+    groups: dict[object, dict[int, None]] = {}  # those not yet looked at, by shape
+    ahead = reserving(snapshot, policies, tuning)
+    left = 0
+    for job in pending:
+        waits = not_yet(job, snapshot.now_us)
+        if waits is not None:
+            result.reasons[job.id] = waits
+            continue
+        key = shape(job)
+        if key in blocked.reasons:  # refused before, and nothing has come free since
+            blocked.waiting[key][job.id] = None
+            if ahead is None:
+                continue
+        else:
+            groups.setdefault(key, {})[job.id] = None
+            left += 1
+        eligible.append(job)
+    sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
+    for job in policies.queue.order(eligible, snapshot):
+        if left == 0 and (ahead is None or ahead.reservation is not None):
+            break
+        key = shape(job)
+        if key not in blocked.reasons:
+            group = groups[key]
+            if ahead is not None:
+                decision, reasons = ahead.place(job)
+            else:
+                decision, reasons = place(job, snapshot, policies, tuning, sequence + 1)
+            if decision is not None:
+                del group[job.id]
+                left -= 1
+                sequence += 1
+                result.taken[job.id] = noted(job, decision, policies, snapshot.now_us)
+                reserve(snapshot, job, decision.placement, sequence)
+                result.decisions.append(decision)
+                continue
+            if reasons[0].code is ReasonCode.PRIORITY:  # its like may yet fit, if they end sooner
+                del group[job.id]
+                left -= 1
+                blocked.reasons[behind(job)] = reasons[0]
+                blocked.waiting.setdefault(behind(job), {})[job.id] = None
+                continue
+            blocked.reasons[key], blocked.waiting[key] = reasons[0], group
+            left -= len(group)
+        if ahead is not None and ahead.reserve(job):
+            assert ahead.reservation is not None
+            result.reasons[job.id] = ahead.reservation.promised(blocked.reasons[key])
+    blocked.reservation = ahead.reservation if ahead is not None else None
+    return result
+
+
+def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning) -> Ahead[Decision] | None:
+    """What decides for jobs behind a reservation, where the queue policy makes any."""
+    queue = policies.queue
+    if not reserves(queue):
+        return None
+    return Ahead(
+        snapshot,
+        lambda job: queue.end_us(job, snapshot),
+        lambda job, then: place(job, then, policies, tuning, NEWEST),
+    )
+
+
+def not_yet(job: Job, now_us: int) -> Reason | None:
+    """Why a job may not be tried now, whatever is free."""
+    if job.held and job.losses > 1:
+        lost = f"its hosts were lost {job.losses} times in a row"
+        return Reason(
+            ReasonCode.HOST_LOST,
+            f"held: {lost}; when that was not its doing, rmx release {job.id}",
+            (("losses", job.losses),),
+        )
+    if job.held:
+        return Reason(ReasonCode.HELD_USER, f"held; release it with rmx release {job.id}")
+    if now_us < job.begin_us:
+        wait_s = (job.begin_us - now_us) / 1e6
+        waits = f"may not begin for another {wait_s:.0f} s"
+        if job.reason is not None and job.begin_us == job.not_before_us:
+            waits += f": {job.reason.message}"
+        return Reason(ReasonCode.BEGIN_TIME, waits, (("wait_s", round(wait_s)),))
+    return None
+
+
+def place(
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
+) -> tuple[Decision | None, list[Reason]]:
+    """The best of the first `top_k` candidates by alignment score, or every reason for none.
+
+    Candidates that the communication policy rejects do not count among these; when it rejects all,
+    the placement policy is asked to do without the hosts whose links stood against them. Hosts that
+    failed to launch the job are taken only when there is no other way.
+    """
+    if job.avoid:
+        elsewhere = place(avoiding(job), snapshot, policies, tuning, sequence)
+        if elsewhere[0] is not None:
+            return elsewhere
+    if len(job.spec.partitions) > 1:
+        return place_in_first(in_each_partition(job), snapshot, policies, tuning, sequence)
+    reasons: list[Reason] = []
+    asked = job
+    tried: list[Tried] = []
+    for _ in range(ROUNDS_MAX):
+        best, refusals, against = best_of(asked, snapshot, policies, tuning, sequence, tried)
+        reasons = reasons or refusals
+        if best is not None or not against:
+            break
+        asked = without(asked, against)
+    if best is None:
+        return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
+    if best.alignment.score < tuning.min_score:
+        return None, [contention(best.alignment, tuning)]
+    return best, []
+
+
+def in_each_partition(job: Job) -> list[Job]:
+    """The job for each partition that it may run in, the first choice first: its hosts are all of one."""
+    return [replace(job, spec=replace(job.spec, partition=one)) for one in job.spec.partitions] or [job]
+
+
+def place_in_first(
+    jobs: Iterable[Job], snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
+) -> tuple[Decision | None, list[Reason]]:
+    """What `place` says of the first that has a placement, or every reason of all."""
+    reasons: list[Reason] = []
+    for job in jobs:
+        decision, against = place(job, snapshot, policies, tuning, sequence)
+        if decision is not None:
+            return decision, []
+        reasons += against
+    return None, list(dict.fromkeys(reasons))
+
+
+def best_of(
+    job: Job,
+    snapshot: Snapshot,
+    policies: Policies,
+    tuning: Tuning,
+    sequence: int,
+    tried: list[Tried],
+) -> tuple[Decision | None, list[Reason], set[str]]:
+    """(the best of the candidates, the reasons for none, the hosts whose links stood against those
+    that were rejected); adds to `tried` all that it looked at."""
+    proposal = policies.placement.candidates(job, snapshot)
+    best: Decision | None = None
+    rejections: list[Reason] = []
+    against: set[str] = set()
+    compared, near = 0, Neighbourhood(snapshot)
+    for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
+        alignment = align_candidate(job, candidate, near, policies.comm, sequence)
+        tried.append((candidate, alignment))
+        if alignment.rejected is not None:
+            rejections.append(alignment.rejected)
+            against |= {link.link for link in alignment.links} & set(candidate.placement.hosts)
+            continue
+        compared += 1
+        if best is None or alignment.score > best.alignment.score + EPSILON:
+            best = Decision(
+                job.id, candidate.placement, alignment, candidate.note, tried, candidate, proposal
+            )
+        if best.alignment.score >= PERFECT - EPSILON or compared == tuning.top_k:
+            break  # candidates come best first: no later one can be better than a perfect one
+    return best, [*proposal.reasons, *dict.fromkeys(rejections)], against
+
+
+def avoiding(job: Job) -> Job:
+    """The job as the placement policy sees it: without the hosts that failed to launch it."""
+    return replace(without(job, job.avoid), avoid=())
+
+
+def without(job: Job, hosts: Iterable[str]) -> Job:
+    """The job as if its user had excluded these hosts too."""
+    return replace(job, spec=replace(job.spec, hosts_excluded=(*job.spec.hosts_excluded, *sorted(hosts))))
+
+
+def align_candidate(
+    job: Job, candidate: Candidate, near: Neighbourhood, comm: CommPolicy, sequence: int
+) -> Alignment:
+    """The alignment of the jobs that the candidate would share links with, itself included."""
+    new = placed_view(job, candidate.placement, sequence)
+    if not new.communicates:
+        return NOTHING_TO_ALIGN
+    jobs = near.of(new)
+    if len(jobs) == 1:
+        return NOTHING_TO_ALIGN
+    return comm.align(jobs, near.snapshot)
+
+
+def contention(alignment: Alignment, tuning: Tuning) -> Reason:
+    worst = min(alignment.links, key=lambda link: link.score)
+    return Reason(
+        ReasonCode.CONTENTION,
+        f"on link {worst.link} no rotation keeps it apart from the jobs there: "
+        f"compatibility score {worst.score:.1f}, {tuning.min_score:.1f} needed",
+        (("score", worst.score), ("min_score", tuning.min_score)),
+    )
+
+
+def noted(job: Job, decision: Decision, policies: Policies, now_us: int) -> Taken:
+    """What the record of the decision needs; before the snapshot changes."""
+    observe = decision.proposal.observe if decision.proposal is not None else None
+    observed = observe(decision.candidate) if observe is not None and decision.candidate is not None else None
+    return Taken(job, decision.placement, decision.tried, observed, policies.placement.name, now_us)
+
+
+def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -> None:
+    """Let the rest of the pass see the job as placed."""
+    free = snapshot.free
+    assert isinstance(free, dict)
+    assert isinstance(snapshot.placed, dict)
+    for host in placement.hosts:
+        free[host] = take(free[host], job.spec, placement.on(host))
+    snapshot.placed[job.id] = placed_view(job, placement, sequence)
+
+
+def explain(
+    job: Job, snapshot: Snapshot, policies: Policies, tuning: Tuning, reserved: Job | None = None
+) -> tuple[Decision | None, list[Reason], list[HostVerdict]]:
+    """What the scheduler thinks of a job now, host by host: `rmx why` and `--dry-run`.
+
+    `reserved` is the job that has a reservation, if any.
+    """
+    waits = not_yet(job, snapshot.now_us)
+    proposal = policies.placement.candidates(job, snapshot, explain=True)
+    ahead = reserving(snapshot, policies, tuning)
+    mine = reserved is not None and reserved.id == job.id
+    if ahead is not None:
+        if reserved is not None and not mine:
+            first = next(iter(policies.queue.order([reserved, job], snapshot)))
+            if first is reserved:
+                ahead.reserve(reserved)
+        decision, reasons = ahead.place(job)
+    else:
+        decision, reasons = place(job, snapshot, policies, tuning, NEWEST)
+    if next(proposal.candidates, None) is None:  # reasons and verdicts are complete only now
+        reasons = list(dict.fromkeys([*proposal.reasons, *reasons]))
+    if mine and reasons and ahead is not None and ahead.reserve(job) and ahead.reservation is not None:
+        reasons[0] = ahead.reservation.promised(reasons[0])
+    verdicts = proposal.verdicts if decision is None else as_placed(proposal.verdicts, decision.placement)
+    return decision, ([waits] if waits else []) + reasons, verdicts
+
+
+def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]:
+    """Why no state of this cluster could ever take the job; empty when one could.
+
+    Asks the placement policy on the same hosts, all of them up and idle. A host that was not
+    yet discovered could be anything, so nothing is impossible while there is one.
+    """
+    if not snapshot.hosts or any(h.cpus == 0 for h in snapshot.hosts.values()):
+        return []
+    idle = replace(
+        snapshot,
+        hosts={n: replace(h, state=HostState.UP, drained_by="") for n, h in snapshot.hosts.items()},
+        free={n: all_of(h) for n, h in snapshot.hosts.items()},
+        placed={},
+    )
+    reasons: list[Reason] = []
+    for one in in_each_partition(job):
+        proposal = policies.placement.candidates(one, idle)
+        if next(proposal.candidates, None) is not None:
+            return []
+        reasons += proposal.reasons
+    if any(reason.code is ReasonCode.POLICY for reason in reasons):
+        return []  # nobody knows
+    return list(dict.fromkeys(reasons)) or [Reason(ReasonCode.RESOURCES, "no placement is possible")]
