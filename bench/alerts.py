@@ -24,9 +24,9 @@ from rm.core.monitoring.cells import Cell, Status
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon.alert_setup import rules_of
-from rm.daemon.alerting import Alerting
-from rm.daemon.leader import Leader
+from rm.daemon.alerts.alerting import Alerting
+from rm.daemon.alerts.setup import rules_of
+from rm.daemon.leading.leader import Leader
 from rm.protocol.request import Answer, Request
 
 HOSTS = 1_000

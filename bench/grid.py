@@ -23,8 +23,8 @@ from rm.core.model.host import Host
 from rm.core.monitoring.history import Sample
 from rm.core.monitoring.mesh import Mesh, usual
 from rm.core.monitoring.pairing import Pairing
-from rm.daemon.monitor_board import Board, Tried
-from rm.daemon.monitor_rows import cell_json
+from rm.daemon.monitoring.board import Board, Tried
+from rm.daemon.monitoring.rows import cell_json
 
 T = TypeVar("T")
 HOSTS = 1_000

@@ -76,7 +76,7 @@ class JobsConfig:
 
 @dataclass(frozen=True, slots=True)
 class FenceConfig:
-    """What keeps a job on a host to what it was given. `rm.daemon.fence` reads `limits`."""
+    """What keeps a job on a host to what it was given. `rm.daemon.execution.fence` reads `limits`."""
 
     gpus: bool = True
     cpus: Literal["weight", "limit", "off"] = "weight"
@@ -159,7 +159,7 @@ class MonitorConfig:
 
 @dataclass(frozen=True, slots=True)
 class AlertsConfig:
-    """`rule` and `channel` are tables that `rm.daemon.alert_setup` reads."""
+    """`rule` and `channel` are tables that `rm.daemon.alerts.setup` reads."""
 
     enabled: bool = True
     every_s: Positive = 5.0

@@ -11,9 +11,9 @@ from rm.adapters.inventory_files import hosts_for_daemon
 from rm.bootstrap.choices import alert_rules, channel_of, policies_of, ssh_settings
 from rm.config import Config, options_for
 from rm.core.monitoring.mesh import Mesh
-from rm.daemon.alert_setup import channels_of
-from rm.daemon.fence import fence_of
-from rm.daemon.monitor_meshes import meshes_of
+from rm.daemon.alerts.setup import channels_of
+from rm.daemon.execution.fence import fence_of
+from rm.daemon.monitoring.meshes import meshes_of
 from rm.errors import ConfigError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.web.https import HttpsDoor

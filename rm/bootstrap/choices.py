@@ -17,7 +17,7 @@ from rm.core.monitoring.history import Retention
 from rm.core.registry import KINDS, load, options_in_force
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.guarded import Faults, guarded
-from rm.daemon.alert_setup import ChannelTable, channels_of, check_conditions, rules_of
+from rm.daemon.alerts.setup import ChannelTable, channels_of, check_conditions, rules_of
 from rm.units import DAY_US
 
 

@@ -59,29 +59,29 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.guarded import Faults
 from rm.core.store import Damaged
-from rm.daemon.alert_setup import channels_of
-from rm.daemon.alerting import Alerting
-from rm.daemon.audit_log import AuditLog
-from rm.daemon.backlog import Backlog
-from rm.daemon.deliver import Deliverer, deliveries
-from rm.daemon.executor import Executor
-from rm.daemon.fence import Ids, fence_of
-from rm.daemon.launch import LaunchRules, launch_request
-from rm.daemon.leader import Leader, revivable
-from rm.daemon.lease import HeldLease, patiently
-from rm.daemon.monitor import RETRY_S, Monitor
-from rm.daemon.monitor_board import Board
-from rm.daemon.monitor_gaps import RotationGaps
-from rm.daemon.monitor_meshes import Meshes, meshes_of
-from rm.daemon.monitor_service import MonitorService, mesh_timer, source_timer
-from rm.daemon.prune import prune, prune_history, prune_journal
-from rm.daemon.regulator import Regulator
-from rm.daemon.renewing import Renewer
-from rm.daemon.service import Service
-from rm.daemon.sources import Sources
-from rm.daemon.steps_service import Steps
-from rm.daemon.token_keeper import TokenKeeper
-from rm.daemon.witness import Witness
+from rm.daemon.alerts.alerting import Alerting
+from rm.daemon.alerts.setup import channels_of
+from rm.daemon.execution.deliver import Deliverer, deliveries
+from rm.daemon.execution.executor import Executor
+from rm.daemon.execution.fence import Ids, fence_of
+from rm.daemon.execution.launch import LaunchRules, launch_request
+from rm.daemon.execution.renewing import Renewer
+from rm.daemon.leading.audit_log import AuditLog
+from rm.daemon.leading.leader import Leader, revivable
+from rm.daemon.leading.lease import HeldLease, patiently
+from rm.daemon.leading.prune import prune, prune_history, prune_journal
+from rm.daemon.leading.witness import Witness
+from rm.daemon.monitoring.board import Board
+from rm.daemon.monitoring.gaps import RotationGaps
+from rm.daemon.monitoring.meshes import Meshes, meshes_of
+from rm.daemon.monitoring.monitor import RETRY_S, Monitor
+from rm.daemon.monitoring.service import MonitorService, mesh_timer, source_timer
+from rm.daemon.monitoring.sources import Sources
+from rm.daemon.regulation.regulator import Regulator
+from rm.daemon.services.backlog import Backlog
+from rm.daemon.services.service import Service
+from rm.daemon.services.steps_service import Steps
+from rm.daemon.services.token_keeper import TokenKeeper
 from rm.errors import ConfigError, RmError, StoreError
 from rm.policies.regulate.controller import ControllerOptions
 from rm.protocol import attempts as wire

@@ -16,7 +16,7 @@ from rm.adapters.store_sql import open_store, read_store
 from rm.bootstrap.daemon import make_state_dir
 from rm.config import Config
 from rm.core.store import Loaded
-from rm.daemon.witness import NAME
+from rm.daemon.leading.witness import NAME
 from rm.errors import Conflict, RmError, StoreError
 from rm.web.listener import claimed
 

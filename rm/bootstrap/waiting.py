@@ -15,7 +15,7 @@ from rm.config import Config
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.ports import Clock
 from rm.core.store import Lease, Loaded, Store
-from rm.daemon.lease import HeldLease, Monotonic, Standby, patiently
+from rm.daemon.leading.lease import HeldLease, Monotonic, Standby, patiently
 from rm.errors import RmError
 from rm.web.standby import serve_standby
 

@@ -18,7 +18,8 @@ from rm.submission.resources import count, resources
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
 OF_A_JOB = ("SLURM_", "SLURMD_")
-# option -> the variable in which the job finds it; what the placement decides is rm.daemon.environment's
+# option -> the variable in which the job finds it; what the placement decides is
+# rm.daemon.execution.environment's
 TOLD = {
     "account": "SLURM_JOB_ACCOUNT",
     "qos": "SLURM_JOB_QOS",

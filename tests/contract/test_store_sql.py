@@ -26,7 +26,7 @@ from rm.core.model.job import JobState
 from rm.core.model.network import LinkStats
 from rm.core.monitoring.mesh import MeshState
 from rm.core.store import Batch, Entry, Measured, StoredAction
-from rm.daemon.leader import stored
+from rm.daemon.leading.leader import stored
 from rm.errors import ConfigError, StoreError
 from tests import builders
 

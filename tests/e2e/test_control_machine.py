@@ -133,7 +133,7 @@ def test_who_takes_the_daemon_over_writes_no_files_but_logs(there: There) -> Non
 import sys
 from pathlib import Path
 from rm.adapters.log_directory import LogDirectory
-from rm.daemon.deliver import Deliverer, Delivery
+from rm.daemon.execution.deliver import Deliverer, Delivery
 import threading
 said = threading.Event()
 def done(why):

@@ -31,11 +31,11 @@ from rm.core.model.job import JobState
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon.executor import Executor
-from rm.daemon.launch import LaunchRules, launch_request
-from rm.daemon.leader import Leader, revivable
-from rm.daemon.monitor_probe import Prober
-from rm.daemon.regulator import Regulator
+from rm.daemon.execution.executor import Executor
+from rm.daemon.execution.launch import LaunchRules, launch_request
+from rm.daemon.leading.leader import Leader, revivable
+from rm.daemon.monitoring.probe import Prober
+from rm.daemon.regulation.regulator import Regulator
 from rm.policies.regulate.controller import ControllerOptions
 from rm.protocol.attempts import Fence
 from rm.protocol.codes import Code

@@ -23,7 +23,7 @@ from rm.adapters.notify_mail import MailChannel
 from rm.adapters.notify_webhook import WebhookChannel
 from rm.core.alerts.channel import NotTold
 from rm.core.alerts.notices import FEW, Notice, body_of, take
-from rm.daemon.alert_delivery import Delivery
+from rm.daemon.alerts.delivery import Delivery
 from tests.fakes import PATIENCE_S
 
 SECRET = b"s3cr3t-of-the-hook"

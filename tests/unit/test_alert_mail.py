@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 
 from rm.adapters.notify_mail import MailChannel
 from rm.core.alerts.channel import NotTold
-from rm.daemon.alert_delivery import Delivery
+from rm.daemon.alerts.delivery import Delivery
 from tests.unit.test_alert_channels import NOTICE, Settled, notice
 
 pytestmark = pytest.mark.filterwarnings("ignore:Requiring AUTH")  # of the server: TLS is from the first byte

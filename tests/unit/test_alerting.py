@@ -18,9 +18,9 @@ from rm.core.monitoring.cells import Cell, Status
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon.alert_setup import channels_of, rules_of
-from rm.daemon.alerting import Alerting
-from rm.daemon.leader import Leader
+from rm.daemon.alerts.alerting import Alerting
+from rm.daemon.alerts.setup import channels_of, rules_of
+from rm.daemon.leading.leader import Leader
 from rm.errors import ConfigError
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from rm.adapters.log_directory import LogDirectory
-from rm.daemon.deliver import PROGRAM, Deliverer, Delivery
-from rm.daemon.deliver_as_user import configured_pattern, named_by
+from rm.daemon.execution.deliver import PROGRAM, Deliverer, Delivery
+from rm.daemon.execution.deliver_as_user import configured_pattern, named_by
 from tests.fakes import PATIENCE_S
 
 OWNER, OTHER = "nobody", "daemon"
@@ -139,7 +139,7 @@ def test_large_logs_are_written_in_shares(
         return ask(self, delivery, found)
 
     monkeypatch.setattr(Deliverer, "_ask", count)
-    monkeypatch.setattr("rm.daemon.deliver.SHARE_BYTES", 2 * len("said\n"))
+    monkeypatch.setattr("rm.daemon.execution.deliver.SHARE_BYTES", 2 * len("said\n"))
     home = homes(OWNER)
     logs = Delivery(OWNER, str(home), tuple((rank, f"rm-1.{rank}.out") for rank in range(5)))
     outcomes.deliverer.submit(logs, 1, 1, lambda why: outcomes.said.put((OWNER, why)))

@@ -5,7 +5,7 @@ from rm.core.jobs.state import ClusterState
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon.demands import link_demands
+from rm.daemon.regulation.demands import link_demands
 from tests.builders import MBPS, host, profile, spec
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, Placement, Task, TaskPlacement
-from rm.daemon.environment import counted, expand, job_environment, task_environment
-from rm.daemon.launch import LaunchRules, launch_request, open_mode
+from rm.daemon.execution.environment import counted, expand, job_environment, task_environment
+from rm.daemon.execution.launch import LaunchRules, launch_request, open_mode
 from rm.protocol.attempts import Fence
 from rm.units import parse_hosts
 from tests import builders

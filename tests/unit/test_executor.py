@@ -16,9 +16,9 @@ from rm.core.jobs.actions import Action, Collect, Discard, Intent, Launch, Start
 from rm.core.model.identity import ClusterIdentity
 from rm.core.model.job import Task, TaskPlacement
 from rm.core.model.logs import KeptLog, LogName
-from rm.daemon import executor as module
-from rm.daemon.claims import take_over
-from rm.daemon.executor import Executor, HostReport
+from rm.daemon.execution import executor as module
+from rm.daemon.execution.claims import take_over
+from rm.daemon.execution.executor import Executor, HostReport
 from rm.errors import Conflict, NotFound, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.codes import Code, NotConnected

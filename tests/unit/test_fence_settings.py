@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from rm.config import FenceConfig
-from rm.daemon.agent_news import up_event
-from rm.daemon.fence import Ids, fence_of, limit_of
+from rm.daemon.execution.agent_news import up_event
+from rm.daemon.execution.fence import Ids, fence_of, limit_of
 from rm.errors import ConfigError
 from rm.protocol.attempts import Fence
 from rm.protocol.hosts import Gpu, HostFacts

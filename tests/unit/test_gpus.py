@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from rm.core.alerts.gpu_errors import RECENT_S, gpu_errors
-from rm.daemon.alert_facts import facts_of
+from rm.daemon.alerts.facts import facts_of
 from rm.protocol.hosts import HostFacts
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rm.core.model.host import Host
-from rm.daemon import host_keys
-from rm.daemon.host_keys import HostKeyDesk
+from rm.daemon.services import host_keys
+from rm.daemon.services.host_keys import HostKeyDesk
 from rm.errors import Conflict, Unreachable
 from tests.fakes import PATIENCE_S
 

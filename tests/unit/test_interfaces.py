@@ -12,7 +12,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.model.host import HostState, Nic
-from rm.daemon.agent_news import nics_of
+from rm.daemon.execution.agent_news import nics_of
 from rm.protocol.hosts import Interface
 from tests import builders
 from tests.unit.test_lifecycle import World

@@ -22,9 +22,9 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Store
-from rm.daemon import leader as leader_module
-from rm.daemon.executor import HostReport
-from rm.daemon.leader import Leader, revivable, revive, stored
+from rm.daemon.execution.executor import HostReport
+from rm.daemon.leading import leader as leader_module
+from rm.daemon.leading.leader import Leader, revivable, revive, stored
 from rm.errors import Conflict, IllegalTransition, RmError, StoreError, StoreUnavailable, Unreachable
 from rm.sim.replay import records, verify
 from tests import builders

@@ -13,9 +13,9 @@ from rm.core.jobs import events as ev
 from rm.core.model.job import JobSpec, JobState
 from rm.core.scheduling.cycle import Cycle
 from rm.core.store import Batch
-from rm.daemon import service as service_module
-from rm.daemon.backlog import Backlog
-from rm.daemon.leader import TURN_WEIGHT, Leader
+from rm.daemon.leading.leader import TURN_WEIGHT, Leader
+from rm.daemon.services import service as service_module
+from rm.daemon.services.backlog import Backlog
 from rm.errors import Conflict
 from tests import builders
 from tests.fakes import PATIENCE_S, ManualClock

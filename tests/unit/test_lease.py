@@ -6,8 +6,8 @@ import pytest
 
 from rm.adapters.store_memory import MemoryDatabase, MemoryStore
 from rm.core.store import Batch
-from rm.daemon import lease as lease_module
-from rm.daemon.lease import HeldLease, Standby, patiently
+from rm.daemon.leading import lease as lease_module
+from rm.daemon.leading.lease import HeldLease, Standby, patiently
 from rm.errors import StoreError, StoreUnavailable
 from tests.fakes import Inbox, ManualClock
 

@@ -12,7 +12,7 @@ from rm.adapters.log_directory import Disk, LogDirectory, Together, log_path
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
 from rm.core.model.logs import KeptLog, LogName
-from rm.daemon import executor as module
+from rm.daemon.execution import executor as module
 from tests.fakes import PATIENCE_S
 from tests.unit.test_executor import House, text
 

@@ -16,10 +16,10 @@ from rm.adapters.log_directory import LogDirectory, log_path
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import JobState, Task
 from rm.core.model.logs import LogName
-from rm.daemon import log_home
-from rm.daemon.log_home import CHUNK_BYTES, LogHome, TooSlow
-from rm.daemon.log_reader import CHUNK_BYTES as READ_BYTES
-from rm.daemon.log_reader import IN_ALL, OF_ONE_USER, LogReader
+from rm.daemon.execution import log_home
+from rm.daemon.execution.log_home import CHUNK_BYTES, LogHome, TooSlow
+from rm.daemon.execution.log_reader import CHUNK_BYTES as READ_BYTES
+from rm.daemon.execution.log_reader import IN_ALL, OF_ONE_USER, LogReader
 from rm.errors import Unreachable
 from rm.protocol.attempts import LogPart, Logs
 from tests import builders

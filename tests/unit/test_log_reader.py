@@ -17,7 +17,7 @@ from rm.adapters.log_directory import LogDirectory, log_path
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.logs import KeptLog, LogName
-from rm.daemon.log_reader import CHUNK_BYTES, LogReader
+from rm.daemon.execution.log_reader import CHUNK_BYTES, LogReader
 from rm.errors import Conflict, NotFound, RmError, Unreachable
 from rm.protocol.attempts import LogPart
 from rm.protocol.codes import AgentError, Code

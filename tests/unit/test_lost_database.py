@@ -16,7 +16,7 @@ import pytest
 from rm.adapters import database
 from rm.adapters.store_sql import SqlStore, open_store
 from rm.core.store import Batch, Entry
-from rm.daemon.witness import Witness
+from rm.daemon.leading.witness import Witness
 from rm.errors import StoreError, StoreUnavailable
 from tests import builders
 

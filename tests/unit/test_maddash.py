@@ -18,7 +18,7 @@ from rm.core.monitoring.history import Sample
 from rm.core.monitoring.maintenance import HostWindow, parse_window
 from rm.core.monitoring.mesh import Every, Mesh, Thresholds
 from rm.core.monitoring.occurrence import occurrence
-from rm.daemon.monitor_board import Tried
+from rm.daemon.monitoring.board import Tried
 from rm.web.pages.listen import serve_page
 from rm.web.pages.settings import PageSettings
 from tests.fake_service import Daemon, serving

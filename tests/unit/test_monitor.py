@@ -23,12 +23,12 @@ from rm.core.monitoring.source import Source
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon import monitor_probe
-from rm.daemon.monitor import Monitor
-from rm.daemon.monitor_board import Board
-from rm.daemon.monitor_meshes import meshes_of
-from rm.daemon.monitor_service import MonitorService
-from rm.daemon.sources import Sources
+from rm.daemon.monitoring import probe as monitor_probe
+from rm.daemon.monitoring.board import Board
+from rm.daemon.monitoring.meshes import meshes_of
+from rm.daemon.monitoring.monitor import Monitor
+from rm.daemon.monitoring.service import MonitorService
+from rm.daemon.monitoring.sources import Sources
 from rm.errors import Conflict, NotFound, Unreachable
 from rm.protocol.line import Misfit, read_answer
 from rm.protocol.notifications import Reflecting

@@ -18,7 +18,7 @@ from rm.adapters.ssh_settings import SshSettings
 from rm.cli.client import Client
 from rm.config import Config, DaemonConfig
 from rm.core.model.host import Host
-from rm.daemon.steps_service import Steps
+from rm.daemon.services.steps_service import Steps
 from rm.errors import Unreachable
 from rm.playbook.steps import Batch, Way
 from rm.protocol.codes import AgentError, Code, NotConnected

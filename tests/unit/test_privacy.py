@@ -27,11 +27,11 @@ from rm.core.people.rights import Role
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon.alert_setup import rules_of
-from rm.daemon.alerting import Alerting
-from rm.daemon.leader import Leader
-from rm.daemon.monitor import Measured
-from rm.daemon.service import Service
+from rm.daemon.alerts.alerting import Alerting
+from rm.daemon.alerts.setup import rules_of
+from rm.daemon.leading.leader import Leader
+from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.services.service import Service
 from rm.protocol.codes import Code
 from rm.web import identity
 from rm.web.pages.parts import ALL_PARTS

@@ -9,7 +9,7 @@ from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job
 from rm.core.model.progress import Progress, attained_us, remaining_us
-from rm.daemon.progress import EVERY_US, Awaited, ProgressWatch, awaited_of
+from rm.daemon.regulation.progress import EVERY_US, Awaited, ProgressWatch, awaited_of
 from tests import builders
 from tests.fakes import Inbox, ManualClock
 

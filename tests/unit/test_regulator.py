@@ -14,9 +14,9 @@ from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
-from rm.daemon import regulator as module
-from rm.daemon.regulator import PAUSES_PER_EPOCH, Regulator
-from rm.daemon.running import running_of
+from rm.daemon.regulation import regulator as module
+from rm.daemon.regulation.regulator import PAUSES_PER_EPOCH, Regulator
+from rm.daemon.regulation.running import running_of
 from rm.policies.regulate.controller import ControllerOptions
 from rm.protocol.notifications import Iterations
 from tests import builders

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from rm.core.model.job import Job, JobState, Task
-from rm.daemon.renewing import LONGEST_S, RENEWALS, SHORTEST_S, Renewer
+from rm.daemon.execution.renewing import LONGEST_S, RENEWALS, SHORTEST_S, Renewer
 from rm.errors import Unreachable
 from tests import builders
 from tests.fakes import FakeHosts

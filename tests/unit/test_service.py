@@ -20,11 +20,11 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import START, STEP, Batch, Entry
-from rm.daemon import service
-from rm.daemon.leader import Leader
-from rm.daemon.monitor import Measured
-from rm.daemon.prune import prune, prune_journal
-from rm.daemon.service import Service
+from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.prune import prune, prune_journal
+from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.services import service
+from rm.daemon.services.service import Service
 from rm.errors import Conflict, ImpossibleRequest, NotFound, StoreUnavailable
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock

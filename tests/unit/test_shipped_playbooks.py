@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from rm.adapters.playbook_control import rm_burn_in_network
-from rm.daemon import monitor_probe
+from rm.daemon.monitoring import probe as monitor_probe
 from rm.playbook.modules import rm_burn_in_network as burn_in
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"

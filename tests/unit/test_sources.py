@@ -23,8 +23,8 @@ from rm.core.model.network import LinkStats
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.history import Sample
 from rm.core.monitoring.source import Source, endpoints, parse_source
-from rm.daemon.monitor_meshes import sources_of
-from rm.daemon.sources import AT_ONCE, Sources, digest, news
+from rm.daemon.monitoring.meshes import sources_of
+from rm.daemon.monitoring.sources import AT_ONCE, Sources, digest, news
 from rm.errors import ConfigError, Conflict, NotFound, Unreachable
 from tests import builders
 from tests.archive_servers import Esmond, Maddash, OpenSearch, serving, tried

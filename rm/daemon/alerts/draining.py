@@ -1,4 +1,4 @@
-"""Counts the checks of hosts by what alerts find, and has those that fail drained
+"""Counts hosts' checks by what alerts find, and has those that fail drained
 (rm.core.alerts.draining)."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
 from rm.core.monitoring.cells import Cell
-from rm.daemon.leader import Leader
+from rm.daemon.leading.leader import Leader
 from rm.errors import Conflict
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from rm.adapters.audit_scope import about
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token, digest_of, id_of, text_of
 from rm.core.ports import Clock
-from rm.daemon.leader import Leader
+from rm.daemon.leading.leader import Leader
 from rm.errors import Conflict, NotFound, RmError, UsageError
 from rm.units import DAY_US
 

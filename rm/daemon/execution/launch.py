@@ -11,7 +11,7 @@ from msgspec import UNSET
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, TaskPlacement
-from rm.daemon.environment import expand, job_environment, task_environment
+from rm.daemon.execution.environment import expand, job_environment, task_environment
 from rm.errors import Conflict, NotFound
 from rm.protocol import attempts as wire
 

@@ -15,7 +15,7 @@ from statistics import median
 
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.daemon.agents import Agents
-from rm.daemon.running import Running
+from rm.daemon.regulation.running import Running
 from rm.errors import RmError
 from rm.protocol.network import Profile, Profiled
 

@@ -22,8 +22,8 @@ from rm.core.monitoring.mesh import MeshState
 from rm.core.monitoring.source import Reading, Source, endpoints
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
-from rm.daemon.leader import Leader
-from rm.daemon.monitor_board import Board, Tried
+from rm.daemon.leading.leader import Leader
+from rm.daemon.monitoring.board import Board, Tried
 from rm.errors import Conflict, NotFound, RmError
 from rm.units import MINUTE_US, format_duration
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from rm.core.jobs.actions import Collect
 from rm.core.jobs.state import ClusterState
 from rm.core.model.logs import LogName, LogPlace
-from rm.daemon import deliver_as_user
-from rm.daemon.environment import expand
+from rm.daemon.execution import deliver_as_user
+from rm.daemon.execution.environment import expand
 from rm.errors import StoreError
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from rm.core.jobs.actions import Collect
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.logs import KeptLog, LogName, LogPlace
 from rm.daemon.agents import Agents
-from rm.daemon.log_home import content
+from rm.daemon.execution.log_home import content
 from rm.errors import Conflict, NotFound, RmError, StoreError, Unreachable
 from rm.protocol.attempts import LogPart, Logs
 from rm.protocol.codes import Code, code_of

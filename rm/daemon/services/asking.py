@@ -11,7 +11,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.fair_pool import FairPool
-from rm.daemon.leader import Leader
+from rm.daemon.leading.leader import Leader
 
 T = TypeVar("T")
 LOOK_S = 1.0  # between two looks whether the leader waits

@@ -25,10 +25,10 @@ from rm.core.monitoring.pairing import Pair, Pairing
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
-from rm.daemon.leader import Leader
-from rm.daemon.monitor_board import Board, Tried
-from rm.daemon.monitor_bookings import Bookings
-from rm.daemon.monitor_probe import LEAST_SPACING_US, MARGIN_S, Prober, Way, Window
+from rm.daemon.leading.leader import Leader
+from rm.daemon.monitoring.board import Board, Tried
+from rm.daemon.monitoring.bookings import Bookings
+from rm.daemon.monitoring.probe import LEAST_SPACING_US, MARGIN_S, Prober, Way, Window
 from rm.errors import Conflict, NotFound, RmError, StoreError
 from rm.protocol.hosts import Ping
 from rm.units import MINUTE_US, SECOND_US

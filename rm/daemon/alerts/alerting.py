@@ -33,12 +33,12 @@ from rm.core.monitoring.maintenance import HostWindow
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Agents
-from rm.daemon.alert_delivery import Delivery
-from rm.daemon.alert_draining import Draining
-from rm.daemon.alert_draining import Settings as DrainSettings
-from rm.daemon.alert_facts import Facts
-from rm.daemon.alert_silences import Silences
-from rm.daemon.leader import Leader
+from rm.daemon.alerts.delivery import Delivery
+from rm.daemon.alerts.draining import Draining
+from rm.daemon.alerts.draining import Settings as DrainSettings
+from rm.daemon.alerts.facts import Facts
+from rm.daemon.alerts.silences import Silences
+from rm.daemon.leading.leader import Leader
 from rm.errors import NotFound, RmError
 from rm.typed import convert
 from rm.units import DAY_US

@@ -15,17 +15,17 @@ from rm.core.model.network import LinkStats, confidence
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Hosts
-from rm.daemon.alerting import Alerting
-from rm.daemon.asking import Asking
-from rm.daemon.audit_log import AuditLog
-from rm.daemon.claims import take_over
-from rm.daemon.demands import link_demands
-from rm.daemon.host_keys import HostKeyDesk, Keys
-from rm.daemon.leader import Leader
-from rm.daemon.monitor import Measured
-from rm.daemon.monitor_service import MonitorService
-from rm.daemon.steps_service import Steps
-from rm.daemon.token_keeper import TokenKeeper
+from rm.daemon.alerts.alerting import Alerting
+from rm.daemon.execution.claims import take_over
+from rm.daemon.leading.audit_log import AuditLog
+from rm.daemon.leading.leader import Leader
+from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.monitoring.service import MonitorService
+from rm.daemon.regulation.demands import link_demands
+from rm.daemon.services.asking import Asking
+from rm.daemon.services.host_keys import HostKeyDesk, Keys
+from rm.daemon.services.steps_service import Steps
+from rm.daemon.services.token_keeper import TokenKeeper
 from rm.errors import Conflict, NotFound
 
 
@@ -80,7 +80,7 @@ class HostService(Asking):
         return await self._change_host(name, ev.HostResumed(name, by))
 
     async def adopt(self, name: str, stop_jobs: bool, by: str) -> Host:
-        """Take the host over from another cluster; see `rm.daemon.claims`."""
+        """Take the host over from another cluster; see `rm.daemon.execution.claims`."""
         host = await self._host(name)
         await take_over(self._hosts, name, stop_jobs)
         return host

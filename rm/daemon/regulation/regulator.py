@@ -24,10 +24,10 @@ from rm.core.model.alignment import Alignment, Schedule, ShapingRule
 from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import Clock
 from rm.daemon.agents import Agents
-from rm.daemon.inspection import Inspection
-from rm.daemon.iterations import IterationBook
-from rm.daemon.progress import Awaited, ProgressWatch, awaited_of
-from rm.daemon.running import Place, Running, View, place_on, running_of
+from rm.daemon.regulation.inspection import Inspection
+from rm.daemon.regulation.iterations import IterationBook
+from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
+from rm.daemon.regulation.running import Place, Running, View, place_on, running_of
 from rm.policies.regulate.controller import (
     Command,
     Controller,

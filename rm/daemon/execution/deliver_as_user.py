@@ -1,6 +1,6 @@
 """Writes logs into a user's directory, as that user: the only code here that needs a user's rights.
 
-    python -I -m rm.daemon.deliver_as_user [PATTERN]
+    python -I -m rm.daemon.execution.deliver_as_user [PATTERN]
 
 Standard input is a socket (SOCK_SEQPACKET) with one request, {"user", "directory", "names"}, and one open
 file for each name; the answer is a list: of each name "", or why it is not written. Started as root (by

@@ -14,7 +14,7 @@ import msgspec
 from rm.core.alerts.alert import CONDITIONS, Finding
 from rm.core.alerts.silence import Silence, silenced_by
 from rm.core.ports import Clock
-from rm.daemon.leader import Leader
+from rm.daemon.leading.leader import Leader
 from rm.errors import NotFound, UsageError
 from rm.typed import convert
 from rm.units import DAY_US

@@ -17,9 +17,9 @@ from rm.core.monitoring.pairing import Pairing
 from rm.core.monitoring.source import Source
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
-from rm.daemon.leader import Leader
-from rm.daemon.monitor import Monitor, up_of
-from rm.daemon.monitor_rows import (
+from rm.daemon.leading.leader import Leader
+from rm.daemon.monitoring.monitor import Monitor, up_of
+from rm.daemon.monitoring.rows import (
     cell_json,
     change_json,
     checks_in,
@@ -30,7 +30,7 @@ from rm.daemon.monitor_rows import (
     state_json,
     summary_json,
 )
-from rm.daemon.sources import Sources
+from rm.daemon.monitoring.sources import Sources
 from rm.errors import NotFound, StoreError
 from rm.units import DAY_US, HOUR_US
 

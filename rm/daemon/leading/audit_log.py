@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rm.core.people.audit import Act
 from rm.core.ports import Clock
 from rm.core.store import Store
-from rm.daemon.leader import Leader
+from rm.daemon.leading.leader import Leader
 from rm.units import DAY_US
 
 log = logging.getLogger(__name__)

@@ -39,13 +39,13 @@ from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, sha
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.store import Damaged, Store
 from rm.daemon.agents import Hosts
-from rm.daemon.asking import LOOK_S
-from rm.daemon.backlog import Admission, Backlog
-from rm.daemon.host_keys import Keys
-from rm.daemon.host_service import HostService, shown
-from rm.daemon.leader import Leader
-from rm.daemon.log_reader import LogReader
-from rm.daemon.monitor import Measured
+from rm.daemon.execution.log_reader import LogReader
+from rm.daemon.leading.leader import Leader
+from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.services.asking import LOOK_S
+from rm.daemon.services.backlog import Admission, Backlog
+from rm.daemon.services.host_keys import Keys
+from rm.daemon.services.host_service import HostService, shown
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of

@@ -26,12 +26,12 @@ from rm.core.jobs.transitions import HOST_FAULTS
 from rm.core.model.job import Task
 from rm.core.model.logs import KeptLog, LogPlace
 from rm.core.ports import Clock
-from rm.daemon.agent_news import WORDS_MAX, exited, ours, reported, started, up_event
 from rm.daemon.agents import Hosts
-from rm.daemon.claims import claim
-from rm.daemon.deliver import Deliverer, Delivery
+from rm.daemon.execution.agent_news import WORDS_MAX, exited, ours, reported, started, up_event
+from rm.daemon.execution.claims import claim
+from rm.daemon.execution.deliver import Deliverer, Delivery
+from rm.daemon.execution.log_home import LogHome, TooSlow, streams
 from rm.daemon.fair_pool import FairPool
-from rm.daemon.log_home import LogHome, TooSlow, streams
 from rm.errors import RmError, StoreError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched, Tasks

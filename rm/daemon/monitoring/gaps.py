@@ -12,7 +12,7 @@ from rm.core.model.snapshot import PlacedJob
 from rm.core.monitoring.idle import Beat, Span, beat_of, bursts, idle_windows
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
-from rm.daemon.leader import Leader
+from rm.daemon.leading.leader import Leader
 
 log = logging.getLogger(__name__)
 

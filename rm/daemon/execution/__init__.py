@@ -1,0 +1,1 @@
+"""The hands: launches, stops, deliveries, logs, what agents say."""

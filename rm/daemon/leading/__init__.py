@@ -1,0 +1,1 @@
+"""The leader: its loop, its lease, what it acknowledged, what it forgets."""

@@ -1,0 +1,1 @@
+"""Measurements: when, by whom, and what came of them."""

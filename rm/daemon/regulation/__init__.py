@@ -1,0 +1,1 @@
+"""Keeping jobs in their slots: schedules, pauses, shaping, profiles."""

@@ -1,0 +1,1 @@
+"""The use cases that the HTTP API offers."""
