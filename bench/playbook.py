@@ -19,9 +19,9 @@ from bench.cluster import RMX, Cluster, cluster, environment
 from bench.figure import Figure, Settings
 from bench.peer_environment import peer_program
 from bench.playbook_tasks import PLAYBOOK, PYINFRA, PYINFRA_HOST, TEMPLATE, UNDO
-from rm.adapters.playbook_agents import DaemonAgents
-from rm.adapters.playbook_run import run_playbook
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.agents import DaemonAgents
+from rm.adapters.playbook.run import run_playbook
 from rm.errors import RmError
 from rm.lab import Lab
 from rm.playbook.inventory import parse

@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.playbook_run import run_playbook
-from rm.adapters.shipped import shipped_directory
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.run import run_playbook
+from rm.adapters.playbook.shipped import shipped_directory
 from rm.cli.client import Client
 from rm.errors import Conflict, RmError
 from rm.lab import Lab

@@ -33,11 +33,11 @@ PURE_THIRD_PARTY = {"numpy"}
 EXTRA = {"api": {"msgspec"}, "playbook": {"jinja2", "jmespath", "yaml"}, "protocol": {"msgspec"}}
 ONLY_IN = {
     "sqlalchemy": {
-        f"rm/adapters/{name}.py"
-        for name in ("backup", "database", "history_sql", "log_database", "schema", "set_aside", "store_sql")
+        f"rm/adapters/store/{name}.py"
+        for name in ("backup", "database", "history_sql", "log_database", "schema", "set_aside", "sql")
     },
-    "fabric": {"rm/adapters/ssh.py"},
-    "paramiko": {"rm/adapters/ssh.py"},
+    "fabric": {"rm/adapters/hosts/ssh.py"},
+    "paramiko": {"rm/adapters/hosts/ssh.py"},
     "apscheduler": {"rm/adapters/cron.py"},
     "cronsim": {"rm/adapters/cron.py"},
     "ansible": set(),  # only the tests know it, which compare rm with it

@@ -15,9 +15,9 @@ from pathlib import Path
 from bench.nemesis.daemon import RMX, Daemon
 from bench.nemesis.database import Database, Postgres, Sqlite
 from bench.nemesis.door import Doors, NoAnswer
-from rm.adapters.playbook_run import run_playbook
-from rm.adapters.shipped import shipped_directory
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.run import run_playbook
+from rm.adapters.playbook.shipped import shipped_directory
 from rm.errors import RmError
 from rm.lab import Lab, LabSpec, up
 from rm.lab import syscalls as sc

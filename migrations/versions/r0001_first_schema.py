@@ -1,4 +1,4 @@
-"""The first schema: see rm/adapters/schema.py for what each table is for."""
+"""The first schema: see rm/adapters/store/schema.py for what each table is for."""
 
 from __future__ import annotations
 

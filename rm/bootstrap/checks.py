@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rm.adapters.cron import interval_us, zone_of
-from rm.adapters.inventory_files import hosts_for_daemon
+from rm.adapters.playbook.inventory_files import hosts_for_daemon
 from rm.bootstrap.choices import alert_rules, channel_of, policies_of, ssh_settings
 from rm.config import Config, options_for
 from rm.core.monitoring.mesh import Mesh

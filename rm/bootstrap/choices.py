@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rm.adapters.notify_command import CommandChannel
-from rm.adapters.notify_mail import MailChannel
-from rm.adapters.notify_webhook import WebhookChannel
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.channels.command import CommandChannel
+from rm.adapters.channels.mail import MailChannel
+from rm.adapters.channels.webhook import WebhookChannel
+from rm.adapters.hosts.settings import SshSettings
 from rm.config import Config, policy_options
 from rm.core.alerts.alert import Rule
 from rm.core.alerts.channel import Channel

@@ -23,13 +23,13 @@ from rm import __version__
 from rm.adapters import sources as archives
 from rm.adapters.clock import SystemClock
 from rm.adapters.cron import Timers, interval_us, zone_of
-from rm.adapters.fleet import Fleet
-from rm.adapters.inventory_files import hosts_for_daemon
-from rm.adapters.log_directory import LogDirectory
-from rm.adapters.shipped import agents_version
-from rm.adapters.ssh import accept_key, pinned_key, present_key
-from rm.adapters.ssh_settings import SshSettings
-from rm.adapters.store_sql import SqlStore, open_store
+from rm.adapters.hosts.fleet import Fleet
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.hosts.ssh import accept_key, pinned_key, present_key
+from rm.adapters.playbook.inventory_files import hosts_for_daemon
+from rm.adapters.playbook.shipped import agents_version
+from rm.adapters.store.log_directory import LogDirectory
+from rm.adapters.store.sql import SqlStore, open_store
 from rm.bootstrap.checks import must_hold
 from rm.bootstrap.choices import (
     alert_rules,

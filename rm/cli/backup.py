@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def backup(session: Session, /, file: str, as_json: bool) -> None:
     """Copy the daemon's database to FILE. The daemon may work on meanwhile."""
-    from rm.adapters.backup import back_up_to
+    from rm.adapters.store.backup import back_up_to
 
     config = _config(session)
     size = back_up_to(config.daemon.database, Path(file))

@@ -17,7 +17,7 @@ from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import RmError, UsageError
 
 if TYPE_CHECKING:
-    from rm.adapters.playbook_hosts import Ways
+    from rm.adapters.playbook.hosts import Ways
     from rm.core.model.host import Host
 
 AT_ONCE = 16
@@ -56,10 +56,10 @@ def check(
     and uids. It changes nothing. Exit code 1: something must be mended before rm works there. With --only the
     other findings are neither shown nor counted; that a host is not reached always is.
     """
-    from rm.adapters.playbook_become import Passwords
-    from rm.adapters.playbook_hosts import Ways
-    from rm.adapters.playbook_roster import Roster
-    from rm.adapters.vault import Vault
+    from rm.adapters.playbook.become import Passwords
+    from rm.adapters.playbook.hosts import Ways
+    from rm.adapters.playbook.roster import Roster
+    from rm.adapters.playbook.vault import Vault
     from rm.cli.playbook_given import fleet_of
     from rm.cli.playbook_login import Login
     from rm.playbook.ansible_settings import Settings

@@ -79,7 +79,7 @@ class OfInventory:
     """This command looks over SSH, and pins in the file in which playbooks and the daemon look."""
 
     def __init__(self, session: Session, inventories: Sequence[str], known_hosts: str | None) -> None:
-        from rm.adapters.inventory_files import read_inventory
+        from rm.adapters.playbook.inventory_files import read_inventory
         from rm.bootstrap.choices import ssh_settings
         from rm.config import load_config
         from rm.playbook.inventory_hosts import to_hosts
@@ -93,13 +93,13 @@ class OfInventory:
         return list(self.hosts)
 
     def look(self, name: str) -> Key:
-        from rm.adapters.ssh import pinned_key, present_key
+        from rm.adapters.hosts.ssh import pinned_key, present_key
 
         host = self._host(name)
         return Key(name, present_key(host, self.settings)[:2], pinned_key(host, self.settings))
 
     def accept(self, name: str, fingerprint: str) -> None:
-        from rm.adapters.ssh import accept_key
+        from rm.adapters.hosts.ssh import accept_key
 
         try:
             accept_key(self._host(name), fingerprint, self.settings)

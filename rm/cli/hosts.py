@@ -123,7 +123,7 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
         raise UsageError("No inventory is named.", "Write: rmx host import FILE")
     from msgspec import to_builtins
 
-    from rm.adapters.inventory_files import hosts_for_daemon
+    from rm.adapters.playbook.inventory_files import hosts_for_daemon
     from rm.api.hosts import HostRequest
 
     hosts, dropped = hosts_for_daemon(file)

@@ -16,7 +16,7 @@ from rm.cli.session import Session
 from rm.errors import Unreachable, UsageError
 
 if TYPE_CHECKING:
-    from rm.adapters.vault import Vault
+    from rm.adapters.playbook.vault import Vault
     from rm.core.model.host import Host
 
 DAEMON = "the daemon's hosts"
@@ -72,7 +72,7 @@ def known_hosts_of(
 
 
 def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
-    from rm.adapters.inventory_files import read_beside, read_inventory
+    from rm.adapters.playbook.inventory_files import read_beside, read_inventory
     from rm.playbook.connection import settled
     from rm.playbook.inventory_hosts import to_hosts
 
@@ -88,7 +88,7 @@ def _of_daemon(hosts: list[Host], configured: str, vault: Vault, playbook: Path)
     """The daemon's variables with what it could not read: files that ansible-vault sealed beside
     `hosts.inventory`. group_vars/ beside the playbook are weaker than the daemon's variables, which do not
     tell a group's from a host's own; host_vars/ there are stronger."""
-    from rm.adapters.inventory_files import opened, read_beside
+    from rm.adapters.playbook.inventory_files import opened, read_beside
     from rm.playbook.inventory import Beside
     from rm.playbook.inventory_export import groups_of
     from rm.playbook.inventory_hosts import decode, encode

@@ -28,7 +28,7 @@ from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
-    from rm.adapters.playbook_control import Daemon
+    from rm.adapters.playbook.control import Daemon
 
 Tell = Callable[[Any], None]  # shows an event
 Quiet = Callable[[], AbstractContextManager[None]]  # entered while something is asked
@@ -45,7 +45,7 @@ def playbook() -> None:
 @json_option
 def list_(as_json: bool) -> None:
     """List the playbooks that come with rm; `run` takes their names."""
-    from rm.adapters.shipped import shipped_directory
+    from rm.adapters.playbook.shipped import shipped_directory
 
     found = []
     for path in sorted(shipped_directory("playbooks").glob("*.yml")):
@@ -63,7 +63,7 @@ def list_(as_json: bool) -> None:
 @click.pass_obj
 def history(session: Session, /, last: int, as_json: bool) -> None:
     """Show who ran which playbook, when, with which result."""
-    from rm.adapters.playbook_history import runs
+    from rm.adapters.playbook.history import runs
 
     try:
         found = runs(_state(session))[-last:]
@@ -153,10 +153,10 @@ def run(
 
     Progress goes to standard error, the recap to standard output.
     """
-    from rm.adapters.playbook_agents import DaemonAgents
-    from rm.adapters.playbook_files import LocalFiles
-    from rm.adapters.playbook_run import plan_of, run_playbook
-    from rm.adapters.shipped import shipped_directory
+    from rm.adapters.playbook.agents import DaemonAgents
+    from rm.adapters.playbook.files import LocalFiles
+    from rm.adapters.playbook.run import plan_of, run_playbook
+    from rm.adapters.playbook.shipped import shipped_directory
     from rm.cli.ansible_config import ansible_settings
 
     path = playbook_path(file)
@@ -266,7 +266,7 @@ def _keep(
     variables: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write the run into the history; a history that cannot be written does not fail the run."""
-    from rm.adapters.playbook_history import entry_of, keep
+    from rm.adapters.playbook.history import entry_of, keep
 
     try:
         by = getpass.getuser()

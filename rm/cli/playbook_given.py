@@ -15,8 +15,8 @@ from rm.cli.session import Session
 from rm.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from rm.adapters.ssh_settings import SshSettings
-    from rm.adapters.vault import Vault
+    from rm.adapters.hosts.settings import SshSettings
+    from rm.adapters.playbook.vault import Vault
     from rm.cli.playbook_login import Login
     from rm.core.model.host import Host
     from rm.playbook.ansible_settings import Settings
@@ -36,7 +36,7 @@ class Fleet:
 def playbook_path(file: str) -> Path:
     """A bare word is a playbook that comes with rm, whatever lies in the current directory, which others may
     write to; a local file has a directory (`./site`) or `.yml` or `.yaml` in its name."""
-    from rm.adapters.shipped import shipped_directory
+    from rm.adapters.playbook.shipped import shipped_directory
 
     named = file.endswith((".yml", ".yaml"))
     if os.sep in file or (named and os.path.isfile(file)):
@@ -56,7 +56,7 @@ def playbook_path(file: str) -> Path:
 
 def vault_of(files: Sequence[str] | str | None, ask: bool) -> Vault:
     """The vault with the passwords that the files hold, or that are typed."""
-    from rm.adapters.vault import Vault, read_password
+    from rm.adapters.playbook.vault import Vault, read_password
 
     named = [files] if isinstance(files, str) else files or ()
     passwords = [read_password(one) for one in named]
@@ -76,7 +76,7 @@ def fleet_of(
     ansible: Settings,
 ) -> Fleet:
     """The inventory's hosts, and how to reach them; raises ConfigError or UsageError."""
-    from rm.adapters.ssh_settings import SshSettings
+    from rm.adapters.hosts.settings import SshSettings
     from rm.cli.inventory import known_hosts_of
     from rm.config import load_config
     from rm.playbook.connection import SSH_ARGS, refusal
@@ -127,7 +127,7 @@ def key_options(inventories: Sequence[str], known_hosts: str | None) -> str:
 def as_configured(hosts: Sequence[Host], named: Sequence[str], settings: SshSettings) -> list[Host]:
     """The hosts whose inventory names nobody (they are not among `named`) with the login that the
     configuration of ssh names. Raises ConfigError."""
-    from rm.adapters.ssh_route import configured, login_of
+    from rm.adapters.hosts.route import configured, login_of
 
     if not configured(settings.config):
         return list(hosts)
@@ -144,7 +144,7 @@ def words(given: Sequence[str]) -> tuple[str, ...]:
 
 def extra_variables(given: Sequence[str], vault: Vault) -> dict[str, Any]:
     """`-e`: name=value pairs (text), a JSON object (typed), or @file with YAML or JSON."""
-    from rm.adapters.vault import HEADER
+    from rm.adapters.playbook.vault import HEADER
     from rm.playbook.located import load
 
     decrypt = vault if vault.passwords else None

@@ -24,7 +24,7 @@ from rm.cli.playbook_text import COLOURS, lines_of
 from rm.cli.session import printable
 
 if TYPE_CHECKING:
-    from rm.adapters.playbook_run import Progress
+    from rm.adapters.playbook.run import Progress
 
 TASKS_MAX = 6  # of the tasks the latest so many are shown
 COUNTED = ("ok", "changed", "failed", "skipped")

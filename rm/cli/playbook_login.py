@@ -13,7 +13,7 @@ from rm.cli.session import note
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
-    from rm.adapters.playbook_become import Passwords
+    from rm.adapters.playbook.become import Passwords
     from rm.core.model.host import Host
     from rm.playbook.ansible_settings import Settings
 
@@ -50,7 +50,7 @@ class Login:
 
     def passwords(self) -> Passwords:
         """Asks on the terminal where it has to; raises UsageError."""
-        from rm.adapters.playbook_become import Passwords
+        from rm.adapters.playbook.become import Passwords
 
         login = _password("SSH password", "--ask-pass", self.ask_pass, self.connection_password_file)
         prompt = "Password for sudo" + (" [that for SSH]" if login else "")
@@ -114,7 +114,7 @@ def login_options(command: F) -> F:
 
 def _password(prompt: str, option: str, ask: bool, file: str | None, default: str = "") -> str:
     if file:
-        from rm.adapters.vault import read_password
+        from rm.adapters.playbook.vault import read_password
 
         return read_password(file, "password").decode()
     if not ask:

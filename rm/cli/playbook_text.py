@@ -13,7 +13,7 @@ import click
 from rm.cli.session import printable
 
 if TYPE_CHECKING:
-    from rm.adapters.playbook_run import Progress, Report
+    from rm.adapters.playbook.run import Progress, Report
 
 COLOURS = {"changed": "yellow", "failed": "red", "unreachable": "red", "skipped": "cyan", "ok": "green"}
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rm.adapters.shipped import shipped_directory
+from rm.adapters.playbook.shipped import shipped_directory
 from rm.core.model.traffic import TrafficProfile
 from rm.demo.scenario import Training
 from rm.demo.stage import Stage

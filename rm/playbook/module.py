@@ -11,7 +11,7 @@ A module is one file in `rm/playbook/modules/`, found by its file name. It defin
 - optionally `EXPRESSIONS`: arguments that are bare Jinja2 expressions, evaluated by the module itself;
 - optionally `ANY_ARGUMENT = True`: arguments beyond ARGS are welcome (`set_fact`);
 - optionally `CONTROL = True`: the step is carried out by the control machine, which may ask the host for
-  parts of it (`rm/adapters/playbook_control/`: `fetch`, `reboot`, `rm_drain`, …);
+  parts of it (`rm/adapters/playbook/control/`: `fetch`, `reboot`, `rm_drain`, …);
 - optionally `RUN_ONCE = True`: one step for all hosts of the play, as with `run_once` (`add_host`, `pause`);
 - optionally `FACTS`: the names of the facts that its result brings, so later tasks are compiled after it has
   run; `{database}` in a name stands for that argument of the step. Facts of other names are refused;

@@ -54,7 +54,7 @@ THE_HOSTS = Way()  # as the host itself says
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Steps to run in one go, all with the same need for root. `control`: the control machine carries
-    them out (rm/adapters/playbook_control), not the host's executor. `target` is the host that does them,
+    them out (rm/adapters/playbook/control), not the host's executor. `target` is the host that does them,
     when it is another one; they start `delay_s` seconds from now. No more than `throttle` hosts (if not 0)
     are at `where` at a time."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from rm.adapters.shipped import shipped_directory
+from rm.adapters.playbook.shipped import shipped_directory
 
 Wait = Callable[[int, Mapping[str, Any] | None, int, int | None], int]
 

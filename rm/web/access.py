@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from rm.adapters.audit_scope import deed
+from rm.adapters.store.audit_scope import deed
 from rm.api.routes import ROUTES, Route, Who
 from rm.config import PrivacyConfig
 from rm.core.people.audit import Act, Outcome, clean

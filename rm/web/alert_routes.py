@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol
 
 from aiohttp import web
 
-from rm.adapters.audit_scope import about
+from rm.adapters.store.audit_scope import about
 from rm.api import alerts
 from rm.core.people.audit import listed
 from rm.errors import Conflict, UsageError

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from rm import __version__
-from rm.adapters.audit_scope import about
+from rm.adapters.store.audit_scope import about
 from rm.api import hosts, jobs, network, people, reasons
 from rm.api import status as daemon
 from rm.api.openapi import document

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.store_memory import MemoryDatabase, MemoryStore
-from rm.adapters.store_sql import open_store
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
+from rm.adapters.store.sql import open_store
 from tests.postgres import Server, binaries
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.log_database import PART_BYTES
-from rm.adapters.log_directory import LogDirectory
+from rm.adapters.store.log_database import PART_BYTES
+from rm.adapters.store.log_directory import LogDirectory
 from rm.core.model.logs import LogName, LogPlace
 
 NAME = LogName(7, 1, 0, "out")

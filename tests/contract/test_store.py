@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rm.adapters import store_sql
-from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.adapters.store import sql as store_sql
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState, Task

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from rm.adapters import database as connections
-from rm.adapters import schema
-from rm.adapters.database import make_engine
-from rm.adapters.store_sql import open_store
+from rm.adapters.store import database as connections
+from rm.adapters.store import schema
+from rm.adapters.store.database import make_engine
+from rm.adapters.store.sql import open_store
 from rm.core.store import Batch, Entry
 from rm.errors import StaleLeader, StoreUnavailable
 from tests import builders

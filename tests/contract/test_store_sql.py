@@ -18,8 +18,9 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from rm.adapters import database, migrate, schema, store_sql
-from rm.adapters.store_sql import open_store
+from rm.adapters.store import database, migrate, schema
+from rm.adapters.store import sql as store_sql
+from rm.adapters.store.sql import open_store
 from rm.core.jobs.actions import Discard, Intent
 from rm.core.model.host import Zone
 from rm.core.model.job import JobState

@@ -132,7 +132,7 @@ def test_who_takes_the_daemon_over_writes_no_files_but_logs(there: There) -> Non
     program = """
 import sys
 from pathlib import Path
-from rm.adapters.log_directory import LogDirectory
+from rm.adapters.store.log_directory import LogDirectory
 from rm.daemon.execution.deliver import Deliverer, Delivery
 import threading
 said = threading.Event()

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rm.adapters import ssh
-from rm.adapters.fleet import Fleet
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts import ssh
+from rm.adapters.hosts.fleet import Fleet
+from rm.adapters.hosts.settings import SshSettings
 from rm.core.model.host import Host
 from rm.errors import HostKeyError, RmError, Unreachable
 from rm.lab import Lab

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.playbook_run import Passwords, Report, run_playbook
-from rm.adapters.ssh_settings import SshSettings
-from rm.adapters.vault import seal
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.run import Passwords, Report, run_playbook
+from rm.adapters.playbook.vault import seal
 from rm.lab import Lab
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts
@@ -96,8 +96,8 @@ def test_a_wrong_password_fails_the_task_and_can_be_rescued(lab: Lab, tmp_path: 
 
 
 def test_passwords_come_from_variables_and_are_never_shown(lab: Lab, tmp_path: Path) -> None:
-    from rm.adapters.playbook_files import LocalFiles
-    from rm.adapters.vault import Vault
+    from rm.adapters.playbook.files import LocalFiles
+    from rm.adapters.playbook.vault import Vault
 
     play = tmp_path / "play.yml"
     play.write_text(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters.vault import seal
+from rm.adapters.playbook.vault import seal
 from tests.cluster import Cluster
 from tests.e2e.conftest import MakeCluster
 from tests.stand_in_sudo import SUDO

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.playbook_run import Report, run_playbook
-from rm.adapters.shipped import shipped_directory
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.run import Report, run_playbook
+from rm.adapters.playbook.shipped import shipped_directory
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts
 from tests.cluster import Cluster, until

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters import ssh
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts import ssh
+from rm.adapters.hosts.settings import SshSettings
 from rm.core.model.host import Host
 from rm.errors import ConfigError, HostKeyError, Unreachable
 from tests.ssh_server import SSHD, SshServer, ssh_server

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rm.adapters.clock import SystemClock
-from rm.adapters.log_directory import LogDirectory
-from rm.adapters.store_sql import open_store
+from rm.adapters.store.log_directory import LogDirectory
+from rm.adapters.store.sql import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.placed import placed_task

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.jobs.lifecycle import Rules

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters import ssh
-from rm.adapters.agent_channel import AgentChannel
-from rm.adapters.agent_stderr import LINE_BYTES as LOGGED_BYTES
-from rm.adapters.agent_stderr import LINES, StandardError
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts import ssh
+from rm.adapters.hosts.channel import AgentChannel
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.hosts.stderr import LINE_BYTES as LOGGED_BYTES
+from rm.adapters.hosts.stderr import LINES, StandardError
 from rm.core.model.host import Host
 from rm.protocol.line import LINE_BYTES, PROTOCOL, Misfit
 

@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.adapters.notify_command import CommandChannel
-from rm.adapters.notify_mail import MailChannel
-from rm.adapters.notify_webhook import WebhookChannel
+from rm.adapters.channels.command import CommandChannel
+from rm.adapters.channels.mail import MailChannel
+from rm.adapters.channels.webhook import WebhookChannel
 from rm.core.alerts.channel import NotTold
 from rm.core.alerts.notices import FEW, Notice, body_of, take
 from rm.daemon.alerts.delivery import Delivery

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from rm.adapters.notify_mail import MailChannel
+from rm.adapters.channels.mail import MailChannel
 from rm.core.alerts.channel import NotTold
 from rm.daemon.alerts.delivery import Delivery
 from tests.unit.test_alert_channels import NOTICE, Settled, notice

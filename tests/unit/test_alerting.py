@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.config import AlertsConfig
 from rm.core.alerts.channel import NotTold
 from rm.core.jobs import events as ev

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rm.adapters.vault import Vault
+from rm.adapters.playbook.vault import Vault
 from rm.cli.playbook_given import extra_variables
 from rm.errors import RmError
 from rm.playbook.bounded_yaml import load_all_plain, load_plain

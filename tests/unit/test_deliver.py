@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.log_directory import LogDirectory
+from rm.adapters.store.log_directory import LogDirectory
 from rm.daemon.execution.deliver import PROGRAM, Deliverer, Delivery
 from rm.daemon.execution.deliver_as_user import configured_pattern, named_by
 from tests.fakes import PATIENCE_S

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rm.adapters.log_directory import LogDirectory, log_path
+from rm.adapters.store.log_directory import LogDirectory, log_path
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.model.identity import ClusterIdentity

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters.known_hosts import AUTHORITY, REVOKED, about, with_key
+from rm.adapters.hosts.known_hosts import AUTHORITY, REVOKED, about, with_key
 
 TEXT = """\
 # a comment

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.store_memory import MemoryDatabase, MemoryStore
-from rm.adapters.store_sql import open_store
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
+from rm.adapters.store.sql import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Intent
 from rm.core.jobs.state import ClusterState

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.store_memory import MemoryStore
+from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.model.job import JobSpec, JobState
 from rm.core.scheduling.cycle import Cycle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.core.store import Batch
 from rm.daemon.leading import lease as lease_module
 from rm.daemon.leading.lease import HeldLease, Standby, patiently

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters.log_directory import Disk, LogDirectory, Together, log_path
+from rm.adapters.store.log_directory import Disk, LogDirectory, Together, log_path
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
 from rm.core.model.logs import KeptLog, LogName

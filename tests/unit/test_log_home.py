@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from rm.adapters.log_directory import LogDirectory, log_path
+from rm.adapters.store.log_directory import LogDirectory, log_path
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import JobState, Task
 from rm.core.model.logs import LogName

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.log_directory import LogDirectory, log_path
+from rm.adapters.store.log_directory import LogDirectory, log_path
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.logs import KeptLog, LogName

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters import database
-from rm.adapters.store_sql import SqlStore, open_store
+from rm.adapters.store import database
+from rm.adapters.store.sql import SqlStore, open_store
 from rm.core.store import Batch, Entry
 from rm.daemon.leading.witness import Witness
 from rm.errors import StoreError, StoreUnavailable

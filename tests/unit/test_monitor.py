@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rm.adapters.store_memory import MemoryStore
+from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Changes, Rules, apply
 from rm.core.jobs.state import ClusterState

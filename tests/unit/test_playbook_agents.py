@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.playbook_agents import DaemonAgents
-from rm.adapters.playbook_become import Passwords
-from rm.adapters.playbook_hosts import Ways
-from rm.adapters.playbook_program import digest
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.agents import DaemonAgents
+from rm.adapters.playbook.become import Passwords
+from rm.adapters.playbook.hosts import Ways
+from rm.adapters.playbook.program import digest
 from rm.cli.client import Client
 from rm.config import Config, DaemonConfig
 from rm.core.model.host import Host
@@ -257,7 +257,7 @@ def test_long_contents_travel_in_parts_and_check_mode_may_outgrow_an_agent(
     assert answer["results"][0]["changed"]
     assert (tmp_path / "long").read_text() == content
     assert len(fleet.asked) > 4
-    monkeypatch.setattr("rm.adapters.playbook_agents.LINE_BYTES", 1000)
+    monkeypatch.setattr("rm.adapters.playbook.agents.LINE_BYTES", 1000)
     planned = {"content": {"/a": "x" * 2000}}
     assert agents.send(GPU, False, ping(planned=planned)) is None
 
@@ -281,7 +281,7 @@ class Ssh:
 def over_ssh(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     log: list[str] = []
     make: Callable[..., Ssh] = lambda *_: Ssh(log)  # noqa: E731
-    monkeypatch.setattr("rm.adapters.playbook_channel.StepsChannel", make)
+    monkeypatch.setattr("rm.adapters.playbook.channel.StepsChannel", make)
     return log
 
 

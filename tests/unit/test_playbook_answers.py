@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.adapters.playbook_control import Hands, carry_out
-from rm.adapters.playbook_roster import Roster
+from rm.adapters.playbook.control import Hands, carry_out
+from rm.adapters.playbook.roster import Roster
 from rm.core.model.host import Host
 from rm.playbook.connection import is_reserved
 from rm.playbook.facts import gather

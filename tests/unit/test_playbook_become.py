@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from rm.adapters.playbook_become import PROMPT, Refused, argv, converse
-from rm.adapters.playbook_local import LocalSteps
+from rm.adapters.playbook.become import PROMPT, Refused, argv, converse
+from rm.adapters.playbook.local import LocalSteps
 from rm.core.model.host import Host
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_hosts import to_hosts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.playbook_control import Hands, carry_out
+from rm.adapters.playbook.control import Hands, carry_out
 from rm.core.model.host import Host
 from rm.errors import NotFound, Unreachable
 from tests.steps_request import rm_steps, step
@@ -41,7 +41,7 @@ def ask(
 def test_fetch_brings_a_file_in_parts_and_only_when_it_differs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rm.adapters.playbook_control.fetch.PART_BYTES", 1000)
+    monkeypatch.setattr("rm.adapters.playbook.control.fetch.PART_BYTES", 1000)
     source = tmp_path / "source"
     source.write_bytes(bytes(range(256)) * 20)
     given: dict[str, Any] = {"src": str(source), "dest": f"{tmp_path}/got", "_directory": str(tmp_path)}
@@ -61,7 +61,7 @@ def test_fetch_brings_a_file_in_parts_and_only_when_it_differs(
 def test_a_file_that_changes_while_it_is_fetched_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rm.adapters.playbook_control.fetch.PART_BYTES", 4)
+    monkeypatch.setattr("rm.adapters.playbook.control.fetch.PART_BYTES", 4)
     source = tmp_path / "log"
     source.write_text("0123456789")
 

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.adapters.vault import Vault, seal
+from rm.adapters.playbook.vault import Vault, seal
 from rm.core.model.host import Gpu, Host
 from rm.playbook.inventory import parse
 from rm.playbook.inventory_export import as_ini, as_yaml

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.playbook_become import Passwords
-from rm.adapters.playbook_hosts import Ways
-from rm.adapters.playbook_roster import Roster
-from rm.adapters.playbook_run import run_playbook
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.become import Passwords
+from rm.adapters.playbook.hosts import Ways
+from rm.adapters.playbook.roster import Roster
+from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
 from rm.playbook.steps import Batch, TaskResult

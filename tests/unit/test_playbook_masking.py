@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from rm.adapters.playbook_secrets import MARK, masked, masked_text
-from rm.adapters.vault import Vault, seal
+from rm.adapters.playbook.secrets import MARK, masked, masked_text
+from rm.adapters.playbook.vault import Vault, seal
 from rm.playbook.steps import TaskResult
 
 KEY = "-----BEGIN KEY-----\nabcdefgh12345678\nABCDEFGH/+=\n-----END KEY-----\n"

@@ -38,7 +38,7 @@ def test_every_module_is_carried_out_by_somebody() -> None:
     for module in modules().values():
         operation = executor_of(module)
         if getattr(module, "CONTROL", False):
-            assert importlib.util.find_spec(f"rm.adapters.playbook_control.{operation}"), operation
+            assert importlib.util.find_spec(f"rm.adapters.playbook.control.{operation}"), operation
         else:
             assert rm_steps.operation_of(operation) is not None, operation
 

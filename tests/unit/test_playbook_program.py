@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.playbook_program import LOADER, digest, in_parts, program
+from rm.adapters.playbook.program import LOADER, digest, in_parts, program
 from rm.errors import Unreachable
 from tests.fakes import PATIENCE_S
 from tests.steps_request import rm_steps, step

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.inventory_files import hosts_for_daemon
-from rm.adapters.playbook_roster import Roster
-from rm.adapters.playbook_run import run_playbook
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.inventory_files import hosts_for_daemon
+from rm.adapters.playbook.roster import Roster
+from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
 from rm.errors import ConfigError, UsageError
 from rm.playbook.inventory import parse

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters.playbook_files import read_playbook
+from rm.adapters.playbook.files import read_playbook
 from rm.errors import UsageError
 from rm.playbook.listing import growing_of
 from rm.playbook.parse import parse_playbook

@@ -6,12 +6,12 @@ import zlib
 
 import pytest
 
-from rm.adapters.inventory_files import read_beside, read_inventory
-from rm.adapters.playbook_files import LocalFiles
-from rm.adapters.playbook_history import entry_of, keep, runs
-from rm.adapters.playbook_run import run_playbook
-from rm.adapters.ssh_settings import SshSettings
-from rm.adapters.vault import Vault, read_password, seal
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.files import LocalFiles
+from rm.adapters.playbook.history import entry_of, keep, runs
+from rm.adapters.playbook.inventory_files import read_beside, read_inventory
+from rm.adapters.playbook.run import run_playbook
+from rm.adapters.playbook.vault import Vault, read_password, seal
 from rm.errors import ConfigError, UsageError
 from rm.playbook.evaluate import HostPlay, Options
 from rm.playbook.inventory_hosts import to_hosts

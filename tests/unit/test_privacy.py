@@ -15,7 +15,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rm.adapters.store_memory import MemoryStore
+from rm.adapters.store.memory import MemoryStore
 from rm.api.routes import ROUTES, Route, Who
 from rm.config import AlertsConfig, Config, PrivacyConfig
 from rm.core.jobs import events as ev

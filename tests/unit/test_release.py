@@ -148,8 +148,10 @@ def test_the_wheel_runs_with_the_packages_of_the_lock_alone(release: list[Path],
     assert len(modules) > 500
     run("-c", IMPORT_ALL, *modules)
     # the database's migrations and a shipped playbook are found where the wheel puts them
-    run("-m", "rm.adapters.migrate", f"sqlite:///{tmp_path}/rm.sqlite3")
-    program = "import sys; from rm.adapters.shipped import shipped_directory as d; print(d(sys.argv[1]))"
+    run("-m", "rm.adapters.store.migrate", f"sqlite:///{tmp_path}/rm.sqlite3")
+    program = (
+        "import sys; from rm.adapters.playbook.shipped import shipped_directory as d; print(d(sys.argv[1]))"
+    )
     for folder in ("agents", "playbooks"):
         assert run("-c", program, folder) == f"{installed}/rm/shipped/{folder}\n"
 

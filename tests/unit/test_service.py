@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.log_directory import LogDirectory, log_path
-from rm.adapters.store_memory import MemoryStore
+from rm.adapters.store.log_directory import LogDirectory, log_path
+from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.host import HostState

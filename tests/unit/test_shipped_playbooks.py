@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rm.adapters.playbook_control import rm_burn_in_network
+from rm.adapters.playbook.control import rm_burn_in_network
 from rm.daemon.monitoring import probe as monitor_probe
 from rm.playbook.modules import rm_burn_in_network as burn_in
 

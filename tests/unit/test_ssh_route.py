@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters import ssh_route
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts import route as ssh_route
+from rm.adapters.hosts.settings import SshSettings
 from rm.errors import ConfigError
 from tests import builders
 

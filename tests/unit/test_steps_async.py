@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters.playbook_run import run_playbook
-from rm.adapters.ssh_settings import SshSettings
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
 from rm.errors import UsageError
 

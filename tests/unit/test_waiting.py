@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.adapters.store_memory import MemoryDatabase, MemoryStore
+from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.bootstrap.waiting import Found, Waiting
 from rm.config import Config, DaemonConfig
 from rm.core.model.host import Host

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rm import __version__
-from rm.adapters.audit_scope import Deed, current_deed
+from rm.adapters.store.audit_scope import Deed, current_deed
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
 from rm.core.jobs.reconcile import reconcile, worth_repeating

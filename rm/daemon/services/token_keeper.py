@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rm.adapters.audit_scope import about
+from rm.adapters.store.audit_scope import about
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token, digest_of, id_of, text_of
 from rm.core.ports import Clock

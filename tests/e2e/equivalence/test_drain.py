@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.shipped import shipped_directory
+from rm.adapters.playbook.shipped import shipped_directory
 from rm.core.model.host import Host
 from rm.core.model.snapshot import Free
 from tests.e2e.equivalence.judge import compare

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.shipped import shipped_directory
+from rm.adapters.playbook.shipped import shipped_directory
 from tests.e2e.equivalence.judge import compare
 from tests.e2e.equivalence.recipe import Differs, Recipe
 from tests.e2e.equivalence.stage import Stage

@@ -1,0 +1,1 @@
+"""How alerts leave: mail, webhooks, commands."""

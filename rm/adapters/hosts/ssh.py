@@ -1,0 +1,457 @@
+"""SSH to the hosts: pinned host keys, bounded waits, and a pulse that finds a silent peer.
+
+Stock Fabric accepts any host key, waits for minutes on a host that is cut off or frozen, reports a lost
+connection as exit code -1, and loses 40 ms per message to Nagle's algorithm. `connect` returns a Fabric
+connection without these.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import re
+import select
+import shlex
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fabric
+import paramiko
+from invoke.exceptions import CommandTimedOut, ThreadException
+
+from rm.adapters.hosts.known_hosts import AUTHORITY, REVOKED, Line, about, with_key
+from rm.adapters.hosts.pulse import WatchedSocket, pulse
+from rm.adapters.hosts.route import Route, known_as, route_to
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.hosts.tunnel import Tunnel
+from rm.core.model.host import Host
+from rm.errors import ConfigError, HostKeyError, RmError, Unreachable
+
+logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # it logs what it also raises
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a remote command ended, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+
+def quote(argv: Sequence[str]) -> str:
+    """A command line on which every word is safe for a POSIX shell."""
+    return shlex.join(argv)
+
+
+class _Remote(fabric.runners.Remote):  # type: ignore[misc]
+    read_chunk_size = 32768
+    input_sleep = 0.001
+
+
+class _UnknownKey(Exception):
+    def __init__(self, key: paramiko.PKey) -> None:
+        self.key = key
+
+
+class _Refuse(paramiko.MissingHostKeyPolicy):
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise _UnknownKey(key)
+
+
+def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Connection:
+    """An open connection to `host`; the login's password is tried after the keys.
+
+    Raises:
+        HostKeyError: the host's key is unknown or not the accepted one; nothing was sent.
+        Unreachable: no answer, or the login was refused.
+        ConfigError: an identity file cannot be used.
+    """
+    route = route_to(host, settings)
+    connection = fabric.Connection(
+        route.address,
+        user=route.login,
+        port=route.port,
+        connect_timeout=settings.connect_timeout_s,
+        config=fabric.Config(
+            lazy=True,
+            overrides={"load_ssh_configs": False, "runners": {"remote": _Remote}},
+        ),
+    )
+    client: paramiko.SSHClient = connection.client
+    client.set_missing_host_key_policy(_Refuse())
+    lines = _lines(route, settings)
+    revoked = {line.key for line in lines if line.marker == REVOKED}
+    for key in reversed(list(_accepted(lines))):  # of two of a kind the one in rm's own file counts
+        client.get_host_keys().add(known_as(route.address, route.port), key.get_name(), key)
+    raw = _dialled(host, route, settings.connect_timeout_s)
+    sock = WatchedSocket(raw, settings.dead_after_s)
+    connection.connect_kwargs = {
+        "sock": sock,
+        "banner_timeout": settings.connect_timeout_s,
+        "auth_timeout": settings.connect_timeout_s,
+        "channel_timeout": settings.connect_timeout_s,
+        "disabled_algorithms": disabled_algorithms(settings.weak_algorithms),
+        **_identity(host, settings, route),
+        **({"password": password} if password else {}),
+    }
+    try:
+        connection.open()
+    except _UnknownKey as error:
+        if error.key.get_base64() in revoked:
+            raise _revoked(host, error.key) from None
+        authority = next((line.number for line in lines if line.marker == AUTHORITY), 0)
+        if authority:
+            raise HostKeyError(
+                f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that "
+                f"is not known: {error.key.fingerprint}. Line {authority} of {settings.known_hosts} names a "
+                "certificate authority for it (@cert-authority), and rm does not check certificates.",
+                f"Compare it with the host's own, then run: {_accept(host, settings)}",
+            ) from None
+        unchecked = " The configuration of ssh would take it unseen; rm does not." if route.unchecked else ""
+        raise HostKeyError(
+            f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that is "
+            f"not known: {error.key.fingerprint}.{unchecked}",
+            f"Compare it with the host's own, then run: {_accept(host, settings)}",
+        ) from None
+    except paramiko.BadHostKeyException as error:
+        if error.key.get_base64() in revoked:
+            raise _revoked(host, error.key) from None
+        raise HostKeyError(
+            f"The key of host {host.name} ({host.address}:{host.port}) has CHANGED: it presents "
+            f"{error.key.fingerprint}, accepted was {error.expected_key.fingerprint}.",
+            f"Someone may be in between. If the host was reinstalled, run: {_accept(host, settings)}",
+        ) from None
+    except paramiko.AuthenticationException as error:
+        if any(word in str(error) for word in ("timeout", "EOF")):  # frozen or cut off in the middle of it
+            raise _unreachable(host, error, raw) from None
+        raise Unreachable(
+            f"Host {host.name} refuses the login of {host.login}: {error}",
+            "Put the daemon's public key into the authorized_keys of that user.",
+        ) from None
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise _unreachable(host, error, raw) from None
+    finally:
+        if not connection.is_connected:
+            sock.close()
+    transport = client.get_transport()
+    assert transport is not None
+    _watch(sock, transport)
+    return connection
+
+
+def _accept(host: Host, settings: SshSettings) -> str:
+    return f"rmx host accept-key {host.name}{settings.key_options}"
+
+
+def _lines(route: Route, settings: SshSettings) -> list[Line]:
+    """What the known hosts say of the host. A key is revoked for an address, whatever the port."""
+    found: list[Line] = []
+    users = (route.known_hosts or USERS_KNOWN_HOSTS) if settings.users_known_hosts else ()
+    for file in (settings.known_hosts, *users):
+        try:
+            text = file.expanduser().read_text(errors="replace")
+        except OSError:
+            continue
+        here = {line.number for line in about(text, (route.known_as,))}
+        both = about(text, (route.known_as, route.address))
+        found += [line for line in both if line.marker == REVOKED or line.number in here]
+    return found
+
+
+USERS_KNOWN_HOSTS = (Path("~/.ssh/known_hosts"), Path("/etc/ssh/ssh_known_hosts"))
+
+
+def _accepted(lines: Sequence[Line]) -> Iterator[paramiko.PKey]:
+    """The keys that the host may present."""
+    revoked = {line.key for line in lines if line.marker == REVOKED}
+    for line in lines:
+        if line.marker or line.key in revoked:
+            continue
+        with suppress(paramiko.SSHException, paramiko.hostkeys.InvalidHostKey):
+            entry = paramiko.hostkeys.HostKeyEntry.from_line(f"host {line.kind} {line.key}")
+            if entry is not None and entry.key is not None:
+                yield entry.key
+
+
+def _revoked(host: Host, key: paramiko.PKey) -> HostKeyError:
+    return HostKeyError(
+        f"Host {host.name} ({host.address}:{host.port}) presents the {key.get_name()} key {key.fingerprint}, "
+        "which is revoked (@revoked in the known hosts).",
+        "Whoever has that key may stand in between. Give the host a new key.",
+    )
+
+
+def disabled_algorithms(weak: bool) -> dict[str, list[str]]:
+    """What Paramiko offers and is not to be used, unless `weak`: CBC and triple DES, MD5 and SHA-1."""
+    if weak:
+        return {}
+    offered: Any = paramiko.Transport
+    kinds = {
+        "ciphers": offered._preferred_ciphers,
+        "macs": offered._preferred_macs,
+        "kex": offered._preferred_kex,
+        "keys": offered._preferred_keys,
+        "pubkeys": offered._preferred_pubkeys,
+    }
+    return {kind: [name for name in names if _WEAK.search(name)] for kind, names in kinds.items()}
+
+
+_WEAK = re.compile(r"cbc|3des|arcfour|blowfish|md5|sha1|ssh-dss|ssh-rsa")  # ssh-rsa signs with SHA-1
+
+
+def _watch(sock: WatchedSocket, transport: paramiko.Transport) -> None:
+    message = paramiko.Message()
+    message.add_byte(paramiko.common.cMSG_GLOBAL_REQUEST)
+    message.add_string("keepalive@openssh.com")
+    message.add_boolean(True)  # want a reply: sshd answers that it does not know it
+
+    def ask() -> None:
+        with suppress(paramiko.SSHException, EOFError, OSError):
+            transport._send_user_message(message)  # type: ignore[attr-defined]
+
+    pulse.watch(sock, ask, transport.is_active)
+
+
+def _dialled(host: Host, route: Route, timeout_s: float) -> Any:
+    """A connected socket, or a Tunnel, which is like one."""
+    try:
+        if route.program:
+            return Tunnel(route.program, timeout_s)
+        raw = socket.create_connection((route.address, route.port), timeout_s)
+    except OSError as error:
+        raise _unreachable(host, error) from None
+    raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return raw
+
+
+def _unreachable(host: Host, error: Exception, by: Any = None) -> Unreachable:
+    what = str(error).strip() or type(error).__name__
+    if isinstance(by, Tunnel):
+        return Unreachable(
+            f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH by way of "
+            f"`{quote(by.program)}`: {(by.said() or what).rstrip('.')}.",
+            "That command must work by itself, without a question.",
+        )
+    if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
+        return Unreachable(
+            f"Host {host.name} ({host.address}:{host.port}) offers only weak algorithms for SSH: {what}.",
+            "Let its sshd offer others, or set ssh.weak_algorithms = true in rm.toml.",
+        )
+    return Unreachable(
+        f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH: {what}.",
+        "See whether it is up and its sshd runs.",
+    )
+
+
+def _named(file: Path, host: Host) -> Path:
+    """The file with the host's name for %h, and % for %%; no name leads out of its folder."""
+    name = host.name.replace("/", "_")
+    return Path(re.sub("%[%h]", lambda found: "%" if found[0] == "%%" else name, str(file)))
+
+
+def _identity(host: Host, settings: SshSettings, route: Route) -> dict[str, Any]:
+    given = dict(host.variables)
+    own = given.get("ansible_ssh_private_key_file") or given.get("ansible_private_key_file")
+    files = [Path(own).expanduser()] if own else [_named(file, host) for file in settings.identity_files]
+    if not files and route.identity_files:  # ssh passes over those that are not there
+        good = [str(file) for file in route.identity_files if file.is_file() and not _open_to_others(file)]
+        return {"key_filename": good, "look_for_keys": False, "allow_agent": not route.identities_only}
+    if not files:  # the user's own keys, as ssh takes them, and an SSH agent
+        usual = [Path.home() / ".ssh" / f"id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]
+        good = [str(file) for file in usual if file.is_file() and not _open_to_others(file)]
+        return {"key_filename": good, "look_for_keys": False}
+    for file in files:
+        if _open_to_others(file):
+            raise ConfigError(
+                f"The SSH identity {file} of host {host.name} is open to other users of this machine.",
+                f"Run: chmod 600 {shlex.quote(str(file))}",
+            )
+    if len(files) > 1:
+        return {"key_filename": [str(f) for f in files], "look_for_keys": False, "allow_agent": False}
+    try:
+        key = paramiko.PKey.from_path(files[0])
+    except (OSError, paramiko.SSHException, ValueError, TypeError) as error:
+        raise ConfigError(
+            f"The SSH identity {files[0]} of host {host.name} cannot be used: {error}.",
+            "Give an existing, unencrypted private key, or none to use your SSH agent.",
+        ) from None
+    return {"pkey": key, "look_for_keys": False, "allow_agent": False}
+
+
+def _open_to_others(file: Path) -> bool:
+    """May others read or write a private key of this user? ssh refuses such a key, too."""
+    try:
+        found = file.stat()
+    except OSError:
+        return False  # told where it is opened
+    return found.st_uid == os.getuid() and bool(found.st_mode & 0o077)
+
+
+# commands and files
+
+
+def run(connection: fabric.Connection, command: str, timeout_s: float) -> Result:
+    """Run one shell command line (see `quote`) and wait.
+
+    After `timeout_s` the command and its children are ended on the host.
+
+    Raises:
+        Unreachable: the connection was lost, or the time is over: the outcome is unknown.
+    """
+    lost = Unreachable(
+        f"The connection to {connection.host} was lost while a command ran; its outcome is unknown."
+    )
+    transport = connection.client.get_transport()
+    if transport is None or not transport.is_active():
+        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    bounded = quote(["timeout", "-k", "2", f"{timeout_s:g}", "sh", "-c", command])
+    try:
+        result = connection.run(bounded, hide=True, warn=True, in_stream=False, timeout=timeout_s + 5)
+    except (CommandTimedOut, ThreadException, paramiko.SSHException, OSError, EOFError):
+        raise lost from None
+    if result.exited == 124:
+        raise Unreachable(f"A command on {connection.host} did not end within {timeout_s:g} s.")
+    if result.exited < 0:
+        raise lost
+    return Result(result.exited, result.stdout, result.stderr)
+
+
+_PUT = """umask 077; aside="$1.$$"
+cat >"$aside" && chmod "$2" "$aside" && mv -f "$aside" "$1" || { rm -f "$aside"; exit 1; }"""
+
+
+def put(
+    connection: fabric.Connection, data: bytes, remote_path: str, mode: int, timeout_s: float = 60
+) -> None:
+    """Write a file on the host atomically: aside, then renamed."""
+    transport = connection.client.get_transport()
+    if transport is None or not transport.is_active():
+        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    code, err = -1, b""
+    with suppress(paramiko.SSHException, OSError, EOFError):
+        channel = transport.open_session(timeout=timeout_s)
+        try:
+            channel.settimeout(timeout_s)
+            channel.exec_command(quote(["sh", "-c", _PUT, "sh", remote_path, f"{mode:o}"]))
+            channel.sendall(data)
+            channel.shutdown_write()
+            err = channel.makefile_stderr("rb").read()
+            code = channel.recv_exit_status()
+        finally:
+            channel.close()
+    if code < 0:
+        raise Unreachable(f"The connection to {connection.host} was lost while {remote_path} was written.")
+    if code:
+        why = err.decode(errors="replace").strip().rpartition(": ")[2]
+        raise RmError(f"{remote_path} cannot be written on {connection.host}: {why}.")
+
+
+# host keys
+
+
+def present_key(host: Host, settings: SshSettings) -> tuple[str, str, str]:
+    """(type, fingerprint, base64) of the key a host presents now; this does not trust it."""
+    timeout_s = settings.connect_timeout_s
+    raw = _dialled(host, route_to(host, settings), timeout_s)
+    transport = paramiko.Transport(raw, disabled_algorithms=disabled_algorithms(settings.weak_algorithms))
+    try:
+        transport.banner_timeout = timeout_s
+        transport.start_client(timeout=timeout_s)
+        key = transport.get_remote_server_key()
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise _unreachable(host, error, raw) from None
+    finally:
+        transport.close()
+        raw.close()
+    return key.get_name(), key.fingerprint, key.get_base64()
+
+
+def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
+    """Pin the key with exactly this fingerprint, in place of any other of that host.
+
+    Raises:
+        HostKeyError: the host now presents another key; nothing was changed.
+    """
+    kind, presented, key = present_key(host, settings)
+    route = route_to(host, settings)
+    if presented != fingerprint:
+        raise HostKeyError(
+            f"Host {host.name} presents the {kind} key {presented}, not {fingerprint}: nothing was accepted.",
+            "Look at the key again; something answers for this host in turns.",
+        )
+    if any(line.key == key for line in _lines(route, settings) if line.marker == REVOKED):
+        raise HostKeyError(
+            f"The {kind} key {presented} of host {host.name} is revoked (@revoked in "
+            f"{settings.known_hosts}): nothing was accepted.",
+            "Give the host a new key.",
+        )
+    with _locked(settings.known_hosts) as lines:
+        lines[:] = with_key(lines, route.known_as, kind, key)
+
+
+def pinned_key(host: Host, settings: SshSettings) -> tuple[str, str] | None:
+    """(type, fingerprint) of the key that is trusted for the host; None when none is. Changes nothing."""
+    key = next(_accepted(_lines(route_to(host, settings), settings)), None)
+    return (key.get_name(), key.fingerprint) if key is not None else None
+
+
+@contextmanager
+def _locked(known_hosts: Path) -> Iterator[list[str]]:
+    """The lines of the file, written back atomically; one writer at a time."""
+    known_hosts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(known_hosts.with_name(known_hosts.name + ".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lines = known_hosts.read_text().splitlines() if known_hosts.exists() else []
+        yield lines
+        aside = known_hosts.with_name(known_hosts.name + ".new")
+        aside.write_text("".join(line + "\n" for line in lines))
+        os.chmod(aside, 0o600)
+        if os.geteuid() == 0:  # what root pins for the daemon's account, that account must be able to read
+            owner = (known_hosts if known_hosts.exists() else known_hosts.parent).stat()
+            os.chown(aside, owner.st_uid, owner.st_gid)
+        aside.replace(known_hosts)
+
+
+# the agent's channel
+
+
+def agent_command(host: Host, settings: SshSettings) -> str:
+    """The command line that serves the agent's channel on `host`; by sudo when its inventory says so."""
+    command = settings.agent_command or quote([settings.python, "-S", "-E", AGENT_PATH, "--serve"])
+    become = dict(host.variables).get("ansible_become", "").lower() in ("true", "yes", "1")
+    return f"sudo -n {command}" if become else command
+
+
+AGENT_PATH = "/opt/rm/agents/rm_agent.py"
+
+
+def open_channel(connection: fabric.Connection, command: str) -> paramiko.Channel:
+    """A session running `command`, for a conversation over its standard input and output."""
+    transport = connection.client.get_transport()
+    if transport is None:
+        raise Unreachable(f"The connection to {connection.host} is closed.", "Connect again.")
+    try:
+        channel: paramiko.Channel = transport.open_session(window_size=1 << 24)
+        channel.exec_command(command)
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise Unreachable(f"The agent on {connection.host} cannot be started: {error}.") from None
+    return channel
+
+
+def writable_now(connection: fabric.Connection, channel: paramiko.Channel) -> bool:
+    """Would a small write go through without waiting for the peer?"""
+    transport = connection.client.get_transport()
+    if transport is None or not channel.send_ready():
+        return False
+    poll = select.poll()
+    try:
+        poll.register(transport.sock.fileno(), select.POLLOUT)
+    except (ValueError, OSError):
+        return False
+    return bool(poll.poll(0))

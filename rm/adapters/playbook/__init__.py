@@ -1,0 +1,1 @@
+"""What the playbook engine needs of the world: files, inventories, vaults, ways to hosts, the history."""

@@ -1,0 +1,152 @@
+"""Steps to hosts whose agents the daemon is connected to: over its channels, asked for by HTTP.
+
+Only for a host that the daemon knows by this very name, address, port and login, whose agent has the very
+executor that this runner has and can act as the user that a step is for; every other host is reached as
+if there were no daemon.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any, Protocol
+
+from rm.adapters.playbook.program import digest
+from rm.core.model.host import Host
+from rm.errors import RmError, Unreachable
+
+# small requests: a launch or a pause for the same agent waits behind one
+REQUEST_BYTES = PART_BYTES = 256 << 10
+LINE_BYTES = 7 << 20  # what check mode remembers may be longer than an agent takes
+
+
+class DaemonClient(Protocol):
+    """One kept-open connection to the daemon, for one request at a time (rm/cli/client.py)."""
+
+    def open(self) -> None:
+        """Raises RmError when the daemon cannot be reached; after it, failures are of requests."""
+        ...
+
+    def get(self, *path: str | int) -> dict[str, Any]: ...
+    def post(
+        self, *path: str | int, body: Mapping[str, Any] | None = None, timeout_s: float | None = ...
+    ) -> dict[str, Any]: ...
+    def close(self) -> None: ...
+    def abort(self) -> None:
+        """End the request under way; called from another thread."""
+        ...
+
+
+class DaemonAgents:
+    """`connect` makes a client; `note` is told once when no step will go this way, and why."""
+
+    request_bytes, part_bytes = REQUEST_BYTES, PART_BYTES
+
+    def __init__(self, connect: Callable[[], DaemonClient], note: Callable[[str], None]) -> None:
+        self._connect = connect
+        self._note = note
+        self._guard = threading.Lock()
+        self._channels: dict[str, Mapping[str, Any]] | None = None
+        self._idle: list[DaemonClient] = []
+        self._busy: set[DaemonClient] = set()
+
+    def serves(self, host: Host, become: bool) -> bool:
+        """Could steps for this host, as root if `become`, else as its login, go over an agent's channel?"""
+        channel = self._known().get(host.name)
+        return channel is not None and _same_door(channel, host) and (channel["uid"] == 0 or not become)
+
+    def send(self, host: Host, become: bool, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The agent's result; None when nothing was sent.
+
+        Raises:
+            Unreachable: the agent or the daemon was lost, and what was done is unknown.
+        """
+        if not self.serves(host, become) or _too_long(request):
+            return None
+        if self._known()[host.name]["uid"] == 0 and not become and host.login != "root":
+            request = {**request, "steps": [_as(host.login, step) for step in request["steps"]]}
+        door = {"address": host.address, "port": host.port, "login": host.login}
+        client = self._take()
+        if client is None:
+            return None
+        try:
+            answer = client.post("channels", host.name, "steps", body={**door, **request}, timeout_s=None)
+        except Unreachable as error:
+            self._leave(client, lost=True)
+            raise Unreachable(
+                f"What steps did on host {host.name} is unknown: {error.what}", "Run the playbook again."
+            ) from None
+        except BaseException:
+            self._leave(client, lost=True)
+            raise
+        self._leave(client, lost=False)
+        result: dict[str, Any] | None = answer.get("result")
+        return result
+
+    def close(self) -> None:
+        """End what is under way: a host finishes the step that it is at."""
+        with self._guard:
+            self._channels = {}
+            busy, idle = list(self._busy), list(self._idle)
+            self._idle.clear()
+        for client in busy:
+            client.abort()
+        for client in idle:
+            client.close()
+
+    # -- connections to the daemon
+
+    def _known(self) -> dict[str, Mapping[str, Any]]:
+        with self._guard:
+            if self._channels is None:
+                self._channels = self._look()
+            return self._channels
+
+    def _look(self) -> dict[str, Mapping[str, Any]]:
+        try:
+            client = self._connect()
+            client.open()
+            found = client.get("channels")["channels"]
+        except RmError as error:
+            self._note(f"No steps travel over the agents' channels: {error.what}")
+            return {}
+        self._idle.append(client)
+        return {one["host"]: one for one in found if one["executor"] == digest()}
+
+    def _take(self) -> DaemonClient | None:
+        """A connection to the daemon; None when it cannot be reached any more."""
+        with self._guard:
+            client = self._idle.pop() if self._idle else self._connect()
+            self._busy.add(client)
+        try:
+            client.open()
+        except RmError:
+            self._leave(client, lost=True)
+            return None
+        return client
+
+    def _leave(self, client: DaemonClient, lost: bool) -> None:
+        with self._guard:
+            self._busy.discard(client)
+            if not lost:
+                self._idle.append(client)
+        if lost:
+            with suppress(OSError):
+                client.close()
+
+
+def _same_door(channel: Mapping[str, Any], host: Host) -> bool:
+    there = (channel["address"], channel["port"], channel["login"])
+    return there == (host.address, host.port, host.login)
+
+
+def _too_long(request: dict[str, Any]) -> bool:
+    """Does check mode remember more than an agent takes?"""
+    return bool(request["planned"].get("content")) and len(json.dumps(request)) > LINE_BYTES
+
+
+def _as(login: str, step: dict[str, Any]) -> dict[str, Any]:
+    """The step as the user whom the host would let in; parts of contents are kept by the agent itself."""
+    return step if step.get("user") or step["op"] == "blob" else {**step, "user": login, "at_home": True}

@@ -1,0 +1,73 @@
+"""The control machine's files for playbooks: the playbook itself and what it copies."""
+
+from __future__ import annotations
+
+import glob
+import os
+import stat
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from rm.adapters.playbook.vault import HEADER, Vault
+from rm.errors import UsageError
+from rm.playbook.ansible_settings import Settings
+from rm.playbook.parse import parse_playbook
+from rm.playbook.problems import BadArgument
+from rm.playbook.schema import Playbook, PlayDefaults
+
+
+class LocalFiles:
+    """The control machine's files, each read once per run; what is encrypted is opened."""
+
+    def __init__(self, vault: Vault | None = None, ansible: Settings | None = None) -> None:
+        self.vault = vault or Vault(())
+        self.read = cache(self._read)
+        said = ansible or Settings()
+        usual = ("~/.ansible/roles", "/usr/share/ansible/roles", "/etc/ansible/roles")
+        self.role_path = said.roles_path or tuple(map(os.path.expanduser, usual))
+        self.play_defaults = PlayDefaults(
+            gather_facts=said.gathering != "explicit",
+            gather_once=said.gathering == "smart",
+            any_errors_fatal=said.any_errors_fatal,
+            force_handlers=said.force_handlers,
+        )
+
+    @property
+    def decrypt(self) -> Callable[[str], str] | None:
+        """Opens `!vault` values; None without passwords: then only who uses such a value is told."""
+        return self.vault if self.vault.passwords else None
+
+    def _read(self, path: str, decrypt: bool = True) -> bytes:
+        try:
+            data = Path(path).read_bytes()
+        except OSError as problem:
+            raise BadArgument(f"the local file {path} cannot be read: {problem.strerror}") from None
+        if not decrypt or not data.startswith(HEADER.encode()):
+            return data
+        try:
+            return self.vault.open_file(data)
+        except UsageError as problem:
+            raise BadArgument(f"the local file {path}: {problem}".rstrip(".")) from None
+
+    def glob(self, pattern: str) -> list[str]:
+        return sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def mode(self, path: str) -> int:
+        return stat.S_IMODE(os.stat(path).st_mode)
+
+
+def read_playbook(path: str | Path, files: LocalFiles | None = None) -> Playbook:
+    """Parse and check a playbook; raises UsageError with file, line and what to do."""
+    local = files or LocalFiles()
+    try:
+        text = local.read(str(path)).decode()
+    except (BadArgument, UnicodeDecodeError) as problem:
+        why = str(problem).rpartition(": ")[2] if isinstance(problem, BadArgument) else "it is not UTF-8 text"
+        raise UsageError(
+            f"The playbook {path} cannot be read: {why}.", "Give the path of a YAML file."
+        ) from None
+    return parse_playbook(text, str(path), local)

@@ -1,0 +1,230 @@
+"""Runs playbooks on hosts: one kept-open connection per host, steps in batches, hosts side by side.
+
+A host's steps travel to its agent when `agents` knows one; else the text of `agents/rm_steps.py` is fed to
+`python3` on the host once and then spoken to over that one channel. Hosts fail each for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+import rm
+from rm.adapters.hosts.settings import SshSettings
+from rm.adapters.playbook.become import Passwords
+from rm.adapters.playbook.control import Daemon, Prompt
+from rm.adapters.playbook.files import LocalFiles, read_playbook
+from rm.adapters.playbook.hosts import Agents, Ways
+from rm.adapters.playbook.orders import Orders
+from rm.adapters.playbook.part import Conductor
+from rm.adapters.playbook.passwords import PasswordBook
+from rm.adapters.playbook.roster import Roster
+from rm.adapters.playbook.shipped import shipped_directory
+from rm.adapters.playbook.sources import ThisMachine, check_sources
+from rm.core.model.host import Host
+from rm.errors import UsageError
+from rm.playbook.conduct import Part
+from rm.playbook.evaluate import Options
+from rm.playbook.flow import END
+from rm.playbook.listing import growing_of, names_of, plan_of_play
+from rm.playbook.located import nearest
+from rm.playbook.reach import check_settings
+from rm.playbook.report import Progress, Recap, Report
+from rm.playbook.rolling import batches, max_fail
+from rm.playbook.schema import Play, Playbook
+from rm.playbook.template import Layer, Scope
+from rm.playbook.variables import ANSIBLE_VERSION
+
+__all__ = ["Passwords", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
+
+
+def run_playbook(
+    playbook: str | Path,
+    hosts: Sequence[Host],
+    settings: SshSettings,
+    *,
+    variables: Mapping[str, Any] | None = None,
+    check: bool = False,
+    diff: bool = False,
+    limit: str | None = None,
+    tags: Sequence[str] = (),
+    skip_tags: Sequence[str] = (),
+    forks: int = 16,
+    progress: Callable[[Progress], None] | None = None,
+    agents: Agents | None = None,
+    daemon: Daemon | None = None,
+    start_at: str = "",
+    files: LocalFiles | None = None,
+    prompt: Prompt | None = None,
+    inventory: Mapping[str, Mapping[str, Any]] | None = None,
+    magic: Mapping[str, Any] | None = None,
+    become: bool = False,
+    become_user: str = "",
+    passwords: Passwords | None = None,
+) -> Report:
+    """Run every play of a playbook and say what became of it.
+
+    Raises UsageError before any host is touched when the playbook, a pattern, a template or a local file
+    that is named outright is wrong;
+    whatever goes wrong on a host is in the report. Ctrl-C ends the run with `interrupted` set.
+    `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt`
+    answers `vars_prompt` and `pause`; `magic` are names to provide besides rm's own. `become` and
+    `become_user` hold where the playbook and the variables do not say; so do `passwords`.
+    """
+    local = files or LocalFiles()
+    read = read_playbook(playbook, local)
+    orders = Orders(
+        dict(variables or {}), check, diff, limit or "", tuple(tags), tuple(skip_tags), max(1, forks),
+        start_at, magic or {}, become, become_user, passwords or Passwords(), local,
+        progress or (lambda event: None), agents, daemon, prompt,
+    )  # fmt: skip
+    return _Run(read, Roster(hosts, orders.variables, inventory or {}, orders.limit), settings, orders).run()
+
+
+def plan_of(
+    playbook: str | Path,
+    hosts: Sequence[Host],
+    *,
+    variables: Mapping[str, Any] | None = None,
+    limit: str | None = None,
+    tags: Sequence[str] = (),
+    skip_tags: Sequence[str] = (),
+    files: LocalFiles | None = None,
+) -> list[dict[str, Any]]:
+    """For `--list-hosts`, `--list-tasks` and `--list-tags`: each play's name, hosts, chosen tasks and
+    tags; touches no host."""
+    read = read_playbook(playbook, files or LocalFiles())
+    roster = Roster(hosts, variables or {}, {}, limit or "")
+    return [
+        {"play": play.name, "hosts": list(roster.chosen(play, grows)), **plan_of_play(play, tags, skip_tags)}
+        for play, grows in growing_of(read.plays)
+    ]
+
+
+class _Run:
+    """One run of a playbook, play by play."""
+
+    def __init__(self, playbook: Playbook, roster: Roster, settings: SshSettings, orders: Orders) -> None:
+        self.playbook, self.roster, self.orders = playbook, roster, orders
+        passwords = PasswordBook(roster, orders.passwords, orders.files.vault)
+        self.ways = Ways(roster.hosts, settings, orders.agents, roster.connection_of, passwords.of)
+        self.stopping = threading.Event()
+        self.unfinished: set[str] = set()
+        self.through: set[str] = set()  # who has done all of the running play
+        self.part: Part | None = None  # the running one
+        self.report = Report(playbook.filename, orders.check)
+        self.directory = os.path.dirname(os.path.abspath(playbook.filename))
+
+    def run(self) -> Report:
+        states = self.roster.states
+        growing = growing_of(self.playbook.plays)
+        chosen = [(play, self.roster.chosen(play, grows)) for play, grows in growing]
+        for play, names in chosen:
+            check_sources(play, self.orders.files, self.directory)
+            check_settings(play)
+            if not play.prompts:  # else the answers may say it
+                self.rolling(play, names, {})
+        if start_at := self.orders.start_at:
+            known = [name for play, _ in chosen for name in names_of(play)]
+            if not any(fnmatchcase(name, start_at) for name in known):
+                raise UsageError(f"no task is called '{start_at}'.", nearest(start_at, known))
+        with ThreadPoolExecutor(self.orders.forks, thread_name_prefix="playbook") as pool:
+            conductor = Conductor(self.orders, self.roster, self.ways, self.report, self.stopping, pool)
+            try:
+                for index, (play, grows) in enumerate(growing):
+                    if grows:
+                        chosen[index] = (play, self.roster.chosen(play, growing=True))
+                    self.run_play(*chosen[index], conductor)
+                    if self.stopping.is_set():
+                        later = {name for _, others in chosen[index + 1 :] for name in others}
+                        self.unfinished |= {n for n in later if not states[n].failed}
+                        break
+            except KeyboardInterrupt:
+                self.report.interrupted = True
+                self.stopping.set()
+                left = {name for _, names in chosen[index:] for name in names} - self.through
+                if self.part is not None:
+                    left -= {name for name, one in self.part.runs.items() if one.position == END}
+                self.unfinished |= {name for name in left if not states[name].failed}
+                pool.shutdown(wait=False, cancel_futures=True)
+            finally:
+                self.ways.close()
+        self.report.not_reached = tuple(name for name in states if name in self.unfinished)
+        return self.report
+
+    def run_play(self, play: Play, names: tuple[str, ...], conductor: Conductor) -> None:
+        states = self.roster.states
+        self.orders.tell(Progress("play", play.name, hosts=names))
+        self.through.clear()
+        prompted = self.prompted(play)
+        alive = [name for name in names if not states[name].failed]
+        for state in states.values():
+            state.ended = False
+        limit, parts = self.rolling(play, alive, prompted)
+        for names_now in parts:
+            options = self.options(play, names, names_now, prompted)
+            part = Part(play, names_now, states, self.orders.files, options, limit)
+            self.part = part
+            conductor.run(part)
+            self.part, self.through = None, self.through | set(names_now)
+            if part.stopped or (names_now and all(states[name].failed for name in names_now)):
+                # as Ansible: where nobody is left the whole run ends
+                self.unfinished |= {n for n in alive if not self.report.results.get(n)} | set(part.cut_short)
+                self.stopping.set()
+            if self.stopping.is_set() or part.ended:
+                return
+
+    def rolling(
+        self, play: Play, names: Sequence[str], prompted: Mapping[str, Any]
+    ) -> tuple[float | None, list[list[str]]]:
+        """The failures that end the play, in percent, and its hosts part by part; raises UsageError."""
+        extra = self.orders.variables
+        scope = Scope([Layer(extra, True), Layer(prompted, False), Layer(play.variables, True)])
+        return max_fail(play, scope), batches(play, scope, names)
+
+    def prompted(self, play: Play) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        ask = self.orders.prompt
+        for one in play.prompts:
+            if one.name in self.orders.variables:
+                continue
+            found[one.name] = one.default
+            if ask is not None:
+                found[one.name] = ask(f"{one.text}: ", one.private, self.stopping) or one.default
+        return found
+
+    def options(
+        self, play: Play, names: Sequence[str], part: Sequence[str], prompted: Mapping[str, Any]
+    ) -> Options:
+        orders, groups = self.orders, self.roster.groups
+        magic = {
+            "groups": {
+                "ungrouped": [],
+                **{group: list(members) for group, members in groups.items()},
+                "all": list(self.roster.hosts),
+            },
+            "ansible_play_hosts_all": list(names),
+            "ansible_play_role_names": [role.name for role in play.roles],
+            "role_names": [role.name for role in play.roles],
+            "rm_agents_dir": str(shipped_directory("agents")),
+            "rm_version": rm.__version__,
+            "ansible_version": ANSIBLE_VERSION,
+            "ansible_run_tags": list(orders.tags) or ["all"],
+            "ansible_skip_tags": list(orders.skip_tags),
+            "ansible_diff_mode": orders.diff,
+            "ansible_forks": orders.forks,
+            "ansible_verbosity": 0,
+            **({"ansible_limit": orders.limit} if orders.limit else {}),
+            **orders.magic,
+        }
+        return Options(
+            self.directory, orders.variables, magic, orders.check, orders.tags, orders.skip_tags,
+            orders.start_at, ThisMachine(), prompted,
+            {"ansible_play_hosts": tuple(names), "ansible_play_batch": tuple(part),
+             "play_hosts": tuple(part)}, orders.become, orders.become_user,
+        )  # fmt: skip

@@ -1,0 +1,270 @@
+"""Backups of the database, made while the daemon works, and put back while it does not.
+
+SQLite: a copy by its online backup interface, https://www.sqlite.org/backup.html. PostgreSQL: an archive of
+`pg_dump --format=custom`, put back in one transaction.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
+
+from rm.adapters.store import schema
+from rm.adapters.store.database import make_engine, sentences
+from rm.adapters.store.migrate import VERSION_TABLE, head
+from rm.core.store import Lease
+from rm.errors import ConfigError, Conflict, StoreError, UsageError
+
+# Ids that were given out after the backup are not given out again; hosts may remember their jobs.
+IDS_LEFT_OUT = 10_000
+# The restored database counts as newer than all that was acknowledged before it.
+VERSIONS_LEFT_OUT = 1 << 32
+_SQLITE, _POSTGRES = b"SQLite format 3\0", b"PGDMP"
+_SETTLE = (
+    f"UPDATE cluster SET holder = '', lease_expires_us = 0, version = version + {VERSIONS_LEFT_OUT}, "
+    f"next_job_id = next_job_id + {IDS_LEFT_OUT}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was put back, and where the database that was there before is kept (None: there was none)."""
+
+    schema: str
+    jobs: int
+    before: Path | None
+
+
+def back_up_to(url: str, file: Path) -> int:
+    """Write a consistent copy of the database to `file`, which must not exist; its size in bytes.
+
+    Raises:
+        UsageError: the file exists or cannot be written.
+        StoreError, ConfigError: the database cannot be read, or is of no known kind.
+    """
+    parsed = _parsed(url)
+    with _new_file(file) as aside:
+        if parsed.get_backend_name() == "sqlite":
+            _copy_sqlite(Path(str(parsed.database)), aside)
+        else:
+            _postgres("pg_dump", ["--format=custom", "--no-owner", f"--file={aside}"], parsed)
+    return file.stat().st_size
+
+
+def restore_from(url: str, file: Path, kept: Path) -> Restored:
+    """Put the backup in the database's place; no daemon may run. What is there now is kept, PostgreSQL's in
+    `kept`.
+
+    Raises:
+        UsageError: `file` is no backup of this kind of database.
+        StoreError: it is damaged or of a newer rm, or the database refuses; nothing was changed.
+    """
+    parsed = _parsed(url)
+    sqlite = parsed.get_backend_name() == "sqlite"
+    try:
+        with open(file, "rb") as opened:
+            begin = opened.read(16)
+    except OSError as error:
+        raise UsageError(f"The backup {file} cannot be read: {error.strerror}.") from None
+    if not begin.startswith(_SQLITE if sqlite else _POSTGRES):
+        kind = "a database of SQLite" if sqlite else "an archive of PostgreSQL's pg_dump"
+        raise UsageError(f"{file} is not {kind}, as daemon.database needs.", "`rmx backup FILE` makes one.")
+    return (
+        _restore_sqlite(Path(str(parsed.database)), file) if sqlite else _restore_postgres(parsed, file, kept)
+    )
+
+
+def is_sqlite(url: str) -> bool:
+    return _parsed(url).get_backend_name() == "sqlite"
+
+
+def found_schema(url: str) -> str:
+    """The schema of the database; "" when there is none, or an empty one."""
+    if is_sqlite(url) and not Path(str(_parsed(url).database)).exists():
+        return ""
+    engine = make_engine(url, read_only=True)
+    try:
+        with sentences(engine.url.render_as_string(hide_password=True), "open"), engine.connect() as c:
+            if VERSION_TABLE not in sa.inspect(c).get_table_names():
+                return ""
+            return str(c.scalar(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")) or "")
+    finally:
+        engine.dispose()
+
+
+def stored_lease(url: str) -> Lease | None:
+    """Who leads; None where there is no such database, or none that can be read."""
+    its = schema.cluster.c
+    engine = make_engine(url, read_only=True)
+    try:
+        with engine.connect() as c:
+            query = sa.select(its.holder, its.epoch, its.lease_expires_us, its.lease_us, its.version)
+            row = c.execute(query).one_or_none()
+            return None if row is None else Lease(*row)
+    except sa.exc.SQLAlchemyError:
+        return None
+    finally:
+        engine.dispose()
+
+
+def _parsed(url: str) -> URL:
+    parsed = make_url(url)
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError(
+            f"daemon.database names neither SQLite nor PostgreSQL: {parsed.get_backend_name()}."
+        )
+    return parsed
+
+
+@contextmanager
+def _new_file(file: Path) -> Iterator[Path]:
+    """A file beside it, for its owner only, which takes its name when it is complete and on the disk."""
+    aside = file.with_name(f"{file.name}.{os.getpid()}.new")
+    try:
+        if os.path.lexists(file):
+            raise UsageError(f"{file} exists already.", "Name another file.")
+        os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        yield aside
+        with open(aside, "rb") as written:
+            os.fsync(written.fileno())
+        os.link(aside, file)  # unlike a rename it replaces nothing
+        _sync(file.parent)
+    except OSError as error:
+        raise UsageError(f"The backup {file} cannot be written: {error.strerror}.") from None
+    finally:
+        with suppress(OSError):
+            aside.unlink()
+
+
+def _sync(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+# -- SQLite
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    name = f"sqlite:///{source}"
+    if not source.exists():
+        raise StoreError(f"There is no database {source}.", "See daemon.database, and be the daemon's user.")
+    with (
+        sentences(name, "be backed up"),
+        closing(sqlite3.connect(f"file:{source}?mode=rw", uri=True)) as old,
+        closing(sqlite3.connect(target)) as new,
+    ):
+        old.backup(new)
+        new.execute("PRAGMA journal_mode=DELETE")  # the copy is one file
+
+
+def _restore_sqlite(path: Path, file: Path) -> Restored:
+    aside = path.with_name(f"{path.name}.restoring")
+    aside.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    try:
+        _copy_sqlite(file, aside)
+        with sentences(f"sqlite:///{file}", "be restored"), closing(sqlite3.connect(aside)) as copy:
+            (sound,) = copy.execute("PRAGMA quick_check(1)").fetchone()
+            if sound != "ok":
+                raise StoreError(f"The backup {file} is damaged: {sound}.", "Take another one.")
+            found = _known(str(copy.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()[0]), file)
+            copy.execute(_SETTLE)
+            copy.commit()
+            (jobs,) = copy.execute("SELECT count(*) FROM jobs").fetchone()
+        with open(aside, "rb") as written:
+            os.fsync(written.fileno())
+        before = _put_aside(path)
+        os.rename(aside, path)
+        _sync(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+    return Restored(found, int(jobs), before)
+
+
+def _put_aside(path: Path) -> Path | None:
+    """The files of the database under another name, so that they can still be opened.
+
+    They are there whole before the first of them leaves its place, and the name of the database itself comes
+    last: whenever this ends, nothing that lacks its write-ahead log passes for all of it.
+    """
+    names = (path.with_name(f"{path.name}.before-restore{n if n > 1 else ''}") for n in count(1))
+    kept = next(k for k in names if not any(os.path.lexists(f"{k}{end}") for end in ("", "-wal")))
+    for end in ("-wal", ""):
+        with suppress(FileNotFoundError):
+            os.link(f"{path}{end}", f"{kept}{end}")
+    _sync(path.parent)
+    for end in ("-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            os.unlink(f"{path}{end}")
+    return kept if kept.exists() else None
+
+
+def _known(found: str, file: Path) -> str:
+    if found > head():
+        raise StoreError(
+            f"The backup {file} was made by a newer rm (schema {found}; this rm knows {head()}).",
+            "Restore it with that rm, or take an older backup.",
+        )
+    return found
+
+
+# -- PostgreSQL
+
+
+def _restore_postgres(url: URL, file: Path, kept: Path) -> Restored:
+    script = _postgres("pg_restore", ["--no-owner", "--file=-", str(file)])
+    marks = f"\nCOPY public.{VERSION_TABLE} (version_num) FROM stdin;\n"
+    _, _, rest = script.partition(marks)
+    found = _known(rest.partition("\n")[0].strip(), file)
+    if not found:
+        raise StoreError(f"The backup {file} holds no database of rm.", "Take another one.")
+    before = kept if _tables(url) else None
+    if before is not None:
+        back_up_to(url.render_as_string(hide_password=False), before)
+    names = ", ".join([*(table.name for table in schema.metadata.sorted_tables), VERSION_TABLE])
+    # the script empties the search path
+    whole = f"DROP TABLE IF EXISTS {names} CASCADE;\n{script}\nSET search_path = public;\n{_SETTLE};\n"
+    _postgres("psql", ["--set=ON_ERROR_STOP=1", "--single-transaction", "--quiet", "--no-psqlrc"], url, whole)
+    jobs = _postgres("psql", ["--no-psqlrc", "--tuples-only", "--command=SELECT count(*) FROM jobs"], url)
+    return Restored(found, int(jobs), before)
+
+
+def _tables(url: URL) -> bool:
+    """Does the database hold tables of rm?"""
+    query = f"--command=SELECT to_regclass('{VERSION_TABLE}') IS NOT NULL"
+    return _postgres("psql", ["--no-psqlrc", "--tuples-only", "--no-align", query], url).strip() == "t"
+
+
+def _postgres(program: str, options: list[str], url: URL | None = None, text: str = "") -> str:
+    """What one of PostgreSQL's programs wrote. The password is in its environment: all see arguments."""
+    environment = dict(os.environ)
+    if url is not None:
+        if url.password:
+            environment["PGPASSWORD"] = str(url.password)
+        plain = url.set(drivername="postgresql", password=None).render_as_string(hide_password=False)
+        options = [*options, f"--dbname={plain}"]
+    try:
+        done = subprocess.run(
+            [program, *options], input=text, env=environment, capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        raise Conflict(
+            f"The program {program} is not here.", "Install PostgreSQL's client programs (postgresql-client)."
+        ) from None
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1].rstrip(".")
+        raise StoreError(f"{program} failed: {last}. Nothing was changed.")
+    return done.stdout

@@ -1,0 +1,278 @@
+"""The store in memory: for the simulator and for tests. Survives its leader, not its process."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from rm.adapters.store.history_memory import HistoryTables, MemoryHistory
+from rm.core.model.choice import Choice
+from rm.core.model.host import Host, Zone
+from rm.core.model.job import Job, JobState
+from rm.core.model.logs import KeptLog, LogName
+from rm.core.model.network import LinkStats
+from rm.core.people.audit import Act
+from rm.core.people.token import Token
+from rm.core.store import START, Batch, Damaged, Entry, Lease, Loaded, Measured, StoredAction
+from rm.errors import StaleLeader, StoreError
+
+
+@dataclass(slots=True)
+class MemoryDatabase:
+    """What several `MemoryStore`s share, as several daemons share one database."""
+
+    cluster: str = ""
+    version: int = 0
+    epoch: int = 0
+    holder: str = ""
+    lease_expires_us: int = 0
+    lease_us: int = 0
+    next_job_id: int = 1
+    next_action_id: int = 1
+    last_seq: int = 0
+    jobs: dict[int, Job] = field(default_factory=dict)
+    hosts: dict[str, Host] = field(default_factory=dict)
+    zones: dict[str, Zone] = field(default_factory=dict)
+    actions: dict[int, StoredAction] = field(default_factory=dict)
+    measurements: dict[tuple[str, str], LinkStats] = field(default_factory=dict)
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)
+    journal: list[tuple[int, Entry]] = field(default_factory=list)
+    tokens: dict[str, Token] = field(default_factory=dict)
+    last_act: int = 0
+    acts: list[tuple[int, Act]] = field(default_factory=list)
+    logs: dict[LogName, KeptLog] = field(default_factory=dict)
+    choices: dict[int, Choice] = field(default_factory=dict)
+    history: HistoryTables = field(default_factory=HistoryTables)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+
+class MemoryStore:
+    """A `Store` over a `MemoryDatabase`; one of its own unless one is given.
+
+    It keeps the very objects it is given: entries and actions must not be changed afterwards.
+    """
+
+    def __init__(self, database: MemoryDatabase | None = None) -> None:
+        self._db = database or MemoryDatabase()
+        self._epoch: int | None = None
+        self.history = MemoryHistory(self._db.history)
+
+    def load(self, ended_after_us: int | None = None) -> Loaded:
+        db = self._db
+        with db.lock:
+            return Loaded(
+                version=db.version,
+                next_job_id=db.next_job_id,
+                next_action_id=db.next_action_id,
+                cluster=db.cluster,
+                jobs=tuple(
+                    j
+                    for _, j in sorted(db.jobs.items())
+                    if not j.state.final or (ended_after_us is not None and _ended_after(j, ended_after_us))
+                ),
+                hosts=tuple(db.hosts.values()),
+                zones=tuple(db.zones.values()),
+                actions=tuple(a for _, a in sorted(db.actions.items())),
+                measurements=tuple(Measured(a, b, s) for (a, b), s in sorted(db.measurements.items())),
+                documents=tuple(sorted(db.documents.items())),
+                tokens=tuple(t for _, t in sorted(db.tokens.items())),
+            )
+
+    def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:
+        """Nothing here is ever damaged."""
+
+    def aside(self) -> list[Damaged]:
+        return []
+
+    def commit(self, batch: Batch, expected_version: int) -> int:
+        db = self._db
+        with db.lock:
+            if self._epoch is None or self._epoch != db.epoch:
+                raise StaleLeader("This daemon does not lead the cluster (any more).")
+            if db.version != expected_version:
+                raise StaleLeader(f"The store is at version {db.version}, not at {expected_version}.")
+            _refuse_used_ids(db, batch)
+            _apply(db, batch)
+            db.version += 1
+            return db.version
+
+    def lease(self) -> Lease:
+        db = self._db
+        with db.lock:
+            return Lease(db.holder, db.epoch, db.lease_expires_us, db.lease_us, db.version)
+
+    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
+        db = self._db
+        with db.lock:
+            if db.holder not in ("", holder) and self.lease() != over:
+                return None
+            db.holder, db.lease_expires_us, db.lease_us = holder, now_us + ttl_us, ttl_us
+            db.epoch += 1
+            self._epoch = db.epoch
+            return db.epoch
+
+    def renew_lease(self, now_us: int, ttl_us: int) -> bool:
+        db = self._db
+        with db.lock:
+            if self._epoch is None or self._epoch != db.epoch:
+                return False
+            db.lease_expires_us = now_us + ttl_us
+            return True
+
+    def epoch(self) -> int:
+        with self._db.lock:
+            return self._db.epoch
+
+    def release_lease(self) -> None:
+        db = self._db
+        with db.lock:
+            if self._epoch is not None and self._epoch == db.epoch:
+                db.holder, db.lease_expires_us = "", 0
+            self._epoch = None
+
+    def jobs(
+        self,
+        *,
+        states: Collection[JobState] | None = None,
+        user: str | None = None,
+        name: str | None = None,
+        ended_after_us: int | None = None,
+        limit: int | None = None,
+        before_id: int | None = None,
+    ) -> list[Job]:
+        with self._db.lock:
+            found = [
+                j
+                for _, j in sorted(self._db.jobs.items())
+                if (states is None or j.state in states)
+                and (user is None or j.spec.user == user)
+                and (name is None or j.spec.name == name)
+                and (ended_after_us is None or not j.state.final or _ended_after(j, ended_after_us))
+                and (before_id is None or j.id < before_id)
+            ]
+        return found if limit is None else found[max(0, len(found) - limit) :]
+
+    def job(self, id: int) -> Job | None:
+        with self._db.lock:
+            return self._db.jobs.get(id)
+
+    def choice(self, job: int) -> Choice | None:
+        with self._db.lock:
+            return self._db.choices.get(job)
+
+    def logs(self, job: int) -> list[KeptLog]:
+        with self._db.lock:
+            return [log for name, log in sorted(self._db.logs.items()) if name.job == job]
+
+    def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
+        with self._db.lock:
+            return [(s, e) for s, e in self._db.journal if s > after][:limit]
+
+    def journal_starts(self) -> list[tuple[int, int]]:
+        with self._db.lock:
+            return [(s, e.at_us) for s, e in self._db.journal if e.kind == START]
+
+    def ids(self) -> set[int]:
+        with self._db.lock:
+            return set(self._db.jobs)
+
+    def counts(self) -> dict[JobState, int]:
+        with self._db.lock:
+            return dict(Counter(job.state for job in self._db.jobs.values()))
+
+    def prune(self, before_us: int, most: int | None = None) -> int:
+        db = self._db
+        with db.lock:
+            ended_us = sorted((j.ended_us or 0 for j in db.jobs.values() if j.state.final), reverse=True)
+            if most is not None and len(ended_us) > most:
+                before_us = max(before_us, ended_us[most - 1] if most else ended_us[0] + 1)
+            busy = {a.job for a in db.actions.values()}
+            old = [
+                j.id
+                for j in db.jobs.values()
+                if j.state.final and j.id not in busy and j.ended_us is not None and j.ended_us < before_us
+            ]
+            for id in old:
+                del db.jobs[id]
+            db.logs = {name: log for name, log in db.logs.items() if name.job in db.jobs}
+            db.choices = {job: choice for job, choice in db.choices.items() if job in db.jobs}
+            return len(old)
+
+    def prune_journal(self, before_us: int) -> int:
+        db = self._db
+        with db.lock:
+            kept = max((s for s, at_us in self.journal_starts() if at_us <= before_us), default=0)
+            before = len(db.journal)
+            db.journal = [(s, e) for s, e in db.journal if s >= kept]
+            return before - len(db.journal)
+
+    def acts(
+        self, after: int = 0, limit: int = 1000, since_us: int = 0, user: str | None = None
+    ) -> list[tuple[int, Act]]:
+        with self._db.lock:
+            return [
+                (seq, act)
+                for seq, act in self._db.acts
+                if seq > after and act.at_us >= since_us and user in (None, act.user)
+            ][:limit]
+
+    def prune_acts(self, before_us: int) -> int:
+        with self._db.lock:
+            before = len(self._db.acts)
+            self._db.acts = [(seq, act) for seq, act in self._db.acts if act.at_us >= before_us]
+            return before - len(self._db.acts)
+
+    def close(self) -> None:
+        self._epoch = None
+
+
+def _ended_after(job: Job, ended_after_us: int) -> bool:
+    return job.ended_us is not None and job.ended_us >= ended_after_us
+
+
+def _refuse_used_ids(db: MemoryDatabase, batch: Batch) -> None:
+    for job in batch.jobs:
+        if job.id < db.next_job_id and job.id not in db.jobs:
+            raise StoreError(f"Job id {job.id} was given out before and cannot be used again.")
+    seen: set[int] = set()
+    for action in batch.actions:
+        if action.id < db.next_action_id or action.id in seen:
+            raise StoreError(f"Action id {action.id} was given out before and cannot be used again.")
+        seen.add(action.id)
+
+
+def _apply(db: MemoryDatabase, batch: Batch) -> None:
+    for name in batch.removed_hosts:
+        db.hosts.pop(name, None)
+        for pair in [p for p in db.measurements if name in p]:
+            del db.measurements[pair]
+    for name in batch.removed_zones:
+        db.zones.pop(name, None)
+    db.jobs.update((j.id, j) for j in batch.jobs)
+    db.hosts.update((h.name, h) for h in batch.hosts)
+    db.zones.update((z.name, z) for z in batch.zones)
+    db.measurements.update(((m.source, m.destination), m.stats) for m in batch.measurements)
+    db.actions.update((a.id, a) for a in batch.actions)
+    for id in batch.finished_actions:
+        db.actions.pop(id, None)
+    for name, body in batch.documents:
+        if body is None:
+            db.documents.pop(name, None)
+        else:
+            db.documents[name] = body
+    for name in batch.removed_tokens:
+        db.tokens.pop(name, None)
+    db.tokens.update((t.id, t) for t in batch.tokens)
+    for act in batch.acts:
+        db.last_act += 1
+        db.acts.append((db.last_act, act))
+    db.logs.update((log.name, log) for log in batch.logs)
+    db.choices.update(batch.choices)
+    for entry in batch.events:
+        db.last_seq += 1
+        db.journal.append((db.last_seq, entry))
+    db.next_job_id = max(db.next_job_id, *(j.id + 1 for j in batch.jobs), 1)
+    db.next_action_id = max(db.next_action_id, *(a.id + 1 for a in batch.actions), 1)

@@ -1,0 +1,349 @@
+"""The tables of the store, alike on SQLite and PostgreSQL, and the statements on them.
+
+What is searched for is a column; the rest of a value is its JSON in `body`, so that a new field
+of the core needs no migration. `migrations/` creates these tables; a test compares the two.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Select,
+    Table,
+    Text,
+    UniqueConstraint,
+    bindparam,
+    delete,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.sql.dml import Insert
+
+from rm.core.store import START
+
+# SQLite only makes an INTEGER PRIMARY KEY the row's own address
+KEY = BigInteger().with_variant(Integer(), "sqlite")
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+# One row: what every commit is guarded by, and the counters that never go back.
+cluster = Table(
+    "cluster",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("holder", Text, nullable=False),  # "" = nobody leads
+    Column("lease_expires_us", BigInteger, nullable=False),
+    Column("lease_us", BigInteger, nullable=False, server_default="0"),
+    Column("next_job_id", BigInteger, nullable=False),
+    Column("next_action_id", BigInteger, nullable=False),
+    Column("cluster_id", Text, nullable=False, server_default=""),
+)
+
+# Written once per job: a script can be large, and state changes must not write it again.
+job_specs = Table(
+    "job_specs",
+    metadata,
+    Column("id", KEY, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", KEY, ForeignKey("job_specs.id"), primary_key=True, autoincrement=False),
+    Column("state", Text, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("partition", Text, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("submitted_us", BigInteger, nullable=False),
+    Column("started_us", BigInteger),
+    Column("ended_us", BigInteger),
+    Column("body", Text, nullable=False),  # the Job without its spec
+    Index(None, "state"),
+    Index(None, "ended_us"),
+    Index(None, "user_name", "id"),
+)
+
+# `id` keeps the order in which the names were first stored (the inventory's order).
+hosts = Table(
+    "hosts",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+)
+
+zones = Table(
+    "zones",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+)
+
+# The outbox: only intents whose outcome is not yet recorded.
+actions = Table(
+    "actions",
+    metadata,
+    Column("id", KEY, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("job", BigInteger),
+    Column("attempt", BigInteger, nullable=False),
+    Column("host", Text),
+    Column("body", Text, nullable=False),
+    Index(None, "job"),
+)
+
+measurements = Table(
+    "measurements",
+    metadata,
+    Column("source", Text, primary_key=True),
+    Column("destination", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Index(None, "destination"),
+)
+
+documents = Table(
+    "documents",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+# Rows that could not be read when a daemon started, with all columns (`rm/adapters/store/set_aside.py`).
+set_aside = Table(
+    "set_aside",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+# AUTOINCREMENT: a sequence number is not used again after its entry was pruned.
+# Entries are many and starts are few: only these are searched for.
+IS_START = text(f"kind = '{START}'")
+journal = Table(
+    "journal",
+    metadata,
+    Column("seq", KEY, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("ix_journal_start", "seq", sqlite_where=IS_START, postgresql_where=IS_START),
+    sqlite_autoincrement=True,
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("user_name", Text, nullable=False),
+    Column("body", Text, nullable=False),
+)
+
+# The audit log, whose numbers are not used again either.
+acts = Table(
+    "acts",
+    metadata,
+    Column("seq", KEY, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+    Column("user_name", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index(None, "at_us"),
+    sqlite_autoincrement=True,
+)
+
+# How the jobs' last placements came about: written once each, and read for `rmx why` alone.
+choices = Table(
+    "choices",
+    metadata,
+    Column("job", KEY, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+)
+
+# What became of logs when their hosts forgot them; without a row: an empty one.
+logs = Table(
+    "logs",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("rank", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Their bytes, where the database keeps them (`rm/adapters/store/log_database.py`).
+log_parts = Table(
+    "log_parts",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("rank", BigInteger, primary_key=True, autoincrement=False),
+    Column("stream", Text, primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("size_bytes", BigInteger, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# The history of the network: a pair is a direction, `body` what was found by metric.
+network_pairs = Table(
+    "network_pairs",
+    metadata,
+    Column("id", KEY, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    UniqueConstraint("source", "destination"),
+    sqlite_autoincrement=True,
+)
+
+network_samples = Table(
+    "network_samples",
+    metadata,
+    Column("pair", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("mesh", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    Index(None, "at_us"),
+    sqlite_with_rowid=False,
+)
+
+network_summaries = Table(
+    "network_summaries",
+    metadata,
+    Column("span_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("pair", BigInteger, primary_key=True, autoincrement=False),
+    Column("start_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Index(None, "span_us", "start_us"),
+    sqlite_with_rowid=False,
+)
+
+# Instants up to which the history is summarised, or forgotten.
+history_marks = Table(
+    "history_marks",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("at_us", BigInteger, nullable=False),
+)
+
+network_cells = Table(
+    "network_cells",
+    metadata,
+    Column("mesh", Text, primary_key=True),
+    Column("check_name", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("destination", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+network_changes = Table(
+    "network_changes",
+    metadata,
+    Column("mesh", Text, primary_key=True),
+    Column("check_name", Text, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("destination", Text, primary_key=True),
+    Column("at_us", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    Index(None, "mesh", "at_us"),
+    Index(None, "at_us"),
+    sqlite_with_rowid=False,
+)
+
+meshes = Table(
+    "meshes",
+    metadata,
+    Column("mesh", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
+
+JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
+
+# FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
+CLUSTER_FOR_UPDATE = select(cluster).with_for_update()
+# PostgreSQL: ends this account's other sessions that hold the cluster's row, or are about to
+END_WRITERS = text(
+    "SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid"
+    " WHERE l.relation = 'cluster'::regclass AND l.mode IN ('RowShareLock', 'RowExclusiveLock')"
+    " AND a.datname = current_database() AND a.usename = current_user AND l.pid <> pg_backend_pid()"
+)
+UPDATE_CLUSTER = update(cluster).where(
+    cluster.c.version == bindparam("b_expected"), cluster.c.epoch == bindparam("b_epoch")
+)
+UPDATE_LEASE = update(cluster).where(cluster.c.epoch == bindparam("b_epoch"))
+
+DELETE_HOST = delete(hosts).where(hosts.c.name == bindparam("b_name"))
+DELETE_MEASUREMENTS = delete(measurements).where(
+    (measurements.c.source == bindparam("b_name")) | (measurements.c.destination == bindparam("b_name"))
+)
+DELETE_ZONE = delete(zones).where(zones.c.name == bindparam("b_name"))
+DELETE_ACTION = delete(actions).where(actions.c.id == bindparam("b_id"))
+# literal, so that the partial index serves
+STARTS = select(journal.c.seq, journal.c.at_us).where(IS_START).order_by(journal.c.seq)
+DELETE_TOKEN = delete(tokens).where(tokens.c.id == bindparam("b_id"))
+DELETE_DOCUMENT = delete(documents).where(documents.c.name == bindparam("b_name"))
+
+
+def ordered(table: Table) -> Select[Any]:
+    return select(table).order_by(table.c.id)
+
+
+@cache
+def upserts(dialect: str) -> dict[str, Insert]:
+    """By table name: insert a row, or replace all but the key of the one that has this key."""
+    keys = {job_specs: "id", jobs: "id", hosts: "name", zones: "name", documents: "name", tokens: "id"}
+    made = {table.name: _upsert(dialect, table, (key,)) for table, key in keys.items()}
+    keyed = (
+        measurements,
+        logs,
+        choices,
+        network_summaries,
+        history_marks,
+        network_cells,
+        network_changes,
+        meshes,
+    )
+    for table in keyed:
+        made[table.name] = _upsert(dialect, table, tuple(c.name for c in table.primary_key))
+    return made
+
+
+@cache
+def additions(dialect: str) -> dict[str, Insert]:
+    """By table name: insert a row, unless there is one with its key."""
+    insert = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return {t.name: insert(t).on_conflict_do_nothing() for t in (network_pairs, network_samples)}
+
+
+def _upsert(dialect: str, table: Table, key: tuple[str, ...]) -> Insert:
+    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    replaced = {c.name: insert.excluded[c.name] for c in table.c if c.name not in (*key, "id")}
+    return insert.on_conflict_do_update(index_elements=list(key), set_=replaced)

@@ -1,0 +1,554 @@
+"""The store on SQLite or PostgreSQL, through SQLAlchemy Core.
+
+Durability: SQLite runs in WAL mode with synchronous=FULL and PostgreSQL with its default
+synchronous_commit=on, so a commit returns after its log record is on disk.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine
+
+from rm.adapters.collector import uncollected
+from rm.adapters.store import records, schema
+from rm.adapters.store.database import UNDECODABLE, Prepared, be_patient, lenient_text, make_engine, sentences
+from rm.adapters.store.database_files import DatabaseFiles
+from rm.adapters.store.history_sql import SqlHistory
+from rm.adapters.store.log_database import LogDatabase
+from rm.adapters.store.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
+from rm.adapters.store.set_aside import put_aside, rows_aside, sound
+from rm.core.model.choice import Choice
+from rm.core.model.job import Job, JobState
+from rm.core.model.logs import KeptLog
+from rm.core.people.audit import Act
+from rm.core.store import Batch, Damaged, Entry, Lease, Loaded
+from rm.errors import StaleLeader, StoreError, StoreUnavailable
+
+UNFINISHED = tuple(s.value for s in JobState if not s.final)
+TURN_S = 10  # of waiting for another writer of this process
+PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
+PRUNE_PAUSE_S = 0.005
+IN_CHUNK = 500  # values in one IN (...): SQLite's builds limit the number of parameters
+Value = TypeVar("Value")
+
+
+class SqlStore:
+    """A `Store` in a database; made by `open_store`, which brings the schema up to date."""
+
+    def __init__(self, engine: Engine, files: DatabaseFiles | None = None) -> None:
+        self._engine = engine
+        self._files = files
+        self.name = engine.url.render_as_string(hide_password=True)
+        self._writing = threading.RLock()
+        self._epoch: int | None = None
+        self._in_doubt: Batch | None = None  # whether its commit took effect is not known
+        self._upsert = schema.upserts(engine.dialect.name)
+        self._often = _often(engine.url.drivername)
+        self.history = SqlHistory(engine.dialect.name, self._reading, self._changing)
+
+    # ── the leader's side ──
+
+    def load(self, ended_after_us: int | None = None) -> Loaded:
+        try:
+            return self._load(ended_after_us)
+        except StoreError as error:
+            if UNDECODABLE not in error.what:
+                raise
+        return self._load(ended_after_us, lenient=True)
+
+    def _load(self, ended_after_us: int | None, lenient: bool = False) -> Loaded:
+        wanted = sa.or_(schema.jobs.c.state.in_(UNFINISHED))
+        if ended_after_us is not None:
+            wanted = sa.or_(wanted, schema.jobs.c.ended_us >= ended_after_us)
+        damaged: list[Damaged] = []
+        with self._reading("load") as c, lenient_text(c, lenient), uncollected():
+
+            def read(kind: str, query: sa.Select[Any], value: Callable[[Any], Value]) -> list[Value]:
+                return sound(kind, c.execute(query), value, damaged)
+
+            cluster = c.execute(sa.select(schema.cluster)).mappings().one()
+            # in order afterwards: SQLite would sort the rows with all that is in them
+            jobs = sorted(read("job", schema.JOBS.where(wanted), records.job), key=lambda j: j.id)
+            measurements = read("measurement", sa.select(schema.measurements), records.measured)
+            documents = read("document", sa.select(schema.documents), lambda r: (r.name, records.document(r)))
+            loaded = Loaded(
+                version=cluster["version"],
+                next_job_id=cluster["next_job_id"],
+                next_action_id=cluster["next_action_id"],
+                cluster=cluster["cluster_id"],
+                jobs=tuple(jobs),
+                hosts=tuple(read("host", schema.ordered(schema.hosts), records.host)),
+                zones=tuple(read("zone", schema.ordered(schema.zones), records.zone)),
+                actions=tuple(read("action", schema.ordered(schema.actions), records.action)),
+                measurements=tuple(sorted(measurements, key=lambda m: (m.source, m.destination))),
+                documents=tuple(sorted(documents, key=lambda d: d[0])),
+                tokens=tuple(read("token", schema.ordered(schema.tokens), records.token)),
+            )
+        return replace(loaded, damaged=tuple(damaged))
+
+    def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:
+        with self._changing("set damaged rows aside") as c, lenient_text(c):
+            put_aside(c, damaged, at_us)
+
+    def aside(self) -> list[Damaged]:
+        with self._reading("list what was set aside") as c:
+            return rows_aside(c)
+
+    def commit(self, batch: Batch, expected_version: int) -> int:
+        try:
+            with self._turn("commit a batch"), self._transaction("commit a batch") as c:
+                self._commit(c, batch, expected_version)
+        except StoreUnavailable:
+            self._in_doubt = batch
+            raise
+        self._in_doubt = None
+        return expected_version + 1
+
+    def _commit(self, c: Connection, batch: Batch, expected_version: int) -> None:
+        cluster = c.execute(schema.CLUSTER_FOR_UPDATE).one()
+        if self._epoch is None or cluster.epoch != self._epoch:
+            raise StaleLeader("This daemon does not lead the cluster (any more).")
+        if batch is self._in_doubt and cluster.version == expected_version + 1:
+            return  # the answer was lost, not the commit: under this epoch nobody else moves the version
+        if cluster.version != expected_version:
+            raise StaleLeader(f"The store is at version {cluster.version}, not at {expected_version}.")
+        next_job, next_action = cluster.next_job_id, cluster.next_action_id
+        _refuse_used_ids(c, batch, next_job, next_action)
+        self._write(c, batch, next_job)
+        c.execute(
+            schema.UPDATE_CLUSTER,
+            {
+                "b_expected": expected_version,
+                "b_epoch": self._epoch,
+                "version": expected_version + 1,
+                "next_job_id": max(next_job, *(j.id + 1 for j in batch.jobs), 1),
+                "next_action_id": max(next_action, *(a.id + 1 for a in batch.actions), 1),
+            },
+        )
+
+    def _write(self, c: Connection, batch: Batch, next_job: int) -> None:
+        def put(statement: sa.Executable, rows: list[dict[str, Any]]) -> None:
+            if rows:
+                c.execute(statement, rows)
+
+        put(schema.DELETE_HOST, [{"b_name": n} for n in batch.removed_hosts])
+        put(schema.DELETE_MEASUREMENTS, [{"b_name": n} for n in batch.removed_hosts])
+        put(schema.DELETE_ZONE, [{"b_name": n} for n in batch.removed_zones])
+        often = self._often
+        often["job_specs"](c, [records.spec_row(j) for j in batch.jobs if j.id >= next_job])
+        often["jobs"](c, [records.job_row(j) for j in batch.jobs])
+        put(self._upsert["hosts"], [records.named_row(h.name, h, "Host") for h in batch.hosts])
+        put(self._upsert["zones"], [records.named_row(z.name, z, "Zone") for z in batch.zones])
+        often["measurements"](c, [records.measured_row(m) for m in batch.measurements])
+        often["actions"](c, [records.action_row(a) for a in batch.actions])
+        put(schema.DELETE_ACTION, [{"b_id": id} for id in batch.finished_actions])
+        # one row after the other: a name may appear twice, and the last one counts
+        for name, body in batch.documents:
+            if body is None:
+                c.execute(schema.DELETE_DOCUMENT, {"b_name": name})
+            else:
+                c.execute(self._upsert["documents"], records.named_row(name, body, "Document"))
+        put(schema.DELETE_TOKEN, [{"b_id": id} for id in batch.removed_tokens])
+        put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
+        often["acts"](c, [records.act_row(a) for a in batch.acts])
+        put(self._upsert["logs"], [records.kept_log_row(log) for log in batch.logs])
+        put(self._upsert["choices"], [records.choice_row(*one) for one in batch.choices])
+        often["journal"](c, [records.entry_row(e) for e in batch.events])
+
+    def lease(self) -> Lease:
+        with self._reading("read the lease") as c:
+            return _lease(c.execute(sa.select(schema.cluster)).mappings().one())
+
+    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
+        with self._turn("take the lease"):
+            if over is not None and self._engine.dialect.name == "postgresql":
+                self._end_former_leader()
+            return self._acquire_lease(holder, now_us, ttl_us, over)
+
+    def _end_former_leader(self) -> None:
+        """It may hang inside its commit, and hold the cluster's row: while the server waits for more of a
+        pipeline, none of its timeouts counts."""
+        with self._transaction("end a former leader's commit") as c:
+            c.execute(schema.END_WRITERS)
+
+    def _acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None) -> int | None:
+        with self._transaction("take the lease") as c:
+            cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
+            if cluster["holder"] not in ("", holder) and _lease(cluster) != over:
+                return None
+            epoch: int = cluster["epoch"] + 1
+            c.execute(
+                sa.update(schema.cluster),
+                {"holder": holder, "lease_expires_us": now_us + ttl_us, "lease_us": ttl_us, "epoch": epoch},
+            )
+        self._epoch = epoch
+        return epoch
+
+    def renew_lease(self, now_us: int, ttl_us: int) -> bool:
+        return self._change_lease("renew the lease", lease_expires_us=now_us + ttl_us)
+
+    def epoch(self) -> int:
+        with self._reading("read the epoch") as c:
+            return int(c.execute(sa.select(schema.cluster.c.epoch)).scalar_one())
+
+    def release_lease(self) -> None:
+        self._change_lease("release the lease", holder="", lease_expires_us=0)
+        self._epoch = None
+
+    def _change_lease(self, purpose: str, **values: str | int) -> bool:
+        """False when the lease is not (any more) this store's."""
+        if self._epoch is None:
+            return False
+        with self._turn(purpose), self._transaction(purpose) as c:
+            return bool(c.execute(schema.UPDATE_LEASE, {"b_epoch": self._epoch, **values}).rowcount)
+
+    # ── everybody's side ──
+
+    def jobs(
+        self,
+        *,
+        states: Collection[JobState] | None = None,
+        user: str | None = None,
+        name: str | None = None,
+        ended_after_us: int | None = None,
+        limit: int | None = None,
+        before_id: int | None = None,
+    ) -> list[Job]:
+        columns, query = schema.jobs.c, schema.JOBS
+        if states is not None:
+            query = query.where(columns.state.in_([s.value for s in states]))
+        if user is not None:
+            query = query.where(columns.user_name == user)
+        if name is not None:
+            query = query.where(columns.name == name)
+        if ended_after_us is not None:
+            query = query.where(columns.state.in_(UNFINISHED) | (columns.ended_us >= ended_after_us))
+        if before_id is not None:
+            query = query.where(columns.id < before_id)
+        with self._reading("list jobs") as c:
+            found = sound("job", c.execute(query.order_by(columns.id.desc()).limit(limit)), records.job)
+        found.reverse()
+        return found
+
+    def job(self, id: int) -> Job | None:
+        with self._reading("read a job") as c:
+            row = c.execute(schema.JOBS.where(schema.jobs.c.id == id)).one_or_none()
+            return None if row is None else records.job(row)
+
+    def choice(self, job: int) -> Choice | None:
+        with self._reading("read how a job was placed") as c:
+            row = c.execute(sa.select(schema.choices).where(schema.choices.c.job == job)).one_or_none()
+            return None if row is None else records.choice(row)
+
+    def logs(self, job: int) -> list[KeptLog]:
+        columns = schema.logs.c
+        order = (columns.attempt, columns.rank, columns.stream)
+        with self._reading("read what became of logs") as c:
+            found = c.execute(sa.select(schema.logs).where(columns.job == job).order_by(*order))
+            return [records.kept_log(row) for row in found]
+
+    def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
+        columns = schema.journal.c
+        query = sa.select(schema.journal).where(columns.seq > after).order_by(columns.seq).limit(limit)
+        with self._reading("read the journal") as c:
+            return [(r.seq, records.entry(r)) for r in c.execute(query)]
+
+    def journal_starts(self) -> list[tuple[int, int]]:
+        with self._reading("read the journal") as c:
+            return [(r.seq, r.at_us) for r in c.execute(schema.STARTS)]
+
+    def ids(self) -> set[int]:
+        with self._reading("list jobs") as c:
+            return set(c.scalars(sa.select(schema.jobs.c.id)))
+
+    def counts(self) -> dict[JobState, int]:
+        state = schema.jobs.c.state
+        with self._reading("count jobs") as c:
+            found = c.execute(sa.select(state, sa.func.count()).group_by(state))
+            return {JobState(name): count for name, count in found}
+
+    def prune(self, before_us: int, most: int | None = None) -> int:
+        jobs, actions = schema.jobs, schema.actions
+        over = jobs.c.state.not_in(UNFINISHED)
+        if most is not None:
+            newest_first = sa.select(jobs.c.ended_us).where(over).order_by(jobs.c.ended_us.desc())
+            with self._reading("count ended jobs") as c:
+                last = c.scalar(newest_first.offset(max(most - 1, 0)).limit(1))
+            if last is not None:
+                before_us = max(before_us, last if most else last + 1)
+        busy = sa.select(actions.c.id).where(actions.c.job == jobs.c.id).exists()
+        old = sa.select(jobs.c.id).where(over, jobs.c.ended_us < before_us, ~busy).limit(PRUNE_CHUNK)
+        forgotten = 0
+        while True:
+            with self._changing("prune") as c:
+                some = list(c.scalars(old))
+                for table in (jobs, schema.job_specs):
+                    c.execute(sa.delete(table).where(table.c.id.in_(some)))
+            forgotten += len(some)
+            if len(some) < PRUNE_CHUNK:
+                break
+            time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
+        for table in (schema.logs, schema.choices):  # also logs that came home after their job was forgotten
+            there = sa.select(jobs.c.id).where(jobs.c.id == table.c.job).exists()
+            with self._changing("prune") as c:
+                c.execute(sa.delete(table).where(~there))
+        return forgotten
+
+    def prune_journal(self, before_us: int) -> int:
+        """In many short transactions: the leader's commits go on in between."""
+        kept = max((seq for seq, at_us in self.journal_starts() if at_us <= before_us), default=0)
+        seq, forgotten = schema.journal.c.seq, 0
+        oldest = sa.select(seq).where(seq < kept).order_by(seq).limit(PRUNE_CHUNK)
+        while True:
+            with self._changing("prune the journal") as c:
+                some = c.execute(sa.delete(schema.journal).where(seq.in_(oldest))).rowcount
+            forgotten += some
+            if some < PRUNE_CHUNK:
+                return forgotten
+            time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
+
+    def acts(
+        self, after: int = 0, limit: int = 1000, since_us: int = 0, user: str | None = None
+    ) -> list[tuple[int, Act]]:
+        columns = schema.acts.c
+        query = sa.select(schema.acts).where(columns.seq > after)
+        if since_us:
+            query = query.where(columns.at_us >= since_us)
+        if user is not None:
+            query = query.where(columns.user_name == user)
+        with self._reading("read the audit log") as c:
+            return [(r.seq, records.act(r)) for r in c.execute(query.order_by(columns.seq).limit(limit))]
+
+    def prune_acts(self, before_us: int) -> int:
+        """In many short transactions, as the journal."""
+        columns, forgotten = schema.acts.c, 0
+        oldest = sa.select(columns.seq).where(columns.at_us < before_us).limit(PRUNE_CHUNK)
+        while True:
+            with self._changing("prune the audit log") as c:
+                some = c.execute(sa.delete(schema.acts).where(columns.seq.in_(oldest))).rowcount
+            forgotten += some
+            if some < PRUNE_CHUNK:
+                return forgotten
+            time.sleep(PRUNE_PAUSE_S)
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None for a database on a server."""
+        sqlite = self._engine.dialect.name == "sqlite"
+        return Path(str(self._engine.url.database)).absolute() if sqlite else None
+
+    def log_place(self, gathered: Path) -> LogDatabase | None:
+        """Logs in this database, gathered in a directory of this machine; None where they belong beside it:
+        a SQLite file has one writer, which must not wait for them."""
+        if self.file is not None:
+            return None
+        return LogDatabase(self.name, self._reading, self._transaction, gathered)
+
+    def check_writable(self) -> None:
+        """Raises StoreError when the database can only be read."""
+        with self._changing("be written") as c:
+            c.execute(sa.update(schema.cluster).values(version=schema.cluster.c.version))
+
+    def close(self) -> None:
+        self._epoch = None
+        self._engine.dispose()
+        if self._files is not None:
+            self._files.close()
+
+    def _check_files(self) -> None:
+        """Raises StoreError when the database is not the one any more that its name leads to."""
+        if self._files is not None:
+            self._files.check(rescue=self._epoch is not None)
+
+    @contextmanager
+    def _turn(self, purpose: str) -> Iterator[None]:
+        """One writer of this process at a time; none waits for ever for another that hangs."""
+        if not self._writing.acquire(timeout=TURN_S):
+            raise StoreUnavailable(
+                f"The database {self.name} failed to {purpose}: it has not answered for {TURN_S} s."
+            )
+        try:
+            yield
+        finally:
+            self._writing.release()
+
+    @contextmanager
+    def _transaction(self, purpose: str) -> Iterator[Connection]:
+        try:
+            with sentences(self.name, purpose), self._engine.connect() as c:
+                c = c.execution_options(rm_writes=True)
+                with c.begin():
+                    yield c
+        except StoreError as error:
+            self._check_files()
+            if isinstance(error, StoreUnavailable):
+                self._engine.dispose()  # a server that was made a standby keeps its connections, for one
+            raise
+        self._check_files()
+
+    @contextmanager
+    def _changing(self, purpose: str) -> Iterator[Connection]:
+        """A writing transaction beside the leader's; one at a time, whichever thread asks."""
+        with self._turn(purpose), self._transaction(purpose) as c:
+            be_patient(c)
+            yield c
+
+    @contextmanager
+    def _reading(self, purpose: str) -> Iterator[Connection]:
+        """A connection that sees one consistent state, however many statements it runs."""
+        with sentences(self.name, purpose), self._engine.connect() as c:
+            if self._engine.dialect.name == "postgresql":
+                c = c.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+            with c.begin():
+                be_patient(c)
+                yield c
+
+
+@cache  # a process may open many stores
+def _often(driver: str) -> dict[str, Prepared]:
+    """By table name: what most commits put into it."""
+    dialect = URL.create(driver).get_dialect()()
+    upsert = schema.upserts(dialect.name)
+    statements: dict[sa.Table, sa.UpdateBase] = {
+        t: upsert[t.name] for t in (schema.job_specs, schema.jobs, schema.measurements)
+    }
+    for table in (schema.actions, schema.acts, schema.journal):
+        statements[table] = sa.insert(table).inline()
+    return {
+        table.name: Prepared(statement, dialect, [c.name for c in table.c if c.name != "seq"])
+        for table, statement in statements.items()
+    }
+
+
+def _lease(cluster: sa.RowMapping) -> Lease:
+    columns = ("holder", "epoch", "lease_expires_us", "lease_us", "version")
+    return Lease(*(cluster[name] for name in columns))
+
+
+def _refuse_used_ids(c: Connection, batch: Batch, next_job: int, next_action: int) -> None:
+    existing = [j.id for j in batch.jobs if j.id < next_job]
+    for start in range(0, len(existing), IN_CHUNK):
+        chunk = existing[start : start + IN_CHUNK]
+        known = set(c.scalars(sa.select(schema.jobs.c.id).where(schema.jobs.c.id.in_(chunk))))
+        for id in chunk:
+            if id not in known:
+                raise StoreError(f"Job id {id} was given out before and cannot be used again.")
+    seen: set[int] = set()
+    for action in batch.actions:
+        if action.id < next_action or action.id in seen:
+            raise StoreError(f"Action id {action.id} was given out before and cannot be used again.")
+        seen.add(action.id)
+
+
+def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
+    """Opens the database at `url`, `sqlite:////path/to/rm.db` or `postgresql://user@host/name`.
+
+    An empty database gets its tables. An older SQLite file is copied beside itself, then
+    upgraded; an older PostgreSQL database is left alone and the upgrading command told.
+
+    Raises:
+        ConfigError: the URL is wrong, or its driver is not installed.
+        StoreError: the database cannot be reached, read or written, or is not one of this rm's.
+    """
+    engine = make_engine(url)
+    name = engine.url.render_as_string(hide_password=True)
+    files: DatabaseFiles | None = None
+    try:
+        if engine.dialect.name == "sqlite":
+            create_privately(Path(str(engine.url.database)))
+        with sentences(name, "open"), engine.connect() as c, c.begin():
+            tables = set(sa.inspect(c).get_table_names())
+            found = c.scalar(_FOUND) if VERSION_TABLE in tables else None
+        _bring_up_to_date(engine.url, name, tables, found, migrations)
+        if engine.dialect.name == "sqlite":
+            with sentences(name, "open"):
+                files = DatabaseFiles(Path(str(engine.url.database)))
+        store = SqlStore(engine, files)
+        store.check_writable()
+        return store
+    except BaseException:
+        engine.dispose()
+        if files is not None:
+            files.close()
+        raise
+
+
+def read_store(url: str) -> SqlStore:
+    """The store at `url` for its reads alone: nothing is made, upgraded or written.
+
+    Raises:
+        ConfigError, StoreError: as `open_store`; also when the schema is not this rm's.
+    """
+    engine = make_engine(url, read_only=True)
+    name = engine.url.render_as_string(hide_password=True)
+    try:
+        with sentences(name, "open"), engine.connect() as c, c.begin():
+            found = c.scalar(_FOUND) if VERSION_TABLE in sa.inspect(c).get_table_names() else None
+        if found != head():
+            raise StoreError(
+                f"The database {name} has schema {found or 'of something else'}, and this rm reads {head()}.",
+                "The daemon of this rm brings a database up to date when it starts on it.",
+            )
+        return SqlStore(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+
+
+def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, migrations: Path) -> None:
+    wanted = head(migrations)
+    if found == wanted:
+        return
+    if found is None and (tables := tables - {VERSION_TABLE}):
+        raise StoreError(
+            f"The database {name} holds tables that are not rm's ({', '.join(sorted(tables)[:3])}).",
+            "Name another database, or an empty one.",
+        )
+    if found is not None and found > wanted:
+        raise StoreError(
+            f"The database {name} was written by a newer rm (schema {found}; this rm knows {wanted}).",
+            "Upgrade rm, or restore the copy that was made before the upgrade.",
+        )
+    if found is not None and url.get_backend_name() == "postgresql":
+        raise StoreError(
+            f"The database {name} has schema {found}, and this rm needs {wanted}.",
+            "Back it up (rmx backup FILE), then run: rmx upgrade (with --check it only says what that needs)",
+        )
+    if found is not None:
+        with sentences(name, "copy before its upgrade"):
+            back_up(Path(str(url.database)), found)
+    upgrade(url.render_as_string(hide_password=False), migrations)
+
+
+@contextmanager
+def migrating(url: str) -> Iterator[Connection]:
+    """One writing transaction for `migrations/env.py`: all revisions or none, one migrator at once."""
+    # SQLite changes a table by making it anew: its keys are checked at the end instead
+    engine = make_engine(url, foreign_keys=False, bounded=False)
+    name = engine.url.render_as_string(hide_password=True)
+    if engine.dialect.name == "sqlite":
+        create_privately(Path(str(engine.url.database)))
+    try:
+        with sentences(name, "upgrade"), engine.connect() as c:
+            c = c.execution_options(rm_writes=True)
+            with c.begin():
+                if engine.dialect.name == "postgresql":
+                    c.execute(sa.text("SELECT pg_advisory_xact_lock(7223471)"))
+                yield c
+                if engine.dialect.name == "sqlite" and (lost := c.exec_driver_sql(_KEY_CHECK).first()):
+                    raise StoreError(f"The upgrade of {name} would lose rows of {lost[2]}; it was undone.")
+    finally:
+        engine.dispose()
+
+
+_FOUND = sa.text(f"SELECT version_num FROM {VERSION_TABLE}")
+_KEY_CHECK = "PRAGMA foreign_key_check"
