@@ -18,7 +18,7 @@ from typing import TypeVar
 from bench.figure import Figure, Settings
 from rm.adapters.clock import SystemClock
 from rm.adapters.store.sql import open_store
-from rm.cli.network_grid import draw
+from rm.cli.network.grid import draw
 from rm.core.model.host import Host
 from rm.core.monitoring.history import Sample
 from rm.core.monitoring.mesh import Mesh, usual

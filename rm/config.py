@@ -37,7 +37,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DaemonConfig:
-    """`url`, `ca_file` and `token_file` are for clients (`rm.cli.address`); a daemon ignores them."""
+    """`url`, `ca_file` and `token_file` are for clients (`rm.cli.doors.address`); a daemon ignores them."""
 
     socket: str = ""
     url: str = ""

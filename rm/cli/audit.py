@@ -27,7 +27,7 @@ FIELDS = (
 @click.pass_obj
 def audit(session: Session, /, since: str | None, user: str, as_csv: bool, as_json: bool) -> None:
     """Show the audit log, the oldest entry first. For administrators."""
-    from rm.cli.show import moment
+    from rm.cli.jobs.show import moment
     from rm.units import parse_duration_us
 
     if as_csv and as_json:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from rm.cli.jobs.show import moment
 from rm.cli.session import Session, emit_json, json_option, printable
-from rm.cli.show import moment
 from rm.units import fold_hosts
 
 

@@ -44,7 +44,7 @@ def create(session: Session, /, scope: str, expires: str, name: str, user: str, 
 @click.pass_obj
 def list_(session: Session, /, user: str, everybody: bool, as_json: bool) -> None:
     """List tokens, when they end, and when and from where each was used last."""
-    from rm.cli.show import moment
+    from rm.cli.jobs.show import moment
 
     found = session.client.get("tokens", user="*" if everybody else user)["tokens"]
     if as_json:

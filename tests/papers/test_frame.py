@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.cli import sim_paper
 from rm.cli.main import run as rmx
+from rm.cli.sim import paper as sim_paper
 from rm.errors import ConfigError, NotFound
 from rm.sim.papers.frame import expected, find, show
 from rm.sim.papers.frame.draw import draw

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rm.cli import ansible_config
-from rm.cli.ansible_config import ansible_settings
+from rm.cli.playbook import ansible_config
+from rm.cli.playbook.ansible_config import ansible_settings
 from rm.errors import UsageError
 from rm.playbook.ansible_settings import FOLLOWED, REFUSED, Settings, read
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rm.adapters.playbook.vault import Vault
-from rm.cli.playbook_given import extra_variables
+from rm.cli.playbook.given import extra_variables
 from rm.errors import RmError
 from rm.playbook.bounded_yaml import load_all_plain, load_plain
 from rm.playbook.inventory import parse

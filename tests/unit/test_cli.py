@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from rm.cli import client as client_module
+from rm.cli.doors import client as client_module
 from rm.cli.main import JOB_VERBS, VERBS, run
 from rm.core.model.job import EarlierAttempt, JobSpec, Task
 from rm.core.scheduling.queue_position import QueuePosition
@@ -163,7 +163,7 @@ def test_no_daemon_is_told_with_how_to_start_one(
 def test_a_defect_is_told_without_a_traceback(
     daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rm.cli.queue.table", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("rm.cli.jobs.queue.table", lambda *_, **__: 1 / 0)
     monkeypatch.delenv("RM_DEBUG", raising=False)
     result = rmx("queue")
     assert result.code == 70

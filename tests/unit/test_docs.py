@@ -15,8 +15,8 @@ import click
 import pytest
 
 from rm import config, errors
+from rm.cli.jobs.wait import TIMED_OUT
 from rm.cli.main import BROKEN_PIPE, DEFECT, INTERRUPTED, JOB_VERBS, VERBS, refuse_what_rm_would_delete, rmx
-from rm.cli.wait import TIMED_OUT
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

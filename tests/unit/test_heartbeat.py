@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rm.cli.heartbeat import EVERY_S, Heartbeat
-from rm.cli.playbook_lines import Lines
+from rm.cli.playbook.lines import Lines
 from rm.playbook.report import Progress
 from rm.playbook.steps import TaskResult
 from tests.fakes import PATIENCE_S

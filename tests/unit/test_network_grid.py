@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rm.cli.network_grid import SPARKS, draw, mark, sparkline, worst
+from rm.cli.network.grid import SPARKS, draw, mark, sparkline, worst
 from rm.core.monitoring.cells import Status
 
 HOSTS = [{"name": n, "zone": z} for n, z in (("a1", "east"), ("a2", "east"), ("a3", "east"), ("b1", "west"))]

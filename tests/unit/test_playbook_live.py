@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from rm.cli.playbook_live import LiveView, wanted
+from rm.cli.playbook.live import LiveView, wanted
 from rm.playbook.report import Progress
 from rm.playbook.steps import TaskResult
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.cli.client import Client
+from rm.cli.doors.client import Client
 from rm.errors import Standby, Unreachable
 from rm.web.standby import serve_standby
 from tests.fake_service import serving

@@ -60,8 +60,8 @@ def check(
     from rm.adapters.playbook.hosts import Ways
     from rm.adapters.playbook.roster import Roster
     from rm.adapters.playbook.vault import Vault
-    from rm.cli.playbook_given import fleet_of
-    from rm.cli.playbook_login import Login
+    from rm.cli.playbook.given import fleet_of
+    from rm.cli.playbook.login import Login
     from rm.playbook.ansible_settings import Settings
     from rm.playbook.survey import TOPICS, Finding, findings, row
 

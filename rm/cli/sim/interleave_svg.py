@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from xml.sax.saxutils import escape
 
-from rm.cli.interleave_text import called
+from rm.cli.sim.interleave_text import called
 from rm.policies.interleave.answer import Answer, LinkAnswer
 from rm.policies.interleave.rings import Rings, at, levels_of
 from rm.units import format_bandwidth

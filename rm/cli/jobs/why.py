@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rm.cli.queue_columns import moment
+from rm.cli.jobs.queue_columns import moment
 from rm.cli.session import Session, emit_json, job_operand, json_option, one_job, printable, table
 from rm.units import fold_hosts, format_duration
 

@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rm.cli.playbook_text import COLOURS, lines_of
+from rm.cli.playbook.text import COLOURS, lines_of
 from rm.cli.session import printable
 
 if TYPE_CHECKING:

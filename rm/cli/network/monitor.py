@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rm.cli.monitor_psconfig import export_psconfig, import_psconfig
+from rm.cli.network.psconfig import export_psconfig, import_psconfig
 from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.units import format_duration, parse_duration_us
 
@@ -86,7 +86,7 @@ def _show_mesh(grid: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit_json({k: grid[k] for k in ("mesh", "checks", "hosts", "cells")})
         return
-    from rm.cli.network_grid import words
+    from rm.cli.network.grid import words
 
     bad = [c for c in grid["cells"] if c["status"]]
     rows = [
@@ -132,7 +132,7 @@ def history(
     if as_json:
         emit_json({"mesh": mesh, "changes": changes})
         return
-    from rm.cli.network_grid import words
+    from rm.cli.network.grid import words
 
     rows = [
         (

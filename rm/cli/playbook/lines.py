@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from rm.cli import playbook_text as text
 from rm.cli.heartbeat import Heartbeat
+from rm.cli.playbook import text
 from rm.cli.session import printable
 from rm.playbook.report import Progress
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from rm.cli.host_keys import accept_key, show_key
-from rm.cli.host_show import cards, show, state_of
+from rm.cli.hosts.host_keys import accept_key, show_key
+from rm.cli.hosts.host_show import cards, show, state_of
 from rm.cli.session import (
     Session,
     emit_json,
@@ -144,7 +144,7 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
 @click.pass_obj
 def export(session: Session, /, form: str, output: str | None, as_json: bool) -> None:
     """Write all hosts as an Ansible inventory."""
-    from rm.cli.inventory import daemon_hosts
+    from rm.cli.playbook.inventory import daemon_hosts
     from rm.playbook.inventory_export import as_ini, as_yaml
 
     hosts = daemon_hosts(session)

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli import playbook_text as text
-from rm.cli.playbook_ask import Terminal
-from rm.cli.playbook_given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
-from rm.cli.playbook_lines import Lines
-from rm.cli.playbook_login import Login, login_options
+from rm.cli.playbook import text
+from rm.cli.playbook.ask import Terminal
+from rm.cli.playbook.given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
+from rm.cli.playbook.lines import Lines
+from rm.cli.playbook.login import Login, login_options
 from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.errors import UsageError
 
@@ -157,7 +157,7 @@ def run(
     from rm.adapters.playbook.files import LocalFiles
     from rm.adapters.playbook.run import plan_of, run_playbook
     from rm.adapters.playbook.shipped import shipped_directory
-    from rm.cli.ansible_config import ansible_settings
+    from rm.cli.playbook.ansible_config import ansible_settings
 
     path = playbook_path(file)
     ansible = ansible_settings(os.environ, path.parent == shipped_directory("playbooks"))
@@ -217,7 +217,7 @@ def run(
 def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
     """What shows progress, and what makes room for a question: a live view on a terminal, else lines."""
     if sys.stderr.isatty():
-        from rm.cli.playbook_live import LiveView, wanted  # slow to load: only where it can be seen
+        from rm.cli.playbook.live import LiveView, wanted  # slow to load: only where it can be seen
 
         if wanted(os.environ, as_json):
             with LiveView(verbose) as view:

@@ -85,7 +85,7 @@ def submit(
     spec["env"].append(["SLURM_SUBMIT_DIR", cwd])  # where it was submitted, wherever it runs
     spec["submit_host"] = os.uname().nodename
     if values.get("test_only"):
-        from rm.cli.why import show_plan
+        from rm.cli.jobs.why import show_plan
 
         return show_plan(session.client.post("plan", body={"spec": spec}), as_json)
     key = os.urandom(16).hex()  # one job, however often it has to be asked for
@@ -97,7 +97,7 @@ def submit(
     if session.client.address.scheme != "unix" and not spec.get("output"):
         note(f"The daemon is on another machine, so it puts no log here: `rmx logs {job}` shows it.")
     if values.get("wait"):
-        from rm.cli.wait import wait_for
+        from rm.cli.jobs.wait import wait_for
 
         sys.stdout.flush()
         return wait_for(session, [job])

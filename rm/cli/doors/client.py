@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from rm import errors
-from rm.cli.address import Address, parse
-from rm.cli.unix_door import Door, UnixDoor
+from rm.cli.doors.address import Address, parse
+from rm.cli.doors.unix_door import Door, UnixDoor
 from rm.errors import RmError, Standby, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
@@ -33,11 +33,11 @@ class ConnectionClosed(Unreachable):
 
 def door_to(address: Address) -> Door:
     if address.scheme == "ssh":
-        from rm.cli.ssh_door import SshDoor
+        from rm.cli.doors.ssh_door import SshDoor
 
         return SshDoor(address)
     if address.scheme == "https":
-        from rm.cli.https_door import HttpsDoor
+        from rm.cli.doors.https_door import HttpsDoor
 
         return HttpsDoor(address)
     return UnixDoor(address.path)

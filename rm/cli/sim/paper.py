@@ -18,7 +18,7 @@ from rm.errors import UsageError
 if TYPE_CHECKING:
     from rm.sim.papers.frame.paper import Result
 
-ROOT = Path(__file__).parents[2]  # of a checkout, where docs/ lies beside rm/
+ROOT = Path(__file__).parents[3]  # of a checkout, where docs/ lies beside rm/
 
 
 @click.command()

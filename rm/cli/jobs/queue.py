@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rm.cli.queue_columns import COLUMNS, LONG, USUAL, chosen, ordered, slurm_line
+from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, chosen, ordered, slurm_line
 from rm.cli.session import Session, completes, emit_json, json_option, printable, table
 from rm.units import parse_hosts
 

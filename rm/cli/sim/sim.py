@@ -8,10 +8,10 @@ import click
 
 # verb -> (module, attribute, what it does)
 VERBS = {
-    "run": ("rm.cli.sim_run", "run", "Simulate a scenario file."),
-    "compare": ("rm.cli.sim_run", "compare", "Set policies against each other on one scenario."),
-    "replay": ("rm.cli.sim_replay", "replay", "Replay a daemon's journal, also under other policies."),
-    "paper": ("rm.cli.sim_paper", "paper", "Reproduce a paper's results beside what it printed."),
+    "run": ("rm.cli.sim.run", "run", "Simulate a scenario file."),
+    "compare": ("rm.cli.sim.run", "compare", "Set policies against each other on one scenario."),
+    "replay": ("rm.cli.sim.replay", "replay", "Replay a daemon's journal, also under other policies."),
+    "paper": ("rm.cli.sim.paper", "paper", "Reproduce a paper's results beside what it printed."),
 }
 
 

@@ -17,7 +17,7 @@ from rm.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from rm.adapters.hosts.settings import SshSettings
     from rm.adapters.playbook.vault import Vault
-    from rm.cli.playbook_login import Login
+    from rm.cli.playbook.login import Login
     from rm.core.model.host import Host
     from rm.playbook.ansible_settings import Settings
 
@@ -77,7 +77,7 @@ def fleet_of(
 ) -> Fleet:
     """The inventory's hosts, and how to reach them; raises ConfigError or UsageError."""
     from rm.adapters.hosts.settings import SshSettings
-    from rm.cli.inventory import known_hosts_of
+    from rm.cli.playbook.inventory import known_hosts_of
     from rm.config import load_config
     from rm.playbook.connection import SSH_ARGS, refusal
 

@@ -65,13 +65,13 @@ def interleave(
     thresholds = thresholds_for(problem, mode == "paper", metric or "", budget)
     found = answer(problem, thresholds, offline)
     if svg is not None:
-        from rm.cli.interleave_svg import circles
+        from rm.cli.sim.interleave_svg import circles
 
         write(svg, circles(found))
     if as_json:
         emit_json(fields(found))
         return
-    from rm.cli.interleave_text import show
+    from rm.cli.sim.interleave_text import show
 
     show(found)
 

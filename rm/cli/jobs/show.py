@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rm.cli.queue_columns import elapsed_us
+from rm.cli.jobs.queue_columns import elapsed_us
 from rm.cli.session import Session, emit_json, job_operand, json_option, note, one_job, printable, table
 from rm.errors import Forbidden, RmError
 from rm.units import (

@@ -96,7 +96,7 @@ def _pairs(session: Session, as_json: bool) -> None:
 
 
 def _grid(session: Session, zone: str | None, mesh: str | None, check: str | None) -> None:
-    from rm.cli.network_grid import colourful, draw, legend, worst
+    from rm.cli.network.grid import colourful, draw, legend, worst
 
     answer = session.client.get("monitor")
     names = [m["name"] for m in answer["meshes"] if mesh in (None, m["name"])]
@@ -166,7 +166,7 @@ def show(session: Session, /, source: str, destination: str, since: str, as_json
 
 
 def _direction(one: dict[str, Any], since: str) -> None:
-    from rm.cli.network_grid import sparkline
+    from rm.cli.network.grid import sparkline
 
     now = one["now"]
     sure = "" if now is None else f", confidence {now['confidence']:.0%}"

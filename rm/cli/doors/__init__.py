@@ -1,0 +1,1 @@
+"""The ways from a command to a daemon, and the client."""

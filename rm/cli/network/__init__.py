@@ -1,0 +1,1 @@
+"""Commands about the network: measurements, monitoring, alerts."""

@@ -1,0 +1,1 @@
+"""`rmx playbook`, with its views and questions."""

@@ -1,0 +1,1 @@
+"""`rmx sim` and `rmx interleave`."""
