@@ -24,8 +24,8 @@ from rm.adapters.playbook.agents import DaemonAgents
 from rm.adapters.playbook.run import run_playbook
 from rm.errors import RmError
 from rm.lab import Lab
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 
 FORKS = 16
 PATIENCE_S = 1800.0

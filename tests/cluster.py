@@ -23,8 +23,8 @@ from rm.adapters.playbook.shipped import shipped_directory
 from rm.cli.doors.client import Client
 from rm.errors import Conflict, RmError
 from rm.lab import Lab
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 
 WAIT_S = 60  # of patience before a test fails; nothing is timed by it
 RMX = Path(sys.executable).with_name("rmx")

@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import CompileContext, typed
 from rm.playbook.modules import executor_of, registry
-from rm.playbook.problems import BadArgument
-from rm.playbook.template import Layer, Scope
+from rm.playbook.template.template import Layer, Scope
 
 AGENTS = Path(__file__).parents[1] / "agents"
 if str(AGENTS) not in sys.path:

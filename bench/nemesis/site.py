@@ -21,8 +21,8 @@ from rm.adapters.playbook.shipped import shipped_directory
 from rm.errors import RmError
 from rm.lab import Lab, LabSpec, up
 from rm.lab import syscalls as sc
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 
 PATIENCE_S = 120.0
 CPUS, GPUS = 4, 2

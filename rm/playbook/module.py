@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
-from rm.playbook.filters import FALSE, TRUE, to_bool
-from rm.playbook.problems import BadArgument
-from rm.playbook.template import Scope
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.template.filters import FALSE, TRUE, to_bool
+from rm.playbook.template.template import Scope
 
 
 class Files(Protocol):

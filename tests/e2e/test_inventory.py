@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 from tests.cluster import RMX, WAIT_S, until
 
 DECLARED = """

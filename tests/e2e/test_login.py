@@ -15,8 +15,8 @@ import yaml
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import Report, run_playbook
 from rm.adapters.playbook.shipped import shipped_directory
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 from tests.cluster import Cluster
 from tests.e2e.conftest import MakeCluster
 

@@ -13,8 +13,8 @@ from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import Passwords, Report, run_playbook
 from rm.adapters.playbook.vault import seal
 from rm.lab import Lab
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 from tests.cluster import until
 from tests.stand_in_sudo import SUDO
 

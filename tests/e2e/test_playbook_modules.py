@@ -14,8 +14,8 @@ from rm.adapters.playbook.run import Report, run_playbook
 from rm.adapters.playbook.shipped import shipped_directory
 from rm.core.model.host import Host
 from rm.lab import Lab
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 
 pytestmark = pytest.mark.lab
 

@@ -3,11 +3,11 @@
 import fnmatch
 import posixpath
 
-from rm.playbook.conduct import Part
-from rm.playbook.crew import Options
-from rm.playbook.parse import parse_playbook
-from rm.playbook.problems import BadArgument
-from rm.playbook.variables import HostState
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.read.parse import parse_playbook
+from rm.playbook.run.conduct import Part
+from rm.playbook.run.crew import Options
+from rm.playbook.template.variables import HostState
 
 
 class Shelf:

@@ -11,7 +11,7 @@ import yaml
 from rm.cli.playbook import ansible_config
 from rm.cli.playbook.ansible_config import ansible_settings
 from rm.errors import UsageError
-from rm.playbook.ansible_settings import FOLLOWED, REFUSED, Settings, read
+from rm.playbook.read.ansible_settings import FOLLOWED, REFUSED, Settings, read
 
 # looked at: what is shown, logged or cached, plug-ins (refused where a playbook uses one), Windows and
 # network devices, how modules travel, and where rm is stricter than the setting

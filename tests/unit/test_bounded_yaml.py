@@ -13,10 +13,10 @@ import yaml
 from rm.adapters.playbook.vault import Vault
 from rm.cli.playbook.given import extra_variables
 from rm.errors import RmError
-from rm.playbook.bounded_yaml import load_all_plain, load_plain
-from rm.playbook.inventory import parse
-from rm.playbook.located import load
-from rm.playbook.parse import parse_playbook
+from rm.playbook.inventory.inventory import parse
+from rm.playbook.model.bounded_yaml import load_all_plain, load_plain
+from rm.playbook.model.located import load
+from rm.playbook.read.parse import parse_playbook
 from tests.unit.playbook_world import World, play
 
 LETTERS = "abcdefghij"

@@ -6,8 +6,8 @@ import pytest
 
 from rm.cli.heartbeat import EVERY_S, Heartbeat
 from rm.cli.playbook.lines import Lines
-from rm.playbook.report import Progress
-from rm.playbook.steps import TaskResult
+from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.report import Progress
 from tests.fakes import PATIENCE_S
 
 

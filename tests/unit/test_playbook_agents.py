@@ -20,7 +20,7 @@ from rm.config import Config, DaemonConfig
 from rm.core.model.host import Host
 from rm.daemon.services.steps_service import Steps
 from rm.errors import Unreachable
-from rm.playbook.steps import Batch, Way
+from rm.playbook.model.steps import Batch, Way
 from rm.protocol.codes import AgentError, Code, NotConnected
 from rm.protocol.line import read_answer
 from rm.protocol.notifications import Features, Hello

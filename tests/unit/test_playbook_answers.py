@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rm.adapters.playbook.control import Hands, carry_out
 from rm.adapters.playbook.roster import Roster
 from rm.core.model.host import Host
-from rm.playbook.connection import is_reserved
 from rm.playbook.facts import gather
+from rm.playbook.model.connection import is_reserved
 from rm.playbook.modules import registry
 from tests.steps_request import step
 from tests.unit.playbook_world import World, play

@@ -8,8 +8,8 @@ import pytest
 from rm.adapters.playbook.become import PROMPT, Refused, argv, converse
 from rm.adapters.playbook.local import LocalSteps
 from rm.core.model.host import Host
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
 from tests.unit.playbook_world import play
 
 READY = b"rm: sudo let us in\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rm.playbook.report import Report
+from rm.playbook.run.report import Report
 from tests.unit.playbook_world import play
 
 FAIL = lambda host, step: {"failed": step.args.get("argv", [""])[0] == "false"}  # noqa: E731

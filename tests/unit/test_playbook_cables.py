@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rm.playbook.cables import Pair, Verdict, judge, rounds
+from rm.playbook.inventory.cables import Pair, Verdict, judge, rounds
 
 RATE = 10_000_000_000
 

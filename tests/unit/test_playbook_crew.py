@@ -221,7 +221,7 @@ def test_a_flush_runs_each_handler_once_and_those_that_it_went_past_wait_for_the
 
 def test_throttle_lets_few_hosts_at_a_time():
     world = World("- hosts: all\n  gather_facts: false\n  tasks:\n  - {command: x, throttle: 1}\n")
-    from rm.playbook.conduct import Part
+    from rm.playbook.run.conduct import Part
 
     part = Part(world.plays[0], list("abc"), world.states, world.shelf, world.options)
     for name in "abc":

@@ -7,11 +7,11 @@ import zlib
 import pytest
 from ansible.playbook.taggable import Taggable
 
-from rm.playbook.evaluate import HostPlay, HostState, Options
-from rm.playbook.parse import parse_playbook
-from rm.playbook.problems import BadArgument
-from rm.playbook.schema import Task
-from rm.playbook.tags import selected
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.schema import Task
+from rm.playbook.model.tags import selected
+from rm.playbook.read.parse import parse_playbook
+from rm.playbook.run.evaluate import HostPlay, HostState, Options
 
 
 class Files:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from rm.adapters.playbook.vault import Vault, seal
 from rm.core.model.host import Gpu, Host
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_export import as_ini, as_yaml
-from rm.playbook.inventory_hosts import decode, encode, to_hosts
+from rm.playbook.inventory.export import as_ini, as_yaml
+from rm.playbook.inventory.hosts import decode, encode, to_hosts
+from rm.playbook.inventory.inventory import parse
 
 FORMATS = [(as_yaml, "hosts.yml"), (as_ini, "hosts.ini")]
 ODD = ["", " ", "yes", "1.10", "0644", "1e3", "null", "~", "{{ x }}", "a=b", "# no", "'", '"', "a\nb", "\\",

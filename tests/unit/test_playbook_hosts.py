@@ -14,7 +14,7 @@ from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
-from rm.playbook.steps import Batch, TaskResult
+from rm.playbook.model.steps import Batch, TaskResult
 from tests.steps_request import step
 
 HOSTS = (Host("one", "z", "10.0.0.1"), Host("two", "z", "10.0.0.2"))

@@ -4,8 +4,8 @@ import pytest
 
 from rm.core.model.host import Gpu
 from rm.errors import ConfigError
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import decode, encode, to_hosts
+from rm.playbook.inventory.hosts import decode, encode, to_hosts
+from rm.playbook.inventory.inventory import parse
 
 YAML = """\
 all:

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from rm.cli.playbook.live import LiveView, wanted
-from rm.playbook.report import Progress
-from rm.playbook.steps import TaskResult
+from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.report import Progress
 
 RMX = Path(sys.executable).with_name("rmx")
 

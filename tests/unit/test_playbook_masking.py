@@ -7,7 +7,7 @@ import pytest
 
 from rm.adapters.playbook.secrets import MARK, masked, masked_text
 from rm.adapters.playbook.vault import Vault, seal
-from rm.playbook.steps import TaskResult
+from rm.playbook.model.steps import TaskResult
 
 KEY = "-----BEGIN KEY-----\nabcdefgh12345678\nABCDEFGH/+=\n-----END KEY-----\n"
 SECRETS = ["plain-word", 'quo"ted', "apo'strophe", "both'\"marks", "back\\slash", "ümläut", "two words", KEY]

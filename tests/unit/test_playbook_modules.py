@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.modules import executor_of, registry
-from rm.playbook.problems import BadArgument
 from tests.steps_request import AGENTS, rm_steps, step
 
 MOST_USED = (

@@ -13,10 +13,10 @@ from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
 from rm.errors import ConfigError, UsageError
-from rm.playbook.inventory import parse
-from rm.playbook.inventory_hosts import to_hosts
-from rm.playbook.ssh_arguments import outside_program
-from rm.playbook.steps import Batch, TaskResult, Way
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import parse
+from rm.playbook.model.ssh_arguments import outside_program
+from rm.playbook.model.steps import Batch, TaskResult, Way
 from tests.unit.playbook_world import World
 
 HEAD = "- hosts: all\n  gather_facts: false\n"

@@ -6,9 +6,9 @@ import pytest
 
 from rm.adapters.playbook.files import read_playbook
 from rm.errors import UsageError
-from rm.playbook.listing import growing_of
-from rm.playbook.parse import parse_playbook
-from rm.playbook.pattern import select
+from rm.playbook.inventory.pattern import select
+from rm.playbook.read.listing import growing_of
+from rm.playbook.read.parse import parse_playbook
 
 SHIPPED = sorted((Path(__file__).parents[2] / "playbooks").glob("*.yml"))
 PLAY = "- hosts: all\n  tasks:\n"

@@ -6,9 +6,9 @@ import zlib
 
 import pytest
 
-from rm.playbook.problems import BadArgument, TemplateProblem
-from rm.playbook.template import Layer, Scope, evaluate
-from rm.playbook.template_file import check_file, render_file
+from rm.playbook.model.problems import BadArgument, TemplateProblem
+from rm.playbook.template.template import Layer, Scope, evaluate
+from rm.playbook.template.template_file import check_file, render_file
 from tests.unit.playbook_world import play
 
 SCOPE = Scope([Layer({"a": 1, "names": ["x", "y"], "nothing": None}, False)])

@@ -13,12 +13,12 @@ from rm.adapters.playbook.inventory_files import read_beside, read_inventory
 from rm.adapters.playbook.run import run_playbook
 from rm.adapters.playbook.vault import Vault, read_password, seal
 from rm.errors import ConfigError, UsageError
-from rm.playbook.evaluate import HostPlay, Options
-from rm.playbook.inventory_hosts import to_hosts
-from rm.playbook.parse import parse_playbook
-from rm.playbook.report import Report
-from rm.playbook.steps import TaskResult
-from rm.playbook.variables import HostState
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.model.steps import TaskResult
+from rm.playbook.read.parse import parse_playbook
+from rm.playbook.run.evaluate import HostPlay, Options
+from rm.playbook.run.report import Report
+from rm.playbook.template.variables import HostState
 
 # made by ansible-vault of ansible-core 2.19 with the password "pass1": "inlinesecret"
 SEALED = """\

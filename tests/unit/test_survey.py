@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rm.playbook.survey import TOPICS, findings, row
+from rm.playbook.inventory.survey import TOPICS, findings, row
 
 GOOD: dict[str, Any] = {
     "python": "3.11.2", "kernel": "6.1", "root": True, "cgroup": 2, "bpf": True, "tools": ["tc", "nft", "ip"],

@@ -21,8 +21,8 @@ from rm.adapters.hosts.options import FOLLOWED, NOTHING
 from rm.adapters.hosts.settings import SshSettings
 from rm.core.model.host import Host
 from rm.errors import ConfigError
-from rm.playbook.connection import SSH_ARGS
-from rm.playbook.ssh_arguments import is_jump, outside_program, words_of
+from rm.playbook.model.connection import SSH_ARGS
+from rm.playbook.model.ssh_arguments import is_jump, outside_program, words_of
 
 ASK_S = 20.0  # for the program ssh, which may run others
 

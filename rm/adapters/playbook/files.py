@@ -11,10 +11,10 @@ from pathlib import Path
 
 from rm.adapters.playbook.vault import HEADER, Vault
 from rm.errors import UsageError
-from rm.playbook.ansible_settings import Settings
-from rm.playbook.parse import parse_playbook
-from rm.playbook.problems import BadArgument
-from rm.playbook.schema import Playbook, PlayDefaults
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.schema import Playbook, PlayDefaults
+from rm.playbook.read.ansible_settings import Settings
+from rm.playbook.read.parse import parse_playbook
 
 
 class LocalFiles:

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rm.playbook.report import Report
+from rm.playbook.run.report import Report
 
 FILE = "playbooks.jsonl"
 RUNS_MAX = 1000  # older ones are dropped when twice as many are there

@@ -14,9 +14,9 @@ from rm.adapters.playbook.local import LocalSteps
 from rm.adapters.playbook.program import PART_BYTES, REQUEST_BYTES, in_parts
 from rm.core.model.host import Host
 from rm.errors import Unreachable, UsageError
-from rm.playbook.connection import CONNECTIONS, SSH_ARGS
-from rm.playbook.reach import IMPLICIT
-from rm.playbook.steps import THE_HOSTS, Batch, Way
+from rm.playbook.model.connection import CONNECTIONS, SSH_ARGS
+from rm.playbook.model.steps import THE_HOSTS, Batch, Way
+from rm.playbook.run.reach import IMPLICIT
 
 if TYPE_CHECKING:
     from rm.adapters.playbook.channel import StepsChannel

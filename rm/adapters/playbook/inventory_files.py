@@ -13,12 +13,12 @@ from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.vault import HEADER, Vault
 from rm.core.model.host import Host
 from rm.errors import ConfigError, UsageError
-from rm.playbook.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS, REACH, refusal
-from rm.playbook.inventory import Beside, Inventory, InventoryHost, parse_all
-from rm.playbook.inventory_hosts import to_hosts
-from rm.playbook.located import load
-from rm.playbook.problems import TemplateProblem
-from rm.playbook.template import Layer, Scope, evaluate, has_template
+from rm.playbook.inventory.hosts import to_hosts
+from rm.playbook.inventory.inventory import Beside, Inventory, InventoryHost, parse_all
+from rm.playbook.model.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS, REACH, refusal
+from rm.playbook.model.located import load
+from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.template.template import Layer, Scope, evaluate, has_template
 
 _IGNORED = ("~", ".orig", ".bak", ".cfg", ".retry", ".pyc", ".swp", ".md", ".txt", ".rst", ".csv")
 _ENDINGS = ("", ".yml", ".yaml", ".json")

@@ -10,7 +10,7 @@ from rm.adapters.playbook.become import Passwords
 from rm.adapters.playbook.control import Daemon, Prompt
 from rm.adapters.playbook.files import LocalFiles
 from rm.adapters.playbook.hosts import Agents
-from rm.playbook.report import Progress
+from rm.playbook.run.report import Progress
 
 
 @dataclass(frozen=True, slots=True)

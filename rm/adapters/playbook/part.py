@@ -15,9 +15,9 @@ from rm.adapters.playbook.orders import Orders
 from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.secrets import masked, masked_text
 from rm.errors import RmError, UsageError
-from rm.playbook.conduct import Part
-from rm.playbook.report import Progress, Report
-from rm.playbook.steps import Batch
+from rm.playbook.model.steps import Batch
+from rm.playbook.run.conduct import Part
+from rm.playbook.run.report import Progress, Report
 
 WAKE_S = 1.0  # a Ctrl-C that comes right before a wait is seen only after it
 

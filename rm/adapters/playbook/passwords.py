@@ -8,8 +8,8 @@ from typing import Any
 from rm.adapters.playbook.become import Passwords
 from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.vault import SECRET_MIN, Vault
-from rm.playbook.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS
-from rm.playbook.steps import THE_HOSTS, Way
+from rm.playbook.model.connection import BECOME_PASSWORDS, LOGIN_PASSWORDS
+from rm.playbook.model.steps import THE_HOSTS, Way
 
 
 class PasswordBook:

@@ -17,7 +17,7 @@ from typing import Any
 
 from rm.adapters.playbook.shipped import shipped_directory
 from rm.errors import Unreachable
-from rm.playbook.answers import Unfit, asked, plain_json
+from rm.playbook.run.answers import Unfit, asked, plain_json
 
 _IMPORT = re.compile(r"^\s*(?:import|from) (rm_\w+)", re.MULTILINE)
 REQUEST_BYTES = 4 << 20

@@ -8,16 +8,16 @@ from typing import Any
 
 from rm.core.model.host import Host
 from rm.errors import UsageError
-from rm.playbook.connection import NAMES, REACH, SSH_ARGS, refusal, settled
-from rm.playbook.inventory_hosts import decode
-from rm.playbook.pattern import select
-from rm.playbook.problems import TemplateProblem
-from rm.playbook.reach import IMPLICIT
-from rm.playbook.schema import Play
-from rm.playbook.ssh_arguments import outside_program
-from rm.playbook.steps import TaskResult
-from rm.playbook.template import Layer, Scope, evaluate, has_template
-from rm.playbook.variables import HostState
+from rm.playbook.inventory.hosts import decode
+from rm.playbook.inventory.pattern import select
+from rm.playbook.model.connection import NAMES, REACH, SSH_ARGS, refusal, settled
+from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.model.schema import Play
+from rm.playbook.model.ssh_arguments import outside_program
+from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.reach import IMPLICIT
+from rm.playbook.template.template import Layer, Scope, evaluate, has_template
+from rm.playbook.template.variables import HostState
 
 
 class Roster:

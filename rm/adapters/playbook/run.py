@@ -28,17 +28,17 @@ from rm.adapters.playbook.shipped import shipped_directory
 from rm.adapters.playbook.sources import ThisMachine, check_sources
 from rm.core.model.host import Host
 from rm.errors import UsageError
-from rm.playbook.conduct import Part
-from rm.playbook.evaluate import Options
-from rm.playbook.flow import END
-from rm.playbook.listing import growing_of, names_of, plan_of_play
-from rm.playbook.located import nearest
-from rm.playbook.reach import check_settings
-from rm.playbook.report import Progress, Recap, Report
-from rm.playbook.rolling import batches, max_fail
-from rm.playbook.schema import Play, Playbook
-from rm.playbook.template import Layer, Scope
-from rm.playbook.variables import ANSIBLE_VERSION
+from rm.playbook.model.flow import END
+from rm.playbook.model.located import nearest
+from rm.playbook.model.schema import Play, Playbook
+from rm.playbook.read.listing import growing_of, names_of, plan_of_play
+from rm.playbook.run.conduct import Part
+from rm.playbook.run.evaluate import Options
+from rm.playbook.run.reach import check_settings
+from rm.playbook.run.report import Progress, Recap, Report
+from rm.playbook.run.rolling import batches, max_fail
+from rm.playbook.template.template import Layer, Scope
+from rm.playbook.template.variables import ANSIBLE_VERSION
 
 __all__ = ["Passwords", "Progress", "Recap", "Report", "plan_of", "run_playbook"]
 

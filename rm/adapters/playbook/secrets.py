@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from rm.adapters.playbook.vault import SECRET_MIN
-from rm.playbook.steps import TaskResult
+from rm.playbook.model.steps import TaskResult
 
 MARK = "********"
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from rm.errors import UsageError
-from rm.playbook.lookups import find
+from rm.playbook.model.problems import BadArgument, TemplateProblem
+from rm.playbook.model.schema import Play, Task, tasks_of
 from rm.playbook.module import Files
-from rm.playbook.problems import BadArgument, TemplateProblem
-from rm.playbook.schema import Play, Task, tasks_of
-from rm.playbook.template import has_template
-from rm.playbook.template_file import check_file
+from rm.playbook.run.lookups import find
+from rm.playbook.template.template import has_template
+from rm.playbook.template.template_file import check_file
 
 
 class ThisMachine:

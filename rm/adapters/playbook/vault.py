@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from rm.errors import UsageError
-from rm.playbook.bounded_yaml import load_plain
+from rm.playbook.model.bounded_yaml import load_plain
 
 HEADER = "$ANSIBLE_VAULT;"
 ROUNDS = 10_000

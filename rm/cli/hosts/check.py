@@ -62,8 +62,8 @@ def check(
     from rm.adapters.playbook.vault import Vault
     from rm.cli.playbook.given import fleet_of
     from rm.cli.playbook.login import Login
-    from rm.playbook.ansible_settings import Settings
-    from rm.playbook.survey import TOPICS, Finding, findings, row
+    from rm.playbook.inventory.survey import TOPICS, Finding, findings, row
+    from rm.playbook.read.ansible_settings import Settings
 
     topics = tuple(filter(None, only.replace(",", " ").split())) or TOPICS
     if unknown := [topic for topic in topics if topic not in TOPICS]:
@@ -126,7 +126,7 @@ def _next(hosts: Sequence[Host], host: Host) -> list[Host]:
 
 def _ask(ways: Ways, name: str, op: str, args: dict[str, Any]) -> dict[str, Any]:
     """One operation of the executor on a host; raises RmError."""
-    from rm.playbook.steps import Batch, Step
+    from rm.playbook.model.steps import Batch, Step
 
     request = {"steps": [Step(0, 0, op, args).wire()], "check": False, "diff": False, "planned": {}}
     answer: dict[str, Any] = ways.send(name, Batch((), False), request)["results"][0]

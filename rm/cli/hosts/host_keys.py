@@ -82,7 +82,7 @@ class OfInventory:
         from rm.adapters.playbook.inventory_files import read_inventory
         from rm.bootstrap.choices import ssh_settings
         from rm.config import load_config
-        from rm.playbook.inventory_hosts import to_hosts
+        from rm.playbook.inventory.hosts import to_hosts
 
         self.hosts: dict[str, Host] = {host.name: host for host in to_hosts(read_inventory(inventories)[0])}
         settings = ssh_settings(load_config(session.config_flag))

@@ -145,7 +145,7 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
 def export(session: Session, /, form: str, output: str | None, as_json: bool) -> None:
     """Write all hosts as an Ansible inventory."""
     from rm.cli.playbook.inventory import daemon_hosts
-    from rm.playbook.inventory_export import as_ini, as_yaml
+    from rm.playbook.inventory.export import as_ini, as_yaml
 
     hosts = daemon_hosts(session)
     text = as_yaml(hosts) if form == "yaml" else as_ini(hosts)

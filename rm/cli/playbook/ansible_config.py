@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rm.cli.session import note
 from rm.errors import UsageError
-from rm.playbook.ansible_settings import Settings, read
+from rm.playbook.read.ansible_settings import Settings, read
 
 SYSTEM = Path("/etc/ansible/ansible.cfg")
 

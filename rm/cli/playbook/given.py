@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rm.adapters.playbook.vault import Vault
     from rm.cli.playbook.login import Login
     from rm.core.model.host import Host
-    from rm.playbook.ansible_settings import Settings
+    from rm.playbook.read.ansible_settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def fleet_of(
     from rm.adapters.hosts.settings import SshSettings
     from rm.cli.playbook.inventory import known_hosts_of
     from rm.config import load_config
-    from rm.playbook.connection import SSH_ARGS, refusal
+    from rm.playbook.model.connection import SSH_ARGS, refusal
 
     config = load_config(session.config_flag)
     inventories = inventories or ansible.inventory
@@ -145,7 +145,7 @@ def words(given: Sequence[str]) -> tuple[str, ...]:
 def extra_variables(given: Sequence[str], vault: Vault) -> dict[str, Any]:
     """`-e`: name=value pairs (text), a JSON object (typed), or @file with YAML or JSON."""
     from rm.adapters.playbook.vault import HEADER
-    from rm.playbook.located import load
+    from rm.playbook.model.located import load
 
     decrypt = vault if vault.passwords else None
     found: dict[str, Any] = {}

@@ -73,8 +73,8 @@ def known_hosts_of(
 
 def _of_files(files: Sequence[str], vault: Vault, playbook: Path) -> KnownHosts:
     from rm.adapters.playbook.inventory_files import read_beside, read_inventory
-    from rm.playbook.connection import settled
-    from rm.playbook.inventory_hosts import to_hosts
+    from rm.playbook.inventory.hosts import to_hosts
+    from rm.playbook.model.connection import settled
 
     inventory, beside = read_inventory(files, vault)
     playbooks = read_beside(playbook.resolve().parent, vault)
@@ -89,9 +89,9 @@ def _of_daemon(hosts: list[Host], configured: str, vault: Vault, playbook: Path)
     `hosts.inventory`. group_vars/ beside the playbook are weaker than the daemon's variables, which do not
     tell a group's from a host's own; host_vars/ there are stronger."""
     from rm.adapters.playbook.inventory_files import opened, read_beside
-    from rm.playbook.inventory import Beside
-    from rm.playbook.inventory_export import groups_of
-    from rm.playbook.inventory_hosts import decode, encode
+    from rm.playbook.inventory.export import groups_of
+    from rm.playbook.inventory.hosts import decode, encode
+    from rm.playbook.inventory.inventory import Beside
 
     place = Path(configured)
     sealed = read_beside(place if place.is_dir() else place.parent, vault) if configured else Beside()

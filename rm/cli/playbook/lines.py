@@ -10,7 +10,7 @@ from types import TracebackType
 from rm.cli.heartbeat import Heartbeat
 from rm.cli.playbook import text
 from rm.cli.session import printable
-from rm.playbook.report import Progress
+from rm.playbook.run.report import Progress
 
 NAMED_MAX = 3
 

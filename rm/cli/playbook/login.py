@@ -15,7 +15,7 @@ from rm.errors import UsageError
 if TYPE_CHECKING:
     from rm.adapters.playbook.become import Passwords
     from rm.core.model.host import Host
-    from rm.playbook.ansible_settings import Settings
+    from rm.playbook.read.ansible_settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 NAMED_MAX = 5  # hosts in a message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rm.playbook.module import Arg, CompileContext
-from rm.playbook.template import condition
+from rm.playbook.template.template import condition
 
 ARGS = {
     "that": Arg("raw", required=True),

@@ -6,8 +6,8 @@ import json
 import posixpath
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import OWNERSHIP, Arg, CompileContext, mode_of, packed
-from rm.playbook.problems import BadArgument
 
 ARGS = {
     "src": Arg(),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument, TemplateProblem
 from rm.playbook.module import Arg, CompileContext
-from rm.playbook.problems import BadArgument, TemplateProblem
-from rm.playbook.template import expression, has_template
+from rm.playbook.template.template import expression, has_template
 
 _NAME = re.compile(r"""[A-Za-z_]\w*(\.\w+|\[(-?\d+|'[^']*'|"[^"]*")\])*""")
 ARGS = {"msg": Arg("raw", default="Hello world!"), "var": Arg(), "verbosity": Arg("int", default=0)}

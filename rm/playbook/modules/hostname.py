@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
-from rm.playbook.problems import BadArgument
 
 ARGS = {"name": Arg(required=True), "use": Arg()}
 FACTS = ("ansible_hostname", "ansible_nodename", "ansible_fqdn", "ansible_domain")

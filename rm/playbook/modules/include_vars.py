@@ -7,9 +7,9 @@ import re
 from typing import Any
 
 from rm.errors import RmError
-from rm.playbook.located import load
+from rm.playbook.model.located import load
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
-from rm.playbook.problems import BadArgument
 
 ARGS = {
     "_raw": Arg(),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import OWNERSHIP, Arg, CompileContext
-from rm.playbook.problems import BadArgument
 
 ARGS = {
     "path": Arg(required=True, aliases=("dest", "destfile", "name")),

@@ -1,15 +1,15 @@
 """`rm_burn_in_network`: every pair of the play's hosts tests the path between them; names the bad cable.
 
 The pairs run in rounds in which each host has one peer, so that a test is disturbed by no other. The
-judgement is in `rm/playbook/cables.py`.
+judgement is in `rm/playbook/inventory/cables.py`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
-from rm.playbook.problems import BadArgument
 
 ARGS = {
     "hosts": Arg("list"),  # else those of the play

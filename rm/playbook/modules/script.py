@@ -6,8 +6,8 @@ import posixpath
 import shlex
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext, packed
-from rm.playbook.problems import BadArgument
 
 ARGS = {
     "_raw": Arg(),

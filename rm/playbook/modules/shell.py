@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
-from rm.playbook.problems import BadArgument
 
 ARGS = {
     "_raw": Arg(),

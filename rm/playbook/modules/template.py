@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import OWNERSHIP, Arg, CompileContext, mode_of, packed
-from rm.playbook.problems import BadArgument
-from rm.playbook.template import Layer
-from rm.playbook.template_file import SYNTAX, render_file
+from rm.playbook.template.template import Layer
+from rm.playbook.template.template_file import SYNTAX, render_file
 
 ARGS = {
     "src": Arg(required=True),

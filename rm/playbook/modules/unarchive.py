@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import OWNERSHIP, Arg, CompileContext, packed
 from rm.playbook.modules.get_url import WEB
-from rm.playbook.problems import BadArgument
 
 ARGS = {
     "src": Arg(required=True),

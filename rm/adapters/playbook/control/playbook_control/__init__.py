@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.core.model.host import Host
-from rm.playbook import answers
+from rm.playbook.run import answers
 
 # (method, path, body) -> the daemon's answer; raises RmError as rm's client does
 Daemon = Callable[[str, tuple[str, ...], Mapping[str, Any]], dict[str, Any]]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rm.adapters.playbook.control import ControlFailed, Hands
 from rm.errors import RmError
-from rm.playbook.cables import Pair, judge, rounds
+from rm.playbook.inventory.cables import Pair, judge, rounds
 
 PATIENCE_S = 5.0  # until the peer reflects
 SILENT_PAIRS = 3  # a host that none of so many peers could reach is cut off; the others need not wait for it

@@ -1,0 +1,1 @@
+"""Inventories, patterns of hosts, surveys of new ones."""

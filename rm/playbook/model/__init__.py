@@ -1,0 +1,1 @@
+"""Plays, tasks, keywords, tags, steps; text with its lines."""

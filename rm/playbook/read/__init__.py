@@ -1,0 +1,1 @@
+"""From files to plays and tasks: parsing, roles, arguments, Ansible's settings."""

@@ -1,0 +1,193 @@
+"""Ansible's settings, of ansible.cfg and of the environment: followed, or refused by name; all pure.
+
+As with Ansible a variable of the environment is stronger than the file, and the command line than both.
+Settings that are in neither table change nothing that a run of rm does.
+"""
+
+from __future__ import annotations
+
+import configparser
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rm.errors import UsageError
+from rm.playbook.template.filters import FALSE, TRUE
+
+Place = tuple[str, str]  # section, key
+
+# what rm follows: a field of Settings, and the variable of the environment
+FOLLOWED: dict[Place, tuple[str, str]] = {
+    ("defaults", "inventory"): ("inventory", "ANSIBLE_INVENTORY"),
+    ("defaults", "forks"): ("forks", "ANSIBLE_FORKS"),
+    ("defaults", "remote_user"): ("remote_user", "ANSIBLE_REMOTE_USER"),
+    ("defaults", "private_key_file"): ("private_key_file", "ANSIBLE_PRIVATE_KEY_FILE"),
+    ("defaults", "roles_path"): ("roles_path", "ANSIBLE_ROLES_PATH"),
+    ("defaults", "timeout"): ("timeout_s", "ANSIBLE_TIMEOUT"),
+    ("defaults", "interpreter_python"): ("python", "ANSIBLE_PYTHON_INTERPRETER"),
+    ("defaults", "vault_password_file"): ("vault_password_file", "ANSIBLE_VAULT_PASSWORD_FILE"),
+    ("defaults", "ask_vault_pass"): ("ask_vault_pass", "ANSIBLE_ASK_VAULT_PASS"),
+    ("defaults", "ask_pass"): ("ask_pass", "ANSIBLE_ASK_PASS"),
+    ("defaults", "become_password_file"): ("become_password_file", "ANSIBLE_BECOME_PASSWORD_FILE"),
+    ("defaults", "connection_password_file"): (
+        "connection_password_file", "ANSIBLE_CONNECTION_PASSWORD_FILE"),
+    ("defaults", "gathering"): ("gathering", "ANSIBLE_GATHERING"),
+    ("defaults", "force_handlers"): ("force_handlers", "ANSIBLE_FORCE_HANDLERS"),
+    ("defaults", "any_errors_fatal"): ("any_errors_fatal", "ANSIBLE_ANY_ERRORS_FATAL"),
+    ("defaults", "host_key_checking"): ("host_key_checking", "ANSIBLE_HOST_KEY_CHECKING"),
+    ("privilege_escalation", "become"): ("become", "ANSIBLE_BECOME"),
+    ("privilege_escalation", "become_user"): ("become_user", "ANSIBLE_BECOME_USER"),
+    ("privilege_escalation", "become_ask_pass"): ("become_ask_pass", "ANSIBLE_BECOME_ASK_PASS"),
+    ("diff", "always"): ("diff", "ANSIBLE_DIFF_ALWAYS"),
+    ("tags", "run"): ("tags", "ANSIBLE_RUN_TAGS"),
+    ("tags", "skip"): ("skip_tags", "ANSIBLE_SKIP_TAGS"),
+    ("ssh_connection", "ssh_args"): ("ssh_args", "ANSIBLE_SSH_ARGS"),
+    ("ssh_connection", "ssh_common_args"): ("ssh_common_args", "ANSIBLE_SSH_COMMON_ARGS"),
+    ("ssh_connection", "ssh_extra_args"): ("ssh_extra_args", "ANSIBLE_SSH_EXTRA_ARGS"),
+}  # fmt: skip
+# what would change a run, the variable of the environment, and the values with which rm does the same
+REFUSED: dict[Place, tuple[str, tuple[str, ...]]] = {
+    ("defaults", "hash_behaviour"): ("ANSIBLE_HASH_BEHAVIOUR", ("replace",)),
+    ("defaults", "strategy"): ("ANSIBLE_STRATEGY", ("linear", "ansible.builtin.linear")),
+    ("defaults", "transport"): ("ANSIBLE_TRANSPORT", ("ssh", "smart", "paramiko", "paramiko_ssh")),
+    ("defaults", "executable"): ("ANSIBLE_EXECUTABLE", ("/bin/sh", "/bin/bash", "sh", "bash")),
+    ("defaults", "remote_port"): ("ANSIBLE_REMOTE_PORT", ("22",)),
+    ("defaults", "fact_caching"): ("ANSIBLE_CACHE_PLUGIN", ("memory", "ansible.builtin.memory")),
+    ("defaults", "task_timeout"): ("ANSIBLE_TASK_TIMEOUT", ("0",)),
+    ("defaults", "precedence"): ("ANSIBLE_PRECEDENCE", ()),
+    ("defaults", "playbook_vars_root"): ("ANSIBLE_PLAYBOOK_VARS_ROOT", ("top",)),
+    ("defaults", "vars_plugins_enabled"): ("ANSIBLE_VARS_ENABLED", ("host_group_vars",)),
+    ("defaults", "facts_modules"): ("ANSIBLE_FACTS_MODULES", ("smart", "setup", "ansible.builtin.setup")),
+    ("defaults", "jinja2_extensions"): ("ANSIBLE_JINJA2_EXTENSIONS", ()),
+    ("defaults", "ansible_managed"): ("", ("Ansible managed",)),
+    ("defaults", "vault_identity_list"): ("ANSIBLE_VAULT_IDENTITY_LIST", ()),
+    ("defaults", "su"): ("ANSIBLE_SU", FALSE),
+    ("defaults", "no_log"): ("ANSIBLE_NO_LOG", FALSE),
+    ("defaults", "private_role_vars"): ("ANSIBLE_PRIVATE_ROLE_VARS", FALSE),
+    ("defaults", "enable_task_debugger"): ("ANSIBLE_ENABLE_TASK_DEBUGGER", FALSE),
+    ("defaults", "error_on_undefined_vars"): ("ANSIBLE_ERROR_ON_UNDEFINED_VARS", TRUE),
+    ("defaults", "inject_facts_as_vars"): ("ANSIBLE_INJECT_FACT_VARS", TRUE),
+    ("defaults", "inventory_ignore_patterns"): ("ANSIBLE_INVENTORY_IGNORE_REGEX", ()),
+    ("defaults", "inventory_ignore_extensions"): ("ANSIBLE_INVENTORY_IGNORE", ()),
+    ("inventory", "ignore_patterns"): ("ANSIBLE_INVENTORY_IGNORE_REGEX", ()),
+    ("inventory", "ignore_extensions"): ("ANSIBLE_INVENTORY_IGNORE", ()),
+    ("privilege_escalation", "become_method"): ("ANSIBLE_BECOME_METHOD", ("sudo", "ansible.builtin.sudo")),
+    ("privilege_escalation", "become_exe"): ("ANSIBLE_BECOME_EXE", ("sudo", "/usr/bin/sudo")),
+    ("privilege_escalation", "become_flags"): ("ANSIBLE_BECOME_FLAGS", ("-H -S -n", "-H -S", "-n", "-H")),
+    ("sudo_become_plugin", "executable"): ("ANSIBLE_SUDO_EXE", ("sudo", "/usr/bin/sudo")),
+    ("sudo_become_plugin", "flags"): ("ANSIBLE_SUDO_FLAGS", ("-H -S -n", "-H -S", "-n", "-H")),
+    ("sudo_become_plugin", "user"): ("ANSIBLE_SUDO_USER", ("root",)),
+    ("ssh_connection", "ssh_executable"): ("ANSIBLE_SSH_EXECUTABLE", ("ssh", "/usr/bin/ssh")),
+    ("ssh_connection", "pkcs11_provider"): ("ANSIBLE_PKCS11_PROVIDER", ()),
+    ("ssh_connection", "host_key_checking"): ("ANSIBLE_SSH_HOST_KEY_CHECKING", TRUE),
+    ("paramiko_connection", "host_key_auto_add"): ("ANSIBLE_PARAMIKO_HOST_KEY_AUTO_ADD", FALSE),
+    ("paramiko_connection", "proxy_command"): ("ANSIBLE_PARAMIKO_PROXY_COMMAND", ()),
+}
+_SWITCHES = ("ask_vault_pass", "ask_pass", "force_handlers", "any_errors_fatal", "host_key_checking",
+             "become", "become_ask_pass", "diff")  # fmt: skip
+_PATHS = ("private_key_file", "vault_password_file", "become_password_file", "connection_password_file")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is set, None or () where nothing is. `source` is the file, `used` the settings that it sets."""
+
+    source: str = ""
+    used: tuple[str, ...] = ()
+    inventory: tuple[str, ...] = ()
+    roles_path: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    skip_tags: tuple[str, ...] = ()
+    forks: int | None = None
+    timeout_s: float | None = None
+    remote_user: str | None = None
+    private_key_file: str | None = None
+    python: str | None = None
+    vault_password_file: str | None = None
+    become_password_file: str | None = None
+    connection_password_file: str | None = None
+    become_user: str | None = None
+    gathering: str = "implicit"
+    ask_vault_pass: bool = False
+    ask_pass: bool = False
+    become: bool = False
+    become_ask_pass: bool = False
+    force_handlers: bool = False
+    any_errors_fatal: bool = False
+    host_key_checking: bool = True
+    diff: bool = False
+    ssh_args: str = ""
+    ssh_common_args: str = ""
+    ssh_extra_args: str = ""
+
+
+def read(text: str, path: str, environment: Mapping[str, str], home: str, here: str) -> Settings:
+    """The settings of the text of an ansible.cfg and of the environment. `path` is the file ("" = there is
+    none), `home` the caller's directory, `here` the current one. Raises UsageError."""
+    parser = configparser.ConfigParser(inline_comment_prefixes=(";",), strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error as problem:
+        raise UsageError(f"{path} cannot be read: {str(problem).splitlines()[0]}.") from None
+
+    def said(place: Place, variable: str) -> tuple[str, str]:
+        """The value, and the place it is from; ("", "") where it is not set."""
+        if variable and environment.get(variable):
+            return environment[variable], f"the variable {variable} of the environment"
+        section, key = place
+        try:
+            value = parser.get(section, key, fallback="")
+        except configparser.Error as problem:
+            raise UsageError(f"{path}: {key} in [{section}]: {str(problem).splitlines()[0]}.") from None
+        return value.strip(), f"{key} in [{section}] of {path}" if value else ""
+
+    for place, (variable, same) in REFUSED.items():
+        value, where = said(place, variable)
+        if value and value.lower() not in same and value not in same:
+            raise UsageError(
+                f"{where} is '{value}', which rm does not follow.",
+                "Remove it, or run rmx with ANSIBLE_CONFIG naming another file.",
+            )
+    found: dict[str, Any] = {}
+    used = []
+    for place, (name, variable) in FOLLOWED.items():
+        value, where = said(place, variable)
+        if not value:
+            continue
+        from_file = not where.startswith("the variable")
+        found[name] = _typed(name, value, where, posixpath.dirname(path) if from_file else here, home)
+        used += [place[1]] if from_file else []
+    return Settings(path, tuple(used), **found)
+
+
+def _typed(name: str, value: str, where: str, base: str, home: str) -> Any:
+    def wrong(must: str) -> UsageError:
+        return UsageError(f"{where} is '{value}'.", f"It must be {must}.")
+
+    if name in _SWITCHES:
+        if value.lower() not in (*TRUE, *FALSE):
+            raise wrong("true or false")
+        return value.lower() in TRUE
+    if name in ("forks", "timeout_s"):
+        if not value.isdecimal() or int(value) < 1:
+            raise wrong("a whole number of at least 1")
+        return int(value)
+    if name == "gathering":
+        if value not in ("implicit", "explicit", "smart"):
+            raise wrong("implicit, explicit or smart")
+        return value
+    if name == "inventory":
+        parts = [part.strip() for part in value.split(",") if part.strip()]
+        return (value,) if value.endswith(",") else tuple(_path(part, base, home) for part in parts)
+    if name == "roles_path":
+        return tuple(_path(part, base, home) for part in value.split(":") if part)
+    if name in ("tags", "skip_tags"):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return _path(value, base, home) if name in _PATHS else value
+
+
+def _path(text: str, base: str, home: str) -> str:
+    if text == "~" or text.startswith("~/"):
+        return home + text[1:]
+    return posixpath.normpath(posixpath.join(base, text)) if base else text

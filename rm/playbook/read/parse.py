@@ -1,0 +1,225 @@
+"""Playbook text to frozen plays; every unknown word is refused with file, line and a hint.
+
+The whole playbook is checked before any host is touched, with every file and role that it names
+outright: keywords, modules, their arguments, and each template's syntax, filters and tests.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rm.playbook.model.keywords import PLAY_KEYS, short
+from rm.playbook.model.located import Map, Seq, load
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.model.schema import Node, Play, Playbook, PlayDefaults, Prompt, Task, tasks_of
+from rm.playbook.module import Files
+from rm.playbook.read.read_tasks import beside, common, read_tasks
+from rm.playbook.read.reader import Reader
+from rm.playbook.read.roles import (
+    load_mapping,
+)  # fmt: skip
+from rm.playbook.read.shelf import Shelf
+from rm.playbook.template.template import has_template
+
+_IMPORT = ("import_playbook", "ansible.builtin.import_playbook", "ansible.legacy.import_playbook")
+
+
+class NoFiles:
+    """For a playbook that stands alone."""
+
+    decrypt = None
+
+    def read(self, path: str, decrypt: bool = True) -> bytes:
+        raise BadArgument(f"the local file {path} cannot be read")
+
+    def glob(self, pattern: str) -> list[str]:
+        return []
+
+    def exists(self, path: str) -> bool:
+        return False
+
+    def mode(self, path: str) -> int:
+        return 0
+
+
+# -- plays ---------------------------------------------------------------------------------------
+
+
+class _Plays:
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.open: list[str] = []
+
+    def playbook(self, reader: Reader, text: str) -> list[Play]:
+        document = load(text, reader.filename, decrypt=getattr(self.files, "decrypt", None))
+        if not isinstance(document, Seq):
+            raise reader.fail(1, "a playbook is a list of plays.", "Start with '- hosts: all'.")
+        if reader.filename in self.open:
+            raise reader.fail(1, f"the playbooks {' > '.join([*self.open, reader.filename])} form a loop.")
+        self.open.append(reader.filename)
+        plays: list[Play] = []
+        for i, body in enumerate(document):
+            line = document.lines[i]
+            if not isinstance(body, Map):
+                raise reader.fail(line, "a play is a mapping.", "Write 'hosts:' and 'tasks:'.")
+            key = next((k for k in _IMPORT if k in body), "")
+            plays += self.imported(reader, body, line, key) if key else [self.play(reader, body, line)]
+        self.open.pop()
+        return plays
+
+    def imported(self, reader: Reader, body: Map, line: int, key: str) -> list[Play]:
+        reader.known(body, (*_IMPORT, "name", "when", "tags", "vars"), "playbook import")
+        name = reader.text(body, key) or ""
+        path = beside(reader.filename, name)
+        try:
+            text = self.files.read(path).decode()
+        except (BadArgument, UnicodeDecodeError) as problem:
+            raise reader.fail(line, f"{problem}.", "Give the path of a YAML file.") from None
+        around = common(reader, body, Task("", "", {}, line))
+        plays = self.playbook(Reader(path), text)
+        return [_imported(play, around) for play in plays]
+
+    def play(self, reader: Reader, body: Map, line: int) -> Play:
+        reader.known(body, PLAY_KEYS, "play")
+        if body.get("hosts") is None:
+            raise reader.fail(line, "the play does not say which hosts.", "Add 'hosts: all'.")
+        hosts = body["hosts"]
+        hosts = ",".join(map(str, hosts)) if isinstance(hosts, list) else str(hosts)
+        reader.templates(hosts, body.line_of("hosts"))
+        shared = common(reader, body, Task("", "", {}, line))
+        variables = shared.pop("variables")
+        default: PlayDefaults = getattr(self.files, "play_defaults", PlayDefaults())
+        directory = posixpath.dirname(reader.filename) or "."
+        shelf = Shelf(self.files, directory)
+        around = replace(Task("", "", {}, line, reader.filename), **shared)
+        parts: list[tuple[Node, ...]] = [read_tasks(reader, body, "pre_tasks", around, shelf)]
+        roles: list[Node] = []
+        listed = body.get("roles") or []
+        if not isinstance(listed, list):
+            raise reader.fail(body.line_of("roles"), "'roles' must be a list of roles.")
+        for i, entry in enumerate(listed):
+            roles += shelf.listed_role(reader, entry, listed.lines[i], around)  # type: ignore[attr-defined]
+        parts.append((*roles, *read_tasks(reader, body, "tasks", around, shelf)))
+        parts.append(read_tasks(reader, body, "post_tasks", around, shelf))
+        own = tasks_of(read_tasks(reader, body, "handlers", around, shelf, True))
+        handlers = (*shelf.handlers, *own)
+        flush = Task("flush handlers", "meta", {"_raw": "flush_handlers"}, line, tags=("always",))
+        tasks = tuple(node for part in parts for node in (*part, *([flush] if part else [])))
+        strategy = short(str(body.get("strategy", "linear")))
+        if strategy not in ("linear", "free", "host_pinned"):
+            raise reader.fail(
+                body.line_of("strategy"), f"unknown strategy '{strategy}'.", "Known: linear, free."
+            )
+        order = str(body.get("order", "inventory"))
+        if order not in ("inventory", "sorted", "reverse_sorted", "reverse_inventory"):
+            raise reader.fail(body.line_of("order"), f"the order '{order}' is not supported.",
+                              "Known: inventory, sorted, reverse_sorted, reverse_inventory.")  # fmt: skip
+        serial = body.get("serial")
+        serial = tuple(serial) if isinstance(serial, list) else () if serial is None else (serial,)
+        reader.templates(list(serial), body.line_of("serial"))
+        play = Play(
+            name=str(reader.text(body, "name") or hosts),
+            hosts=hosts,
+            line=line,
+            tasks=tasks,
+            file=reader.filename,
+            handlers=handlers,
+            gather_facts=reader.truth(body, "gather_facts", default.gather_facts),
+            gather_once=default.gather_once,
+            variables=variables,
+            files=self.vars_files(reader, body),
+            prompts=_prompts(reader, body),
+            roles=tuple(shelf.roles),
+            serial=serial,
+            max_fail_percentage=reader.number(body, "max_fail_percentage", None),
+            any_errors_fatal=reader.truth(body, "any_errors_fatal", default.any_errors_fatal),
+            force_handlers=reader.truth(body, "force_handlers", default.force_handlers),
+            strategy=strategy,
+            order=order,
+            common=around,
+            shelf=shelf,
+        )
+        _check_notified(reader, play, shelf)
+        return play
+
+    def vars_files(self, reader: Reader, body: Map) -> tuple[tuple[str, ...], ...]:
+        listed = body.get("vars_files") or []
+        listed = [listed] if isinstance(listed, str) else listed
+        found = []
+        for one in listed if isinstance(listed, list) else [listed]:
+            choices = one if isinstance(one, list) else [one]
+            if not all(isinstance(path, str) for path in choices):
+                raise reader.fail(body.line_of("vars_files"), "'vars_files' must be a list of paths.")
+            reader.templates(list(choices), body.line_of("vars_files"))
+            if len(choices) == 1 and not has_template(choices[0]):
+                path = beside(reader.filename, choices[0])
+                load_mapping(reader, self.files, path, body.line_of("vars_files"))
+            found.append(tuple(beside(reader.filename, path) for path in choices))
+        return tuple(found)
+
+
+def _prompts(reader: Reader, body: Map) -> tuple[Prompt, ...]:
+    listed = body.get("vars_prompt") or []
+    if not isinstance(listed, list) or not all(isinstance(p, Map) and "name" in p for p in listed):
+        raise reader.fail(
+            body.line_of("vars_prompt"), "'vars_prompt' must be a list of mappings with 'name'."
+        )
+    for one in listed:
+        reader.known(one, ("name", "prompt", "default", "private", "confirm", "unsafe"), "prompt")
+    return tuple(
+        Prompt(
+            str(p["name"]),
+            str(p.get("prompt", p["name"])),
+            p.get("default"),
+            p.get("private", True) is not False,
+        )
+        for p in listed
+    )
+
+
+def _imported(play: Play, around: Mapping[str, Any]) -> Play:
+    """A play of an imported playbook: the import's `when`, `tags` and `vars` are on everything in it."""
+    if not (around["when"] or around["tags"] or around["variables"]):
+        return play
+    from rm.playbook.model.schema import Block
+
+    def on(node: Node) -> Node:
+        if isinstance(node, Block):
+            parts = (tuple(map(on, part)) for part in (node.block, node.rescue, node.always))
+            return Block(node.name, node.line, *parts)
+        outer = on(node.outer) if node.outer is not None else None
+        assert outer is None or isinstance(outer, Task)
+        when, tags = (*around["when"], *node.when), (*around["tags"], *node.tags)
+        return replace(node, when=when, tags=tags, outer=outer)
+
+    handlers = tuple(one for one in map(on, play.handlers) if isinstance(one, Task))
+    variables = {**play.variables, **around["variables"]}
+    return replace(play, tasks=tuple(map(on, play.tasks)), handlers=handlers, variables=variables)
+
+
+def _check_notified(reader: Reader, play: Play, shelf: Shelf) -> None:
+    """A handler that nobody defines is a mistake, told before any host is touched."""
+    if shelf.open_ended or any(has_template(h.name) for h in play.handlers):
+        return
+    known = {name for h in (*play.handlers, *shelf.handlers) for name in handler_names(h)}
+    from rm.playbook.model.located import nearest
+
+    for task in (*tasks_of(play.tasks), *play.handlers):
+        for name in task.notify:
+            if name not in known and not has_template(name):
+                hint = nearest(name, known) if known else "The play has no handlers."
+                raise Reader(task.file).fail(task.line, f"no handler is called '{name}'.", hint)
+
+
+def handler_names(handler: Task) -> set[str]:
+    """What a `notify` may say to mean this handler."""
+    named = {handler.name, *handler.listen}
+    return named | ({f"{handler.role.name} : {handler.name}"} if handler.role else set())
+
+
+def parse_playbook(text: str, filename: str, files: Files | None = None) -> Playbook:
+    """A playbook from its text; raises UsageError with file, line and what to do."""
+    return Playbook(filename, tuple(_Plays(files or NoFiles()).playbook(Reader(filename), text)))

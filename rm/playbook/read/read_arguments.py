@@ -1,0 +1,91 @@
+"""The arguments of one task's module, checked against what the module knows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+from rm.playbook.model.keywords import PREFIXES
+from rm.playbook.model.located import Map, nearest
+from rm.playbook.model.problems import BadArgument
+from rm.playbook.module import typed
+from rm.playbook.modules import registry
+from rm.playbook.read.reader import Reader
+from rm.playbook.template.template import has_template
+
+
+def key_values(text: str) -> dict[str, str]:
+    """`path=/x state=directory` as a mapping; raises ValueError."""
+    pairs = [word.partition("=") for word in shlex.split(text)]
+    return {key: value for key, _, value in pairs}
+
+
+def free_form(text: str, module: ModuleType, free: str) -> Map:
+    """`command: creates=/x make all`: the module's own arguments, the rest is the free text."""
+    given = Map()
+    own = {n for n, arg in module.ARGS.items() if n != free for n in (n, *arg.aliases)}
+    kept = []
+    for word in text.split(" "):
+        key, equals, value = word.partition("=")
+        if equals and key in own and not has_template(key):
+            given[key] = value.strip("'\"")
+        else:
+            kept.append(word)
+    rest = " ".join(kept).strip()
+    if rest or not given:
+        given[free] = rest if given else text
+    return given
+
+
+def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written: str) -> Mapping[str, Any]:
+    """The checked arguments of `body[written]`; `name` is the module's."""
+    value, line = body[written], body.line_of(written)
+    free = getattr(module, "FREE_FORM", "")
+    if value is None:
+        given = Map()
+    elif isinstance(value, Map):
+        given = value
+    elif free and isinstance(value, (str, int)):
+        given = free_form(str(value), module, free)
+    elif isinstance(value, str) and "=" in value:
+        try:
+            given = Map(key_values(value))
+        except ValueError as problem:
+            raise reader.fail(line, f"the arguments of '{name}' cannot be read: {problem}.") from None
+    else:
+        raise reader.fail(line, f"the arguments of '{name}' must be a mapping, not {value!r}.")
+    extra = body.get("args")
+    if isinstance(extra, str):
+        reader.templates(extra, body.line_of("args"))
+        raise reader.fail(body.line_of("args"), "'args' must be a mapping.")
+    extra = reader.mapping(body, "args")
+    known = {n: arg for n, arg in module.ARGS.items() if not n.startswith("_")}
+    names = {a for n, arg in known.items() for a in (n, *arg.aliases)}
+    for source in (given, extra):
+        for key in source:
+            if key not in names and key != free and not getattr(module, "ANY_ARGUMENT", False):
+                at = getattr(source, "lines", {}).get(key, line)
+                raise reader.fail(at, f"'{name}' has no argument '{key}'.", nearest(str(key), names))
+    merged = {**extra, **given}
+    for n, arg in module.ARGS.items():
+        if arg.required and not any(a in merged for a in (n, *arg.aliases)):
+            raise reader.fail(line, f"'{name}' needs the argument '{n.lstrip('_')}'.")
+    expressions = getattr(module, "EXPRESSIONS", ())
+    for key, item in merged.items():
+        source = given if key in given else extra
+        if key in expressions and not (isinstance(item, str) and item.strip().startswith("{{")):
+            reader.conditions(source, key)
+        else:
+            reader.templates(item, getattr(source, "lines", {}).get(key, line))
+    if not any(has_template(item) for item in merged.values()):
+        try:
+            typed(module, merged)
+        except BadArgument as problem:
+            raise reader.fail(line, f"{name}: {problem}.") from None
+    return merged
+
+
+def module_names() -> str:
+    return ", ".join(sorted(name for name in registry() if not name.startswith(PREFIXES)))

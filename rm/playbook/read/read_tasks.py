@@ -1,0 +1,315 @@
+"""Lists of tasks to tasks and blocks: keywords, what blocks hand down, imports and includes."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from rm.playbook.model.connection import CONNECTIONS
+from rm.playbook.model.keywords import (
+    BLOCK_KEYS,
+    DYNAMIC_INCLUDES,
+    INCLUDE_FILE_ARGS,
+    INCLUDE_ROLE_ARGS,
+    INCLUDES,
+    LATER,
+    LOOP_CONTROL_KEYS,
+    LOOP_KEYS,
+    TASK_KEYS,
+    short,
+)  # fmt: skip
+from rm.playbook.model.located import Map, Seq, nearest
+from rm.playbook.model.schema import Block, Loop, Node, Task
+from rm.playbook.modules import executor_of, registry
+from rm.playbook.read.read_arguments import arguments, key_values, module_names
+from rm.playbook.read.reader import Reader
+from rm.playbook.template.template import has_template
+
+
+class Library(Protocol):
+    """Where imported files and roles come from; `rm/playbook/read/parse.py` has the one there is."""
+
+    def tasks_file(self, reader: Reader, name: str, line: int, around: Task) -> tuple[Node, ...]: ...
+    def role(
+        self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool
+    ) -> tuple[Node, ...]: ...
+    def foresee(self, reader: Reader, task: Task) -> None:
+        """Check what a dynamic include may bring, as far as its name is known."""
+        ...
+
+
+def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, Any]:
+    """The keywords that blocks hand down, of `body` on top of those around it."""
+    method = body.get("become_method", "sudo")
+    if method != "sudo":
+        raise reader.fail(body.line_of("become_method"), f"the become_method '{method}' is not supported.",
+                          "Only sudo is.")  # fmt: skip
+    connection = body.get("connection", around.connection)
+    if connection is not None and connection not in CONNECTIONS:
+        raise reader.fail(body.line_of("connection"), f"the connection '{connection}' is not supported.",
+                          "Known: ssh, local.")  # fmt: skip
+    defaults = reader.mapping(body, "module_defaults")
+    for name in defaults:
+        if short(str(name)) not in registry():
+            raise reader.fail(defaults.line_of(name), f"unknown module '{name}'.", nearest(name, registry()))
+    return {
+        "when": (*around.when, *(reader.conditions(body, "when") if "when" in body else ())),
+        "become": reader.truth(body, "become", around.become),
+        "become_user": reader.text(body, "become_user", around.become_user),
+        "environment": (*around.environment, *reader.environment(body)),
+        "tags": (*around.tags, *reader.words(body, "tags")),
+        "ignore_errors": reader.truth(body, "ignore_errors", around.ignore_errors),
+        "ignore_unreachable": reader.truth(body, "ignore_unreachable", around.ignore_unreachable),
+        "no_log": reader.truth(body, "no_log", around.no_log),
+        "check_mode": reader.truth(body, "check_mode", around.check_mode),
+        "diff": reader.truth(body, "diff", around.diff),
+        "delegate_to": reader.text(body, "delegate_to", around.delegate_to),
+        "delegate_facts": reader.truth(body, "delegate_facts", around.delegate_facts),
+        "run_once": reader.truth(body, "run_once", around.run_once),
+        "any_errors_fatal": reader.truth(body, "any_errors_fatal", around.any_errors_fatal),
+        "throttle": reader.number(body, "throttle", around.throttle),
+        "remote_user": reader.text(body, "remote_user", around.remote_user),
+        "timeout": reader.number(body, "timeout", around.timeout),
+        "connection": CONNECTIONS[connection] if connection is not None else None,
+        "variables": {**around.variables, **reader.mapping(body, "vars")},
+        "defaults": {**around.defaults, **{short(str(k)): v or {} for k, v in defaults.items()}},
+    }
+
+
+def read_tasks(
+    reader: Reader, body: Map, key: str, around: Task, library: Library, handler: bool = False
+) -> tuple[Node, ...]:
+    """The tasks and blocks of `body[key]`."""
+    value = body.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, Seq):
+        raise reader.fail(body.line_of(key), f"'{key}' must be a list of tasks.", "Start each with '- '.")
+    return read_list(reader, value, around, library, handler)
+
+
+def read_list(
+    reader: Reader, value: Seq, around: Task, library: Library, handler: bool = False
+) -> tuple[Node, ...]:
+    found: list[Node] = []
+    for i, one in enumerate(value):
+        line = value.lines[i]
+        if not isinstance(one, Map):
+            raise reader.fail(line, "a task is a mapping.", "Write the module's name and a colon.")
+        if "block" in one:
+            found.append(_block(reader, one, line, around, library, handler))
+        else:
+            found += _task(reader, one, line, around, library, handler)
+    return tuple(found)
+
+
+def _block(reader: Reader, body: Map, line: int, around: Task, library: Library, handler: bool) -> Block:
+    reader.known(body, BLOCK_KEYS, "block")
+    fields = common(reader, body, around)
+    inner = replace(around, **fields, notify=(*around.notify, *reader.words(body, "notify")))
+    parts = [read_tasks(reader, body, key, inner, library, handler) for key in ("block", "rescue", "always")]
+    return Block(str(body.get("name") or ""), line, *parts)
+
+
+def _task(
+    reader: Reader, body: Map, line: int, around: Task, library: Library, handler: bool
+) -> tuple[Node, ...]:
+    body = _without_action(reader, body)
+    modules = registry()
+    named = [k for k in body if k in modules or short(str(k)) in modules or short(str(k)) in INCLUDES]
+    for key in body:
+        if key not in TASK_KEYS and key not in named:
+            _refuse(reader, str(key), body.line_of(key), bool(named))
+        if key in LATER:
+            raise reader.fail(body.line_of(key), f"'{key}' is not supported.")
+    if len(named) != 1:
+        what = f"two modules, '{named[0]}' and '{named[1]}', in one task." if named else "no module."
+        raise reader.fail(line, f"the task has {what}", "A task calls exactly one module.")
+    written = named[0]
+    name = short(str(written))
+    fields = common(reader, body, around)
+    if name in INCLUDES:
+        return _include(reader, body, line, around, library, fields, name, str(written))
+    background = reader.number(body, "async", 0) if body.get("poll") in (0, "0") else 0
+    own = modules.get(str(written)) or modules[name]
+    for key, given in (("async", background), ("timeout", body.get("timeout"))):
+        if given and (getattr(own, "CONTROL", False) or executor_of(own) == "note"):
+            raise reader.fail(
+                body.line_of(key), f"'{key}' is not possible with '{name}'.", f"Leave '{key}' out."
+            )
+    register = body.get("register") or ""
+    if register and not str(register).isidentifier():
+        raise reader.fail(body.line_of("register"), f"'{register}' is not a variable's name.")
+    with_defaults = body
+    if name in around.defaults or name in fields["defaults"]:
+        given = body[written]
+        if isinstance(given, Map):
+            merged = Map({**fields["defaults"][name], **given})
+            merged.line, merged.lines = given.line, dict(given.lines)
+            with_defaults = Map(body)
+            with_defaults.line, with_defaults.lines = body.line, body.lines
+            with_defaults[written] = merged
+    task = replace(
+        around,
+        **fields,
+        name=str(reader.text(body, "name") or name),
+        module=name,
+        args=arguments(reader, name, modules.get(str(written)) or modules[name], with_defaults, str(written)),
+        line=line,
+        file=reader.filename,
+        register=str(register),
+        loop=_loop(reader, body, line),
+        notify=(*around.notify, *reader.words(body, "notify")),
+        listen=reader.words(body, "listen"),
+        changed_when=reader.conditions(body, "changed_when") if "changed_when" in body else None,
+        failed_when=reader.conditions(body, "failed_when") if "failed_when" in body else None,
+        until=reader.conditions(body, "until") if "until" in body else None,
+        retries=reader.number(body, "retries", None),
+        delay=reader.number(body, "delay", 5),
+        background=background,
+        handler=handler,
+    )
+    return (task,)
+
+
+def _without_action(reader: Reader, body: Map) -> Map:
+    """`action: copy src=a dest=b` and `local_action: …` as the tasks they mean."""
+    key = next((k for k in ("action", "local_action") if k in body), "")
+    if not key:
+        return body
+    value, line = body[key], body.line_of(key)
+    rest: Map | str | None
+    if isinstance(value, Map) and isinstance(value.get("module"), str):
+        module, rest = value["module"], Map({k: v for k, v in value.items() if k != "module"})
+        rest.line, rest.lines = value.line, value.lines
+    elif isinstance(value, str) and value.strip():
+        module, _, said = value.strip().partition(" ")
+        rest = said or None
+    else:
+        raise reader.fail(line, f"'{key}' must name a module and its arguments.")
+    found = Map({k: v for k, v in body.items() if k != key})
+    found.line, found.lines = body.line, {**body.lines, module: line}
+    found[module] = rest
+    if key == "local_action":
+        found["delegate_to"] = "localhost"
+    return found
+
+
+def _loop(reader: Reader, body: Map, line: int) -> Loop | None:
+    kinds = [k for k in LOOP_KEYS if k in body]
+    control = reader.mapping(body, "loop_control")
+    for key in control:
+        if key not in LOOP_CONTROL_KEYS:
+            hint = nearest(str(key), LOOP_CONTROL_KEYS)
+            raise reader.fail(control.line_of(key), f"unknown key '{key}' in loop_control.", hint)
+    if not kinds:
+        return None
+    if len(kinds) > 1:
+        raise reader.fail(line, f"the task has both '{kinds[0]}' and '{kinds[1]}'.", "Keep one.")
+    reader.templates(body[kinds[0]], body.line_of(kinds[0]))
+    var, index = str(control.get("loop_var", "item")), str(control.get("index_var", ""))
+    for name in (var, *([index] if index else [])):
+        if not name.isidentifier() and not has_template(name):
+            raise reader.fail(control.line, f"'{name}' is not a variable's name.")
+    return Loop(
+        kind=kinds[0],
+        values=body[kinds[0]],
+        var=var,
+        label=control.get("label"),
+        index_var=index,
+        pause=control.get("pause", 0),
+        extended=bool(reader.truth(control, "extended", False)),
+        break_when=reader.conditions(control, "break_when") if "break_when" in control else (),
+    )
+
+
+def _include(
+    reader: Reader,
+    body: Map,
+    line: int,
+    around: Task,
+    library: Library,
+    fields: dict[str, Any],
+    name: str,
+    written: str,
+) -> tuple[Node, ...]:
+    is_role = name.endswith("role")
+    known = INCLUDE_ROLE_ARGS if is_role else INCLUDE_FILE_ARGS
+    value, where = body[written], body.line_of(written)
+    if isinstance(value, str):
+        if is_role or value.startswith("file="):
+            try:
+                value = Map(key_values(value))
+            except ValueError as problem:
+                raise reader.fail(where, f"the arguments of '{name}' cannot be read: {problem}.") from None
+        else:
+            value = Map({"file": value})
+    if not isinstance(value, Map):
+        raise reader.fail(where, f"the arguments of '{name}' must be a mapping, not {value!r}.")
+    given = Map({**reader.mapping(body, "args"), **value})
+    for key in given:
+        if key not in known:
+            raise reader.fail(where, f"'{name}' has no argument '{key}'.", nearest(str(key), known))
+    needed = "name" if is_role else "file"
+    if not isinstance(given.get(needed), str):
+        raise reader.fail(where, f"'{name}' needs the argument '{needed}'.")
+    reader.templates(dict(given), where)
+    own = reader.mapping(body, "vars")
+    if name in DYNAMIC_INCLUDES:
+        # what is written on the include is about the include itself; `apply` and the blocks around go inside
+        task = replace(
+            around,
+            **{**fields, "variables": {**around.variables, **own}},
+            name=str(reader.text(body, "name") or name),
+            module=name,
+            args=given,
+            line=line,
+            file=reader.filename,
+            register=str(body.get("register") or ""),
+            loop=_loop(reader, body, line),
+            outer=around,
+            apply=given.get("apply"),
+        )
+        library.foresee(reader, task)
+        return (task,)
+    loop = next((key for key in LOOP_KEYS if key in body), "")
+    if loop:
+        raise reader.fail(body.line_of(loop), f"'{name}' cannot loop.", f"Use include_{name[7:]}.")
+    inner = replace(around, **fields)
+    if is_role:
+        return library.role(reader, given, line, inner, True)
+    inner = replace(inner, variables=around.variables, params={**around.params, **own})
+    if has_template(given["file"]):
+        path = given["file"]
+        known_now = {"playbook_dir", "role_path"}
+        if not any(word in path for word in known_now):
+            raise reader.fail(where, "the file of 'import_tasks' depends on variables.", "Use include_tasks.")
+    return library.tasks_file(reader, given["file"], line, inner)
+
+
+def include_context(task: Task, apply: Map | None, reader: Reader) -> Task:
+    """What the tasks of a dynamic include inherit."""
+    assert task.outer is not None
+    outer = task.outer
+    if apply is not None:
+        outer = replace(outer, **common(reader, apply, outer))
+    return outer
+
+
+def _refuse(reader: Reader, key: str, line: int, has_module: bool) -> None:
+    if key in LATER:
+        raise reader.fail(line, f"'{key}' is not supported.", f"A task knows: {', '.join(TASK_KEYS)}.")
+    if has_module:
+        raise reader.fail(line, f"unknown keyword '{key}' in a task.", nearest(key, TASK_KEYS))
+    near = nearest(key, (*registry(), *TASK_KEYS, *INCLUDES, "block"))
+    hint = near if "mean" in near else f"Modules: {module_names()}."
+    raise reader.fail(line, f"unknown module or keyword '{key}'.", hint)
+
+
+def beside(file: str, name: str) -> str:
+    """A path relative to the directory of a file."""
+    return (
+        name if posixpath.isabs(name) else posixpath.normpath(posixpath.join(posixpath.dirname(file), name))
+    )

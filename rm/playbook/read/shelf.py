@@ -1,0 +1,206 @@
+"""The files and roles that a play names: what imports and includes bring, read once and checked."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from rm.playbook.model.keywords import COMMON_KEYS
+from rm.playbook.model.located import Map, Seq, load
+from rm.playbook.model.schema import Node, Role, Task, tasks_of
+from rm.playbook.module import Files
+from rm.playbook.read.read_tasks import beside, common, include_context, read_list
+from rm.playbook.read.reader import Reader
+from rm.playbook.read.roles import (
+    dependencies,
+    find_role,
+    load_list,
+    load_mapping,
+    names,
+    role_entry,
+    role_files,
+    variables_of,
+)  # fmt: skip
+from rm.playbook.template.template import has_template
+
+DEPTH_MAX = 40
+
+
+class Shelf:
+    """The files and roles of one play; also asked while it runs, for includes with templated names."""
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self.files, self.directory = files, directory
+        self.roles: list[Role] = []
+        self.handlers: list[Task] = []
+        self._with_handlers: set[tuple[str, str]] = set()
+        self._loaded: set[tuple[str, str]] = set()
+        self._depth = 0
+        self._expanded: dict[tuple[int, str], tuple[Node, ...]] = {}
+        self._variables: dict[str, Mapping[str, Any]] = {}
+        self.open_ended = False  # some include's name is known only while the play runs
+
+    def variables(self, path: str, line: int) -> Mapping[str, Any]:
+        """A file of variables, read once; raises UsageError."""
+        if path not in self._variables:
+            self._variables[path] = load_mapping(Reader(path), self.files, path, line)
+        return self._variables[path]
+
+    # -- files of tasks ------------------------------------------------------------------------
+
+    def tasks_file(self, reader: Reader, name: str, line: int, around: Task) -> tuple[Node, ...]:
+        path = self.locate(reader, name, line, around)
+        self._deeper(reader, line)
+        try:
+            return read_list(Reader(path), load_list(reader, self.files, path, line), around, self,
+                             around.handler)  # fmt: skip
+        finally:
+            self._depth -= 1
+
+    def _deeper(self, reader: Reader, line: int) -> None:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise reader.fail(line, "the includes form a loop.")
+
+    def locate(self, reader: Reader, name: str, line: int, around: Task) -> str:
+        """An included file: beside the file that names it, in the role's tasks/, beside the playbook."""
+        role = around.role
+        known = {"role_path": role.path if role else "", "playbook_dir": self.directory}
+        name = re.sub(r"\{\{\s*(role_path|playbook_dir)\s*\}\}", lambda m: known[m[1]], name)
+        places = [beside(reader.filename, name)]
+        if role:
+            places += [posixpath.join(role.path, "tasks", name), posixpath.join(role.path, name)]
+        places += [posixpath.join(self.directory, "tasks", name), posixpath.join(self.directory, name)]
+        for place in places:
+            if self.files.exists(place):
+                return posixpath.normpath(place)
+        raise reader.fail(line, f"there is no file {name} to include.", f"Looked for {places[0]}.")
+
+    # -- roles ---------------------------------------------------------------------------------
+
+    def role(
+        self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool,
+        params: Mapping[str, Any] | None = None, once: str | None = None,
+    ) -> tuple[Node, ...]:  # fmt: skip
+        """The tasks of a role, those of its dependencies first; its handlers go to the play's. `once`: not
+        again in this play with the same word, unless the role allows it."""
+        parent = around.role
+        name = str(given["name"])
+        path = find_role(reader, self.files, name, line, self.directory, parent.path if parent else "")
+        self._deeper(reader, line)
+        try:
+            return self._role(reader, given, line, around, public, params or {}, once, path)
+        finally:
+            self._depth -= 1
+
+    def _role(
+        self, reader: Reader, given: Mapping[str, Any], line: int, around: Task, public: bool,
+        params: Mapping[str, Any], once: str | None, path: str,
+    ) -> tuple[Node, ...]:  # fmt: skip
+        parent = around.role
+        entries, lines, meta, duplicates = dependencies(reader, self.files, path, line)
+        if once is not None and not duplicates:
+            if (path, once) in self._loaded:
+                return ()
+            self._loaded.add((path, once))
+        own_vars = variables_of(reader, self.files, path, "vars", names(given, "vars"), line)
+        own_defaults = variables_of(reader, self.files, path, "defaults", names(given, "defaults"), line)
+        above = (parent.variables, parent.defaults, parent.params) if parent else ({}, {}, {})
+        role = Role(
+            posixpath.basename(path), path, {**above[0], **own_vars}, {**above[1], **own_defaults},
+            {**above[2], **params}, (*parent.parents, parent.name) if parent else (),
+        )  # fmt: skip
+        before: list[Node] = []
+        for entry, at in zip(entries, lines, strict=True):
+            before += self.listed_role(Reader(meta), entry, at, replace(around, role=role), public)
+        for dependency in self.roles:  # a role sees what its dependencies define, its own first
+            if parent is None and role.name in dependency.parents:
+                role = replace(
+                    role,
+                    variables={**dependency.variables, **role.variables},
+                    defaults={**dependency.defaults, **role.defaults},
+                )
+        if public and all(one.path != role.path for one in self.roles):
+            self.roles.append(role)
+        inner = replace(around, role=role)
+        for part in role_files(self.files, path, "handlers", names(given, "handlers")):
+            # a role that is there twice with other variables has its handlers twice: the last are meant
+            what = once if once is not None else repr(_sorted(around.variables))
+            if (part, what) not in self._with_handlers:
+                self._with_handlers.add((part, what))
+                listed = load_list(reader, self.files, part, line)
+                plain = replace(inner, when=(), tags=(), notify=())
+                self.handlers += tasks_of(read_list(Reader(part), listed, plain, self, True))
+        wanted = names(given, "tasks")
+        found = role_files(self.files, path, "tasks", wanted)
+        if not found and wanted != "main":
+            raise reader.fail(line, f"the role {role.name} has no tasks/{wanted}.yml.")
+        tasks: tuple[Node, ...] = ()
+        for one in found:
+            tasks += read_list(Reader(one), load_list(reader, self.files, one, line), inner, self)
+        return (*before, *tasks)
+
+    def listed_role(
+        self, reader: Reader, entry: Any, line: int, around: Task, public: bool = True
+    ) -> tuple[Node, ...]:
+        """One entry of `roles:` or of a role's dependencies."""
+        body = role_entry(reader, entry, line)
+        params = {k: v for k, v in body.items() if k not in (*COMMON_KEYS, "role", "src", "version", "scm")}
+        reader.templates(params, line)
+        inner = replace(around, **common(reader, body, around))
+        own = [params, *(body.get(word) or () for word in ("vars", "when", "tags"))]
+        word = None if body.get("allow_duplicates") is True else repr([_sorted(one) for one in own])
+        return self.role(reader, {"name": body["role"]}, line, inner, public, params, word)
+
+    # -- includes while the play runs ----------------------------------------------------------
+
+    def foresee(self, reader: Reader, task: Task) -> None:
+        name = str(task.args.get("name" if task.module == "include_role" else "file"))
+        if task.apply is not None and not isinstance(task.apply, Map):
+            raise reader.fail(task.line, "'apply' must be a mapping of keywords.")
+        if not has_template(re.sub(r"\{\{\s*(role_path|playbook_dir)\s*\}\}", "", name)):
+            if self._depth < DEPTH_MAX - 1:  # a file may include itself, under a condition
+                self.expand(task, task.args)
+            return
+        self.open_ended = True
+        if task.module != "include_tasks":
+            return
+        pattern = re.sub(r"\{\{.*?\}\}", "*", name)
+        top = posixpath.dirname(task.file)
+        for path in self.files.glob(posixpath.join(top, pattern)):
+            if path.endswith((".yml", ".yaml")) and path != task.file and pattern.strip("*") not in ("", "."):
+                document = load_list_or_none(reader, self.files, path, task.line)
+                if document is not None:
+                    self.expand(task, {**task.args, "file": path})
+
+    def expand(self, task: Task, args: Mapping[str, Any]) -> tuple[Node, ...]:
+        """The nodes that an include brings with these evaluated arguments; raises UsageError."""
+        plain = {k: v for k, v in args.items() if k != "apply"}
+        key = (id(task), repr(sorted(plain.items())))
+        if key in self._expanded:
+            return self._expanded[key]
+        reader = Reader(task.file)
+        inner = include_context(task, task.apply, reader)
+        if task.module == "include_role":
+            own = {k: v for k, v in task.variables.items() if k not in inner.variables}
+            inner = replace(inner, variables={**inner.variables, **own})
+            public = bool(args.get("public", False))
+            nodes = self.role(reader, plain, task.line, inner, public)
+        else:
+            inner = replace(inner, handler=task.handler)
+            nodes = self.tasks_file(reader, str(plain["file"]), task.line, inner)
+        self._expanded[key] = nodes
+        return nodes
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(value.items(), key=repr) if isinstance(value, Mapping) else value
+
+
+def load_list_or_none(reader: Reader, files: Files, path: str, line: int) -> Seq | None:
+    document = load(files.read(path).decode(errors="replace"), path, decrypt=getattr(files, "decrypt", None))
+    tasks = isinstance(document, Seq) and all(isinstance(one, Map) for one in document)
+    return document if tasks else None

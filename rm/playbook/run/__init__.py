@@ -1,0 +1,1 @@
+"""From tasks to steps, and from answers to what is next."""

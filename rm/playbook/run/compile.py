@@ -1,0 +1,272 @@
+"""A task and a scope to work for the executor: loop, `when`, arguments, module; all pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jinja2.utils import missing
+
+from rm.playbook.model.keywords import INCLUDES
+from rm.playbook.model.problems import BadArgument, TemplateProblem
+from rm.playbook.model.schema import Loop, Task, Truth
+from rm.playbook.model.steps import THE_HOSTS, Step, Way
+from rm.playbook.module import CompileContext, typed
+from rm.playbook.modules import executor_of, registry
+from rm.playbook.template.filters import FALSE, TRUE
+from rm.playbook.template.jinja import bare
+from rm.playbook.template.plain import plain
+from rm.playbook.template.template import (
+    OMIT,
+    Layer,
+    Scope,
+    condition,
+    evaluate,
+    has_template,
+)  # fmt: skip
+
+LOOP_MAX = 10_000
+
+
+class TaskProblem(Exception):
+    """The task cannot be compiled for this host; the message is a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    op: str
+    args: dict[str, Any]
+    environment: dict[str, str]
+    check: bool
+    user: str  # "" = the one that the play logs in or becomes root as
+    become: bool
+    timeout_s: float = 0  # 0 = none
+    background_s: float = 0  # 0 = somebody waits
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A pass that is left out: the condition that says so, None where the list is empty."""
+
+    condition: Truth | None
+
+
+@dataclass(slots=True)
+class Item:
+    """One pass of a task: `label` names a loop's item. `work` None: `answer` already says it all.
+
+    `target` is the host that does it, when that is another one (`delegate_to`); `way` leads there.
+    """
+
+    label: str
+    work: Work | Skip | None
+    answer: dict[str, Any] | None = None
+    scope: Scope | None = None
+    value: Any = None
+    step: Step | None = None
+    target: str = ""
+    attempts: int = 0
+    index: int = -1  # in a loop
+    way: Way = THE_HOSTS
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """A task's switches, evaluated."""
+
+    ignore_errors: bool = False
+    ignore_unreachable: bool = False
+    no_log: bool = False
+    diff: bool = True
+    fatal: bool = False
+    delegate_facts: bool = False
+
+
+def truth(value: Truth | None, scope: Scope, default: bool = False) -> bool:
+    """A switch: true, false, or a template that gives one; raises TemplateProblem."""
+    if value is None or isinstance(value, bool):
+        return default if value is None else value
+    found = evaluate(value, scope)
+    text = str(found).strip().lower()
+    if found is OMIT:
+        return default
+    if text not in TRUE and text not in FALSE:
+        raise TemplateProblem(f"'{value}' gave {found!r}, not true or false")
+    return text in TRUE
+
+
+def flags_of(task: Task, scope: Scope) -> Flags:
+    """Raises TemplateProblem or NeedResult. What cannot be known about `no_log` hides."""
+    try:
+        hidden = truth(task.no_log, scope)
+    except TemplateProblem:
+        hidden = True
+    return Flags(
+        truth(task.ignore_errors, scope),
+        truth(task.ignore_unreachable, scope),
+        hidden,
+        truth(task.diff, scope, True),
+        truth(task.any_errors_fatal, scope),
+        truth(task.delegate_facts, scope),
+    )
+
+
+def compile_task(task: Task, context: CompileContext, check: bool) -> list[Item]:
+    """Every item of the task, in order; raises TaskProblem or NeedResult."""
+    scope = context.scope
+    try:
+        if task.loop is None:
+            return [_one(task, scope, context, check)]
+        try:
+            values = loop_values(task.loop, context)
+        except TemplateProblem:
+            # an undefined list does not matter where the condition already says no
+            reason = _refusal(task, scope)
+            if reason is not None:
+                return [Item("", Skip(reason), None, scope)]
+            raise
+        items: list[Item] = []
+        facts: dict[str, Any] = {}  # a set_fact sees what its earlier items set
+        for index, value in enumerate(values):
+            inner = scope.above(Layer({**facts, **_bound(task.loop, values, index)}, False))
+            item = _one(task, inner, context, check)
+            label = evaluate(task.loop.label, inner) if task.loop.label is not None else value
+            item.label, item.value, item.index = str(label), value, index
+            items.append(item)
+            if task.module == "set_fact" and isinstance(item.work, Work):
+                facts.update(item.work.args["result"]["ansible_facts"])
+        return items or [Item("", Skip(None), None, scope)]
+    except (TemplateProblem, BadArgument) as problem:
+        raise TaskProblem(f"{problem}".rstrip(".") + ".") from None
+
+
+def _refusal(task: Task, scope: Scope) -> Truth | None:
+    """The condition that already says no, if one does without the list."""
+    for one in task.when:
+        try:
+            if not condition(one, scope):
+                return one
+        except TemplateProblem:
+            return None
+    return None
+
+
+def _bound(loop: Loop, values: list[Any], index: int) -> dict[str, Any]:
+    bound: dict[str, Any] = {loop.var: values[index]}
+    if loop.index_var:
+        bound[loop.index_var] = index
+    if loop.extended:
+        count = len(values)
+        about = {
+            "index": index + 1, "index0": index, "first": index == 0, "last": index == count - 1,
+            "length": count, "revindex": count - index, "revindex0": count - index - 1, "allitems": values,
+        }  # fmt: skip
+        if index:
+            about["previtem"] = values[index - 1]
+        if index < count - 1:
+            about["nextitem"] = values[index + 1]
+        bound["ansible_loop"] = about
+    bound["ansible_loop_var"] = loop.var
+    return bound
+
+
+def loop_values(loop: Loop, context: CompileContext) -> list[Any]:
+    """The list that a loop goes through; raises TemplateProblem or NeedResult."""
+    scope = context.scope
+    values = evaluate(loop.values, scope)
+    if loop.kind != "loop":
+        if scope.seek is None:
+            raise TemplateProblem(f"'{loop.kind}' is not possible here")
+        terms = values if isinstance(values, list) else [values]
+        values = scope.seek(loop.kind.removeprefix("with_"), terms, {}, scope)
+    elif isinstance(values, (tuple, set, range)):
+        values = list(values)
+    if not isinstance(values, list):
+        kind = type(values).__name__
+        raise TemplateProblem(f"the loop needs a list, not {values!r} ({kind})")
+    if len(values) > LOOP_MAX:
+        raise TemplateProblem(f"the loop has {len(values)} items, more than {LOOP_MAX}")
+    return values
+
+
+def _one(task: Task, scope: Scope, context: CompileContext, check: bool) -> Item:
+    for one in task.when:
+        if not condition(one, scope):
+            return Item("", Skip(one), None, scope)
+    target = str(evaluate(task.delegate_to, scope)) if task.delegate_to else ""
+    if task.module in INCLUDES:
+        given = {k: evaluate(v, scope) for k, v in task.args.items() if k != "apply"}
+        return Item("", None, {"include": given}, scope)
+    module = registry()[task.module]
+    args = module_arguments(task, scope, context)
+    environment: dict[str, Any] = {}
+    for part in task.environment:
+        value = evaluate(part, scope)
+        if value is OMIT or not value:
+            continue
+        if not isinstance(value, Mapping):
+            raise TemplateProblem(f"'environment' must be a mapping, not {value!r}")
+        environment.update(value)
+    checking = check if task.check_mode is None else truth(task.check_mode, scope)
+    become, user = _becomes(task, scope, context)
+    text = {str(k): str(v) for k, v in environment.items() if v is not OMIT}
+    limits = _seconds(task.timeout, "timeout", scope), _seconds(task.background, "async", scope)
+    work = Work(executor_of(module), args, text, checking, user, become, *limits)
+    return Item("", work, None, scope, target=target)
+
+
+def _seconds(value: Any, name: str, scope: Scope) -> float:
+    found = evaluate(value, scope)
+    try:
+        number = float(found or 0)
+    except (TypeError, ValueError):
+        raise TemplateProblem(f"'{name}' is {found!r}, not a number of seconds") from None
+    return 0 if found is OMIT else max(0.0, number)
+
+
+def own_conditions(value: Any, scope: Scope) -> Any:
+    """Conditions as the admin wrote them, here or in a variable named here. What else a template gives
+    may come from a host, so it is true or false, never a condition. Raises TemplateProblem or NeedResult."""
+    if not has_template(value):
+        return value
+    if isinstance(value, list):
+        return [own_conditions(one, scope) for one in value]
+    name = bare(value).strip()
+    layer = next((layer for layer in scope.layers if name in layer.values), None)
+    if layer is not None and layer.trusted and not has_template(layer.values[name]):
+        return layer.values[name]
+    found = evaluate(value, scope)
+    if any(isinstance(one, str) for one in (found if isinstance(found, list) else [found])):
+        raise TemplateProblem(f"'{value}' gave a text, where a condition is written")
+    return found
+
+
+def module_arguments(task: Task, scope: Scope, context: CompileContext) -> dict[str, Any]:
+    """The executor's arguments; raises BadArgument, TemplateProblem or NeedResult."""
+    module = registry()[task.module]
+    expressions = getattr(module, "EXPRESSIONS", ())
+    given = {
+        k: own_conditions(v, scope) if k in expressions else evaluate(v, scope) for k, v in task.args.items()
+    }
+    given = {k: plain(v) for k, v in given.items() if v is not OMIT}
+    try:
+        found: dict[str, Any] = module.compile(typed(module, given), replace(context, scope=scope, task=task))
+        return found
+    except BadArgument as problem:
+        raise BadArgument(f"{task.module}: {problem}") from None
+
+
+def _becomes(task: Task, scope: Scope, context: CompileContext) -> tuple[bool, str]:
+    """Whether root is needed, and the user to become when it is not root; variables beat keywords, and
+    these beat the command line."""
+    become: Any = scope.lookup("ansible_become")
+    needs_root = truth(task.become if become is missing else become, scope, context.become)
+    method = scope.lookup("ansible_become_method")
+    if needs_root and method is not missing and method not in ("sudo", "ansible.builtin.sudo"):
+        raise TemplateProblem(f"ansible_become_method is '{method}': only sudo is known")
+    user = scope.lookup("ansible_become_user")
+    if user is missing:
+        user = evaluate(task.become_user, scope) if task.become_user is not None else context.become_user
+    name = "root" if user in (None, OMIT, "") else str(user)
+    return needs_root, name if needs_root and name != "root" else ""

@@ -1,0 +1,291 @@
+"""`lookup(…)`, `query(…)` and the loops that stand for them (`with_items` and its like).
+
+What they read of this machine (files, environment, commands, the clock) comes through `Control`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from jinja2.utils import missing
+
+from rm.playbook.model.problems import BadArgument, TemplateProblem
+from rm.playbook.module import Files
+from rm.playbook.template.filters.data import flatten, subelements
+from rm.playbook.template.template import Scope, Seek
+from rm.playbook.template.template_file import render_file
+
+
+class Control(Protocol):
+    """This machine, for lookups that ask it."""
+
+    def environment(self, name: str) -> str | None: ...
+    def pipe(self, command: str) -> str:
+        """Run a command here; raises BadArgument when it fails."""
+        ...
+
+    def now(self) -> datetime: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sought:
+    """One call of a lookup."""
+
+    terms: list[Any]
+    options: Mapping[str, Any]
+    scope: Scope
+    files: Files
+    search: Sequence[str]
+    control: Control | None
+
+    def path(self, name: str, kind: str) -> str:
+        return find(self.files, self.search, name, kind)
+
+
+def find(files: Files, search: Sequence[str], name: str, kind: str) -> str:
+    """A local file: in `<kind>/` of each place, then in the place itself; else where it should be."""
+    if posixpath.isabs(name):
+        return name
+    for place in search:
+        for path in (posixpath.join(place, kind, name), posixpath.join(place, name)):
+            if files.exists(path):
+                return path
+    return posixpath.join(search[0], kind, name) if search else name
+
+
+def seeker(files: Files, search: Sequence[str], control: Control | None) -> Seek:
+    def seek(name: str, terms: list[Any], options: dict[str, Any], scope: Scope) -> list[Any]:
+        function = _LOOKUPS.get(name)
+        if function is None:
+            raise TemplateProblem(f"unknown lookup '{name}'")
+        try:
+            return function(Sought(terms, options, scope, files, search, control))
+        except BadArgument as problem:
+            raise TemplateProblem(f"lookup '{name}': {problem}") from None
+
+    return seek
+
+
+def _items(call: Sought) -> list[Any]:
+    return flatten(call.terms, 1, skip_nulls=False)
+
+
+def _list(call: Sought) -> list[Any]:
+    return list(call.terms)
+
+
+def _dict(call: Sought) -> list[Any]:
+    found = []
+    for one in call.terms:
+        if not isinstance(one, Mapping):
+            raise BadArgument(f"it needs a mapping, not {one!r}")
+        found += [{"key": key, "value": value} for key, value in one.items()]
+    return found
+
+
+def _fileglob(call: Sought) -> list[Any]:
+    found: list[str] = []
+    for term in _flat(call.terms):
+        if posixpath.isabs(term):
+            found += call.files.glob(term)
+            continue
+        for place in call.search:
+            hits = call.files.glob(posixpath.join(place, "files", term)) or call.files.glob(
+                posixpath.join(place, term)
+            )
+            if hits:
+                found += hits
+                break
+    return found
+
+
+def _flat(terms: list[Any]) -> list[str]:
+    return [str(one) for one in flatten(terms)]
+
+
+def _text(call: Sought, name: str, kind: str) -> str:
+    path = call.path(name, kind)
+    try:
+        return call.files.read(path).decode()
+    except UnicodeDecodeError:
+        raise BadArgument(f"{path} is not UTF-8 text") from None
+
+
+def _file(call: Sought) -> list[Any]:
+    strip = call.options.get("rstrip", True)
+    texts = [_text(call, term, "files") for term in _flat(call.terms)]
+    return [text.rstrip() if strip else text for text in texts]
+
+
+def _template(call: Sought) -> list[Any]:
+    from rm.playbook.template.template import Layer
+
+    scope = call.scope.above(Layer(call.options.get("template_vars", {}), False))
+
+    def read(name: str) -> str:
+        return _text(call, name, "templates")
+
+    return [render_file(read(term), scope, call.options, read) for term in _flat(call.terms)]
+
+
+def _env(call: Sought) -> list[Any]:
+    found: list[Any] = []
+    for name in _flat(call.terms):
+        value = call.control.environment(name) if call.control else None
+        found.append(call.options.get("default", "") if value is None else value)
+    return found
+
+
+def _pipe(call: Sought) -> list[Any]:
+    if call.control is None:
+        raise BadArgument("no commands run here")
+    return [call.control.pipe(command).rstrip() for command in _flat(call.terms)]
+
+
+def _lines(call: Sought) -> list[Any]:
+    return [line for text in _pipe(call) for line in str(text).splitlines()]
+
+
+def _now(call: Sought) -> list[Any]:
+    if call.control is None:
+        raise BadArgument("there is no clock here")
+    return [call.control.now()]
+
+
+def _vars(call: Sought) -> list[Any]:
+    found = []
+    for name in _flat(call.terms):
+        value = call.scope.lookup(name)
+        if value is missing:
+            if "default" not in call.options:
+                raise BadArgument(f"'{name}' is undefined")
+            value = call.options["default"]
+        found.append(value)
+    return found
+
+
+def _varnames(call: Sought) -> list[Any]:
+    known = sorted({name for layer in call.scope.layers for name in layer.values if isinstance(name, str)})
+    return [name for pattern in _flat(call.terms) for name in known if re.search(pattern, name)]
+
+
+def _first_found(call: Sought) -> list[Any]:
+    names: list[str] = []
+    skip = bool(call.options.get("skip", False))
+    places: list[str] = []
+    for term in flatten([*call.terms, *([dict(call.options)] if "files" in call.options else [])]):
+        if isinstance(term, Mapping):
+            files, paths = term.get("files", []), term.get("paths", [])
+            files = re.split(r"[,;:]", files) if isinstance(files, str) else files
+            paths = re.split(r"[,;:]", paths) if isinstance(paths, str) else paths
+            names += [posixpath.join(p, f) for p in paths for f in files] if paths else list(files)
+            skip = skip or bool(term.get("skip", False))
+        else:
+            names.append(str(term))
+    for name in names:
+        if posixpath.isabs(name):
+            candidates = [name]
+        else:
+            candidates = [
+                posixpath.join(place, kind, name)
+                for place in call.search
+                for kind in ("files", "vars", "templates", "tasks", "")
+            ]
+        for path in candidates:
+            if call.files.exists(path):
+                return [posixpath.normpath(path)]
+        places += candidates[:1]
+    if skip:
+        return []
+    raise BadArgument(f"none of the files exists: {', '.join(names)}")
+
+
+_SEQUENCE = re.compile(r"(?:(\w+)-)?(\w+)(?:/(\w+))?(?::(.+))?\Z")
+
+
+def _sequence(call: Sought) -> list[Any]:
+    found: list[Any] = []
+    for term in call.terms or [dict(call.options)]:
+        given: dict[str, Any] = {"start": 1, "stride": None, "format": "%d"}
+        if isinstance(term, Mapping):
+            given.update(term)
+        elif "=" in str(term):
+            given.update({k: v for k, _, v in (word.partition("=") for word in str(term).split())})
+        else:
+            match = _SEQUENCE.match(str(term))
+            if match is None:
+                raise BadArgument(f"'{term}' is not a sequence such as start=1 end=5")
+            parts = {"start": match[1], "end": match[2], "stride": match[3], "format": match[4]}
+            given.update({key: value for key, value in parts.items() if value is not None})
+        try:
+            start = int(str(given["start"]), 0)
+            stride = 1 if given["stride"] is None else int(str(given["stride"]), 0)
+            if "count" in given:
+                count = int(str(given["count"]), 0)
+                end = start + (count - 1) * stride
+                if count == 0:
+                    continue
+            else:
+                end = int(str(given["end"]), 0)
+            if stride == 0 or abs(end - start) // abs(stride) > 100_000:
+                raise ValueError
+            span = range(start, end + (1 if stride > 0 else -1), stride)
+            found += [str(given["format"]) % number for number in span]
+        except (ValueError, TypeError, KeyError):
+            raise BadArgument(f"'{term}' is not a sequence such as start=1 end=5") from None
+    return found
+
+
+def _together(call: Sought) -> list[Any]:
+    return [list(one) for one in itertools.zip_longest(*call.terms)]
+
+
+def _nested(call: Sought) -> list[Any]:
+    lists = [one if isinstance(one, list) else [one] for one in call.terms]
+    return [flatten(one, 1) for one in itertools.product(*lists)]
+
+
+def _subelements(call: Sought) -> list[Any]:
+    if len(call.terms) < 2:
+        raise BadArgument("it needs a list and the name of what is inside")
+    flags = call.terms[2] if len(call.terms) > 2 else {}
+    path = call.terms[1]
+    found = subelements(call.terms[0], path, bool(flags.get("skip_missing")))
+    return [[_without(item, path.split(".")), one] for item, one in found]
+
+
+def _without(item: Any, words: list[str]) -> Any:
+    """An item but for what is looped over; other than with the filter of this name."""
+    rest = {key: value for key, value in item.items() if key != words[0]}
+    return {**rest, words[0]: _without(item[words[0]], words[1:])} if words[1:] else rest
+
+
+def _indexed(call: Sought) -> list[Any]:
+    return [list(one) for one in enumerate(_items(call))]
+
+
+def _inventory_hostnames(call: Sought) -> list[Any]:
+    from rm.errors import UsageError
+    from rm.playbook.inventory.pattern import select
+
+    groups = call.scope.lookup("groups")
+    names = list(groups.get("all", ()))
+    try:
+        return [name for term in _flat(call.terms) for name in select(term, names, groups)]
+    except UsageError as problem:
+        raise BadArgument(problem.what.rstrip(".")) from None
+
+
+_LOOKUPS: dict[str, Callable[[Sought], list[Any]]] = {
+    "items": _items, "list": _list, "dict": _dict, "fileglob": _fileglob, "file": _file, "unvault": _file,
+    "template": _template, "env": _env, "pipe": _pipe, "lines": _lines, "now": _now, "vars": _vars,
+    "varnames": _varnames, "first_found": _first_found, "sequence": _sequence, "together": _together,
+    "nested": _nested, "cartesian": _nested, "subelements": _subelements, "indexed_items": _indexed,
+    "flattened": lambda call: flatten(call.terms), "inventory_hostnames": _inventory_hostnames,
+}  # fmt: skip

@@ -1,0 +1,110 @@
+"""The task at a host's cursor: compiled to steps, found wrong, or taken over from who did it for all."""
+
+from __future__ import annotations
+
+from rm.errors import RmError
+from rm.playbook.model.flow import Frame
+from rm.playbook.model.keywords import DYNAMIC_INCLUDES
+from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.model.schema import Play, Task
+from rm.playbook.model.steps import Step
+from rm.playbook.module import Files
+from rm.playbook.modules import registry
+from rm.playbook.run.compile import Flags, Item, Skip, TaskProblem, compile_task, flags_of, truth
+from rm.playbook.run.crew import Blocked, Crew, OnceResult, Options
+from rm.playbook.run.scoping import Scoping
+from rm.playbook.run.waiting import Waiting
+from rm.playbook.run.walk import Walk
+from rm.playbook.template.template import Scope
+from rm.playbook.template.variables import HostState
+
+
+class Making(Walk):
+    """Compiles one task at a time; when, and what becomes of the answers, `HostPlay` decides."""
+
+    def __init__(self, play: Play, host: HostState, files: Files, options: Options, crew: Crew) -> None:
+        super().__init__(play, host, options, Scoping(play, host, files, options, crew))
+        self.files, self.crew = files, crew
+        self._steps = 0  # numbers steps
+        self._tasks = 0  # numbers tasks
+
+    def _once(self, task: Task, frame: Frame) -> bool:
+        if task.module in registry() and getattr(registry()[task.module], "RUN_ONCE", False):
+            return True
+        return task.run_once is not False and truth(task.run_once, self.scoping.scope(task, frame))
+
+    def _make(self, frame: Frame, task: Task, scope: Scope) -> Waiting | None:
+        """The compiled task; None when the host went past it without a result of its own."""
+        if self._once(task, frame):
+            turn = self.crew.once(self.host.name, frame.position)
+            if turn is None:
+                raise Blocked
+            if isinstance(turn, OnceResult):
+                self._pass(frame, turn)
+                return None
+            made = self._compile(frame, task, scope)
+            made.once = True
+            return made
+        return self._compile(frame, task, scope)
+
+    def _pass(self, frame: Frame, turn: OnceResult) -> None:
+        self._last = frame
+        self.host.learnt.update(turn.learnt)
+        self.host.included.update(turn.included)
+        self._notified |= turn.notified
+        if turn.ends:
+            self._frame = None
+        elif turn.failed:
+            self._fail()
+        else:
+            self._frame = frame.after()
+
+    def _compile(self, frame: Frame, task: Task, scope: Scope) -> Waiting:
+        try:
+            flags = flags_of(task, scope)
+            items = compile_task(task, self.scoping.context(task, scope), self.options.check)
+        except (TaskProblem, TemplateProblem) as problem:
+            return self._problem(frame, task, problem)
+        self._tasks += 1
+        for item in items:
+            work = item.work
+            if isinstance(work, Skip) or work is None:
+                continue
+            if work.op == "note":
+                note = work.args
+                item.answer = {"failed": bool(note.get("failed")), **note["result"]}
+                item.answer |= {"skipped": True} if note.get("skipped") else {}
+                continue
+            ignore = flags.ignore_errors or task.failed_when == (False,)
+            item.step = Step(
+                self._steps, self._tasks, work.op, work.args, work.user, work.environment, ignore,
+                work.check, work.timeout_s, work.background_s,
+            )  # fmt: skip
+            self._steps += 1
+            try:
+                item.way = self.scoping.way(task, item.scope or scope, item.target, work.become)
+            except TemplateProblem as problem:
+                return self._problem(frame, task, problem)
+        if task.module in DYNAMIC_INCLUDES:
+            self._include(frame, task, items)
+        return Waiting(task, items, scope, frame, flags)
+
+    def _problem(self, frame: Frame, task: Task, problem: Exception) -> Waiting:
+        said = f"{problem}".rstrip(".") + "."
+        item = Item("", None, {"failed": True, "msg": said, "uncompiled": True})
+        ignore = task.ignore_errors is True
+        return Waiting(task, [item], self.scoping.scope(task, frame), frame, Flags(ignore_errors=ignore))
+
+    def _include(self, frame: Frame, task: Task, items: list[Item]) -> None:
+        """Find what each item includes; the cursor goes there when the include is taken up."""
+        for item in items:
+            if item.answer is None:
+                continue
+            given = item.answer["include"]
+            try:
+                nodes = self.play.shelf.expand(task, given)
+            except RmError as problem:
+                item.answer = {"failed": True, "msg": str(problem), "uncompiled": True}
+                continue
+            shown = given.get("name") or given.get("file")
+            item.answer = {"include": shown, "msg": f"included: {shown}", "nodes": nodes}

@@ -1,0 +1,150 @@
+"""Answers of the executor to a task's result: changed_when, failed_when, loops, hidden output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.model.schema import Task
+from rm.playbook.model.steps import TaskResult
+from rm.playbook.run.compile import Flags, Item, Skip
+from rm.playbook.template.template import Layer, NeedResult, Scope, condition, evaluate
+
+HIDDEN = "the output is hidden (no_log)"
+
+
+class Waiting(Protocol):
+    @property
+    def task(self) -> Task: ...
+    @property
+    def flags(self) -> Flags: ...
+    @property
+    def items(self) -> list[Item]: ...
+    @property
+    def scope(self) -> Scope: ...
+
+
+def summarise(
+    host: str, play: str, waiting: Waiting, answers: Mapping[int, dict[str, Any]]
+) -> tuple[TaskResult, dict[str, Any]]:
+    """The task's result and the value that `register` keeps."""
+    task, flags = waiting.task, waiting.flags
+    each = [_answer(task, item, answers, waiting.scope) for item in waiting.items]
+    if task.loop and waiting.items[0].index >= 0:
+        said = "One or more items failed" if any(a["failed"] for a in each) else "All items completed"
+        registered: dict[str, Any] = {
+            "results": each,
+            "changed": any(a["changed"] for a in each),
+            "failed": any(a["failed"] for a in each),
+            "skipped": all(a.get("skipped") for a in each),
+            "msg": "All items skipped" if all(a.get("skipped") for a in each) else said,
+        }
+        facts = [a["ansible_facts"] for a in each if a.get("ansible_facts")]
+        if facts:
+            registered["ansible_facts"] = {k: v for one in facts for k, v in one.items()}
+    elif task.loop:
+        registered = {"results": [], **each[0]}
+    else:
+        registered = each[0]
+    status = _status(registered)
+    bad = [a for a in each if a["failed"]] or each[:1]
+    labels = zip(waiting.items, each, strict=True)
+    hidden = flags.no_log
+    result = TaskResult(
+        host=host,
+        play=play,
+        task=name_of(task, waiting.scope),
+        module=task.module,
+        status=status,
+        message=HIDDEN if hidden and status != "skipped" else _message(bad[0], status, _var(task)),
+        ignored=status == "failed" and flags.ignore_errors,
+        might_run=any(a.get("might_run") for a in each),
+        handler=task.handler,
+        diffs=() if hidden or not flags.diff else tuple(d for a in each for d in a.get("diff", ())),
+        items=()
+        if not task.loop or hidden or waiting.items[0].index < 0
+        else tuple((item.label, _status(a), _message(a, _status(a))) for item, a in labels),
+        result={"censored": HIDDEN} if hidden else registered,
+        line=task.line,
+        file=task.file,
+        fatal=flags.fatal,
+        delegated=",".join(dict.fromkeys(item.target for item in waiting.items if item.target)),
+    )
+    return result, registered
+
+
+def _var(task: Task) -> str:
+    return str(task.args.get("var", "")) if task.module == "debug" else ""
+
+
+def name_of(task: Task, scope: Scope) -> str:
+    """The name as the admin would read it; as it is written where its variables are not known."""
+    try:
+        name = str(evaluate(task.name, scope))
+    except (TemplateProblem, NeedResult):
+        name = task.name
+    return f"{task.role.name} : {name}" if task.role else name
+
+
+def _answer(task: Task, item: Item, answers: Mapping[int, dict[str, Any]], scope: Scope) -> dict[str, Any]:
+    if isinstance(item.work, Skip):
+        answer: dict[str, Any] = {"skipped": True, "skip_reason": "Conditional result was False"}
+        answer["false_condition"] = item.work.condition
+        if item.work.condition is None:
+            answer = {"skipped": True, "skipped_reason": "No items in the list"}
+    elif item.answer is not None:
+        answer = dict(item.answer)
+    else:
+        assert item.step is not None
+        answer = answers.get(item.step.id) or {"failed": True, "msg": "the host did not answer this step"}
+        answer.pop("id", None)
+    answer.setdefault("changed", False)
+    answer.setdefault("failed", False)
+    if task.loop and item.index >= 0:
+        answer[task.loop.var] = item.value
+        answer["ansible_loop_var"] = task.loop.var
+    if not answer.get("skipped") and not answer.get("uncompiled"):
+        apply(task, answer, item.scope or scope)
+    if item.attempts:
+        answer["attempts"] = item.attempts
+    return answer
+
+
+def apply(task: Task, answer: dict[str, Any], scope: Scope) -> None:
+    inner = with_result(task, answer, scope)
+    try:
+        if task.failed_when is not None:
+            answer["failed"] = bool(task.failed_when) and all(condition(c, inner) for c in task.failed_when)
+            answer["failed_when_result"] = answer["failed"]
+        if task.changed_when is not None:
+            answer["changed"] = all(condition(c, inner) for c in task.changed_when)
+    except TemplateProblem as problem:
+        answer |= {"failed": True, "msg": f"{problem}."}
+    except NeedResult as needed:
+        answer |= {"failed": True, "msg": f"'{needed}' is not known here."}
+
+
+def with_result(task: Task, answer: Mapping[str, Any], scope: Scope) -> Scope:
+    """The scope in which `changed_when`, `failed_when` and `until` are evaluated."""
+    return scope.above(Layer({task.register: answer}, False)) if task.register else scope
+
+
+def _status(answer: Mapping[str, Any]) -> str:
+    for status in ("failed", "skipped", "changed"):
+        if answer.get(status):
+            return status
+    return "ok"
+
+
+def _message(answer: Mapping[str, Any], status: str, var: str = "") -> str:
+    if var in answer and status == "ok":  # debug: var=…
+        return f"{var}: {answer[var]}"
+    said = answer.get("msg", "")
+    text = said if isinstance(said, str) else repr(said)
+    if status == "failed" and answer.get("failed_when_result") and not text:
+        text = "failed_when says so"
+    extra = str(answer.get("stderr") or answer.get("stdout") or "").strip() if status == "failed" else ""
+    if extra and extra not in text:
+        text = f"{text}: {extra[-2000:]}" if text else extra[-2000:]
+    return text

@@ -1,0 +1,1 @@
+"""Jinja2 as playbooks use it: templates, variables, filters."""

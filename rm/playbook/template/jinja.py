@@ -1,0 +1,198 @@
+"""The Jinja2 that playbooks are written in: sandboxed, strict about undefined names, without chance or clock.
+
+A template runs with a scope (`rm/playbook/template/template.py`) under the name `__scope__`, which `lookup`
+asks.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC
+from typing import Any
+
+from jinja2 import StrictUndefined, TemplateError, nodes, pass_context
+from jinja2.runtime import Context
+from jinja2.sandbox import SandboxedEnvironment
+from jinja2.utils import Namespace, missing
+
+from rm.playbook.model.located import nearest
+from rm.playbook.model.problems import TemplateProblem
+from rm.playbook.template.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
+
+MARKS = ("{{", "{%", "{#")
+
+
+class NeedResult(Exception):
+    """The expression needs the result of a step that has not run yet."""
+
+
+class UndefinedName(TemplateProblem):
+    """The template uses a variable that nobody defines."""
+
+
+class Absent(StrictUndefined):
+    """An undefined value: may be asked for what is inside it, defaulted and tested, not used."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name[:2] == "__":
+            raise AttributeError(name)
+        return self
+
+    def __getitem__(self, key: Any) -> Absent:  # type: ignore[override]
+        return self
+
+
+class _Omit:
+    def __repr__(self) -> str:
+        return "omit"
+
+
+OMIT = _Omit()
+
+
+class _Context(Context):
+    def resolve_or_missing(self, key: str) -> Any:
+        if key in self.vars:
+            return self.vars[key]
+        scope = self.parent.get("__scope__")
+        value = scope.lookup(key) if scope is not None else missing
+        return super().resolve_or_missing(key) if value is missing else value
+
+
+def _shown(value: Any) -> Any:
+    """What is put beside text: nothing is no text, and tuples look like the lists that they become."""
+    if value is None:
+        return ""
+    return _lists(value) if isinstance(value, (tuple, list, dict)) else value
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lists(inner) for key, inner in value.items()}
+    return [_lists(inner) for inner in value] if isinstance(value, (tuple, list)) else value
+
+
+class _Environment(SandboxedEnvironment):
+    context_class = _Context
+
+
+def _environment() -> _Environment:
+    environment = _Environment(
+        undefined=Absent,
+        finalize=_shown,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+    )
+    environment.filters.update(FILTERS)
+    environment.tests.update(TESTS)
+    for name in IMPURE_FILTERS:
+        del environment.filters[name]
+    environment.globals = {
+        "range": environment.globals["range"], "dict": dict, "omit": OMIT, "namespace": Namespace,
+        "lookup": _lookup, "query": _query, "q": _query, "undef": _undef, "now": _now,
+    }  # fmt: skip
+    return environment
+
+
+def _undef(hint: str = "") -> Absent:
+    return Absent(hint=hint or None)
+
+
+def _sought(context: Context, name: str, terms: tuple[Any, ...], options: dict[str, Any]) -> list[Any]:
+    scope = context.parent["__scope__"]
+    if scope.seek is None:
+        raise TemplateProblem(f"the lookup '{name}' is not possible here")
+    found: list[Any] = scope.seek(name.removeprefix("ansible.builtin."), list(terms), options, scope)
+    return found
+
+
+@pass_context
+def _now(context: Context, utc: bool = False, fmt: str | None = None) -> Any:
+    (moment,) = _sought(context, "now", (), {})
+    moment = moment.astimezone(UTC).replace(tzinfo=None) if utc else moment.replace(tzinfo=None)
+    return moment.strftime(fmt) if fmt else moment
+
+
+@pass_context
+def _query(context: Context, name: str, *terms: Any, **options: Any) -> list[Any]:
+    return _sought(context, name, terms, options)
+
+
+@pass_context
+def _lookup(context: Context, name: str, *terms: Any, wantlist: bool = False, **options: Any) -> Any:
+    """As Ansible's: one value as it is, several joined by commas."""
+    errors = options.pop("errors", "strict")
+    try:
+        found = _sought(context, name, terms, options)
+    except TemplateProblem:
+        if errors == "strict":
+            raise
+        return None
+    if wantlist:
+        return found
+    if len(found) == 1:
+        return found[0]
+    return ",".join(map(str, found)) if all(isinstance(one, str) for one in found) else found
+
+
+ENVIRONMENT = _environment()
+
+
+def check(source: str, expression: bool = False) -> None:
+    """Raises TemplateProblem when a template or expression is malformed or uses unknown filters."""
+    try:
+        tree = ENVIRONMENT.parse("{{ " + source + " }}" if expression else backslashes(source))
+    except TemplateError as problem:
+        raise TemplateProblem(f"'{short(source)}' is not a Jinja2 template: {problem.message}") from None
+    for kind, known in ((nodes.Filter, ENVIRONMENT.filters), (nodes.Test, ENVIRONMENT.tests)):
+        for node in tree.find_all(kind):
+            name = node.name
+            if name not in known:
+                word = kind.__name__.lower()
+                near = nearest(name.removeprefix("ansible.builtin."), known)
+                raise TemplateProblem(f"unknown {word} '{name}'. {near if 'mean' in near else ''}".strip())
+    for call in tree.find_all(nodes.Call):
+        if not isinstance(call.node, nodes.Name) or call.node.name not in ("lookup", "query", "q"):
+            continue
+        first = call.args[0] if call.args else None
+        if isinstance(first, nodes.Const):
+            name = str(first.value).removeprefix("ansible.builtin.")
+            if name not in LOOKUPS:
+                raise TemplateProblem(f"unknown lookup '{name}'. {nearest(name, LOOKUPS)}")
+
+
+def bare(source: str) -> str:
+    """A condition without the braces that some people put around the whole of it."""
+    whole = re.fullmatch(r"\s*\{\{-?((?:(?!\{\{|\}\}).)*?)-?\}\}\s*", source, re.DOTALL)
+    return whole[1].strip() if whole else source
+
+
+def has_template(value: Any) -> bool:
+    """Does the value hold a template anywhere?"""
+    if isinstance(value, str):
+        return any(mark in value for mark in MARKS)
+    if isinstance(value, dict):
+        return any(has_template(x) for pair in value.items() for x in pair)
+    return isinstance(value, list) and any(map(has_template, value))
+
+
+def backslashes(source: str) -> str:
+    """YAML has read the backslashes already: in `{{ x | regex_replace('a', '\\1') }}` Jinja2 must not again.
+
+    As in Ansible: in `{{ }}` of values, not in `{% %}`, conditions and template files.
+    """
+    if "\\" not in source:
+        return source
+    found, inside = [], False
+    for _, kind, text in ENVIRONMENT.lexer.tokeniter(source, None):
+        inside = kind == "variable_begin" or (inside and kind != "variable_end")
+        found.append(text.replace("\\", "\\\\") if inside and kind == "string" else text)
+    return "".join(found)
+
+
+def short(source: str) -> str:
+    flat = " ".join(source.split())
+    return flat if len(flat) <= 80 else flat[:77] + "..."
