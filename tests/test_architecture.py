@@ -7,23 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from scripts.house import FLOORS, PURE, folders, renewed
+
 ROOT = Path(__file__).parents[1]
-# From the top of the house to its foundations; rooms on one floor never import each other.
-FLOORS = [
-    ["cli"],
-    ["demo"],
-    ["bootstrap"],
-    ["web", "daemon", "sim", "lab"],
-    ["adapters"],
-    ["config"],
-    ["policies", "playbook"],
-    ["core", "api", "submission"],
-    ["protocol"],
-    ["units", "paths", "typed"],
-    ["errors", "version"],
-]
 LEVEL = {room: len(FLOORS) - i for i, floor in enumerate(FLOORS) for room in floor}
-PURE = {"core", "api", "policies", "playbook", "protocol", "units", "errors"}
 IMPURE_STDLIB = {
     "socket", "subprocess", "random", "secrets", "time", "threading", "selectors", "asyncio",
     "multiprocessing", "sqlite3", "ssl", "http", "urllib", "tempfile", "shutil", "signal",
@@ -100,6 +87,28 @@ def imported(path: Path, modules: set[str]) -> set[str]:
             inner = {f"{node.module}.{alias.name}" for alias in node.names}
             found |= inner & modules or {node.module}
     return found & modules
+
+
+def folder(module: str) -> str:
+    """The folder of a room that the module stands in, or the module itself where that is no folder."""
+    parts = module.split(".")
+    return ".".join(parts[:3]) if len(parts) > 2 else module
+
+
+@pytest.mark.parametrize("room", [room for floor in FLOORS for room in floor if folders(room)])
+def test_arrows_between_folders_of_a_room_run_one_way(room: str) -> None:
+    modules = {named(path): path for path in FILES}
+    graph: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        if name.startswith(f"rm.{room}."):
+            others = {folder(other) for other in imported(path, set(modules)) if f".{room}." in other}
+            graph.setdefault(folder(name), set()).update(others - {folder(name)})
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+
+
+def test_the_table_of_rooms_in_the_document_is_the_house() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert renewed(text) == text, "run: python -m scripts.house"
 
 
 def test_no_imports_run_in_a_circle() -> None:

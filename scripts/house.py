@@ -1,0 +1,74 @@
+"""The house: which rooms there are, on which floor each stands, and what it is.
+
+`tests/test_architecture.py` holds the code to it; `python -m scripts.house` renews ARCHITECTURE.md's table.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->\n"
+
+# From the top of the house to its foundations. A room imports only rooms of floors below its own.
+FLOORS: list[dict[str, str]] = [
+    {"cli": "Click commands: parse, call the API, show. Each command is loaded only when it is called"},
+    {"demo": "the demonstration on lab hosts"},
+    {"bootstrap": "the composition root: the only place that chooses adapters and wires the daemon"},
+    {
+        "web": "the HTTP API: parse, identify the caller, call the service; "
+        "`pages/` [the page](docs/web.md), a client of it",
+        "daemon": "the leader's loop, the use cases, and the hands: executor, regulator, monitor",
+        "sim": "the simulator: a virtual clock, modelled jobs and networks under the same cycle; "
+        "`papers/` one scenario a paper",
+        "lab": "hosts out of namespaces on this machine",
+    },
+    {"adapters": "SSH, the fleet of agent channels, the stores, timers, the playbook runner"},
+    {"config": "rm.toml, environment and flags to one frozen `Config` that knows each value's origin"},
+    {
+        "policies": "queue, placement and comm policies, found by file name; interleaving and regulation",
+        "playbook": "a playbook and facts to steps; one file per module and per kind of fact",
+    },
+    {
+        "core": "the types, the lifecycle, the engine, the cycle, reconciliation, the ports",
+        "api": "what the HTTP API takes and gives, as types, and the table of its routes",
+        "submission": "`#SBATCH` and `#RM` lines and options to a job specification",
+    },
+    {"protocol": "what daemon and agents say to each other: a frozen type for each message, with its ranges"},
+    {
+        "units": "exact integers: microseconds, bit/s, bytes",
+        "paths": "where files lie",
+        "typed": "plain values as types, from any thread",
+    },
+    {"errors": "the error tree: each error says what, where, and what to do", "version": "rm's own version"},
+]
+# Without clocks, chance, sockets, threads and processes.
+PURE = {"core", "api", "policies", "playbook", "protocol", "units", "errors"}
+
+
+def folders(room: str) -> list[str]:
+    """The room's folders, each a topic."""
+    return sorted(path.name for path in (ROOT / "rm" / room).glob("*") if (path / "__init__.py").exists())
+
+
+def table() -> str:
+    rows = ["| floor | room | what it is | its folders |", "|---|---|---|---|"]
+    for above, floor in enumerate(FLOORS):
+        for room, what in floor.items():
+            file = (ROOT / "rm" / f"{room}.py").exists()
+            name = f"rm/{room}.py" if file else f"rm/{room}"
+            pure = " · **pure**" if room in PURE else ""
+            inside = "" if file else ", ".join(f"`{folder}`" for folder in folders(room))
+            rows.append(f"| {len(FLOORS) - above} | `{name}` | {what}{pure} | {inside} |")
+    return "\n".join(rows) + "\n"
+
+
+def renewed(text: str) -> str:
+    """ARCHITECTURE.md with the table as it should be."""
+    before, rest = text.split(BEGIN)
+    return before + BEGIN + "\n" + table() + "\n" + END + rest.split(END)[1]
+
+
+if __name__ == "__main__":
+    document = ROOT / "ARCHITECTURE.md"
+    document.write_text(renewed(document.read_text()))
