@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from jinja2 import Undefined, UndefinedError, pass_environment
+
 from rm.playbook.template.filters.text import refuse_undefined
 
 

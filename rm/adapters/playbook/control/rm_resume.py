@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.adapters.playbook.control.rm_drain import host_of, told
-
 from rm.adapters.playbook.control import Hands
+from rm.adapters.playbook.control.rm_drain import host_of, told
 
 
 def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
