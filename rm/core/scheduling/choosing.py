@@ -6,8 +6,8 @@ A pass notes only what the next decision would change; nothing is put into words
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core.model.alignment import Alignment
@@ -16,28 +16,77 @@ from rm.core.model.job import Job, Placement
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.ports import Candidate, Observed
 
-Tried = tuple[Candidate, Alignment]  # a candidate, and what the communication policy says of it
 NOTE_MAX = 200  # characters of a candidate's note
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
-    """A placement that was taken at `now_us`, one of the candidates `tried` in their order.
+class Best:
+    """The best of the candidates so far, with how its policy takes note of the hosts around it."""
 
-    `observed` is what the policy noted of the hosts around it; None: it notes nothing.
+    candidate: Candidate
+    alignment: Alignment
+    observe: Callable[[Candidate], Observed] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What a decision stands upon: the candidate, its alignment, and the `others` that were looked at before
+    and after it. `candidates` counts all; `place` is its own among them, from 0.
+
+    `observed`: what the policy noted of the hosts around it; None: it notes nothing. `against`: hosts that
+    the communication policy spoke against, and why. It is kept for each placement of a pass, and so holds
+    no other candidate's placement, which may be large.
     """
 
-    job: Job
-    placement: Placement
-    tried: Sequence[Tried]
+    candidate: Candidate
+    alignment: Alignment
     observed: Observed | None
+    others: tuple[Compared, ...]
+    place: int
+    candidates: int
+    against: Mapping[str, Reason]
+
+
+@dataclass(slots=True)
+class Tried:
+    """The candidates of one job that were looked at, and why hosts were spoken against."""
+
+    candidates: list[tuple[Candidate, Alignment]] = field(default_factory=list)
+    against: dict[str, Reason] = field(default_factory=dict)
+
+    def grounds_of(self, best: Best) -> Grounds:
+        """To be asked before the snapshot changes."""
+        tried = self.candidates
+        place = next(i for i, (candidate, _) in enumerate(tried) if candidate is best.candidate)
+        others = tuple([_compared(*tried[i]) for i in range(min(len(tried), COMPARED_MAX)) if i != place])
+        observed = best.observe(best.candidate) if best.observe is not None else None
+        return Grounds(
+            best.candidate,
+            best.alignment,
+            observed,
+            others[: COMPARED_MAX - 1],
+            place,
+            len(tried),
+            self.against,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A placement that was taken at `now_us`."""
+
+    job: Job
+    grounds: Grounds
     placement_policy: str
     now_us: int
 
     def choice(self) -> Choice:
         """The record; to be asked before anything but decisions happens to the state."""
-        tasks = tasks_of(self.placement)
-        judged = self.observed() if self.observed is not None else chosen_only(tasks)
+        grounds = self.grounds
+        tasks = tasks_of(grounds.candidate.placement)
+        judged = grounds.observed() if grounds.observed is not None else chosen_only(tasks)
+        at = min(grounds.place, len(grounds.others))
+        own = _compared(grounds.candidate, grounds.alignment, taken=True)
         return Choice(
             self.now_us,
             self.placement_policy,
@@ -46,13 +95,13 @@ class Taken:
             self._refused(judged.refused),
             judged.refused_hosts,
             judged.passed_over_hosts,
-            _compared(self.placement, tuple(tasks), self.tried),
-            len(self.tried),
+            (*grounds.others[:at], own, *grounds.others[at:]),
+            grounds.candidates,
         )
 
     def _refused(self, groups: Sequence[Refused]) -> tuple[Refused, ...]:
         """The groups; hosts that the engine had excluded, and not the user, with the engine's own reason."""
-        if not self.job.avoid and all(alignment.rejected is None for _, alignment in self.tried):
+        if not self.job.avoid and not self.grounds.against:
             return tuple([replace(group, reason=_storable(group.reason)) for group in groups])
         own: dict[Reason, list[str]] = {}
         left: list[Refused] = []
@@ -72,14 +121,7 @@ class Taken:
             return None
         if host in self.job.avoid:
             return Reason(ReasonCode.LAUNCH_FAILED, "failed to launch the job before")
-        return next(
-            (
-                alignment.rejected
-                for candidate, alignment in self.tried
-                if alignment.rejected is not None and any(t.host == host for t in candidate.placement.tasks)
-            ),
-            None,
-        )
+        return self.grounds.against.get(host)
 
 
 def tasks_of(placement: Placement) -> dict[str, int]:
@@ -109,26 +151,17 @@ def as_placed(verdicts: Sequence[HostVerdict], placement: Placement) -> list[Hos
     return found
 
 
-def _compared(placement: Placement, taken: tuple[str, ...], tried: Sequence[Tried]) -> tuple[Compared, ...]:
-    """The first of them, and the one taken, on the hosts `taken`."""
-    kept = list(tried[:COMPARED_MAX])
-    if not any(candidate.placement is placement for candidate, _ in kept):
-        kept[-1:] = [one for one in tried if one[0].placement is placement]
-    found = []
-    for candidate, alignment in kept:
-        hosts = taken if candidate.placement is placement else candidate.placement.hosts
-        found.append(
-            Compared(
-                hosts[:NAMED_MAX],
-                len(hosts),
-                _number(candidate.score),
-                _number(alignment.score),
-                candidate.note[:NOTE_MAX],
-                candidate.placement is placement,
-                None if alignment.rejected is None else _storable(alignment.rejected),
-            )
-        )
-    return tuple(found)
+def _compared(candidate: Candidate, alignment: Alignment, taken: bool = False) -> Compared:
+    hosts = candidate.placement.hosts
+    return Compared(
+        hosts[:NAMED_MAX],
+        len(hosts),
+        _number(candidate.score),
+        _number(alignment.score),
+        candidate.note[:NOTE_MAX],
+        taken,
+        None if alignment.rejected is None else _storable(alignment.rejected),
+    )
 
 
 def _number(value: float) -> float | None:

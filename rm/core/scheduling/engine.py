@@ -6,7 +6,7 @@ reserved, and the next job sees the cluster with it. Pure: the same snapshot giv
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -16,10 +16,10 @@ from rm.core.model.host import HostState
 from rm.core.model.job import Job, Placement
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
-from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, Proposal, QueuePolicy, reserves
+from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind, shape
-from rm.core.scheduling.choosing import Taken, Tried, as_placed
+from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
 from rm.core.scheduling.neighbours import Neighbourhood
 
 __all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
@@ -52,10 +52,8 @@ class Decision:
     job: int
     placement: Placement
     alignment: Alignment
-    note: str = ""
-    tried: Sequence[Tried] = field(default=(), compare=False, repr=False)
-    candidate: Candidate | None = field(default=None, compare=False, repr=False)
-    proposal: Proposal | None = field(default=None, compare=False, repr=False)
+    note: str
+    grounds: Grounds = field(compare=False, repr=False)
 
 
 @dataclass(slots=True)
@@ -115,7 +113,8 @@ def decide(
                 del group[job.id]
                 left -= 1
                 sequence += 1
-                result.taken[job.id] = noted(job, decision, policies, snapshot.now_us)
+                name = policies.placement.name
+                result.taken[job.id] = Taken(job, decision.grounds, name, snapshot.now_us)
                 reserve(snapshot, job, decision.placement, sequence)
                 result.decisions.append(decision)
                 continue
@@ -183,7 +182,7 @@ def place(
         return place_in_first(in_each_partition(job), snapshot, policies, tuning, sequence)
     reasons: list[Reason] = []
     asked = job
-    tried: list[Tried] = []
+    tried = Tried()
     for _ in range(ROUNDS_MAX):
         best, refusals, against = best_of(asked, snapshot, policies, tuning, sequence, tried)
         reasons = reasons or refusals
@@ -194,7 +193,8 @@ def place(
         return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
     if best.alignment.score < tuning.min_score:
         return None, [contention(best.alignment, tuning)]
-    return best, []
+    candidate, alignment = best.candidate, best.alignment
+    return Decision(job.id, candidate.placement, alignment, candidate.note, tried.grounds_of(best)), []
 
 
 def in_each_partition(job: Job) -> list[Job]:
@@ -221,27 +221,27 @@ def best_of(
     policies: Policies,
     tuning: Tuning,
     sequence: int,
-    tried: list[Tried],
-) -> tuple[Decision | None, list[Reason], set[str]]:
+    tried: Tried,
+) -> tuple[Best | None, list[Reason], set[str]]:
     """(the best of the candidates, the reasons for none, the hosts whose links stood against those
     that were rejected); adds to `tried` all that it looked at."""
     proposal = policies.placement.candidates(job, snapshot)
-    best: Decision | None = None
+    best: Best | None = None
     rejections: list[Reason] = []
     against: set[str] = set()
     compared, near = 0, Neighbourhood(snapshot)
     for candidate in islice(proposal.candidates, tuning.top_k + REJECTED_MAX):
         alignment = align_candidate(job, candidate, near, policies.comm, sequence)
-        tried.append((candidate, alignment))
+        tried.candidates.append((candidate, alignment))
         if alignment.rejected is not None:
             rejections.append(alignment.rejected)
-            against |= {link.link for link in alignment.links} & set(candidate.placement.hosts)
+            hosts = {link.link for link in alignment.links} & set(candidate.placement.hosts)
+            tried.against |= dict.fromkeys(hosts - tried.against.keys(), alignment.rejected)
+            against |= hosts
             continue
         compared += 1
         if best is None or alignment.score > best.alignment.score + EPSILON:
-            best = Decision(
-                job.id, candidate.placement, alignment, candidate.note, tried, candidate, proposal
-            )
+            best = Best(candidate, alignment, proposal.observe)
         if best.alignment.score >= PERFECT - EPSILON or compared == tuning.top_k:
             break  # candidates come best first: no later one can be better than a perfect one
     return best, [*proposal.reasons, *dict.fromkeys(rejections)], against
@@ -278,13 +278,6 @@ def contention(alignment: Alignment, tuning: Tuning) -> Reason:
         f"compatibility score {worst.score:.1f}, {tuning.min_score:.1f} needed",
         (("score", worst.score), ("min_score", tuning.min_score)),
     )
-
-
-def noted(job: Job, decision: Decision, policies: Policies, now_us: int) -> Taken:
-    """What the record of the decision needs; before the snapshot changes."""
-    observe = decision.proposal.observe if decision.proposal is not None else None
-    observed = observe(decision.candidate) if observe is not None and decision.candidate is not None else None
-    return Taken(job, decision.placement, decision.tried, observed, policies.placement.name, now_us)
 
 
 def reserve(snapshot: Snapshot, job: Job, placement: Placement, sequence: int) -> None:

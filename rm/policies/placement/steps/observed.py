@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
 
 from rm.core.model.choice import CHOSEN_MAX, REFUSED_MAX, Judged, Refused
-from rm.core.model.host import Host
+from rm.core.model.job import Placement
 from rm.core.model.reasons import HostVerdict, Reason
 from rm.core.model.snapshot import Free
 from rm.core.ports import Candidate, Observed
@@ -53,8 +54,8 @@ class Around:
         """To be called before the snapshot changes, and its answer before the hosts do."""
         hosts, free = self.capacities.hosts, self.capacities.snapshot.free
         at = self.capacities.number[candidate.placement.tasks[0].host]
-        full = [(i, hosts[i], free.get(hosts[i].name)) for i in self._without_room(at)]
-        return lambda: self._judged(candidate, full)
+        full = self._without_room(at)
+        return partial(self._judged, candidate.placement, full, [free.get(hosts[i].name) for i in full])
 
     def _without_room(self, at: int) -> list[int]:
         """The nearest hosts without room, by number: those of the host's own zone, then others."""
@@ -68,8 +69,9 @@ class Around:
                 near += full[zone_of[full] != zone][: FULL_MAX - len(near)].tolist()
         return near
 
-    def _judged(self, candidate: Candidate, full: list[tuple[int, Host, Free | None]]) -> Judged:
-        tasks = tasks_of(candidate.placement)
+    def _judged(self, placement: Placement, full: list[int], left: list[Free | None]) -> Judged:
+        """`left` is what was free of the hosts `full`."""
+        tasks = tasks_of(placement)
         table = self.table() if self.table is not None and len(tasks) > 1 else None
         chosen = tuple([self._taken(host, count, table) for host, count in islice(tasks.items(), CHOSEN_MAX)])
         together: dict[str, tuple[Reason, list[str]]] = {}
@@ -78,7 +80,8 @@ class Around:
             for i in bad[:BAD_MAX]:
                 reason, host = table.bad_reason(i), self.capacities.hosts[i]
                 together.setdefault(reason.message, (reason, []))[1].append(host.name)
-        for i, host, free in full:
+        for i, free in zip(full, left, strict=True):
+            host = self.capacities.hosts[i]
             why = refusal(host, free, self.shape) or (self.narrow or {}).get(i)
             if why is not None:
                 together.setdefault(why.message, (why, []))[1].append(host.name)
