@@ -216,28 +216,36 @@ def test_a_schedule_becomes_a_member_with_a_dead_band_above_noise() -> None:
     assert not [c for c in controller.install(1, [reference, member], [[1, 5]], starts) if type(c) is Pause]
 
 
-@settings(max_examples=60)
-@given(st.data())
-def test_no_high_job_is_paused_beside_a_low_one(data: st.DataObject) -> None:
-    count = data.draw(st.integers(2, 4))
-    members = [
-        Member(j, (j,), data.draw(st.booleans()), data.draw(st.integers(0, 199)), 200) for j in range(count)
-    ]
-    links = [sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=2))) for _ in range(2)]
-    controller = Controller()
-    controller.install(0, members, links)
-    clock = {j: data.draw(st.integers(0, 400)) for j in range(count)}
-    high = {m.job for m in members if m.high}
-    for _ in range(60):
-        job = data.draw(st.integers(0, count - 1))
-        duration = data.draw(st.sampled_from([200, 225, 240, 300]))
-        commands = controller.report(Report(job, clock[job], duration))
-        clock[job] += duration
-        near = {j for link in links if job in link for j in link} | {job}
-        for command in commands:
-            if isinstance(command, Pause):
-                assert command.job != 0  # the reference
-                assert command.job in near
-                assert 0 < command.length < 200
-                if near - high - {0}:
-                    assert command.job not in high
+def test_no_high_job_is_paused_beside_a_low_one() -> None:
+    paused = {"high": 0, "low": 0}
+
+    @settings(max_examples=60)
+    @given(st.data())
+    def whatever_is_reported(data: st.DataObject) -> None:
+        count = data.draw(st.integers(2, 4))
+        members = [
+            Member(j, (j,), data.draw(st.booleans()), data.draw(st.integers(0, 199)), 200)
+            for j in range(count)
+        ]
+        links = [sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=2))) for _ in range(2)]
+        controller = Controller()
+        controller.install(0, members, links)
+        clock = {j: data.draw(st.integers(0, 400)) for j in range(count)}
+        high = {m.job for m in members if m.high}
+        for _ in range(60):
+            job = data.draw(st.integers(0, count - 1))
+            duration = data.draw(st.sampled_from([200, 225, 240, 300]))
+            commands = controller.report(Report(job, clock[job], duration))
+            clock[job] += duration
+            near = {j for link in links if job in link for j in link} | {job}
+            for command in commands:
+                if isinstance(command, Pause):
+                    paused["high" if command.job in high else "low"] += 1
+                    assert command.job != 0  # the reference
+                    assert command.job in near
+                    assert 0 < command.length < 200
+                    if near - high - {0}:
+                        assert command.job not in high
+
+    whatever_is_reported()
+    assert all(paused.values()), paused

@@ -241,5 +241,7 @@ def _requirements(package: str) -> list[str]:
 
 
 def test_scripts_are_shell() -> None:
-    for script in sorted((ROOT / "scripts").glob("*.sh")):
+    scripts = sorted((ROOT / "scripts").glob("*.sh"))
+    assert scripts
+    for script in scripts:
         subprocess.run(["sh", "-n", script], check=True)
