@@ -191,7 +191,7 @@ class Sight:
         if self.usage:
             hidden["jobs"] = {}
         if self.hosts:
-            hidden["hosts"] = {}
+            hidden |= {"hosts": {}, "other_agents": ()}
         return {**told, **hidden} if hidden else told
 
     @property

@@ -366,7 +366,7 @@ def test_closed_hosts_are_those_without_a_job_of_ones_own(
 ) -> None:
     with cluster(tmp_path, 0, monkeypatch, hosts=True) as (world, socket):
         mine = {task.host for job in world.jobs[BOB] for task in world.job(job).tasks}
-        world.do(ev.HostAdded(builders.host("elsewhere")))
+        world.do(ev.HostAdded(builders.host("host-of-nobody", agent_version="of another rm")))
         told = asyncio.run(answers(world, socket, BOB))
         listed = json.loads(told["GET /v1/hosts"].partition(" ")[2])["hosts"]
         assert {host["name"] for host in listed} <= mine
@@ -382,12 +382,13 @@ def test_closed_hosts_are_those_without_a_job_of_ones_own(
             assert told[f"GET {request}"].startswith("403")
         assert json.loads(told["GET /v1/status"].partition(" ")[2])["hosts"] == {}
         for request, answer in told.items():
-            assert "elsewhere" not in answer, request
+            assert "host-of-nobody" not in answer, request
         others = [job for job in json.loads(told["GET /v1/jobs"][4:])["jobs"] if job["spec"]["user"] == ANN]
         assert others
         assert all(job["tasks"] == job["hosts"] == [] for job in others)
         everything = asyncio.run(answers(world, socket, "op"))
-        assert "elsewhere" in everything["GET /v1/hosts"]
+        assert "host-of-nobody" in everything["GET /v1/hosts"]
+        assert "host-of-nobody" in everything["GET /v1/status"]
         assert everything["GET /v1/links"].startswith("200")
 
 
