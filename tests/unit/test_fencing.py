@@ -169,6 +169,25 @@ def test_a_job_that_its_host_has_fenced_is_requeued_and_not_to_blame(requeue: bo
     assert "fenced: no daemon for 60 s on host h1" in said
 
 
+def test_a_lost_host_on_which_all_tasks_have_ended_is_not_waited_for() -> None:
+    world = World(ntasks=2)
+    rank = next(t.rank for t in world.job.tasks if t.host == "h1")
+    world.do(ev.TaskExited(1, 1, "h1", rank, 0, 0, None, START_US + S), at_s=2)
+    world.do(ev.HostSilent("h1", "switched off"), at_s=3)
+    world.do(at_s=3 + DOWN_US / S)
+    assert world.cycle.state.hosts["h1"].state is HostState.DOWN
+    assert (world.job.state, world.job.reason) == (JobState.RUNNING, None)
+    world.do(ev.TaskExited(1, 1, "h2", 1 - rank, 0, 0, None, START_US + 40 * S), at_s=40)
+    assert (world.job.state, world.job.reason) == (JobState.COMPLETED, None)
+
+
+def test_a_host_that_says_it_fenced_a_job_without_a_lease_is_not_believed() -> None:
+    world = World(fence_us=None)
+    world.do(ev.TaskExited(1, 1, "h1", 0, 0, 15, None, START_US + S, why="fence"), at_s=2)
+    assert world.job.state is JobState.FAILED
+    assert not any("fenced" in what for _, what in world.job.history)
+
+
 @pytest.mark.parametrize("by_s", [3_600, -3_600])
 def test_a_clock_that_is_set_ends_no_lease_and_no_patience(by_s: int) -> None:
     world = World()

@@ -138,10 +138,10 @@ def _host_down(ctx: Context, e: ev.HostDown) -> None:
     ctx.put_host(replace(host, state=HostState.DOWN, reason=e.reason, since_us=ctx.now_us))
     for job_id in sorted(ctx.state.jobs_on.get(e.host, ())):
         job = ctx.state.jobs[job_id]
-        if ended_after_us(job):
+        ranks = tuple(t.rank for t in job.tasks if t.host == e.host and t.ended_us is None)
+        if ranks and ended_after_us(job):
             _wait_for_lease(ctx, job, e)
             continue
-        ranks = tuple(t.rank for t in job.tasks if t.host == e.host)
         lose_tasks(ctx, job, e.host, ranks, f"host {e.host} was lost: {e.reason}")
 
 

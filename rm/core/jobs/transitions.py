@@ -107,7 +107,8 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     job = replace(job, tasks=tasks, started_us=job.started_us or started)
     if job.state is S.CONFIGURING and all(t.prepared or t.started_us for t in tasks):
         job = replace(job, state=S.RUNNING)
-    if e.why == FENCED and job.ending is None:
+    # a host may say so of any job, but ends by a lease only what has one
+    if e.why == FENCED and job.spec.fence_us and job.ending is None:
         job = _stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
     # a task that ends well when it is told that its time is over has still reached its limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
@@ -119,7 +120,8 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
 
 def _fenced(ctx: Context, job: Job, host: str) -> Job:
     """Its host ended it, since it had not heard the daemon: the job is not to blame."""
-    lease_s = (job.spec.fence_us or 0) / 1e6
+    assert job.spec.fence_us
+    lease_s = job.spec.fence_us / 1e6
     reason = Reason(ReasonCode.LEASE, f"fenced: no daemon for {lease_s:g} s on host {host}")
     ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
     return touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
