@@ -197,8 +197,9 @@ def _restore_sqlite(path: Path, file: Path) -> Restored:
 def _put_aside(path: Path) -> Path | None:
     """The files of the database under another name, so that they can still be opened.
 
-    They are there whole before the first of them leaves its place, and the name of the database itself comes
-    last: whenever this ends, nothing that lacks its write-ahead log passes for all of it.
+    They are there whole before the first of them leaves its place. The name of the database itself comes last
+    there, and is the first to go: whenever this ends, nothing that lacks its write-ahead log passes for all of
+    it, and nobody opens it so by its old name.
     """
     names = (path.with_name(f"{path.name}.before-restore{n if n > 1 else ''}") for n in count(1))
     kept = next(k for k in names if not any(os.path.lexists(f"{k}{end}") for end in ("", "-wal")))
@@ -206,7 +207,7 @@ def _put_aside(path: Path) -> Path | None:
         with suppress(FileNotFoundError):
             os.link(f"{path}{end}", f"{kept}{end}")
     _sync(path.parent)
-    for end in ("-wal", "-shm"):
+    for end in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
             os.unlink(f"{path}{end}")
     return kept if kept.exists() else None
