@@ -198,8 +198,8 @@ def _put_aside(path: Path) -> Path | None:
     """The files of the database under another name, so that they can still be opened.
 
     They are there whole before the first of them leaves its place. The name of the database itself comes last
-    there, and is the first to go: whenever this ends, nothing that lacks its write-ahead log passes for all of
-    it, and nobody opens it so by its old name.
+    there, and is the first to go: whenever this ends, nothing that lacks its write-ahead log passes for all
+    of it, and nobody opens it so by its old name.
     """
     names = (path.with_name(f"{path.name}.before-restore{n if n > 1 else ''}") for n in count(1))
     kept = next(k for k in names if not any(os.path.lexists(f"{k}{end}") for end in ("", "-wal")))
