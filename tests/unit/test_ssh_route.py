@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from rm.adapters.hosts import route as ssh_route
+from rm.adapters.hosts import ssh
 from rm.adapters.hosts.settings import SshSettings
-from rm.errors import ConfigError
+from rm.errors import ConfigError, Unreachable
 from tests import builders
 
 
@@ -23,3 +24,10 @@ def test_an_ssh_that_does_not_answer_keeps_nobody_waiting(
     settings = SshSettings(known_hosts=tmp_path / "known", config=str(tmp_path / "config"))
     with pytest.raises(ConfigError, match=r"ssh has not said within .* host h1"):
         ssh_route.login_of(builders.host("h1"), settings)
+
+
+@pytest.mark.parametrize("address", ["a..b", "x" * 64 + ".example", "h\0"])
+def test_a_name_that_no_machine_can_have_is_a_host_that_does_not_answer(tmp_path: Path, address: str) -> None:
+    host = builders.host("h1", address=address)
+    with pytest.raises(Unreachable, match=r"Host h1 .* does not answer over SSH"):
+        ssh.connect(host, SshSettings(known_hosts=tmp_path / "known"))

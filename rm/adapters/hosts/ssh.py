@@ -224,7 +224,7 @@ def _dialled(host: Host, route: Route, timeout_s: float) -> Any:
         if route.program:
             return Tunnel(route.program, timeout_s)
         raw = socket.create_connection((route.address, route.port), timeout_s)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a name that cannot be one, such as "a..b", is a ValueError
         raise _unreachable(host, error) from None
     raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return raw
