@@ -283,8 +283,15 @@ class Daemon:
         self.loop = loop
         self.stop = asyncio.Event()
 
-    def call(self, function: Any, *arguments: Any, after_s: float = 0) -> None:
-        self.loop.call_soon_threadsafe(self.loop.call_later, after_s, function, *arguments)
+    def call(self, function: Any, *arguments: Any, waiting: int = 0) -> None:
+        """As soon as so many clients wait for a change."""
+
+        async def soon() -> None:
+            while self.service.waiting < waiting:
+                await asyncio.sleep(0.005)
+            function(*arguments)
+
+        asyncio.run_coroutine_threadsafe(soon(), self.loop)
 
 
 @contextlib.contextmanager

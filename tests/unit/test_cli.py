@@ -80,7 +80,7 @@ def test_a_dry_run_submits_nothing(daemon: Daemon, rmx: Rmx) -> None:
 
 
 def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> None:
-    daemon.call(lambda: daemon.service.finish(1, 3), after_s=0.1)
+    daemon.call(lambda: daemon.service.finish(1, 3), waiting=1)
     result = rmx("submit", "--wait", "train.sh")
     assert (result.code, result.out) == (3, "Submitted batch job 1\n")
     assert "Job 1 ended FAILED (3:0)" in result.err
@@ -242,7 +242,7 @@ def test_logs_are_bytes_and_can_be_followed(daemon: Daemon, rmx: Rmx) -> None:
     assert rmx("logs", "--job=1", "--task=1", "--offset=6").out == "world\n"
     assert rmx("logs", "1", "--stderr").out == "oops\n"
     assert rmx("logs", "1", "--task=9").code == 4
-    daemon.call(daemon.service.finish, 1, after_s=0.1)
+    daemon.call(daemon.service.finish, 1, waiting=1)
     assert rmx("logs", "1", "--follow").out == "hello\nworld\nmore\n"
 
 
@@ -558,7 +558,7 @@ def test_logs_of_all_tasks_carry_their_ranks(daemon: Daemon, rmx: Rmx) -> None:
     daemon.service.output["out"] = b"no end"
     assert rmx("logs", "1", "--label", "--stderr").out == "0: oops\n1: oops\n2: oops\n"
     assert rmx("logs", "1", "--label").out == "0: no end\n1: no end\n2: no end\n"
-    daemon.call(daemon.service.finish, 1, after_s=0.1)
+    daemon.call(daemon.service.finish, 1, waiting=3)
     followed = rmx("logs", "1", "-l", "-f").out.splitlines()
     assert sorted(followed) == sorted(f"{rank}: no endmore" for rank in range(3))
 

@@ -298,7 +298,7 @@ def test_wait_is_a_long_poll(daemon: Daemon) -> None:
     call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
     answer = call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=0.01")[1]
     assert (answer["final"], answer["job"]["state"]) == (False, "PENDING")
-    daemon.call(daemon.service.finish, 1, after_s=0.05)
+    daemon.call(daemon.service.finish, 1, waiting=1)
     assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=60")[1]["final"] is True
     assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=-1")[0] == 400
     assert call(daemon, "GET", "/v1/jobs/1/wait?timeout_s=nan")[0] == 400
