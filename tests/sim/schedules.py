@@ -21,8 +21,8 @@ from tests.sim.world import World
 
 JOBS = 10
 SCHEDULES = int(os.environ.get("RM_TEST_SCHEDULES", "10000"))  # of every run of the tests
-PARTS = 2  # test files, which the test runner spreads over the cores
-CHUNKS = 50  # of each part
+PARTS = 4  # test files, which the test runner spreads over the cores
+CHUNKS = 25  # of each part
 SHRINK_STEPS = 400  # a schedule that is shrunk must come to rest within these
 SUBMITS = "somebody submits a job"
 
