@@ -273,6 +273,30 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
+def test_a_clock_that_is_set_counts_beside_what_cannot_be_taken(bad: Any) -> None:
+    house = House()
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1", cpus=8))).result(PATIENCE_S)
+    house.leader.post(host_up("h1"))
+    house.request(ev.JobSubmitted(1, builders.spec())).result(PATIENCE_S)
+    house.request(ev.TasksStarted(1, 1, "h1", house.clock.us, (0,))).result(PATIENCE_S)
+    house.request(ev.HostSilent("h1", "cut")).result(PATIENCE_S)
+    begun_us = house.state().jobs[1].started_us
+    looking, held = threading.Event(), threading.Event()
+    house.leader.ask(lambda cycle, now_us: (looking.set(), held.wait(PATIENCE_S)))  # what follows is one turn
+    assert looking.wait(PATIENCE_S)
+    house.clock.step(3_600_000_000)
+    house.leader.post(bad)
+    last = house.request(ev.JobSubmitted(2, builders.spec()))
+    held.set()
+    last.result(PATIENCE_S)
+    state = house.state()
+    assert state.hosts["h1"].state is HostState.UNKNOWN
+    assert state.jobs[1].started_us == (begun_us or 0) + 3_600_000_000
+    house.leader.stop()
+
+
+@pytest.mark.parametrize("bad", BAD, ids=lambda bad: type(bad).__name__)
 def test_what_cannot_be_taken_is_left_out_and_all_else_counts(
     tmp_path: Path, bad: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -289,7 +289,9 @@ class Leader:
 
     def _take(self, items: list[Any]) -> None:
         now_us = self._clock.now_us()
-        events: list[ev.Event] = self._stepped(now_us)
+        if stepped := self._stepped(now_us):  # by itself: what fails beside it must not undo it
+            self._step(stepped, [], now_us)
+        events: list[ev.Event] = []
         requests: list[tuple[Request, int, int]] = []
         questions: list[Question] = []
         kept: list[Keep] = []
