@@ -214,7 +214,9 @@ class Wall(BaseTrigger):  # type: ignore[misc]
         # in UTC: adding to a time of a zone forgets its pass
         start = now.astimezone(UTC)
         if previous is not None:
-            start = min(start, previous.astimezone(UTC) + tick)
+            last = previous.astimezone(UTC)
+            # APScheduler may ask in the very microsecond of the last run: that one is not told again
+            start = last + tick if start == last else min(start, last + tick)
         before = (start - tick).astimezone(self._zone)
         for found in CronSim(self._expression, before):
             # that of a repeated hour is also told in its second pass, and of two in a gap each

@@ -91,6 +91,13 @@ def minutes(zone: ZoneInfo, begin: datetime, count: int) -> list[tuple[datetime,
     return [(at, at.astimezone(zone).replace(tzinfo=None, fold=0)) for at in instants]
 
 
+def test_a_run_is_not_told_again_in_its_own_microsecond() -> None:
+    trigger = trigger_of(Cron("*/5 * * * *"), UTC)
+    first = trigger.get_next_fire_time(None, datetime(2026, 3, 1, 12, 1, tzinfo=UTC))
+    assert first == datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
+    assert trigger.get_next_fire_time(first, first) == first + 5 * MINUTE
+
+
 @pytest.fixture(scope="module")
 def transitions() -> list[tuple[ZoneInfo, list[tuple[datetime, datetime]]]]:
     """The 30 hours around each time of ten years at which a zone's clock is set: the instants, each with the
