@@ -118,8 +118,19 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True)
+class Doors:
+    """Where users reach a daemon from other machines: https://host:port, and the page's URL; "" = nowhere."""
+
+    https: str = ""
+    page: str = ""
+
+
+NO_DOORS = Doors()
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
-    """Who leads, as stored: `holder` is "" when nobody does.
+    """Who leads, as stored: `holder` is "" when nobody does, and then `doors` mean nothing.
 
     Each renewal changes `expires_us`, by the holder's wall clock, which others do not compare with theirs,
     and each commit changes `version`: a lease is over when the whole row has stayed the same for `ttl_us` of
@@ -131,6 +142,7 @@ class Lease:
     expires_us: int = 0
     ttl_us: int = 0
     version: int = 0  # of the state
+    doors: Doors = NO_DOORS  # of the holder
 
 
 class Store(Protocol):
@@ -175,8 +187,11 @@ class Store(Protocol):
         """The lease as it is stored now; waits for no writer."""
         ...
 
-    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
-        """Becomes the leader and returns the new epoch; None while another holder leads.
+    def acquire_lease(
+        self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None, doors: Doors = NO_DOORS
+    ) -> int | None:
+        """Becomes the leader, whom users reach at `doors`, and returns the new epoch; None while another
+        holder leads.
 
         The same `holder` gets a new epoch at once, so a restarted daemon need not wait; whoever
         led before under that name is fenced off. Another's lease is taken when it is still the

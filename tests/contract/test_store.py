@@ -24,7 +24,7 @@ from rm.core.model.network import LinkStats
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
-from rm.core.store import START, STEP, Batch, Entry, Measured, StoredAction
+from rm.core.store import START, STEP, Batch, Doors, Entry, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 from tests import builders
 
@@ -260,6 +260,21 @@ def test_a_released_lease_is_free(database: Any, store: Any) -> None:
         store.commit(Batch(), 0)
     assert not store.renew_lease(now_us=1, ttl_us=1)
     assert database.open().acquire_lease("two", now_us=1, ttl_us=1) == 2
+
+
+def test_the_lease_says_where_its_holder_is_reached(database: Any) -> None:
+    one, two = database.open(), database.open()
+    doors = Doors("https://one:6832", "http://one:8080/")
+    assert one.acquire_lease("one", now_us=0, ttl_us=100, doors=doors) == 1
+    assert two.lease().doors == doors
+    one.renew_lease(now_us=50, ttl_us=100)
+    one.commit(Batch(), 0)
+    assert two.lease().doors == doors
+    page = Doors(page="https://rm.example.org/")
+    assert two.acquire_lease("two", now_us=0, ttl_us=100, over=two.lease(), doors=page) == 2
+    assert one.lease().doors == page
+    assert one.acquire_lease("one", now_us=0, ttl_us=100, over=one.lease()) == 3
+    assert two.lease().doors == Doors()  # never a former leader's
 
 
 def test_readers_see_whole_commits_while_one_writes(database: Any, store: Any) -> None:

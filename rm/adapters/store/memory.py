@@ -16,7 +16,7 @@ from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.people.audit import Act
 from rm.core.people.token import Token
-from rm.core.store import START, Batch, Damaged, Entry, Lease, Loaded, Measured, StoredAction
+from rm.core.store import NO_DOORS, START, Batch, Damaged, Doors, Entry, Lease, Loaded, Measured, StoredAction
 from rm.errors import StaleLeader, StoreError
 
 
@@ -30,6 +30,7 @@ class MemoryDatabase:
     holder: str = ""
     lease_expires_us: int = 0
     lease_us: int = 0
+    doors: Doors = NO_DOORS
     next_job_id: int = 1
     next_action_id: int = 1
     last_seq: int = 0
@@ -102,14 +103,17 @@ class MemoryStore:
     def lease(self) -> Lease:
         db = self._db
         with db.lock:
-            return Lease(db.holder, db.epoch, db.lease_expires_us, db.lease_us, db.version)
+            return Lease(db.holder, db.epoch, db.lease_expires_us, db.lease_us, db.version, db.doors)
 
-    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
+    def acquire_lease(
+        self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None, doors: Doors = NO_DOORS
+    ) -> int | None:
         db = self._db
         with db.lock:
             if db.holder not in ("", holder) and self.lease() != over:
                 return None
             db.holder, db.lease_expires_us, db.lease_us = holder, now_us + ttl_us, ttl_us
+            db.doors = doors
             db.epoch += 1
             self._epoch = db.epoch
             return db.epoch

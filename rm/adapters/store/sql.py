@@ -30,7 +30,7 @@ from rm.core.model.choice import Choice
 from rm.core.model.job import Job, JobState
 from rm.core.model.logs import KeptLog
 from rm.core.people.audit import Act
-from rm.core.store import Batch, Damaged, Entry, Lease, Loaded
+from rm.core.store import NO_DOORS, Batch, Damaged, Doors, Entry, Lease, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
 
 UNFINISHED = tuple(s.value for s in JobState if not s.final)
@@ -168,11 +168,13 @@ class SqlStore:
         with self._reading("read the lease") as c:
             return _lease(c.execute(sa.select(schema.cluster)).mappings().one())
 
-    def acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None) -> int | None:
+    def acquire_lease(
+        self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None, doors: Doors = NO_DOORS
+    ) -> int | None:
         with self._turn("take the lease"):
             if over is not None and self._engine.dialect.name == "postgresql":
                 self._end_former_leader()
-            return self._acquire_lease(holder, now_us, ttl_us, over)
+            return self._acquire_lease(holder, now_us, ttl_us, over, doors)
 
     def _end_former_leader(self) -> None:
         """It may hang inside its commit, and hold the cluster's row: while the server waits for more of a
@@ -180,7 +182,9 @@ class SqlStore:
         with self._transaction("end a former leader's commit") as c:
             c.execute(schema.END_WRITERS)
 
-    def _acquire_lease(self, holder: str, now_us: int, ttl_us: int, over: Lease | None) -> int | None:
+    def _acquire_lease(
+        self, holder: str, now_us: int, ttl_us: int, over: Lease | None, doors: Doors
+    ) -> int | None:
         with self._transaction("take the lease") as c:
             cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
             if cluster["holder"] not in ("", holder) and _lease(cluster) != over:
@@ -188,7 +192,14 @@ class SqlStore:
             epoch: int = cluster["epoch"] + 1
             c.execute(
                 sa.update(schema.cluster),
-                {"holder": holder, "lease_expires_us": now_us + ttl_us, "lease_us": ttl_us, "epoch": epoch},
+                {
+                    "holder": holder,
+                    "lease_expires_us": now_us + ttl_us,
+                    "lease_us": ttl_us,
+                    "epoch": epoch,
+                    "leader_https_url": doors.https,
+                    "leader_page_url": doors.page,
+                },
             )
         self._epoch = epoch
         return epoch
@@ -431,7 +442,9 @@ def _often(driver: str) -> dict[str, Prepared]:
 
 def _lease(cluster: sa.RowMapping) -> Lease:
     columns = ("holder", "epoch", "lease_expires_us", "lease_us", "version")
-    return Lease(*(cluster[name] for name in columns))
+    holder, epoch, expires_us, ttl_us, version = (cluster[name] for name in columns)
+    doors = Doors(cluster["leader_https_url"], cluster["leader_page_url"])
+    return Lease(holder, epoch, expires_us, ttl_us, version, doors)
 
 
 def _refuse_used_ids(c: Connection, batch: Batch, next_job: int, next_action: int) -> None:
