@@ -37,10 +37,11 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DaemonConfig:
-    """`url`, `ca_file` and `token_file` are for clients (`rm.cli.doors.address`); a daemon ignores them."""
+    """`url`, `peers`, `ca_file` and `token_file` are for clients (`rm.cli.doors.address`)."""
 
     socket: str = ""
     url: str = ""
+    peers: tuple[str, ...] = ()
     ca_file: str = ""
     token_file: str = ""
     state_dir: str = ""
@@ -180,7 +181,7 @@ class AlertsConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """The daemon's page: where it listens ("" = nowhere), names it is called by, and who is let in."""
+    """The daemon's page: where it listens ("" = nowhere), names it is called by, who is let in, its URL."""
 
     listen: str = ""
     names: tuple[str, ...] = ()
@@ -189,6 +190,7 @@ class WebConfig:
     proxy_header: str = ""
     proxy_addresses: tuple[str, ...] = ()
     proxy_secret_file: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,11 +214,13 @@ class LimitsConfig:
 
 @dataclass(frozen=True, slots=True)
 class HttpsConfig:
-    """A door for who is not on this machine: where it listens ("" = nowhere), with which certificate."""
+    """A door for who is not on this machine: where it listens ("" = nowhere), with which certificate, and
+    where users reach it."""
 
     listen: str = ""
     certificate: str = ""
     key: str = ""
+    url: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from rm.daemon.execution.fence import fence_of
 from rm.daemon.monitoring.meshes import meshes_of
 from rm.errors import ConfigError
 from rm.policies.regulate.controller import ControllerOptions
+from rm.web.addresses import doors_of
 from rm.web.https import HttpsDoor
 from rm.web.pages.settings import settings_of
 
@@ -42,6 +43,7 @@ def _https(config: Config) -> None:
 CHECKS: tuple[Callable[[Config], Any], ...] = (
     policies_of, _regulate, lambda config: zone_of(config.monitor.timezone), alert_rules, _channels,
     lambda config: fence_of(config.fence), ssh_settings, lambda config: settings_of(config.web), _https,
+    doors_of,
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from rm.core.ports import Clock
 from rm.core.store import Lease, Loaded, Store
 from rm.daemon.leading.lease import HeldLease, Monotonic, Standby, patiently
 from rm.errors import RmError
+from rm.web.addresses import doors_of
 from rm.web.standby import serve_standby
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,9 @@ class Waiting:
         self._config = config
         self._store = store
         self._clock = clock
-        self._standby = Standby(store, clock, holder, int(config.daemon.lease_s * US), monotonic)
+        self._standby = Standby(
+            store, clock, holder, int(config.daemon.lease_s * US), monotonic, doors_of(config)
+        )
         self._ahead = ReadAhead(self._found)
 
     async def lead(self, stopped: asyncio.Event) -> HeldLease | None:
@@ -56,8 +59,7 @@ class Waiting:
                 if standby.is_silent:
                     self._ahead.read(standby.seen)
                 if told is None:
-                    daemon = self._config.daemon
-                    told = await serve_standby(daemon.socket, daemon.shared, lambda: standby.leader)
+                    told = await serve_standby(self._config, lambda: standby.leader)
                 await happened(stopped, standby.pause_s)
             return None
         finally:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rm.cli.doors.address import Address, find_daemon, parse
-from rm.errors import UsageError
+from rm.errors import ConfigError, UsageError
 from rm.paths import SYSTEM_SOCKET
 
 
@@ -36,6 +36,28 @@ def test_addresses(text: str, address: Address) -> None:
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="RM_DAEMON"):
         parse(text, "RM_DAEMON")
+
+
+def test_the_peers_are_those_beside_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RM_DAEMON", "RM_DAEMON__SOCKET"):
+        monkeypatch.delenv(name, raising=False)
+    file = tmp_path / "rm.toml"
+    file.write_text('[daemon]\nurl = "https://one:1"\npeers = ["https://Two:2", "https://three"]\n')
+    found = find_daemon(None, str(file))
+    named = ("https://one:1", "https://two:2/", "https://three:443")
+    assert all(found.names(parse(text, "a test")) for text in named)
+    others = ("https://one:2", "https://two", "https://two.example.org:2", "ssh://two:2", "/two")
+    assert not any(found.names(parse(text, "a test")) for text in others)
+    monkeypatch.setenv("RM_DAEMON", "https://four:4")
+    assert find_daemon(None, str(file)).peers == found.peers
+
+
+@pytest.mark.parametrize("peers", ['"https://two"', '["ssh://two"]', '["two"]', "[7]"])
+def test_peers_that_are_no_https_addresses_are_refused(tmp_path: Path, peers: str) -> None:
+    file = tmp_path / "rm.toml"
+    file.write_text(f'[daemon]\nurl = "https://one:1"\npeers = {peers}\n')
+    with pytest.raises((UsageError, ConfigError), match=r"daemon\.peers in"):
+        find_daemon(None, str(file))
 
 
 def test_the_nearest_word_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

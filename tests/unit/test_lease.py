@@ -111,10 +111,10 @@ def test_a_leader_that_missed_renewals_is_not_named_any_more() -> None:
     one, two = Machine(db, "one"), Machine(db, "two")
     one.leads()
     assert two.standby.look() is None
-    assert (two.standby.leader, two.standby.is_silent) == ("one", False)
+    assert (two.standby.leader.holder, two.standby.is_silent) == ("one", False)
     two.now += 1.5
     assert two.standby.look() is None
-    assert (two.standby.leader, two.standby.is_silent) == ("", True)
+    assert (two.standby.leader.holder, two.standby.is_silent) == ("", True)
 
 
 def test_a_leader_that_is_cut_off_stops_acting_before_another_can_lead(

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from rm.cli.doors.client import Client
+from rm.config import Config, DaemonConfig
+from rm.core.store import Lease
 from rm.errors import Standby, Unreachable
 from rm.web.standby import serve_standby
 from tests.fake_service import serving
@@ -21,11 +23,12 @@ from tests.fakes import PATIENCE_S
 @contextmanager
 def standing_by(path: Path, holder: list[str]) -> Iterator[None]:
     """A standby at `path`, which says that `holder[0]` leads."""
+    config = Config(daemon=DaemonConfig(socket=str(path)))
     started, over = threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def main() -> None:
-        runner = await serve_standby(str(path), False, lambda: holder[0])
+        runner = await serve_standby(config, lambda: Lease(holder[0]))
         loops.append(asyncio.get_running_loop())
         started.set()
         await over.wait()

@@ -10,9 +10,9 @@ import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.bootstrap.waiting import Found, Waiting
-from rm.config import Config, DaemonConfig
+from rm.config import Config, DaemonConfig, HttpsConfig, WebConfig
 from rm.core.model.host import Host
-from rm.core.store import Batch, Lease, Loaded
+from rm.core.store import Batch, Doors, Lease, Loaded
 from tests.fakes import ManualClock
 
 LEASE_S = 3.0
@@ -79,6 +79,18 @@ class Scene:
 @pytest.fixture
 def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
+
+
+def test_the_lease_is_taken_with_the_addresses_of_the_daemons_doors(tmp_path: Path) -> None:
+    store = MemoryStore()
+    config = Config(
+        daemon=DaemonConfig(socket=str(tmp_path / "rm.sock")),
+        https=HttpsConfig(url="https://rm.example.org:6832/"),
+        web=WebConfig(listen="10.0.0.1:8080"),
+    )
+    waiting = Waiting(config, store, ManualClock(), "one")
+    assert asyncio.run(waiting.lead(asyncio.Event())) is not None
+    assert store.lease().doors == Doors("https://rm.example.org:6832", "http://10.0.0.1:8080/")
 
 
 def test_the_state_is_read_before_the_lease_is_over(scene: Scene) -> None:

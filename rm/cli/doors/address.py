@@ -6,6 +6,7 @@ RM_DAEMON and `daemon.url` in rm.toml: `ssh://[user@]host[:port][/path/of/the/so
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from dataclasses import dataclass
@@ -30,6 +31,16 @@ class Address:
     port: int = 0
     ca_file: str = ""  # https: whom to trust besides the system's authorities
     token_file: str = ""
+    peers: tuple[Address, ...] = ()  # https: other daemons of the same cluster, by host and port
+
+    def at(self, other: Address) -> Address:
+        """Another daemon of the cluster, with whom this one is trusted and the token for it."""
+        return dataclasses.replace(self, host=other.host, port=other.port)
+
+    def names(self, other: Address) -> bool:
+        """Has the user named that origin, as a daemon to show the token to?"""
+        origins = {(one.host, one.port) for one in (self, *self.peers)}
+        return other.scheme == "https" and (other.host, other.port) in origins
 
     def __str__(self) -> str:
         if self.scheme == "unix":
@@ -52,13 +63,15 @@ def find_daemon(socket_flag: str | None, config_flag: str | None) -> Address:
     euid = paths.effective_user()
     files = [config_flag] if config_flag else paths.config_files(os.environ, euid)
     must_exist = bool(config_flag or os.environ.get("RM_CONFIG"))
-    tables = {file: _daemon_table(file) for file in files if must_exist or os.path.exists(file)}
+    tables: dict[str, dict[str, object]] = {
+        file: _daemon_table(file) for file in files if must_exist or os.path.exists(file)
+    }
     url = os.environ.get("RM_DAEMON")
     if url:
-        return _with_files(parse(url, "RM_DAEMON"), list(tables.values()))
+        return _with_files(parse(url, "RM_DAEMON"), tables)
     for file, table in tables.items():
         if url := _text(table, "url"):
-            return _with_files(parse(url, f"daemon.url in {file}"), [table])
+            return _with_files(parse(url, f"daemon.url in {file}"), {file: table})
         if path := _text(table, "socket"):
             return Address("unix", os.path.expanduser(path))
     own = paths.socket_path(os.environ, euid)
@@ -104,11 +117,9 @@ def parse(text: str, where: str) -> Address:
     return Address("ssh", path.rstrip("/") or paths.SYSTEM_SOCKET, host, user, port)
 
 
-def _with_files(address: Address, tables: list[dict[str, object]]) -> Address:
-    import dataclasses
-
+def _with_files(address: Address, tables: dict[str, dict[str, object]]) -> Address:
     def first(variable: str, key: str) -> str:
-        found = os.environ.get(variable) or next(filter(None, (_text(t, key) for t in tables)), "")
+        found = os.environ.get(variable) or next(filter(None, (_text(t, key) for t in tables.values())), "")
         return os.path.expanduser(found)
 
     if address.scheme != "https":
@@ -117,7 +128,19 @@ def _with_files(address: Address, tables: list[dict[str, object]]) -> Address:
         address,
         ca_file=first("RM_CA_FILE", "ca_file"),
         token_file=first("RM_TOKEN_FILE", "token_file"),
+        peers=next(filter(None, (_peers(table, file) for file, table in tables.items())), ()),
     )
+
+
+def _peers(table: dict[str, object], file: str) -> tuple[Address, ...]:
+    where, given = f"daemon.peers in {file}", table.get("peers", [])
+    if not isinstance(given, list):
+        raise ConfigError(f"{where} is no list.", 'Write peers = ["https://host:port"].')
+    found = tuple(parse(str(one), where) for one in given)
+    for one in found:
+        if one.scheme != "https":
+            raise ConfigError(f"{where} holds {one}, which is no https address.", "Write https://host:port.")
+    return found
 
 
 def _text(table: dict[str, object], key: str) -> str:

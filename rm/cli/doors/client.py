@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote, urlencode
 from rm import errors
 from rm.cli.doors.address import Address, parse
 from rm.cli.doors.unix_door import Door, UnixDoor
-from rm.errors import RmError, Standby, StoreUnavailable, Unreachable
+from rm.errors import ConfigError, RmError, Standby, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
 TOO_MANY, WAITS = 429, 503
-LEADER = "Rm-Leader"
+LEADER, LEADER_URL = "Rm-Leader", "Rm-Leader-Url"
 JOBS_PAGE = 500
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
@@ -213,18 +213,36 @@ class Client:
 
     def _follow(self, response: http.client.HTTPResponse) -> bool:
         """Ask the daemon that leads, if a standby has named it and it is another than before."""
-        machine, _, path = response.getheader(LEADER, "").partition(" ")
-        if not path or self.address.scheme == "https":
-            return False
-        here = self.address.scheme == "unix" and machine == socket.gethostname()
-        leader = Address("unix", path) if here else parse(f"ssh://{machine}{path}", "the leader's address")
-        if leader == self._leader:
+        leader = self._named_https(response) if self.address.scheme == "https" else self._named(response)
+        if leader is None or leader == self._leader:
             return False
         with suppress(OSError, http.client.HTTPException):
             response.read()
         self.close()
         self._leader, self._door = leader, door_to(leader)
         return True
+
+    def _named(self, response: http.client.HTTPResponse) -> Address | None:
+        machine, _, path = response.getheader(LEADER, "").partition(" ")
+        if not path:
+            return None
+        here = self.address.scheme == "unix" and machine == socket.gethostname()
+        return Address("unix", path) if here else parse(f"ssh://{machine}{path}", "the leader's address")
+
+    def _named_https(self, response: http.client.HTTPResponse) -> Address | None:
+        """The token goes only where the user's own configuration says, whatever a daemon answers."""
+        url = response.getheader(LEADER_URL, "")
+        if not url:
+            return None
+        leader = parse(url, "the leader's address")
+        if not self.address.names(leader):
+            self.close()
+            raise ConfigError(
+                f"The daemon at {self.address} waits: another leads the cluster, at {url}, which your "
+                "configuration does not name.",
+                f'Add it to rm.toml, if you trust it: [daemon] peers = ["{url}"], or set RM_DAEMON={url}.',
+            )
+        return self.address.at(leader)
 
     def _ask(
         self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str

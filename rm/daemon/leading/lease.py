@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rm.core.ports import Clock
-from rm.core.store import Lease, Store
+from rm.core.store import NO_DOORS, Doors, Lease, Store
 from rm.errors import RmError, StoreUnavailable
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ LOOK_S = 0.25  # and at least so often
 SILENT = 1 / 3  # of the time of the lease without a sign of life: the leader may have vanished
 AWAY = 1 / 2  # of it without an answer to this side: the leader may have had none either
 RETRY_S = 0.5
+NOBODY = Lease()
 Monotonic = Callable[[], float]
 T = TypeVar("T")
 
@@ -52,11 +53,18 @@ class Standby:
     which the database answered nobody does not count."""
 
     def __init__(
-        self, store: Store, clock: Clock, holder: str, lease_us: int, monotonic: Monotonic = time.monotonic
+        self,
+        store: Store,
+        clock: Clock,
+        holder: str,
+        lease_us: int,
+        monotonic: Monotonic = time.monotonic,
+        doors: Doors = NO_DOORS,
     ) -> None:
         self._store = store
         self._clock = clock
         self._holder = holder
+        self._doors = doors
         self._lease_us = lease_us
         self._monotonic = monotonic
         self._seen: Lease | None = None
@@ -80,9 +88,9 @@ class Standby:
         return self._seen
 
     @property
-    def leader(self) -> str:
-        """The holder of the lease, when it was looked last; "" when it may have vanished."""
-        return self._seen.holder if self._seen is not None and not self.is_silent else ""
+    def leader(self) -> Lease:
+        """The lease, when it was looked last; nobody's when its holder may have vanished."""
+        return self._seen if self._seen is not None and not self.is_silent else NOBODY
 
     @property
     def is_silent(self) -> bool:
@@ -103,7 +111,9 @@ class Standby:
         if over is None and seen.holder not in ("", self._holder):
             return None
         begun = self._monotonic()
-        epoch = self._store.acquire_lease(self._holder, self._clock.now_us(), self._lease_us, over)
+        epoch = self._store.acquire_lease(
+            self._holder, self._clock.now_us(), self._lease_us, over, self._doors
+        )
         if epoch is None:
             return None
         return HeldLease(self._store, self._clock, epoch, self._lease_us, begun, self._monotonic)

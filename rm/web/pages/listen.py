@@ -54,27 +54,36 @@ async def serve_page(
     Raises:
         ConfigError: nothing can listen there.
     """
-    host, port = address_of(listen)
+    host, _ = address_of(listen)
     names = (*names_of_this_machine(), host, *settings.names)
     app = make_page(Source(socket_path), replace(settings, names=names))
-    guests = _guests(limits or LimitsConfig())
+    guests = guests_of(limits or LimitsConfig())
     app.middlewares.insert(0, _attended(guests))
     runner = web.AppRunner(app, access_log=None, keepalive_timeout=guests.idle_s, shutdown_timeout=1)
     await runner.setup()
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
+        listener = page_listener(listen)
+    except ConfigError:
         await runner.cleanup()
-        raise ConfigError(
-            f"The page cannot listen on {listen}: {error.strerror or error}.", "Name another port."
-        ) from None
+        raise
     await Door(runner, listener, guests).start()
     port = listener.getsockname()[1]
     return runner, f"http://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def _guests(limits: LimitsConfig) -> Guests:
+def page_listener(listen: str) -> socket.socket:
+    """Raises ConfigError: nothing can listen there."""
+    host, port = address_of(listen)
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            f"The page cannot listen on {listen}: {error.strerror or error}.", "Name another port."
+        ) from None
+
+
+def guests_of(limits: LimitsConfig) -> Guests:
     """Whoever reaches the port may hold connections, of half the descriptors at most: the daemon has others
     to serve, and files to open."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
