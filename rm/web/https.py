@@ -22,12 +22,17 @@ log = logging.getLogger("rm.web")
 
 
 class Certificate:
-    """`context` is what new connections are encrypted with."""
+    """`context` is what new connections are encrypted with.
+
+    A context is not changed once connections use it: while it takes a certificate and then its key, they
+    would meet the one without the other. It hands each connection to the newest one instead.
+    """
 
     def __init__(self, config: HttpsConfig) -> None:
         self._files = (os.path.expanduser(config.certificate), os.path.expanduser(config.key))
         self._seen = self._state()
-        self.context = self._load()
+        self.context = self._newest = self._load()
+        self.context.sni_callback = self._hand_over
 
     def look(self) -> bool:
         """Take new files, if there are; a wrong pair leaves the old one. Called in a thread."""
@@ -36,13 +41,16 @@ class Certificate:
             return False
         self._seen = state
         try:
-            self._load()
-            self.context.load_cert_chain(*self._files, password=_no_passphrase)
-        except (ConfigError, OSError, ssl.SSLError) as error:
+            self._newest = self._load()
+        except ConfigError as error:
             log.error("the old certificate stays: %s", error)
             return False
         log.info("the certificate %s was read again", self._files[0])
         return True
+
+    def _hand_over(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+        """Called in each handshake, whether or not the client names a server."""
+        connection.context = self._newest
 
     def _state(self) -> tuple[tuple[int, int, int] | None, ...]:
         found: list[tuple[int, int, int] | None] = []
