@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scripts import section
+
 ROOT = Path(__file__).parents[1]
-BEGIN, END = "<!-- rooms: begin -->\n", "<!-- rooms: end -->\n"
 
 # From the top of the house to its foundations. A room imports only rooms of floors below its own.
 FLOORS: list[dict[str, str]] = [
@@ -65,8 +66,7 @@ def table() -> str:
 
 def renewed(text: str) -> str:
     """ARCHITECTURE.md with the table as it should be."""
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + "\n" + table() + "\n" + END + rest.split(END)[1]
+    return section.renewed(text, "rooms", f"\n{table()}\n")
 
 
 if __name__ == "__main__":

@@ -3,15 +3,13 @@
 from pathlib import Path
 
 from rm.api.tables import markdown
+from scripts import section
 
-BEGIN, END = "<!-- tables: begin -->\n", "\n<!-- tables: end -->"
 FILE = Path(__file__).parents[1] / "docs" / "http-api.md"
 
 
 def renewed(text: str) -> str:
-    before, rest = text.split(BEGIN)
-    _, after = rest.split(END.strip("\n"), 1)
-    return f"{before}{BEGIN}{markdown()}{END}{after}"
+    return section.renewed(text, "tables", f"{markdown()}\n")
 
 
 if __name__ == "__main__":

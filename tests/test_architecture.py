@@ -101,7 +101,8 @@ def test_arrows_between_folders_of_a_room_run_one_way(room: str) -> None:
     graph: dict[str, set[str]] = {}
     for name, path in modules.items():
         if name.startswith(f"rm.{room}."):
-            others = {folder(other) for other in imported(path, set(modules)) if f".{room}." in other}
+            inside = {m for m in imported(path, set(modules)) if m.startswith(f"rm.{room}.")}
+            others = {folder(module) for module in inside}
             graph.setdefault(folder(name), set()).update(others - {folder(name)})
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
 

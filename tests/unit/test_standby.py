@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -15,33 +12,13 @@ from rm.cli.doors.client import Client
 from rm.config import Config, DaemonConfig
 from rm.core.store import Lease
 from rm.errors import Standby, Unreachable
-from rm.web.standby import serve_standby
 from tests.fake_service import serving
-from tests.fakes import PATIENCE_S
+from tests.standing_by import standing_by
 
 
-@contextmanager
-def standing_by(path: Path, holder: list[str]) -> Iterator[None]:
+def at_socket(path: Path, holder: list[str]) -> AbstractContextManager[None]:
     """A standby at `path`, which says that `holder[0]` leads."""
-    config = Config(daemon=DaemonConfig(socket=str(path)))
-    started, over = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def main() -> None:
-        runner = await serve_standby(config, lambda: Lease(holder[0]))
-        loops.append(asyncio.get_running_loop())
-        started.set()
-        await over.wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    try:
-        assert started.wait(PATIENCE_S)
-        yield
-    finally:
-        loops[0].call_soon_threadsafe(over.set)
-        thread.join()
+    return standing_by(Config(daemon=DaemonConfig(socket=str(path))), lambda: Lease(holder[0]))
 
 
 def here(path: Path) -> str:
@@ -50,7 +27,7 @@ def here(path: Path) -> str:
 
 def test_the_client_follows_to_the_daemon_that_leads_and_back(tmp_path: Path) -> None:
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
-    with standing_by(one, [here(two)]):
+    with at_socket(one, [here(two)]):
         client = Client(str(one))
         with serving(two):
             assert client.get("status")["daemon"]["epoch"] == 3
@@ -65,7 +42,7 @@ def test_the_client_follows_to_the_daemon_that_leads_and_back(tmp_path: Path) ->
 
 def test_two_that_name_each_other_are_not_followed_for_ever(tmp_path: Path) -> None:
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
-    with standing_by(one, [here(two)]), standing_by(two, [here(two)]):
+    with at_socket(one, [here(two)]), at_socket(two, [here(two)]):
         client = Client(str(one), patience_s=0)
         with pytest.raises(Standby, match=f"another leads the cluster, on {socket.gethostname()} at {two}"):
             client.get("status")
@@ -75,7 +52,7 @@ def test_two_that_name_each_other_are_not_followed_for_ever(tmp_path: Path) -> N
 def test_who_asks_while_nobody_leads_waits_for_the_next_leader(tmp_path: Path) -> None:
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
     holder = [""]
-    with serving(two), standing_by(one, holder):
+    with serving(two), at_socket(one, holder):
         client = Client(str(one))
         waits: list[str] = []
 
@@ -92,7 +69,7 @@ def test_who_asks_while_nobody_leads_waits_for_the_next_leader(tmp_path: Path) -
 
 def test_a_leader_that_has_just_ended_is_no_address(tmp_path: Path) -> None:
     path = tmp_path / "one.sock"
-    with standing_by(path, [""]):
+    with at_socket(path, [""]):
         client = Client(str(path), patience_s=0)
         with pytest.raises(Standby, match="waits"):
             client.get("status")

@@ -3,7 +3,6 @@ that the user's configuration names."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import http.client
 import json
@@ -11,10 +10,9 @@ import logging
 import queue
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +26,10 @@ from rm.core.store import Doors, Lease
 from rm.errors import ConfigError, Standby
 from rm.web import access, identity, standby
 from rm.web.addresses import doors_of
-from rm.web.standby import serve_standby
 from tests.certificates import Authority
 from tests.fake_service import serving
 from tests.fakes import PATIENCE_S
+from tests.standing_by import standing_by
 from tests.unit.test_web_api import SPEC
 
 ANYWHERE = "127.0.0.1:0"
@@ -90,28 +88,10 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-@contextmanager
-def standing_by(directory: Path, lease: list[Lease], config: Config) -> Iterator[None]:
+def with_doors(directory: Path, lease: list[Lease], config: Config) -> AbstractContextManager[None]:
     """A standby, which says that the holder of `lease[0]` leads."""
     config = dataclasses.replace(config, daemon=DaemonConfig(socket=str(directory / "standby.sock")))
-    started, over = threading.Event(), asyncio.Event()
-    loops: list[asyncio.AbstractEventLoop] = []
-
-    async def main() -> None:
-        runner = await serve_standby(config, lambda: lease[0])
-        loops.append(asyncio.get_running_loop())
-        started.set()
-        await over.wait()
-        await runner.cleanup()
-
-    thread = threading.Thread(target=lambda: asyncio.run(main()))
-    thread.start()
-    try:
-        assert started.wait(PATIENCE_S)
-        yield
-    finally:
-        loops[0].call_soon_threadsafe(over.set)
-        thread.join()
+    return standing_by(config, lambda: lease[0])
 
 
 def at(port: int, directory: Path, *peers: int) -> Address:
@@ -141,7 +121,7 @@ def test_a_client_follows_to_a_leader_that_its_configuration_names(
     config = Config(https=tls, jobs=JobsConfig(run_root_as="rmjob"))
     with serving(tmp_path / "leader.sock", config) as daemon:
         leader = heard.port()
-        with standing_by(tmp_path, [leading(leader)], Config(https=tls)):
+        with with_doors(tmp_path, [leading(leader)], Config(https=tls)):
             client = Client(at(heard.port(), tmp_path, leader))
             assert client.get("status")["daemon"]["epoch"] == 3
             assert client.post("jobs", body={"spec": SPEC}, key="once")["job"] == 1
@@ -157,7 +137,7 @@ def test_a_post_that_a_standby_refused_is_made_by_the_leader(
     config = Config(https=tls, jobs=JobsConfig(run_root_as="rmjob"))
     with serving(tmp_path / "leader.sock", config) as daemon:
         leader = heard.port()
-        with standing_by(tmp_path, [leading(leader)], Config(https=tls)):
+        with with_doors(tmp_path, [leading(leader)], Config(https=tls)):
             client = Client(at(heard.port(), tmp_path, leader))
             client.post("jobs", body={"spec": SPEC})  # without a key: nothing was done before
             client.close()
@@ -169,7 +149,7 @@ def test_no_token_goes_to_a_leader_that_the_configuration_does_not_name(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
-        with standing_by(tmp_path, [leading(port)], Config(https=tls)):
+        with with_doors(tmp_path, [leading(port)], Config(https=tls)):
             client = Client(at(heard.port(), tmp_path, 1))
             for ask in (lambda: client.get("status"), lambda: client.post("jobs", body={}, key="k")):
                 with pytest.raises(ConfigError, match=f"at https://127.0.0.1:{port}, which your") as refused:
@@ -186,7 +166,7 @@ def test_who_asks_by_https_while_nobody_leads_waits_for_the_next_leader(
     with serving(tmp_path / "leader.sock", Config(https=tls)):
         leader = heard.port()
         lease = [Lease(ELSEWHERE)]
-        with standing_by(tmp_path, lease, Config(https=tls)):
+        with with_doors(tmp_path, lease, Config(https=tls)):
             client = Client(at(heard.port(), tmp_path, leader))
             lease[0] = Lease()
             waits: list[str] = []
@@ -218,7 +198,7 @@ def test_what_strangers_learn_at_the_https_door(
     tmp_path: Path, heard: Heard, tls: HttpsConfig, lease: Lease, said: str, url: str | None
 ) -> None:
     now = [Lease(ELSEWHERE)]
-    with standing_by(tmp_path, now, Config(https=tls)):
+    with with_doors(tmp_path, now, Config(https=tls)):
         port = heard.port()
         now[0] = lease
         trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
@@ -236,7 +216,7 @@ def test_what_strangers_learn_at_the_https_door(
 def test_a_leader_without_an_address_is_named_by_the_clients_error(
     tmp_path: Path, heard: Heard, tls: HttpsConfig, shown: list[str]
 ) -> None:
-    with standing_by(tmp_path, [Lease(ELSEWHERE)], Config(https=tls)):
+    with with_doors(tmp_path, [Lease(ELSEWHERE)], Config(https=tls)):
         client = Client(at(heard.port(), tmp_path), patience_s=0)
         with pytest.raises(Standby, match="another leads the cluster, on control2"):
             client.get("status")
@@ -248,7 +228,7 @@ def test_a_leader_without_an_address_is_named_by_the_clients_error(
 
 def test_the_page_of_a_standby_leads_to_the_leaders(tmp_path: Path, heard: Heard) -> None:
     doors = Doors(page="https://rm.test/a&b/")
-    with standing_by(tmp_path, [Lease(ELSEWHERE, doors=doors)], Config(web=WebConfig(ANYWHERE))):
+    with with_doors(tmp_path, [Lease(ELSEWHERE, doors=doors)], Config(web=WebConfig(ANYWHERE))):
         response, text = page_of(heard.port(), "/job/7")
     assert response.status == 503
     assert response.headers["Content-Type"].startswith("text/html")
@@ -263,7 +243,7 @@ def test_the_page_links_to_no_address_that_is_not_the_leaders_from_here(
     tmp_path: Path, heard: Heard, url: str
 ) -> None:
     config = Config(web=WebConfig(ANYWHERE, url="https://shared.test/"))
-    with standing_by(tmp_path, [Lease(ELSEWHERE, doors=Doors(page=url))], config):
+    with with_doors(tmp_path, [Lease(ELSEWHERE, doors=Doors(page=url))], config):
         _, text = page_of(heard.port())
     assert "another leads the cluster, on control2" in text
     assert "href" not in text
@@ -276,7 +256,7 @@ def test_a_port_that_is_taken_is_warned_about_and_tried_again(tmp_path: Path, he
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         config = Config(web=WebConfig(f"127.0.0.1:{port}"))
-        with standing_by(tmp_path, [Lease(ELSEWHERE)], config):
+        with with_doors(tmp_path, [Lease(ELSEWHERE)], config):
             warning = heard.warnings.get(timeout=PATIENCE_S)
             assert f"cannot listen on 127.0.0.1:{port}" in warning
             assert "tries again" in warning
@@ -293,7 +273,7 @@ def test_a_door_is_left_to_a_leader_on_the_same_machine_with_the_same_address(
     """Such a leader needs the port."""
     config = Config(web=WebConfig(ANYWHERE, url="http://shared.test/"))
     lease = [Lease(ELSEWHERE)]
-    with standing_by(tmp_path, lease, config):
+    with with_doors(tmp_path, lease, config):
         port = heard.port()
         assert page_of(port)[0].status == 503
         lease[0] = Lease(HERE, doors=Doors(page="http://shared.test/"))
