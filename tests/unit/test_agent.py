@@ -42,7 +42,7 @@ def alive(pid: int) -> bool:
 
 
 def lost(agent: Agent) -> dict[str, Any] | None:
-    """The only task that the agent knows, once it is lost: until nothing of it is left it counts as running."""
+    """The only task that the agent knows, once it is lost; while some of it is left it counts as running."""
     (task,) = agent.tasks()
     return task if task["state"] == "lost" else None
 
