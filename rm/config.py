@@ -8,11 +8,10 @@ line, the variable or the flag.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -23,6 +22,7 @@ from rm import paths
 from rm.core import registry
 from rm.core.people.rights import Role
 from rm.errors import ConfigError, UsageError
+from rm.hints import did_you_mean
 from rm.typed import convert
 from rm.units import parse_lease_us, parse_time_limit_us
 
@@ -349,7 +349,7 @@ def options_for(config: Config, section: str, kind: type[T]) -> T:
     known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:
-            raise ConfigError(f"[{section}] has no key '{key}'.", _nearest(key, known))
+            raise ConfigError(f"[{section}] has no key '{key}'.", did_you_mean(key, known))
     try:
         return convert(dict(table), kind)
     except msgspec.ValidationError as error:
@@ -362,13 +362,14 @@ def _policy_tables(policies: PoliciesConfig) -> PoliciesConfig:
     for kind, named in policies.options.items():
         if kind not in registry.KINDS:
             raise ConfigError(
-                f"[policies.options.{kind}]: there is no such kind of policy.", _nearest(kind, registry.KINDS)
+                f"[policies.options.{kind}]: there is no such kind of policy.",
+                did_you_mean(kind, registry.KINDS),
             )
         known = registry.names(kind)
         for name, table in named.items():
             if name.replace("_", "-") not in known:
                 raise ConfigError(
-                    f"[policies.options.{kind}.{name}]: there is no such policy.", _nearest(name, known)
+                    f"[policies.options.{kind}.{name}]: there is no such policy.", did_you_mean(name, known)
                 )
             tables.setdefault(kind, {})[name.replace("-", "_")] = table
     return dataclasses.replace(policies, options=tables)
@@ -438,17 +439,14 @@ def _line_numbers(text: str) -> dict[str, int]:
 def _check_key(key: str, where: str) -> None:
     section, _, rest = key.partition(".")
     if section not in SECTIONS:
-        raise ConfigError(f"There is no section [{section}] ({where}).", _nearest(section, list(SECTIONS)))
+        raise ConfigError(
+            f"There is no section [{section}] ({where}).", did_you_mean(section, list(SECTIONS))
+        )
     if any(key.startswith(table + ".") for table in OPEN_TABLES):
         return
     known = [f.name for f in dataclasses.fields(SECTIONS[section])]
     if rest and rest not in known:
-        raise ConfigError(f"[{section}] has no key '{rest}' ({where}).", _nearest(rest, known))
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
+        raise ConfigError(f"[{section}] has no key '{rest}' ({where}).", did_you_mean(rest, known))
 
 
 def _from_text(key: str, text: str, variable: str) -> Any:

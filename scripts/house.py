@@ -38,13 +38,14 @@ FLOORS: list[dict[str, str]] = [
     {"protocol": "what daemon and agents say to each other: a frozen type for each message, with its ranges"},
     {
         "units": "exact integers: microseconds, bit/s, bytes",
+        "hints": "the known word that a wrong one is most like",
         "paths": "where files lie",
         "typed": "plain values as types, from any thread",
     },
     {"errors": "the error tree: each error says what, where, and what to do", "version": "rm's own version"},
 ]
 # Without clocks, chance, sockets, threads and processes.
-PURE = {"core", "api", "policies", "playbook", "protocol", "units", "errors"}
+PURE = {"core", "api", "policies", "playbook", "protocol", "units", "hints", "errors"}
 
 
 def folders(room: str) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+
+from rm.hints import nearest
 
 CALLED = {
     "submit": ("sbatch", "qsub", "bsub", "add", "start", "launch"),
@@ -49,5 +50,5 @@ def hint(word: str, verbs: Iterable[str]) -> str:
     for others, sentence in MISSING.items():
         if word.lower() in others:
             return sentence
-    near = get_close_matches(word, verbs, n=1)
-    return f"Did you mean `rmx {near[0]}`?" if near else "`rmx --help` lists the commands."
+    near = nearest(word, verbs)
+    return f"Did you mean `rmx {near}`?" if near else "`rmx --help` lists the commands."

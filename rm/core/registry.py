@@ -6,7 +6,6 @@ the dataclass `OPTIONS` where the file defines one. Hyphens in names stand for u
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from functools import cache
 from typing import Any
 
 from rm.errors import ConfigError
+from rm.hints import did_you_mean
 
 KINDS = ("queue", "placement", "comm")
 
@@ -44,9 +44,7 @@ def _chosen(kind: str, name: str, options: Mapping[str, object] | None) -> tuple
     known = names(kind)
     wanted = name.strip().replace("_", "-")
     if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known) or 'none'}."
-        raise ConfigError(f"There is no {kind} policy {name!r}.", hint)
+        raise ConfigError(f"There is no {kind} policy '{name}'.", did_you_mean(wanted, known))
     module = importlib.import_module(f"{_package(kind)}.{wanted.replace('-', '_')}")
     if not hasattr(module, "POLICY"):
         raise ConfigError(f"{module.__name__} defines no POLICY.", "Add POLICY = <the policy's class>.")
@@ -75,9 +73,7 @@ def _filled(form: Any, chosen: Mapping[str, object], whose: str) -> Any:
     values: dict[str, object] = {}
     for key, value in chosen.items():
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
-            raise ConfigError(f"The {whose} has no option {key!r}.", hint)
+            raise ConfigError(f"The {whose} has no option '{key}'.", did_you_mean(key, known))
         values[key] = _fitting(known[key], value, whose)
     return form(**values)
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rm.errors import UsageError
+from rm.hints import nearest
 from rm.submission.options import ALL, FLAG, IGNORED, MAYBE, REFUSED, TOLD, VALUE, VARIABLES, Option
 from rm.submission.remarks import Remarks
 
@@ -149,10 +150,8 @@ def _options(words: Sequence[str], where: str) -> list[tuple[Option, Any]]:
 
 
 def _unknown(name: str, where: str) -> UsageError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name.lstrip("-"), _BY_LONG, n=1)
-    hint = f"Did you mean '--{near[0]}'?" if near else "`rmx submit --help` lists the options."
+    near = nearest(name.lstrip("-"), _BY_LONG)
+    hint = f"Did you mean '--{near}'?" if near else "`rmx submit --help` lists the options."
     return UsageError(f"Unknown option {name} ({where}).", hint)
 
 

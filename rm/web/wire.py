@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from rm.core.model.acceptance import ENVIRONMENT_BYTES, accept
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec, JobState
 from rm.errors import UsageError
+from rm.hints import did_you_mean
 from rm.typed import convert, decoder_of
 
 SMALL_BYTES = 64 << 10  # of JSON: decoded in a few milliseconds, whatever it holds
@@ -124,12 +124,6 @@ def fields(body: Mapping[str, Any], *known: str) -> None:
     _only(body, known, "request")
 
 
-def _nearest(word: str, known: Collection[str]) -> str:
-    # its time grows with the square of the length
-    close = difflib.get_close_matches(word[:SHOWN], known, n=1, cutoff=0.5)
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
-
-
 _AT = re.compile(r"(.*?)(?: - at `\$(.*)`)?\Z", re.DOTALL)
 
 
@@ -142,7 +136,7 @@ def _typed(value: Any, kind: type[T], what: str, known: Collection[str]) -> T:
 def _only(value: Mapping[str, Any], known: Collection[str], what: str) -> None:
     for key in value:
         if key not in known:
-            raise UsageError(f"Unknown field '{key[:SHOWN]}' in the {what}.", _nearest(key, known))
+            raise UsageError(f"Unknown field '{key[:SHOWN]}' in the {what}.", did_you_mean(key, known))
 
 
 def _converted(value: Any, kind: type[T], what: str) -> T:
@@ -202,7 +196,7 @@ def states_from(text: str) -> frozenset[JobState]:
     for word in filter(None, (part.strip().upper() for part in text.split(","))):
         if word not in _BY_CODE and word not in JobState.__members__:
             raise UsageError(
-                f"'{word[:SHOWN]}' is not a job state.", _nearest(word, list(JobState.__members__))
+                f"'{word[:SHOWN]}' is not a job state.", did_you_mean(word, list(JobState.__members__))
             )
         found.add(_BY_CODE.get(word) or JobState(word))
     return frozenset(found)

@@ -28,8 +28,8 @@ from rm.adapters.playbook.shipped import shipped_directory
 from rm.adapters.playbook.sources import ThisMachine, check_sources
 from rm.core.model.host import Host
 from rm.errors import UsageError
+from rm.hints import did_you_mean
 from rm.playbook.model.flow import END
-from rm.playbook.model.located import nearest
 from rm.playbook.model.schema import Play, Playbook
 from rm.playbook.read.listing import growing_of, names_of, plan_of_play
 from rm.playbook.run.conduct import Part
@@ -132,7 +132,7 @@ class _Run:
         if start_at := self.orders.start_at:
             known = [name for play, _ in chosen for name in names_of(play)]
             if not any(fnmatchcase(name, start_at) for name in known):
-                raise UsageError(f"no task is called '{start_at}'.", nearest(start_at, known))
+                raise UsageError(f"no task is called '{start_at}'.", did_you_mean(start_at, known))
         with ThreadPoolExecutor(self.orders.forks, thread_name_prefix="playbook") as pool:
             conductor = Conductor(self.orders, self.roster, self.ways, self.report, self.stopping, pool)
             try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from rm.errors import ConfigError
+from rm.hints import did_you_mean
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
@@ -27,7 +27,5 @@ def heading(kind: str, table: Mapping[str, Any], known: Collection[str]) -> tupl
     where = f"[[monitor.{kind}]] '{name}'"
     for key in table:
         if key not in known:
-            close = difflib.get_close_matches(str(key), known, n=1, cutoff=0.5)
-            hint = f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known)}."
-            raise ConfigError(f"{where} has no key '{key}'.", hint)
+            raise ConfigError(f"{where} has no key '{key}'.", did_you_mean(str(key), known))
     return name, where

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -12,6 +11,7 @@ import msgspec
 
 from rm.core.alerts.alert import CONDITIONS, LEVELS, Rule
 from rm.errors import ConfigError
+from rm.hints import did_you_mean
 from rm.typed import convert
 
 T = TypeVar("T")
@@ -133,7 +133,7 @@ def _read(table: Mapping[str, Any], kind: type[T], title: str) -> T:
     known = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     for key in table:
         if key not in known:
-            raise ConfigError(f"[[{title}]] has no key '{key}'.", _nearest(key, known))
+            raise ConfigError(f"[[{title}]] has no key '{key}'.", did_you_mean(key, known))
     if not table.get("name"):
         raise ConfigError(f"A table [[{title}]] has no name.", "Give it one.")
     try:
@@ -156,9 +156,4 @@ def _check_names(title: str, names: Sequence[str]) -> None:
 
 def _check_word(where: str, word: str, known: Sequence[str]) -> None:
     if word not in known:
-        raise ConfigError(f"{where}: there is no '{word:.60}'.", _nearest(word, known))
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(known) or 'none'}."
+        raise ConfigError(f"{where}: there is no '{word:.60}'.", did_you_mean(word, known))

@@ -9,9 +9,9 @@ from typing import Any
 
 from rm.core.model.host import Gpu, Host
 from rm.errors import ConfigError, UsageError
+from rm.hints import did_you_mean
 from rm.playbook.inventory.inventory import Inventory, InventoryHost
 from rm.playbook.model.connection import NAMES, last_name
-from rm.playbook.model.located import nearest
 from rm.units import parse_memory_bytes
 
 NIC_BPS_MAX = 10**14
@@ -78,7 +78,7 @@ def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
     for index, gpu in enumerate(declared):
         unknown = set(gpu) - {"uuid", "model", "mem"} if isinstance(gpu, dict) else {str(gpu)}
         if unknown:
-            raise fail("rm_gpus", nearest(min(unknown), ("uuid", "model", "mem", "count")))
+            raise fail("rm_gpus", did_you_mean(min(unknown), ("uuid", "model", "mem", "count")))
         size = memory("rm_gpus", gpu["mem"]) if "mem" in gpu else 0
         gpus.append(Gpu(index, str(gpu.get("uuid", "")), str(gpu.get("model", "")), size))
     partitions = variables.get("rm_partitions", ())

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.errors import ConfigError
-from rm.playbook.model.located import Map, load, nearest
+from rm.hints import did_you_mean
+from rm.playbook.model.located import Map, load
 
 HOSTS_MAX = 65_536
 GROUP_KEYS = ("hosts", "children", "vars")
@@ -232,7 +233,9 @@ def _yaml_group(build: _Builder, name: str, body: Any, line: int) -> None:
     for key, value in body.items():
         at = body.line_of(key)
         if key not in GROUP_KEYS:
-            raise build.fail(at, f"unknown key '{key}' in group '{name}'.", nearest(str(key), GROUP_KEYS))
+            raise build.fail(
+                at, f"unknown key '{key}' in group '{name}'.", did_you_mean(str(key), GROUP_KEYS)
+            )
         if value is None:
             continue
         if not isinstance(value, Map):
@@ -265,7 +268,7 @@ def _ini(build: _Builder, text: str) -> None:
             if match is not None:
                 section, kind = match[1].strip(), match[2] or ""
                 if kind not in ("", "children", "vars"):
-                    hint = nearest(kind, ("children", "vars"))
+                    hint = did_you_mean(kind, ("children", "vars"))
                     raise build.fail(line, f"unknown section kind '{kind}'.", hint)
                 build.group(section, line)
                 continue

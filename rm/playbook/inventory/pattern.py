@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rm.errors import UsageError
-from rm.playbook.model.located import nearest
+from rm.hints import did_you_mean
 
 
 def select(
@@ -69,6 +69,6 @@ def _meaning(
         hits = [name for name in known if fnmatch.fnmatchcase(name, word)]
     if not hits and word != "ungrouped" and not growing:
         raise UsageError(
-            f"{where}no host and no group is called '{word}'.", nearest(word, known) if known else ""
+            f"{where}no host and no group is called '{word}'.", did_you_mean(word, known) if known else ""
         )
     return {host for hit in hits for host in groups.get(hit, (hit,))} & set(names)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -127,10 +126,3 @@ def load(
         raise error(f"{filename}:{line}: {said}.", hint or "Check the indentation.") from None
     except yaml.YAMLError as problem:
         raise error(f"{filename}: {str(problem).splitlines()[0]}.", "The file must be UTF-8 YAML.") from None
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint that names the closest known word, or lists what is known."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, 1, 0.6)
-    return f"Did you mean '{close[0]}'?" if close else f"Known: {', '.join(names)}."

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from rm.hints import did_you_mean
 from rm.playbook.model.keywords import PLAY_KEYS, short
 from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
@@ -205,12 +206,11 @@ def _check_notified(reader: Reader, play: Play, shelf: Shelf) -> None:
     if shelf.open_ended or any(has_template(h.name) for h in play.handlers):
         return
     known = {name for h in (*play.handlers, *shelf.handlers) for name in handler_names(h)}
-    from rm.playbook.model.located import nearest
 
     for task in (*tasks_of(play.tasks), *play.handlers):
         for name in task.notify:
             if name not in known and not has_template(name):
-                hint = nearest(name, known) if known else "The play has no handlers."
+                hint = did_you_mean(name, known) if known else "The play has no handlers."
                 raise Reader(task.file).fail(task.line, f"no handler is called '{name}'.", hint)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
+from rm.hints import did_you_mean
 from rm.playbook.model.keywords import PREFIXES
-from rm.playbook.model.located import Map, nearest
+from rm.playbook.model.located import Map
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import typed
 from rm.playbook.modules import registry
@@ -67,7 +68,7 @@ def arguments(reader: Reader, name: str, module: ModuleType, body: Map, written:
         for key in source:
             if key not in names and key != free and not getattr(module, "ANY_ARGUMENT", False):
                 at = getattr(source, "lines", {}).get(key, line)
-                raise reader.fail(at, f"'{name}' has no argument '{key}'.", nearest(str(key), names))
+                raise reader.fail(at, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), names))
     merged = {**extra, **given}
     for n, arg in module.ARGS.items():
         if arg.required and not any(a in merged for a in (n, *arg.aliases)):

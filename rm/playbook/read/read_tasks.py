@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from rm.hints import did_you_mean, nearest
 from rm.playbook.model.connection import CONNECTIONS
 from rm.playbook.model.keywords import (
     BLOCK_KEYS,
@@ -20,7 +21,7 @@ from rm.playbook.model.keywords import (
     TASK_KEYS,
     short,
 )  # fmt: skip
-from rm.playbook.model.located import Map, Seq, nearest
+from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.schema import Block, Loop, Node, Task
 from rm.playbook.modules import executor_of, registry
 from rm.playbook.read.read_arguments import arguments, key_values, module_names
@@ -53,7 +54,9 @@ def common(reader: Reader, body: Map, around: Task, key: str = "") -> dict[str, 
     defaults = reader.mapping(body, "module_defaults")
     for name in defaults:
         if short(str(name)) not in registry():
-            raise reader.fail(defaults.line_of(name), f"unknown module '{name}'.", nearest(name, registry()))
+            raise reader.fail(
+                defaults.line_of(name), f"unknown module '{name}'.", did_you_mean(name, registry())
+            )
     return {
         "when": (*around.when, *(reader.conditions(body, "when") if "when" in body else ())),
         "become": reader.truth(body, "become", around.become),
@@ -202,7 +205,7 @@ def _loop(reader: Reader, body: Map, line: int) -> Loop | None:
     control = reader.mapping(body, "loop_control")
     for key in control:
         if key not in LOOP_CONTROL_KEYS:
-            hint = nearest(str(key), LOOP_CONTROL_KEYS)
+            hint = did_you_mean(str(key), LOOP_CONTROL_KEYS)
             raise reader.fail(control.line_of(key), f"unknown key '{key}' in loop_control.", hint)
     if not kinds:
         return None
@@ -251,7 +254,7 @@ def _include(
     given = Map({**reader.mapping(body, "args"), **value})
     for key in given:
         if key not in known:
-            raise reader.fail(where, f"'{name}' has no argument '{key}'.", nearest(str(key), known))
+            raise reader.fail(where, f"'{name}' has no argument '{key}'.", did_you_mean(str(key), known))
     needed = "name" if is_role else "file"
     if not isinstance(given.get(needed), str):
         raise reader.fail(where, f"'{name}' needs the argument '{needed}'.")
@@ -302,9 +305,9 @@ def _refuse(reader: Reader, key: str, line: int, has_module: bool) -> None:
     if key in LATER:
         raise reader.fail(line, f"'{key}' is not supported.", f"A task knows: {', '.join(TASK_KEYS)}.")
     if has_module:
-        raise reader.fail(line, f"unknown keyword '{key}' in a task.", nearest(key, TASK_KEYS))
+        raise reader.fail(line, f"unknown keyword '{key}' in a task.", did_you_mean(key, TASK_KEYS))
     near = nearest(key, (*registry(), *TASK_KEYS, *INCLUDES, "block"))
-    hint = near if "mean" in near else f"Modules: {module_names()}."
+    hint = f"Did you mean '{near}'?" if near else f"Modules: {module_names()}."
     raise reader.fail(line, f"unknown module or keyword '{key}'.", hint)
 
 

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rm.errors import UsageError
+from rm.hints import did_you_mean
 from rm.playbook.model.keywords import LATER
-from rm.playbook.model.located import Map, Seq, nearest
+from rm.playbook.model.located import Map, Seq
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.model.schema import Conditions, Truth
 from rm.playbook.template.filters import FALSE, TRUE
@@ -31,7 +32,7 @@ class Reader:
                     raise self.fail(
                         line, f"'{key}' is not supported.", f"A {owner} knows: {', '.join(keys)}."
                     )
-                raise self.fail(line, f"unknown keyword '{key}' in a {owner}.", nearest(str(key), keys))
+                raise self.fail(line, f"unknown keyword '{key}' in a {owner}.", did_you_mean(str(key), keys))
 
     def mapping(self, body: Map, key: str) -> Map:
         value = body.get(key)

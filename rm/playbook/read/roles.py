@@ -6,7 +6,8 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any
 
-from rm.playbook.model.located import Map, Seq, load, nearest
+from rm.hints import did_you_mean
+from rm.playbook.model.located import Map, Seq, load
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Files
 from rm.playbook.read.reader import Reader
@@ -33,7 +34,7 @@ def find_role(reader: Reader, files: Files, name: str, line: int, directory: str
         {posixpath.basename(posixpath.dirname(posixpath.dirname(p)))
          for place in places for p in files.glob(f"{posixpath.dirname(place)}/*/tasks/main.y*ml")}
     )  # fmt: skip
-    hint = nearest(name, known) if known else f"Looked for {', '.join(places)}."
+    hint = did_you_mean(name, known) if known else f"Looked for {', '.join(places)}."
     raise reader.fail(line, f"there is no role '{name}'.", hint)
 
 

@@ -15,7 +15,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import Namespace, missing
 
-from rm.playbook.model.located import nearest
+from rm.hints import did_you_mean, nearest
 from rm.playbook.model.problems import TemplateProblem
 from rm.playbook.template.filters import FILTERS, IMPURE_FILTERS, LOOKUPS, TESTS
 
@@ -153,7 +153,8 @@ def check(source: str, expression: bool = False) -> None:
             if name not in known:
                 word = kind.__name__.lower()
                 near = nearest(name.removeprefix("ansible.builtin."), known)
-                raise TemplateProblem(f"unknown {word} '{name}'. {near if 'mean' in near else ''}".strip())
+                hint = f" Did you mean '{near}'?" if near else ""
+                raise TemplateProblem(f"unknown {word} '{name}'.{hint}")
     for call in tree.find_all(nodes.Call):
         if not isinstance(call.node, nodes.Name) or call.node.name not in ("lookup", "query", "q"):
             continue
@@ -161,7 +162,7 @@ def check(source: str, expression: bool = False) -> None:
         if isinstance(first, nodes.Const):
             name = str(first.value).removeprefix("ansible.builtin.")
             if name not in LOOKUPS:
-                raise TemplateProblem(f"unknown lookup '{name}'. {nearest(name, LOOKUPS)}")
+                raise TemplateProblem(f"unknown lookup '{name}'. {did_you_mean(name, LOOKUPS)}")
 
 
 def bare(source: str) -> str:

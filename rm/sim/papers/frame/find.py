@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 
 from rm.errors import NotFound
+from rm.hints import did_you_mean
 from rm.sim.papers.frame.paper import Paper
 
 PACKAGE = "rm.sim.papers"
@@ -30,9 +30,7 @@ def module_of(name: str) -> str:
     wanted = name.strip().lower().replace("_", "-")
     known = names()
     if wanted not in known:
-        near = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
-        hint = f"Did you mean {near[0]!r}?" if near else f"Known are: {', '.join(known)}."
-        raise NotFound(f"There is no paper {name!r}.", hint)
+        raise NotFound(f"There is no paper '{name}'.", did_you_mean(wanted, known))
     return f"{PACKAGE}.{wanted.replace('-', '_')}"
 
 
