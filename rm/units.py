@@ -17,6 +17,7 @@ SECOND_US = 1_000_000
 MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
+GIB = 1 << 30
 LEASE_LEAST_US, LEASE_MOST_US = 10 * SECOND_US, DAY_US  # less would not outlive a daemon's restart
 HOSTS_MAX = 65_536  # a host list longer than this is a slip of the keyboard
 
@@ -154,7 +155,7 @@ def parse_memory_bytes(text: str, default_unit: str = "M") -> int:
     return _scaled(match[1], match[2], 1024 ** _BINARY[unit or default_unit])
 
 
-_SIZES = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_SIZES = (("TiB", 1 << 40), ("GiB", GIB), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 def _one_decimal(size: int, factor: int) -> str:

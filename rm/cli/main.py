@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import click
 
+from rm.cli.lazy import LazyGroup, Verbs
 from rm.cli.session import Session, note
 from rm.errors import RmError, UsageError
 
@@ -65,18 +67,11 @@ VERBS = JOB_VERBS | OTHER_VERBS
 INTERRUPTED, BROKEN_PIPE, DEFECT = 130, 141, 70
 
 
-class _Lazy(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
-            return None
-        from importlib import import_module
-
-        module, attribute, _ = VERBS[name]
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
+class _Commands(LazyGroup):
+    sections: ClassVar[Mapping[str, Verbs]] = {
+        "Jobs and what they see": JOB_VERBS,
+        "Administration": OTHER_VERBS,
+    }
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,11 +82,6 @@ class _Lazy(click.Group):
             raise UsageError(f"There is no command '{args[0]}'.", hint(args[0], VERBS))
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, verbs in (("Jobs and what they see", JOB_VERBS), ("Administration", OTHER_VERBS)):
-            with formatter.section(title):
-                formatter.write_dl([(name, text) for name, (_, _, text) in verbs.items()])
-
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
@@ -101,7 +91,7 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
         ctx.exit()
 
 
-@click.command(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--socket", metavar="PATH", help="The daemon's Unix socket.")
 @click.option("--config", metavar="FILE", help="The rm.toml to read.")
 @click.option(

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from rm.core.model.host import Gpu, Host, HostState
 from rm.core.model.job import JobSpec
 from rm.sim.program import Program
-
-GIB = 1 << 30
+from rm.units import GIB
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,25 +17,25 @@ from prometheus_client.metrics_core import Metric
 from rm.core.model.host import Host, HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free
+from rm.units import SECOND_US
 
 # Every direction between 50 hosts. Where there are more directions only zones are told: a series each
 # for a million of them would fell the one who stores them.
 PAIRS_MOST = 2_500
 JOBS_MOST = 200  # running jobs with series of their own
-US = 1e6
 BITS = 8.0
 
 PAIR_METRICS = (
     ("rm_pair_loss_ratio", "Share of lost packets, one way.", "loss_pct", 100.0),
-    ("rm_pair_delay_seconds", "One-way delay.", "delay_us", US),
-    ("rm_pair_jitter_seconds", "Variation of the one-way delay.", "jitter_us", US),
+    ("rm_pair_delay_seconds", "One-way delay.", "delay_us", SECOND_US),
+    ("rm_pair_jitter_seconds", "Variation of the one-way delay.", "jitter_us", SECOND_US),
     ("rm_pair_bandwidth_bytes_per_second", "Throughput of the newest test.", "bandwidth_bps", BITS),
-    ("rm_pair_age_seconds", "Since loss and delay were last measured.", "age_us", US),
+    ("rm_pair_age_seconds", "Since loss and delay were last measured.", "age_us", SECOND_US),
     ("rm_pair_confidence_ratio", "How far the measurement can be relied upon.", "confidence", 1.0),
 )
 ZONE_METRICS = (
     ("rm_zones_loss_ratio", "Share of lost packets between hosts of two zones.", "loss_pct", 100.0, max),
-    ("rm_zones_delay_seconds", "One-way delay between hosts of two zones.", "delay_us", US, max),
+    ("rm_zones_delay_seconds", "One-way delay between hosts of two zones.", "delay_us", SECOND_US, max),
     (
         "rm_zones_bandwidth_bytes_per_second",
         "Throughput between two zones.",
@@ -102,7 +102,7 @@ def _daemon(told: Told) -> Iterator[Metric]:
     started_us = facts.get("started_us")
     yield _gauge(
         "rm_start_time_seconds", "When the daemon started, since the epoch.", [],
-        [(one, None if started_us is None else started_us / US)],
+        [(one, None if started_us is None else started_us / SECOND_US)],
     )  # fmt: skip
     for name, text, states in (
         ("rm_hosts", "Hosts by state.", list(HostState)),
@@ -141,7 +141,7 @@ def _queue(told: Told) -> Iterator[Metric]:
     rows = [([code], count) for code, count in sorted(reasons.items())]
     yield _gauge("rm_queue_jobs", "Waiting jobs by the reason why they wait.", ["reason"], rows)
     oldest_us = min((j.submitted_us for j in pending), default=told.now_us)
-    waited = max(0.0, (told.now_us - oldest_us) / US)
+    waited = max(0.0, (told.now_us - oldest_us) / SECOND_US)
     yield _gauge("rm_queue_oldest_seconds", "How long the first submitted job waits.", [], [([], waited)])
 
 
@@ -162,10 +162,10 @@ def _jobs(told: Told) -> Iterator[Metric]:
         iterations.add_metric(mine, one["count"])
         pauses.add_metric(mine, one["pauses"])
         if one["baseline_us"] is not None:
-            baseline.add_metric(mine, one["baseline_us"] / US)
+            baseline.add_metric(mine, one["baseline_us"] / SECOND_US)
         for stat in ("mean", "p90", "p99"):
             if one[f"{stat}_us"] is not None:
-                times.add_metric([*mine, stat], one[f"{stat}_us"] / US)
+                times.add_metric([*mine, stat], one[f"{stat}_us"] / SECOND_US)
     yield from (info, iterations, pauses, baseline, times)
 
 
@@ -179,8 +179,12 @@ def _links(links: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
         "rm_link_jobs", "Jobs that use it.", ["link"], [([k["name"]], len(k["jobs"])) for k in links]
     )
     yield each("rm_link_score", "Compatibility of its jobs; 100 = they never meet.", "score")
-    yield each("rm_link_period_seconds", "The circle on which its jobs are aligned.", "perimeter_us", US)
-    yield each("rm_link_gap_seconds", "The smallest gap between phases of different jobs.", "gap_us", US)
+    yield each(
+        "rm_link_period_seconds", "The circle on which its jobs are aligned.", "perimeter_us", SECOND_US
+    )
+    yield each(
+        "rm_link_gap_seconds", "The smallest gap between phases of different jobs.", "gap_us", SECOND_US
+    )
     turned = [
         ([k["name"], str(r["job"])], r["slots"] / r["circle_slots"])
         for k in links
@@ -244,7 +248,7 @@ def _meshes(meshes: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     yield each("rm_mesh_paused", "1 if somebody paused it.", lambda m: m["state"] == "paused")
     yield each(
         "rm_mesh_last_run_timestamp_seconds", "When its newest run ended, since the epoch.",
-        lambda m: m["ended_us"] / US if m["ended_us"] else None,
+        lambda m: m["ended_us"] / SECOND_US if m["ended_us"] else None,
     )  # fmt: skip
 
 
@@ -260,5 +264,5 @@ def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
     yield each("rm_source_refused", "Measurements that cannot be true.", lambda s: s["refused"])
     yield each(
         "rm_source_last_success_timestamp_seconds", "When the archive last answered, since the epoch.",
-        lambda s: s["read_us"] / US if s["read_us"] else None,
+        lambda s: s["read_us"] / SECOND_US if s["read_us"] else None,
     )  # fmt: skip

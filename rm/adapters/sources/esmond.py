@@ -14,9 +14,9 @@ from typing import Any
 
 from rm.adapters.sources.asking import Archive, Found, Span, Tries
 from rm.errors import Unreachable
+from rm.units import SECOND_US
 
 LIMIT = 10_000  # metadata of one event type, and points of one series
-US = 1_000_000
 
 
 def _loss(value: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ async def read(archive: Archive, span: Span) -> Found:
     series: dict[str, tuple[str, str, str, frozenset[str]]] = {}
 
     async def list_series(event: str) -> None:
-        seconds = max(1, (span.until_us - span.since_us) // US + 1)
+        seconds = max(1, (span.until_us - span.since_us) // SECOND_US + 1)
         params = {"event-type": event, "time-range": str(seconds), "limit": str(LIMIT), "format": "json"}
         for record in _list(await archive.get(archive.source.url + "/", **params), archive):
             source = span.host(record.get("input-source"), record.get("source"))
@@ -81,11 +81,11 @@ async def read(archive: Archive, span: Span) -> Found:
 
     async def read_series(url: str) -> None:
         source, destination, event, about = series[url]
-        start, end = span.since_us // US, -(-span.until_us // US)
+        start, end = span.since_us // SECOND_US, -(-span.until_us // SECOND_US)
         params = {"time-start": str(start), "time-end": str(end), "limit": str(LIMIT), "format": "json"}
         for point in _list(await archive.get(url, **params), archive):
             try:
-                at_us = round(float(point["ts"]) * US)
+                at_us = round(float(point["ts"]) * SECOND_US)
                 if not span.since_us < at_us <= span.until_us:
                     continue
                 value = point["val"]

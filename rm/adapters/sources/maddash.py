@@ -14,8 +14,8 @@ from typing import Any
 from rm.adapters.sources.asking import Archive, Found, Span, Tries
 from rm.core.monitoring.cells import METRIC_OF
 from rm.errors import Unreachable
+from rm.units import SECOND_US
 
-US = 1_000_000
 UNKNOWN = 3
 # words of a check's name -> metric, and what its average is in when the message does not say
 METRICS = (
@@ -69,7 +69,7 @@ async def read(archive: Archive, span: Span) -> Found:
             raise _unlike(archive, check) from None
         for item in history:
             try:
-                at_us = int(item["time"]) * US
+                at_us = int(item["time"]) * SECOND_US
                 if span.since_us < at_us <= span.until_us:
                     said = str(item.get("message") or "")
                     average = (item.get("returnParams") or {}).get("Average")
@@ -94,7 +94,11 @@ def _cells(grid: Any, since_us: int) -> Iterator[tuple[str, str, str, str]]:
     for row, cells in zip(rows, grid["grid"], strict=True):
         for column, checks in zip(columns, cells, strict=True):
             for name, check in zip(names, checks or (), strict=False):
-                if check is not None and check.get("uri") and int(check["prevCheckTime"]) * US > since_us:
+                if (
+                    check is not None
+                    and check.get("uri")
+                    and int(check["prevCheckTime"]) * SECOND_US > since_us
+                ):
                     yield str(check["uri"]), str(row["name"]), str(column), str(name)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Mapping
+from typing import ClassVar
 
 import click
+
+from rm.cli.lazy import LazyGroup, Verbs
 
 # verb -> (module, attribute, what it does)
 VERBS = {
@@ -15,22 +18,10 @@ VERBS = {
 }
 
 
-class _Lazy(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in VERBS:
-            return None
-        module, attribute, _ = VERBS[name]
-        command: click.Command = getattr(import_module(module), attribute)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, _, text) in VERBS.items()])
+class _Commands(LazyGroup):
+    sections: ClassVar[Mapping[str, Verbs]] = {"Commands": VERBS}
 
 
-@click.command(cls=_Lazy)
+@click.command(cls=_Commands)
 def sim() -> None:
     """Run rm's own cycle and policies on a virtual clock and a modelled network."""

@@ -76,6 +76,9 @@ class ShapingRule:
     ceil_bps: int
 
 
+PERFECT = 100.0  # the score of jobs that never meet on a link
+
+
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """A communication policy's whole answer for a set of placed jobs.
@@ -97,4 +100,4 @@ class Alignment:
     plans: tuple[CommPlan, ...] = ()
 
 
-NOTHING_TO_ALIGN = Alignment(100.0)
+NOTHING_TO_ALIGN = Alignment(PERFECT)

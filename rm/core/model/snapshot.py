@@ -48,6 +48,9 @@ class Free:
     strays: tuple[int, ...] = ()
 
 
+NEWEST = 1 << 60  # the sequence of a job about to be placed: it is deployed after all others
+
+
 @dataclass(frozen=True, slots=True)
 class PlacedJob:
     """A job that occupies hosts (or is about to, within this pass), as the policies see it.

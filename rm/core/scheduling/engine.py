@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core.jobs.state import all_of, placed_view, take
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, Placement
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
-from rm.core.model.snapshot import Snapshot
+from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind, shape
@@ -25,9 +25,7 @@ from rm.core.scheduling.neighbours import Neighbourhood
 __all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
            "not_yet", "place", "shape"]  # fmt: skip
 
-PERFECT = 100.0
 EPSILON = 1e-9
-NEWEST = 1 << 60  # the place in the order of deployment of a job about to be placed
 REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
 ROUNDS_MAX = 32  # of asking the placement policy to do without the hosts that spoke against them
 

@@ -41,14 +41,13 @@ from rm.daemon.alerts.silences import Silences
 from rm.daemon.leading.leader import Leader
 from rm.errors import NotFound, RmError
 from rm.typed import convert
-from rm.units import DAY_US
+from rm.units import DAY_US, SECOND_US
 
 log = logging.getLogger(__name__)
 
 PREFIX = "alert/"  # of the names of documents
 MOST = 1_000  # alerts that are over and still listed
 PATIENCE_S = 30.0
-US = 1_000_000
 
 
 class Settings(DrainSettings, Protocol):
@@ -108,9 +107,9 @@ class Alerting:
         self._channels = tuple(channels)
         self._settings = settings
         self._cluster = cluster
-        self._connect_us = round(connect_s * US)
+        self._connect_us = round(connect_s * SECOND_US)
         self._draining = Draining(leader, settings)
-        self._facts = Facts(agents, clock, round(settings.facts_s * US))
+        self._facts = Facts(agents, clock, round(settings.facts_s * SECOND_US))
         self._lock = threading.Lock()
         documents = list(stored)
         self._alerts = revived(documents)

@@ -36,7 +36,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment, LinkAlignment, Schedule
+from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment, LinkAlignment, Schedule
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.errors import ConfigError
@@ -57,7 +57,6 @@ from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unma
 from rm.policies.interleave.unify import Demand
 
 LOOPS = ("discard", "leave", "joint")
-PERFECT = 100.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,13 +21,12 @@ from rm.core import registry
 from rm.core.jobs.state import placed_view
 from rm.core.model.fabric import uplink_name
 from rm.core.model.job import Job, Placement
-from rm.core.model.snapshot import Snapshot
+from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, PlacementPolicy, Proposal
 from rm.core.scheduling.neighbours import links_of
 from rm.errors import ConfigError
 from rm.policies.interleave.loads import capacity_of
 
-NEWEST = 1 << 60  # a job about to be placed is deployed after all others
 Sharing = tuple[tuple[int, tuple[int, ...]], ...]  # (capacity, jobs met) of every link shared
 
 

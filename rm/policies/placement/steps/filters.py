@@ -13,10 +13,9 @@ from rm.core.model.host import Host
 from rm.core.model.job import JobSpec
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
-from rm.units import fold_hosts
+from rm.units import GIB, fold_hosts
 
 UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing
-GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

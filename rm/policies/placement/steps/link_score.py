@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rm.core.model.alignment import PERFECT
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
-from rm.core.model.snapshot import PlacedJob, Snapshot, TrackedDict
+from rm.core.model.snapshot import NEWEST, PlacedJob, Snapshot, TrackedDict
 from rm.core.model.traffic import TrafficProfile
 from rm.policies.interleave.affinity import blocks, peak_sum
 from rm.policies.interleave.circle import LinkLoad
@@ -20,8 +21,6 @@ from rm.policies.interleave.profile import Phases, link_demand, phases_of
 from rm.policies.interleave.solve import Solution, Thresholds, solve_block, unmatched_link_score
 from rm.policies.interleave.unify import Demand, rank_key
 
-PERFECT = 100.0
-NEWEST = 1 << 60  # a job about to be placed is deployed after all others
 SCORES_MAX = 10_000  # remembered scores
 
 Signature = tuple[int, tuple[tuple[int, bool, int, Phases], ...]]

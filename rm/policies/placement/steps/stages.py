@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rm.core.model.alignment import PERFECT
 from rm.core.model.host import Host
 from rm.core.model.reasons import Reason
 from rm.policies.placement.steps.gang import Gang, Ints
 from rm.policies.placement.steps.latency import normalized, raw_latency
-from rm.policies.placement.steps.link_score import EARLY, PERFECT, LinkScore, LinkScores
+from rm.policies.placement.steps.link_score import EARLY, LinkScore, LinkScores
 from rm.policies.placement.steps.network_score import DECIMALS, Floats, Mask
 from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.steps.pools import Pool

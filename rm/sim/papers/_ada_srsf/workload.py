@@ -18,8 +18,9 @@ from rm.sim.papers._ada_srsf.compat import AskedPenalty, AskingAdaDual
 from rm.sim.papers.frame.parameters import parameters
 from rm.sim.program import Communicate, Compute, sequence
 from rm.sim.result import Result
-from rm.sim.workload import GIB, SimJob, hosts
+from rm.sim.workload import SimJob, hosts
 from rm.sim.world import World
+from rm.units import GIB
 
 MB, MIB = 1e6, 1 << 20
 BITS = 8

@@ -15,7 +15,7 @@ from fractions import Fraction
 from itertools import combinations
 from statistics import fmean
 
-from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
+from rm.core.model.alignment import PERFECT, Alignment, LinkAlignment, Schedule
 from rm.core.model.job import Placement, TaskPlacement
 from rm.core.model.network import NetworkView
 from rm.core.model.snapshot import PlacedJob, Snapshot
@@ -32,7 +32,6 @@ from rm.sim.world import Settings, World
 
 FIGURE = "beyond: loops"
 PAPERS, OURS = "discard", "joint"
-PERFECT = 100.0
 ROUNDING_US = 1  # a schedule's shift is a whole number of microseconds
 
 

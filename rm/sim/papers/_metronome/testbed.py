@@ -16,7 +16,7 @@ from rm.sim.network.fluid import Fluid
 from rm.sim.network.ideal import Ideal
 from rm.sim.network.port import Flow, Transfer
 from rm.sim.papers.frame.parameters import parameters
-from rm.sim.workload import GIB
+from rm.units import GIB
 
 A30, T4 = "a30", "t4"
 MASTER = "master"  # where iPerf3 sends from; no worker
