@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.errors import RmError, Unreachable
 from rm.lab import Lab, LabSpec, up
 

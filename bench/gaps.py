@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.cluster import Cluster, cluster
 from bench.figure import Figure, Settings
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.demo.scenario import Training
 from rm.demo.training import batch_script, program_text, traffic_file

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 
 PAUSE_S = 0.05
 HEAD = "HTTP/1.1\r\nHost: rm\r\n"

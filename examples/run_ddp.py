@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rm.cli.doors.client import Client
 from rm.cli.lab import default_directory
+from rm.client.connection import Client
 from rm.demo import scenario
 from rm.demo.stage import Stage, remove, work_directory
 from rm.errors import RmError

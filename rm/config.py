@@ -37,7 +37,7 @@ Options = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DaemonConfig:
-    """`url`, `peers`, `ca_file` and `token_file` are for clients (`rm.cli.doors.address`)."""
+    """`url`, `peers`, `ca_file` and `token_file` are for clients (`rm.client.address`)."""
 
     socket: str = ""
     url: str = ""

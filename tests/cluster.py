@@ -20,7 +20,7 @@ from typing import Any
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import run_playbook
 from rm.adapters.playbook.shipped import shipped_directory
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.errors import Conflict, RmError
 from rm.lab import Lab
 from rm.playbook.inventory.hosts import to_hosts

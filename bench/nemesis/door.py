@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rm.cli.doors.unix_door import UnixConnection
+from rm.client.unix_door import UnixConnection
 
 Answer = dict[str, Any]
 

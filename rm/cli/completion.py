@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 from click.shell_completion import CompletionItem
 
-from rm.cli.doors.address import Address
-from rm.cli.doors.client import Client
+from rm.client.address import Address
+from rm.client.connection import Client
 from rm.errors import RmError
 
 Found = Iterator[tuple[str, str]]  # (word, what it is)

@@ -36,8 +36,8 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
     Takes some four minutes (--quick: one), needs about 1 GB of memory, and leaves nothing behind but what
     it was asked to write. As root, or without root where the system allows user namespaces.
     """
-    from rm.cli.doors.client import Client
     from rm.cli.lab import default_directory
+    from rm.client.connection import Client
     from rm.demo import scenario
     from rm.demo.figures import report
     from rm.demo.picture import draw

@@ -14,8 +14,8 @@ from rm.errors import UsageError
 from rm.units import parse_hosts
 
 if TYPE_CHECKING:
-    from rm.cli.doors.address import Address
-    from rm.cli.doors.client import Client
+    from rm.client.address import Address
+    from rm.client.connection import Client
 
 VERSION = 1
 ENDLESS = 100_000  # characters
@@ -38,7 +38,7 @@ class Session:
 
     def new_client(self) -> Client:
         """A connection of its own, for one thread."""
-        from rm.cli.doors.client import Client
+        from rm.client.connection import Client
 
         client = Client(self.address)
         client.on_wait = note
@@ -47,7 +47,7 @@ class Session:
     @property
     def address(self) -> Address:
         """Where the daemon is."""
-        from rm.cli.doors.address import find_daemon
+        from rm.client.address import find_daemon
 
         return find_daemon(self.socket_flag, self.config_flag)
 

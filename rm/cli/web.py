@@ -61,7 +61,7 @@ def _socket_of(session: Session) -> str:
         )
     if address.scheme == "unix":
         return address.path
-    from rm.cli.doors.ssh_door import SshDoor
+    from rm.client.ssh_door import SshDoor
 
     door = SshDoor(address)
     door.open()

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi import checks
 
 from rm import __version__
 from rm.api.openapi import document
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.errors import Unreachable
 from tests.cluster import RMX, until
 

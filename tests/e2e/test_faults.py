@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.errors import RmError, Unreachable
 from tests.cluster import FINAL, RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.errors import Forbidden, NotFound, Unreachable
 from tests.certificates import Authority
 from tests.cluster import RMX, ClientOf, until

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from tests.cluster import RMX, until
 from tests.page_visitor import Visitor
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.errors import Forbidden, UsageError
 from tests.cluster import ClientOf, Cluster, until
 from tests.e2e.conftest import MakeCluster

@@ -14,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.web.pages.settings import PageSettings
 from tests.chromium import WAIT_MS, Seen, chromium, looking
 from tests.fake_page import HOSTILE, PageService

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.cli.doors.address import Address, find_daemon, parse
+from rm.client.address import Address, find_daemon, parse
 from rm.errors import ConfigError, UsageError
 from rm.paths import SYSTEM_SOCKET
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rm.cli.doors import client as client_module
 from rm.cli.main import JOB_VERBS, VERBS, run
+from rm.client import connection as client_module
 from rm.core.model.job import EarlierAttempt, JobSpec, Task
 from rm.core.scheduling.queue_position import QueuePosition
 from rm.errors import StoreUnavailable

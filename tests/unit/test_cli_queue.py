@@ -107,7 +107,7 @@ def test_jobs_are_selected_by_several_words(rmx: Rmx) -> None:
 
 @pytest.mark.parametrize("page", [1, 2, 500])
 def test_a_long_queue_is_asked_for_in_pages(rmx: Rmx, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rm.cli.doors.client.JOBS_PAGE", page)
+    monkeypatch.setattr("rm.client.connection.JOBS_PAGE", page)
     assert [job["id"] for job in rmx("queue", "--json").json["jobs"]] == [1, 2, 3]
     assert [job["id"] for job in rmx("queue", "--json", "--limit=2").json["jobs"]] == [2, 3]
     assert [job["id"] for job in rmx("queue", "--json", "--limit=9", "-t", "PD").json["jobs"]] == [2, 3]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.errors import Unreachable
 from tests.fakes import PATIENCE_S
 

@@ -15,7 +15,7 @@ from rm.adapters.playbook.agents import DaemonAgents
 from rm.adapters.playbook.become import Passwords
 from rm.adapters.playbook.hosts import Ways
 from rm.adapters.playbook.program import digest
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.config import Config, DaemonConfig
 from rm.core.model.host import Host
 from rm.daemon.services.steps_service import Steps

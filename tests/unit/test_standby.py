@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.config import Config, DaemonConfig
 from rm.core.store import Lease
 from rm.errors import Standby, Unreachable

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from rm.cli.doors.address import Address
-from rm.cli.doors.client import Client
+from rm.client.address import Address
+from rm.client.connection import Client
 from rm.config import Config, DaemonConfig, HttpsConfig, JobsConfig, WebConfig
 from rm.core.people.rights import Role
 from rm.core.store import Doors, Lease

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rm.cli.doors.client import Client
+from rm.client.connection import Client
 from rm.config import Config, JobsConfig, LimitsConfig
 from rm.errors import LimitReached
 from rm.web import door, identity, limits
@@ -227,7 +227,7 @@ def test_the_command_line_waits_as_it_is_told(tmp_path: Path, monkeypatch: pytes
     with limited(tmp_path, monkeypatch, requests_per_s=20.0, request_burst=1) as daemon:
         client = Client(daemon.socket)
         sleep = time.sleep
-        monkeypatch.setattr("rm.cli.doors.client.time.sleep", lambda s: (waited.append(s), sleep(0.1))[1])
+        monkeypatch.setattr("rm.client.connection.time.sleep", lambda s: (waited.append(s), sleep(0.1))[1])
         assert all("daemon" in client.get("status") for _ in range(3))
         assert set(waited) == {1.0}
         client.close()

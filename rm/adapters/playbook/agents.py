@@ -23,7 +23,7 @@ LINE_BYTES = 7 << 20  # what check mode remembers may be longer than an agent ta
 
 
 class DaemonClient(Protocol):
-    """One kept-open connection to the daemon, for one request at a time (rm/cli/doors/client.py)."""
+    """One kept-open connection to the daemon, for one request at a time (rm/client/connection.py)."""
 
     def open(self) -> None:
         """Raises RmError when the daemon cannot be reached; after it, failures are of requests."""

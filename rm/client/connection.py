@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlencode
 
 from rm import errors
-from rm.cli.doors.address import Address, parse
-from rm.cli.doors.unix_door import Door, UnixDoor
+from rm.client.address import Address, parse
+from rm.client.unix_door import Door, UnixDoor
 from rm.errors import ConfigError, RmError, Standby, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
@@ -33,11 +33,11 @@ class ConnectionClosed(Unreachable):
 
 def door_to(address: Address) -> Door:
     if address.scheme == "ssh":
-        from rm.cli.doors.ssh_door import SshDoor
+        from rm.client.ssh_door import SshDoor
 
         return SshDoor(address)
     if address.scheme == "https":
-        from rm.cli.doors.https_door import HttpsDoor
+        from rm.client.https_door import HttpsDoor
 
         return HttpsDoor(address)
     return UnixDoor(address.path)

@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from rm import paths
-from rm.cli.doors.address import Address
-from rm.cli.doors.unix_door import UnixConnection
+from rm.client.address import Address
+from rm.client.unix_door import UnixConnection
 from rm.errors import ConfigError, RmError, Unreachable
 
 KEPT_S = 600

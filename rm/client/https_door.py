@@ -8,7 +8,7 @@ import ssl
 import stat
 from collections.abc import Mapping
 
-from rm.cli.doors.address import Address
+from rm.client.address import Address
 from rm.errors import ConfigError, Forbidden, RmError, Unreachable
 from rm.paths import user_config
 

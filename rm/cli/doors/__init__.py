@@ -1,1 +1,0 @@
-"""The ways from a command to a daemon, and the client."""

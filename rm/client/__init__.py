@@ -1,0 +1,1 @@
+"""The ways from a program to a daemon, and the connection."""
