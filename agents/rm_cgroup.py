@@ -220,14 +220,25 @@ class Group:
         for _, door in self._doors:
             os.close(door)
         self._doors = []
-        for path in {self.path, *self.homes.values()} - {""}:
-            for folder, _, _ in os.walk(path, topdown=False):
-                try:
-                    os.rmdir(folder)
-                except OSError as error:
-                    if error.errno == errno.EBUSY:
-                        return False
+        return all(_removed(path) for path in {self.path, *self.homes.values()} - {""})
+
+
+def _removed(path):
+    """Remove a group with those below it; False when there are processes in one of them."""
+    try:
+        os.rmdir(path)  # that is all, nearly always
         return True
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass  # it is busy: with groups below it, or with processes
+    for folder, _, _ in os.walk(path, topdown=False):
+        try:
+            os.rmdir(folder)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return False
+    return True
 
 
 def descendants(ancestor):

@@ -19,6 +19,7 @@ and removing them is most of what a short job costs.
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import time
@@ -61,13 +62,10 @@ def write_json(path, value, sync=False):
 
 
 def write_bytes(path, data, mode, sync=False):
+    """Replace `path` atomically."""
     aside = path + ".new"
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    fd = _begin(aside, data, mode)
     try:
-        os.fchmod(fd, mode)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
         if sync:
             os.fsync(fd)
     finally:
@@ -75,15 +73,33 @@ def write_bytes(path, data, mode, sync=False):
     os.rename(aside, path)
 
 
+def _begin(path, data, mode):
+    """A descriptor of the file, which holds `data` now."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(fd, mode)
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 def read_json(path):
     """The object in `path`; None when it is missing or was cut short."""
     try:
-        with open(path, "rb") as file:
-            return json.loads(file.read())
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)  # a file object would cost twice as much
+        try:
+            return json.loads(os.read(fd, os.fstat(fd).st_size))
+        finally:
+            os.close(fd)
     except (OSError, ValueError, RecursionError):
         return None
 
 
+@functools.lru_cache(maxsize=1)
 def boot_id():
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
@@ -117,7 +133,7 @@ class Folder:
         """Make the folder if need be and take its lock: a file descriptor, or None when it is taken."""
         tries = 0
         while True:
-            os.makedirs(self.path, 0o711, exist_ok=True)
+            self._make()
             try:
                 fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -135,6 +151,14 @@ class Folder:
                 return fd  # not one that was removed meanwhile
             os.close(fd)
 
+    def _make(self):
+        try:
+            os.mkdir(self.path, 0o711)
+        except FileExistsError:
+            pass
+        except FileNotFoundError:
+            os.makedirs(self.path, 0o711, exist_ok=True)
+
     def alive(self):
         """Does a supervisor (or another agent, launching) hold the lock?"""
         try:
@@ -151,27 +175,19 @@ class Folder:
 
     def fill(self, ranks, script, uid, gid):
         """Everything a launch needs on disk, except meta.json. Raises OSError half-way; see `remove`."""
-        write_bytes(self.at("script"), script.encode(), 0o700)
+        theirs = [(self.at("script"), script.encode(), 0o700)]
         os.mkdir(self.at("logs"), 0o700)
         for rank in ranks:
             os.mkdir(self.at(str(rank)), 0o711)
-            fd = os.open(
-                self.at(str(rank), "exit.json.new"),
-                os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC,
-                0o600,
-            )
-            try:
-                os.write(fd, b" " * EXIT_BYTES)
-            finally:
-                os.close(fd)
-            report = os.open(self.reports(rank), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.close(_begin(self.at(str(rank), "exit.json.new"), b" " * EXIT_BYTES, 0o600))
+            theirs.append((self.reports(rank), b"", 0o600))
+        for path, data, mode in theirs:
+            fd = _begin(path, data, mode)
             try:
                 if os.getuid() == 0:
-                    os.fchown(report, uid, gid)
+                    os.fchown(fd, uid, gid)
             finally:
-                os.close(report)
-        if os.getuid() == 0:
-            os.chown(self.at("script"), uid, gid)
+                os.close(fd)
         os.mkfifo(self.at("control"), 0o600)
 
     def write_exit(self, rank, record):
@@ -203,12 +219,7 @@ class Folder:
             os.close(fd)
 
     def remove(self):
-        for folder, folders, files in os.walk(self.path, topdown=False):
-            for name in files:
-                _forget(os.unlink, os.path.join(folder, name))
-            for name in folders:
-                _forget(os.rmdir, os.path.join(folder, name))
-        _forget(os.rmdir, self.path)
+        _remove(self.path)
 
 
 class Spool:
@@ -321,6 +332,12 @@ class Spool:
             write_json(os.path.join(self.state, "epoch"), epoch, sync=True)
 
 
-def _forget(remove, path):
+def _remove(folder):
     with contextlib.suppress(FileNotFoundError):
-        remove(path)
+        for entry in list(os.scandir(folder)):
+            if entry.is_dir(follow_symlinks=False):
+                _remove(entry.path)
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(entry.path)
+        os.rmdir(folder)

@@ -235,17 +235,19 @@ class Supervisor:
             rank.opened_in = words.get("opened_in", rank.opened_in)
             if words.get("note", "") not in self.meta["note"]:
                 self.meta["note"] = " ".join(filter(None, [self.meta["note"], words["note"]]))
+        news = []
         if not rank.failure:
             rank.started_us = now_us()
-            self._say({"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us})
+            news = [{"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us}]
         self.meta["chdir"] = self.meta["chdir"] or rank.chdir
-        if any(r.pipe is not None for r in self.ranks):
-            return
-        try:
-            self._write_tasks()
-        except OSError as error:
-            self.meta["note"] = sentence_of(error)[1]
-        self._say({"event": "launched"})
+        if all(r.pipe is None for r in self.ranks):
+            try:
+                self._write_tasks()
+            except OSError as error:
+                self.meta["note"] = sentence_of(error)[1]
+            news.append({"event": "launched"})
+        if news:
+            self._say(*news)
 
     def _write_tasks(self):
         """What an agent must know of the tasks to read their logs."""
@@ -413,21 +415,25 @@ class Supervisor:
             except OSError:
                 return
 
-    def _say(self, event):
-        event = dict(event, job=self.folder.job, attempt=self.folder.attempt)
-        for key in ("why", "error"):
-            if key in event:
-                event[key] = event[key][:600]  # six bytes each at most: the line stays below PIPE_BUF
-        line = json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
+    def _say(self, *events):
+        """Told at once: each telling wakes the agent, and the daemon behind it."""
+        words = b"".join(map(self._line, events))
         try:
             fifos = os.listdir(self.events_path)
         except OSError:
             return  # no agent: the next one finds it on disk
         for name in fifos:
             if not name.startswith("."):
-                self._say_to(os.path.join(self.events_path, name), line)
+                self._say_to(os.path.join(self.events_path, name), words)
 
-    def _say_to(self, fifo, line):
+    def _line(self, event):
+        event = dict(event, job=self.folder.job, attempt=self.folder.attempt)
+        for key in ("why", "error"):
+            if key in event:
+                event[key] = event[key][:600]  # six bytes each at most: what is told stays below PIPE_BUF
+        return json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
+
+    def _say_to(self, fifo, words):
         try:
             fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
@@ -436,14 +442,14 @@ class Supervisor:
                     os.unlink(fifo)
             return
         try:
-            os.write(fd, line)
+            os.write(fd, words)
         except BlockingIOError:
             # the agent is far behind; wait for it a little, after that it will look on disk by itself
             waiting = select.poll()
             waiting.register(fd, select.POLLOUT)
             waiting.poll(2000)
             with contextlib.suppress(OSError):
-                os.write(fd, line)
+                os.write(fd, words)
         except OSError:
             pass
         finally:

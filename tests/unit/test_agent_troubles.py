@@ -14,6 +14,7 @@ from tests.agent_process import AGENTS
 
 sys.path.insert(0, str(AGENTS))
 import rm_attempts
+import rm_cgroup
 import rm_room
 import rm_spool
 
@@ -74,3 +75,23 @@ def test_a_process_that_does_not_end_keeps_no_other_attempt_waiting(
     attempts.tick()
     assert (stuck.removed, told[0]["event"], told[0]["code"]) == (True, "exit", None)
     attempts.close()
+
+
+def test_a_group_is_removed_with_those_that_its_job_made_below_it(tmp_path: Path) -> None:
+    group = rm_cgroup.Group(str(tmp_path / "job_1_1"), {"pids": str(tmp_path / "gone")})
+    (tmp_path / "job_1_1" / "pod" / "container").mkdir(parents=True)
+    assert group.remove()
+    assert not (tmp_path / "job_1_1").exists()
+
+
+def test_a_removed_folder_takes_nothing_away_that_a_link_in_it_leads_to(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    folder = rm_spool.Folder(str(tmp_path / "1.1"), 1, 1)
+    (tmp_path / "1.1" / "0").mkdir(parents=True)
+    (tmp_path / "1.1" / "0" / "exit.json").touch()
+    (tmp_path / "1.1" / "link").symlink_to(kept)
+    folder.remove()
+    assert [path.name for path in tmp_path.iterdir()] == ["kept"]
+    assert (kept / "file").exists()
