@@ -168,7 +168,7 @@ class Iterations:
         return False
 
     def _read_schedule(self):
-        """Parse schedule.json when its identity changed; a missing file is no schedule."""
+        """Parse schedule.json when its identity changed; a missing file is not a schedule."""
         if not self._schedule_path:
             return
         try:

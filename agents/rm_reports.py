@@ -17,7 +17,7 @@ _LARGEST = 1 << 53
 
 
 def parsed(line):
-    """[rank, n, start_us, duration_us, paused_us, comm_us|None] of one line; None when it is no report."""
+    """[rank, n, start_us, duration_us, paused_us, comm_us|None] of one line; None when it is not a report."""
     if not _REPORT.fullmatch(line):
         return None
     words = line[1:-1].split(b",")

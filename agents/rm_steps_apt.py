@@ -267,7 +267,7 @@ class Debian:
                 continue
             code, out = asks([tool("dpkg-deb"), "-f", path, "Package", "Version", "Architecture"])
             if code != 0:
-                raise StepFailed("%s is no Debian package, or cannot be read." % path)
+                raise StepFailed("%s is not a Debian package, or cannot be read." % path)
             fields = dict(line.split(": ", 1) for line in out.splitlines() if ": " in line)
             seen = self.look([fields["Package"]])[fields["Package"]].installed
             if seen == fields["Version"]:

@@ -177,7 +177,7 @@ def _times(run, path, args, changes, default):
             try:
                 moment = time.mktime(time.strptime(given, args.get(name + "_format") or "%Y%m%d%H%M.%S"))
             except ValueError:
-                raise StepFailed("'%s' is no time in the format of '%s'." % (given, name)) from None
+                raise StepFailed("'%s' is not a time in the format of '%s'." % (given, name)) from None
             wanted.append(int(moment) * 10**9)
     if wanted != [seen.st_atime_ns, seen.st_mtime_ns]:
         changes.append("touched")

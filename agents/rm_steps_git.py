@@ -76,7 +76,7 @@ class Checkout:
         above = os.path.dirname(self.dest)
         os.makedirs(above, exist_ok=True)
         if os.path.isdir(self.dest) and os.listdir(self.dest):
-            raise StepFailed("%s exists, is not empty, and is no git repository." % self.dest)
+            raise StepFailed("%s exists, is not empty, and is not a git repository." % self.dest)
         aside = os.path.join(above, ".%s.rm-new" % os.path.basename(self.dest)[:200])
         shutil.rmtree(aside, ignore_errors=True)
         os.mkdir(aside)  # not one that somebody else put there

@@ -55,7 +55,7 @@ def _normal(name):
 
 
 def _parts(requirement):
-    """(normal name, what is asked of its version), None for what is no plain requirement (an URL, a file)."""
+    """(normal name, version specifiers); None for other requirements, such as a URL or a file."""
     match = re.fullmatch(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*((?:[<>=!~].*)?)", requirement)
     return (_normal(match.group(1)), match.group(2).strip()) if match else None
 

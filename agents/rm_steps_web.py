@@ -53,7 +53,7 @@ def ask(url, args, method="GET", data=None, headers=None):
 
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https", "ftp", "file"):
-        raise StepFailed("'%s' is no URL that can be asked for." % url)
+        raise StepFailed("'%s' is not a URL that can be asked for." % url)
     user, password = args.get("url_username"), args.get("url_password")
     if parts.username is not None:
         user, password = user or unquote(parts.username), password or unquote(parts.password or "")

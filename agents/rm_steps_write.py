@@ -67,7 +67,7 @@ def mode_from(wanted, old, is_directory=False):
     for clause in wanted.split(","):
         match = _CLAUSE.match(clause)
         if match is None:
-            raise StepFailed("'%s' is no permission mode." % wanted)
+            raise StepFailed("'%s' is not a permission mode." % wanted)
         who = match.group(1) or "a"
         who = "ugo" if "a" in who else who
         for operator, what in re.findall(r"([-+=])([ugo]|[rwxXst]*)", match.group(2)):

@@ -51,7 +51,7 @@ def choose(folder: Path, candidates: Sequence[str]) -> str:
     place = next(part for part in (folder, *folder.parents) if part.exists())
     if part := closed(place):
         raise ValueError(
-            f"{folder} is no place for what users' jobs run: others may not enter {part}.\n"
+            f"{folder} is not a place for what users' jobs run: others may not enter {part}.\n"
             "Move the checkout to where all users can read it, such as /opt or /srv."
         )
     reasons = []

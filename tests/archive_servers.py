@@ -49,7 +49,7 @@ class Esmond:
 
     def __init__(self) -> None:
         self.series: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
-        self.tests: dict[tuple[str, str, str], str] = {}  # what made a series, if it is no trace
+        self.tests: dict[tuple[str, str, str], str] = {}  # what made a series, if it is not a trace
         self.broken: set[str] = set()  # event types whose metadata are not answered
         self.asked: list[dict[str, str]] = []
 

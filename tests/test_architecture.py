@@ -90,7 +90,7 @@ def imported(path: Path, modules: set[str]) -> set[str]:
 
 
 def folder(module: str) -> str:
-    """The folder of a room that the module stands in, or the module itself where that is no folder."""
+    """The folder of a room that the module stands in, or the module itself where that is not a folder."""
     parts = module.split(".")
     return ".".join(parts[:3]) if len(parts) > 2 else module
 

@@ -88,5 +88,5 @@ class Doors:
         raise NoAnswer(why)
 
     def fetch(self, path: str) -> bytes:
-        """The body of what is no JSON, from the daemon that answered last."""
+        """The body of what is not JSON, from the daemon that answered last."""
         return fetch(self.newest, "GET", path)

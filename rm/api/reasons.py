@@ -108,7 +108,7 @@ class Plan(Answer, frozen=True, kw_only=True):
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate: its first hosts by name, the placement policy's own score, and the compatibility score
-    with the jobs that it would have shared links with; null is no finite number."""
+    with the jobs that it would have shared links with; null is not a finite number."""
 
     hosts: Sequence[str]
     host_count: int

@@ -45,7 +45,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`answer` is a type, or the media type of what is no JSON object of ours. `errors` are the statuses
+    """`answer` is a type, or the media type of what is not a JSON object of ours. `errors` are the statuses
     of refusals besides those that any request can meet: 400, 401, 403, 413, 429 and
     500, and 404 where the path names something. `private`: the switches of `[privacy]` with which it is for
     operators alone."""

@@ -20,8 +20,8 @@ FIELDS = (
 
 
 @click.command()
-@click.option("--since", metavar="TIME", help="So far back, such as 7d; everything when left out.")
-@click.option("--user", default="", metavar="USER", help="Of one user.")
+@click.option("--since", metavar="TIME", help="How far back, such as 7d (default: everything).")
+@click.option("--user", default="", metavar="USER", help="Only this user's requests.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, with a first line of names.")
 @json_option
 @click.pass_obj
@@ -31,7 +31,7 @@ def audit(session: Session, /, since: str | None, user: str, as_csv: bool, as_js
     from rm.units import parse_duration_us
 
     if as_csv and as_json:
-        raise UsageError("--csv and --json exclude each other.", "Keep one of them.")
+        raise UsageError("--csv and --json are mutually exclusive.", "Keep one of them.")
     since_us = 0 if since is None else time.time_ns() // 1000 - parse_duration_us(since)
     found = _acts(session, since_us, user)
     if as_json:

@@ -53,7 +53,7 @@ def restore(session: Session, /, file: str, as_json: bool) -> None:
 
 
 @click.command()
-@click.option("--check", is_flag=True, help="Only say what an upgrade would do; change nothing.")
+@click.option("--check", is_flag=True, help="Only show what an upgrade would do; change nothing.")
 @json_option
 @click.pass_obj
 def upgrade(session: Session, /, check: bool, as_json: bool) -> int:

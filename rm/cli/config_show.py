@@ -53,7 +53,7 @@ def check(session: Session, /, as_json: bool) -> int:
 
 
 @config.command()
-@click.option("--origin", is_flag=True, help="Also where each value comes from.")
+@click.option("--origin", is_flag=True, help="Also show where each value comes from.")
 @json_option
 @click.pass_obj
 def show(session: Session, /, origin: bool, as_json: bool) -> None:

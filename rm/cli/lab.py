@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rm.lab import Lab
 
 FAULTS = {
-    "crash": "Power HOST off, without a word to the others.",
+    "crash": "Power HOST off without a shutdown.",
     "boot": "Start a crashed HOST again from its disk.",
-    "freeze": "Stop every process of HOST; its kernel goes on to acknowledge packets.",
+    "freeze": "Stop every process of HOST; its kernel still acknowledges packets.",
     "thaw": "End `freeze`.",
     "cut": "Drop every packet from and to HOST, silently.",
     "heal": "End `cut`.",

@@ -111,7 +111,7 @@ def refuse_what_rm_would_delete(words: Sequence[str]) -> None:
     """
     verb = words[0] if words else ""
     if verb not in JOB_VERBS:
-        raise UsageError(f"`rm {verb}` is none of rm's verbs.", f"Write: rmx {verb}")
+        raise UsageError(f"'{verb}' is not a verb of `rm`.", f"Write: rmx {verb}")
     for word in words[1:]:
         if not word.startswith("--") or word == "--":
             operand = "file" if verb == "submit" else "job"

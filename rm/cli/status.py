@@ -29,7 +29,7 @@ def status(session: Session, /, as_json: bool) -> None:
         click.echo(f"policy    {printable(fault)} The daemon's log has the details.")
     if others := answer.get("other_agents"):
         where = printable(fold_hosts(others))
-        click.echo(f"agents    not of this rm on {where}: run `rmx playbook run bootstrap`")
+        click.echo(f"agents    another version than this rm's on {where}: run `rmx playbook run bootstrap`")
     for title in ("jobs", "hosts", "policies"):
         pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

@@ -15,9 +15,9 @@ def token() -> None:
 @token.command()
 @click.option(
     "--scope", type=click.Choice(("read", "submit", "operate", "admin")), required=True,
-    help="What it may be used for, as far as its owner may do it.",
+    help="What it allows, within its owner's rights.",
 )  # fmt: skip
-@click.option("--expires", default="30d", show_default=True, metavar="TIME", help="It ends after this time.")
+@click.option("--expires", default="30d", show_default=True, metavar="TIME", help="How long it is valid.")
 @click.option("--name", default="", metavar="TEXT", help="What it is for.")
 @click.option("--user", default="", metavar="USER", help="For another user; administrators only.")
 @json_option

@@ -14,12 +14,12 @@ from rm.errors import UsageError
     default="127.0.0.1:8080",
     show_default=True,
     metavar="ADDRESS:PORT",
-    help="Where; port 0 takes any that is free.",
+    help="Address and port; port 0 takes a free one.",
 )
 @click.option(
     "--name", "names", multiple=True, metavar="NAME", help="Another name that this machine is called by."
 )
-@click.option("--anonymous", is_flag=True, help="Let whoever reaches the address look without logging in.")
+@click.option("--anonymous", is_flag=True, help="Let anyone who reaches the address look without logging in.")
 @click.pass_obj
 def web(session: Session, /, listen: str, names: tuple[str, ...], anonymous: bool) -> None:
     """Serve the page about jobs, links and the network until Ctrl-C.
@@ -40,9 +40,9 @@ def web(session: Session, /, listen: str, names: tuple[str, ...], anonymous: boo
         runner, url = await serve_page(socket, listen, settings)
         click.echo(f"{url}enter?key={settings.own_key}")
         if anonymous:
-            note(f"Whoever reaches {url} can look at the page without logging in.")
+            note(f"Anyone who reaches {url} can look at the page without logging in.")
         if not is_local(host):
-            note("The page is not encrypted: whoever listens on the way can take your place.")
+            note("The page is not encrypted: anyone who listens on the way can impersonate you.")
         try:
             await asyncio.Event().wait()
         finally:

@@ -91,7 +91,7 @@ def parse(text: str, where: str) -> Address:
         port = parts.port or 0
         host = parts.hostname or ""
     except ValueError as error:
-        raise UsageError(f"{where} is '{text}', which is no address: {error}.", FORMS) from None
+        raise UsageError(f"{where} is '{text}', which is not an address: {error}.", FORMS) from None
     user, path = unquote(parts.username or ""), unquote(parts.path)
     if parts.scheme == "unix" and not host and path.startswith("/"):
         return Address("unix", path)
@@ -99,7 +99,7 @@ def parse(text: str, where: str) -> Address:
     if parts.scheme not in ("ssh", "https"):
         problem = "its beginning is none of ssh://, https:// and unix://"
     elif not _HOST.match(host):
-        problem = "it names no host" if not host else "its host is no name or address"
+        problem = "it names no host" if not host else "its host is not a name or address"
     elif parts.password is not None:
         problem = "it holds a password, which every process list would show"
     elif parts.query or parts.fragment:
@@ -107,11 +107,11 @@ def parse(text: str, where: str) -> Address:
     elif parts.scheme == "https" and (user or path.strip("/")):
         problem = "an https address is only a host and a port"
     elif user and not _WORD.match(user):
-        problem = f"'{user}' is no user name"
+        problem = f"'{user}' is not a user name"
     elif parts.scheme == "ssh" and (":" in path or any(ord(char) < 32 for char in path)):
         problem = "ssh forwards to no path with a colon or a control character"
     if problem:
-        raise UsageError(f"{where} is '{text}', which is no address of a daemon: {problem}.", FORMS)
+        raise UsageError(f"{where} is '{text}', which is not an address of a daemon: {problem}.", FORMS)
     if parts.scheme == "https":
         return Address("https", host=host, port=port or 443)
     return Address("ssh", path.rstrip("/") or paths.SYSTEM_SOCKET, host, user, port)
@@ -135,11 +135,13 @@ def _with_files(address: Address, tables: dict[str, dict[str, object]]) -> Addre
 def _peers(table: dict[str, object], file: str) -> tuple[Address, ...]:
     where, given = f"daemon.peers in {file}", table.get("peers", [])
     if not isinstance(given, list):
-        raise ConfigError(f"{where} is no list.", 'Write peers = ["https://host:port"].')
+        raise ConfigError(f"{where} is not a list.", 'Write peers = ["https://host:port"].')
     found = tuple(parse(str(one), where) for one in given)
     for one in found:
         if one.scheme != "https":
-            raise ConfigError(f"{where} holds {one}, which is no https address.", "Write https://host:port.")
+            raise ConfigError(
+                f"{where} holds {one}, which is not an https address.", "Write https://host:port."
+            )
     return found
 
 

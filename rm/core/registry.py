@@ -79,7 +79,7 @@ def _filled(form: Any, chosen: Mapping[str, object], whose: str) -> Any:
 
 
 def _fitting(field: Field[Any], value: object, whose: str) -> object:
-    """`value` as the type of the field's default; bool is no number here."""
+    """`value` as the type of the field's default; bool is not a number here."""
     default = field.default
     if default is MISSING or default is None or (isinstance(value, bool) and isinstance(default, bool)):
         return value

@@ -75,7 +75,7 @@ def request_line(number: int, request: Request[Any]) -> bytes:
 
 
 def read_line(text: bytes) -> Line | None:
-    """A reply or a notification; None for a line that is no JSON object, as a login script may print."""
+    """A reply or a notification; None for a line that is not a JSON object, as a login script may print."""
     try:
         return _line.decode(text)
     except msgspec.ValidationError as error:

@@ -83,8 +83,8 @@ def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[
     if option.support == REFUSED:
         remarks.errors.append(
             UsageError(
-                f"{said}, and the job would mean something else without.",
-                "Remove it if the job can do without.",
+                f"{said}, and without it the job would do something else.",
+                "Remove it if the job does not need it.",
             )
         )
         return {}
@@ -92,7 +92,7 @@ def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[
         remarks.warnings.append(f"{said} and was ignored.")
         return {}
     if option.support == TOLD:
-        remarks.warnings.append(f"{said}: the job finds it in its environment, and nothing else comes of it.")
+        remarks.warnings.append(f"{said}: it is set in the job's environment and has no other effect.")
     return {option.key: value}
 
 

@@ -60,8 +60,8 @@ def _given(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         name, equals, number = name.partition("=")
         if name != RESOURCES:
             raise UsageError(
-                f"--gres={gres} asks for '{part.strip()}', and rm knows no such resource.",
-                "Of generic resources it knows gpu: --gres=gpu[:TYPE]:N.",
+                f"--gres={gres} asks for '{part.strip()}', which rm does not know.",
+                "The only generic resource is gpu: --gres=gpu[:TYPE]:N.",
             )
         if place:
             raise UsageError(f"--gres={gres} names GPUs twice.", "Name one type and one number.")

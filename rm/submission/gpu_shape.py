@@ -30,7 +30,7 @@ def gpu_shape(
         low: hosts at least; exact: their number where it is known. 0 = not said.
     """
     if per_gpu and gpus.task:
-        _refuse("--ntasks-per-gpu and --gpus-per-task exclude each other.", "Keep one of them.")
+        _refuse("--ntasks-per-gpu and --gpus-per-task are mutually exclusive.", "Keep one of them.")
     if gpus.bind == "single" and not per_gpu and not gpus.task:
         per_gpu = gpus.bind_number
     kind = {"gpu_type": gpus.kind} if gpus.kind else {}

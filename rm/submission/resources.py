@@ -133,12 +133,12 @@ def _memory(values: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any
     option = "--" + given[0].replace("_", "-")
     if len(given) > 1:
         spelled = " and ".join("--" + key.replace("_", "-") for key in given)
-        raise UsageError(f"{spelled} exclude each other.", "Keep one of them.")
+        raise UsageError(f"{spelled} are mutually exclusive.", "Keep one of them.")
     size = units.parse_memory_bytes(values[given[0]])
     if given[0] == "mem":
         return {"mem_bytes_per_host": size} if size else {"mem_all": True}
     if not size:
-        raise UsageError(f"{option}=0 is no size.", "Write --mem=0 for all memory of each host.")
+        raise UsageError(f"{option}=0 is not a size.", "Write --mem=0 for all memory of each host.")
     if given[0] == "mem_per_cpu":
         return {"mem_bytes_per_task": size * spec["cpus_per_task"]}
     if on_host := spec.get("gpus_per_host"):

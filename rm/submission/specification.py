@@ -129,7 +129,9 @@ def _expected(values: Mapping[str, Any]) -> dict[str, Any]:
     try:
         expected = units.parse_time_limit_us(values["expect"])
     except UsageError as error:
-        raise UsageError(f"--expect is '{values['expect']}', and that is no run time.", error.hint) from None
+        raise UsageError(
+            f"--expect is '{values['expect']}', which is not a valid duration.", error.hint
+        ) from None
     return {} if expected is None else {"expected_us": expected}
 
 
@@ -179,7 +181,7 @@ def _export(text: str, environment: Mapping[str, str]) -> list[list[str]]:
             chosen[part] = environment[part]
         elif equals or not re.match(r"[A-Za-z_]\w*\Z", part):
             raise UsageError(
-                f"--export={text}: '{part}' is no variable.", "Write ALL, NONE, NAME or NAME=VALUE."
+                f"--export={text}: '{part}' is not a variable name.", "Write ALL, NONE, NAME or NAME=VALUE."
             )
     # bytes that are no UTF-8 cannot travel in JSON; such a variable is of no use to another host
     return [[name, value] for name, value in chosen.items() if _is_text(name + value)]
@@ -273,7 +275,9 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
     if profile:
         given.append("--" + profile[0].replace("_", "-"))
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other.", "Keep one description of the traffic.")
+        raise UsageError(
+            f"{' and '.join(given)} are mutually exclusive.", "Keep one description of the traffic."
+        )
     if "traffic" in values:
         from rm.submission.traffic_file import read
 

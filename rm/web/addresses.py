@@ -19,7 +19,7 @@ def doors_of(config: Config) -> Doors:
     name if it listens on all of them. A door whose port is chosen when it opens has no address.
 
     Raises:
-        ConfigError: one of them is no URL of such a door.
+        ConfigError: one of them is not a URL of such a door.
     """
     https, page = config.https, config.web
     return Doors(
@@ -52,7 +52,7 @@ def _given(url: str, key: str, schemes: Collection[str], example: str) -> str:
         or (key == "https.url" and parts.path.strip("/"))
         or not (url.isascii() and url.isprintable() and " " not in url)
     ):
-        raise ConfigError(f"{key} is '{url}', which is no address of this door.", f"Write {example}.")
+        raise ConfigError(f"{key} is '{url}', which is not an address of this door.", f"Write {example}.")
     return url
 
 

@@ -468,7 +468,7 @@ class _Api:
         rank, offset = int(_number(request, "task", 0)), int(_number(request, "offset", 0))
         tail, lines = int(_number(request, "tail", 0)), int(_number(request, "lines", 0))
         if sum(map(bool, (tail, lines, offset))) > 1:
-            raise UsageError("'offset', 'tail' and 'lines' exclude each other.")
+            raise UsageError("'offset', 'tail' and 'lines' are mutually exclusive.")
         offset = -tail or offset
         attempt = int(_number(request, "attempt", 0))
         follow = request.query.get("follow", "") not in ("", "0")

@@ -96,7 +96,7 @@ def bind(path: str, shared: bool = False) -> socket.socket:
 def _clear(path: str) -> None:
     """Remove the socket of a daemon that is gone; never anything else."""
     if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        raise ConfigError(f"{path} exists and is no socket.", "Set daemon.socket to another path.")
+        raise ConfigError(f"{path} exists and is not a socket.", "Set daemon.socket to another path.")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:

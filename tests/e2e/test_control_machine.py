@@ -154,7 +154,7 @@ said.wait()
 
     assert "root's output is never delivered" in ask("rmd", "root", "/root", "rm-1.out")
     for name in (".bashrc", "authorized_keys", "../rm-1.out"):
-        assert "is no name that jobs.deliver" in ask("rmd", "alice", "/home/alice", name)
+        assert "is not a name that jobs.deliver" in ask("rmd", "alice", "/home/alice", name)
     assert "Permission denied" in ask("rmd", "bob", "/home/alice", "rm-1.out")
     assert ask("rmd", "alice", "/home/alice", "rm-9.out") == "\n"
     assert there("cat", "/home/alice/rm-9.out").stdout == "evil"

@@ -96,7 +96,7 @@ def test_a_playbook_needs_no_connection_of_its_own(cluster: Cluster, name: str) 
     assert cluster.read(name, "/tmp/long") == (cluster.directory / "long").read_text()
     first, *groups = cluster.read(name, "/tmp/who").splitlines()
     assert first == "worker"
-    assert not [line for line in groups if "/rm" in line]  # what steps start is no part of the agent
+    assert not [line for line in groups if "/rm" in line]  # what steps start is not part of the agent
 
     # the same with a connection of its own is refused: it would not know whom it talks to
     text = playbook.read_text().replace("- hosts: all\n", "- hosts: all\n  connection: ssh\n")

@@ -125,7 +125,7 @@ def test_a_host_that_restarts_is_waited_for(lab: Lab, tmp_path: Path) -> None:
     ],
 )
 def test_burn_in_names_the_bad_cable(lab: Lab, faults: str, says: str) -> None:
-    """The limits are wide, so that a busy machine is no fault; the bad host is worse than all of them."""
+    """The limits are wide, so that a busy machine is not a fault; the bad host is worse than all of them."""
     playbook, bad = shipped_directory("playbooks") / "burn_in.yml", lab.hosts[2].name
     quick = {"rm_burn_in_network_seconds": 0.5, "rm_burn_in_probes": 100, "rm_burn_in_max_loss_pct": 20,
              "rm_burn_in_rate_mbps": 20, "rm_burn_in_min_share_pct": 35}  # fmt: skip

@@ -66,7 +66,7 @@ def test_an_authority_stands_for_no_key_and_is_named(server: SshServer, tmp_path
 
 def test_looking_at_a_pinned_key_changes_no_file(server: SshServer, tmp_path: Path) -> None:
     file = tmp_path / "known_hosts"
-    settings = settings_of(server, file, "a line that is no key\n")
+    settings = settings_of(server, file, "a line that is not a key\n")
     before = file.stat()
     assert ssh.pinned_key(host_of(server), settings) is not None
     assert ssh.pinned_key(host_of(server), replace(settings, known_hosts=tmp_path / "none")) is None

@@ -90,7 +90,7 @@ def test_the_content_is_what_the_api_says(seen: Seen) -> None:
     assert [(r[0], r[1], r[2]) for r in alerts] == [("firing", "loss", "h3"), ("firing", "disk", "h[1-3] 3")]
     assert alerts[1][4].endswith("and 2 like it acknowledged by ann: disks are ordered")
     expect(seen.part("alerts")).to_contain_text(re.compile(r"gpu of h1 until [-0-9: ]+, by ann: new driver"))
-    assert alerts[0][4] == client.get("alerts")["alerts"][0]["message"] + " pager is still to be told"
+    assert alerts[0][4] == client.get("alerts")["alerts"][0]["message"] + " pager is still to be notified"
     page.get_by_role("link", name="Why: job 4").click()
     expect(seen.part("why")).to_contain_text("Why job 4 wide is PENDING")
     page.get_by_role("link", name=f"Only jobs of {jobs[0]['spec']['user']}").first.click()

@@ -98,8 +98,8 @@ def test_one_seed_has_no_spread():
         ("high = 21", "high = inf", "high is inf, not a finite number"),
         ("high = 21", "high = 21\ntolerance = 3", "unknown keys: tolerance"),
         ('case = "new"', 'case = "old"', "Row 2 of tiny.toml repeats Fig. 1, old, time"),
-        ('why = "5 %"', 'why = ""', "why is '', not a text"),
-        ("[[row]]", "[row", "is no TOML"),
+        ('why = "5 %"', 'why = ""', "why is '', not text"),
+        ("[[row]]", "[row", "is not TOML"),
     ],
 )
 def test_expected_rows_that_are_wrong_say_so(rows, old, new, words):

@@ -305,7 +305,7 @@ class World:
         try:
             line = read_line(text)
             if line is None:
-                raise Misfit("its line is no JSON object")
+                raise Misfit("its line is not a JSON object")
             if line.event is None:
                 return  # a reply that nobody waits for
             message = read_notification(line.event, text)

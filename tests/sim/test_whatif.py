@@ -237,7 +237,7 @@ def test_equal_decisions_are_said_and_different_ones_end_with_1(
     code, out, err = rmx(database)
     assert (code, err) == (0, "")
     assert "11 steps with 11 events and 3 placements; starts: 1." in out
-    assert out.endswith("Every decision came out equal.\n")
+    assert out.endswith("Every decision is the same.\n")
     exported = tmp_path / "j.jsonl"
     assert rmx(database, "--export", str(exported))[:2] == (0, "")
     text = exported.read_text()

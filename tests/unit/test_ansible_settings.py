@@ -139,5 +139,5 @@ def test_the_file_is_found_where_ansible_looks(
     assert f"{here}/ansible.cfg sets forks." in capsys.readouterr().err
     here.chmod(0o777)
     assert ansible_settings({}, False).forks == 2
-    assert f"{here}/ansible.cfg is passed over: others may write" in capsys.readouterr().err
+    assert f"{here}/ansible.cfg is ignored: others may write" in capsys.readouterr().err
     assert ansible_settings({"ANSIBLE_CONFIG": f"{here}/ansible.cfg"}, False).forks == 3

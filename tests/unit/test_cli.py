@@ -27,8 +27,8 @@ def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Pat
     first = rmx("submit", "-n", "3", "train.sh", "--epochs", "2")
     assert (first.code, first.out) == (0, "Submitted batch job 1\n")
     assert first.err == (
-        "rmx: Warning: --account (#SBATCH in line 2 of train.sh) is not supported: the job finds it in its "
-        "environment, and nothing else comes of it.\n"
+        "rmx: Warning: --account (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's "
+        "environment and has no other effect.\n"
     )
     spec = daemon.service.table[1].spec
     assert (spec.name, spec.ntasks, spec.script_args) == ("train", 3, ("--epochs", "2"))
@@ -121,7 +121,7 @@ def test_a_bad_script_is_one_sentence(
     ("words", "code", "sentence"),
     [
         (["submit", "--wibble"], 2, "No such option"),
-        (["submit", "--licenses=x", "train.sh"], 2, "would mean something else"),
+        (["submit", "--licenses=x", "train.sh"], 2, "the job would do something else"),
         (["submit", "-n", "101", "train.sh"], 3, "The cluster has 2 hosts. Ask for less."),
         (["submit", "."], 2, "Is a directory"),
         (["sumbit"], 2, "Did you mean `rmx submit`?"),
@@ -198,7 +198,7 @@ def test_show_tells_the_story(daemon: Daemon, rmx: Rmx) -> None:
         "MemPerHost:  4 GiB",
         "Traffic:     every 196ms: 98ms at 80Mbps from 0s",
         "Schedule:    shifted by 40ms, an iteration every 200ms, 4ms idle added",
-        "Remaining:   59:00, as its iterations tell",
+        "Remaining:   59:00, by its iterations",
     ):
         assert line in text
     assert "submitted by ann" in text
@@ -284,7 +284,7 @@ def test_why_of_a_placed_job_tells_the_decision_as_it_was_taken(daemon: Daemon, 
     lines = rmx("why", "1").out.splitlines()
     placed = next(line for line in lines if "Placed on 1 host at " in line)
     assert placed.endswith(" by the policy zone.")
-    assert "  Hosts that were refused then: 4. Hosts that could be taken and were not: 2." in lines
+    assert "  Hosts refused then: 4. Hosts that fitted but were not chosen: 2." in lines
     at = lines.index("Candidates compared: 3")
     assert [line.split()[:4] for line in lines[at + 1 : at + 3]] == [
         ["HOSTS", "SCORE", "COMPATIBILITY", "TAKEN"],
@@ -399,8 +399,8 @@ def test_a_bare_word_is_a_playbook_that_comes_with_rm_whatever_lies_here(
         (tmp_path / name).write_text(planted)
     told = rmx("playbook", "run", "drain", "--list-tasks")
     assert "Drain, and wait for the jobs" in told.out
-    assert "the file drain here is passed over (./drain names it)" in told.err
-    assert "the file drain.yml here is passed over" in told.err
+    assert "the file drain here is ignored (./drain names it)" in told.err
+    assert "the file drain.yml here is ignored" in told.err
     for named in ("./drain", "drain.yml", str(tmp_path / "site")):
         assert "Drain" not in rmx("playbook", "run", named, "--list-tasks").out
     refused = rmx("playbook", "run", "site")
@@ -433,7 +433,7 @@ def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:
     assert ("measure", None) in daemon.service.log
     told = rmx("status").out
     assert "jobs      PENDING 2" in told
-    assert "agents    not of this rm on h[2-3]: run `rmx playbook run bootstrap`\n" in told
+    assert "agents    another version than this rm's on h[2-3]: run `rmx playbook run bootstrap`\n" in told
     for verb in ("links", "network", "status"):
         assert rmx(verb, "--json").json["version"] == 1
 

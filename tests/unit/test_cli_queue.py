@@ -60,7 +60,7 @@ def test_columns_are_chosen_by_the_letters_of_slurm(rmx: Rmx) -> None:
     ]
     assert rmx("queue", "--noheader", "-o", "%i").out == "1\n2\n3\n"
     assert "'%X' is not a column" in rmx("queue", "-o", "%i %X").err
-    assert "a % that is none of a column" in rmx("queue", "-o", "%i %-j").err
+    assert "a % that names no column" in rmx("queue", "-o", "%i %-j").err
     times = rmx("queue", "--noheader", "-t", "PD", "-n", "last", "-o", "%V %S").out
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d N/A\n", times)
 

@@ -120,7 +120,7 @@ def test_many_that_wait_are_written_together_and_told_apart(
     outcomes.begin(OWNER, hers)
     said = [outcomes.said.get(timeout=PATIENCE_S)[1] for _ in range(122)]
     assert said[:120] == [""] * 120
-    assert "is no name that" in said[120]
+    assert "is not a name that" in said[120]
     assert "Permission denied" in said[121]
     assert {path.name for path in home.iterdir()} == wanted
     assert not list(hers.iterdir())
@@ -161,7 +161,7 @@ def test_a_request_cannot_choose_another_kind_of_file(
 ) -> None:
     home = homes(OWNER)
     for name in ("authorized_keys", ".bashrc", "../rm-1.out", "rm-1.out/../x"):
-        assert "is no name that jobs.deliver" in outcomes.of(OWNER, home, name)
+        assert "is not a name that jobs.deliver" in outcomes.of(OWNER, home, name)
     assert not list(home.iterdir())
 
 
@@ -173,7 +173,7 @@ def test_only_files_are_written_and_no_more_than_they_hold(
     home = homes(OWNER)
     outcomes.log.unlink()
     outcomes.log.symlink_to("/dev/zero")
-    assert "what is to be written is no file" in outcomes.of(OWNER, home)
+    assert "what is to be written is not a file" in outcomes.of(OWNER, home)
     assert not list(home.iterdir())
 
 

@@ -52,7 +52,9 @@ def test_unsupported_options_are_warnings_that_name_them() -> None:
     assert directives.parse(text, "train.sh", remarks) == {"account": "money", "ntasks": "3"}
     first, _, last = remarks.warnings
     assert first == "--mail-type (#SBATCH in line 2 of train.sh) is not supported and was ignored."
-    assert last.startswith("--account (#SBATCH in line 2 of train.sh) is not supported: the job finds it")
+    assert last.startswith(
+        "--account (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's"
+    )
     assert [warning.split()[0] for warning in remarks.warnings] == ["--mail-type", "--nice", "--account"]
 
 
@@ -61,9 +63,9 @@ def test_unsupported_options_are_warnings_that_name_them() -> None:
     [
         (
             "#SBATCH --licenses=matlab",
-            "--licenses .*line 2 of train.sh.* is not supported, and the job would mean",
+            "--licenses .*line 2 of train.sh.* is not supported, and without it the job would",
         ),
-        ("#SBATCH -a 0-15", "--array .*would mean"),
+        ("#SBATCH -a 0-15", "--array .*would do something else"),
         ("#SBATCH --ntask=3", "Unknown option --ntask .*Did you mean '--ntasks'"),
         ("#SBATCH -n", "--ntasks .*needs a value"),
         ("#SBATCH --hold=yes", "--hold .*takes no value"),

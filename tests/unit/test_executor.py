@@ -303,9 +303,9 @@ def test_nothing_that_a_host_tells_is_still_to_come(house: House) -> None:
 
 
 def test_a_host_that_does_not_keep_to_the_protocol_is_named(house: House) -> None:
-    house.executor.on_misfit("h1", "its line is no JSON object")
+    house.executor.on_misfit("h1", "its line is not a JSON object")
     assert house.inbox.items == [
-        ev.HostMisbehaved("h1", "it does not keep to the agent protocol: its line is no JSON object")
+        ev.HostMisbehaved("h1", "it does not keep to the agent protocol: its line is not a JSON object")
     ]
 
 

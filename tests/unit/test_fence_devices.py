@@ -45,7 +45,7 @@ def test_without_nvidia_the_gpus_are_those_of_amd(tmp_path: Path) -> None:
     amd(tmp_path, 2)
     found = Devices(str(tmp_path))
     assert found.open_to(["1"])[0] == {(KFD, None), (DRM, 1), (DRM, 129)}
-    assert found.open_to(["2"])[1] == ["2"]  # the console is no GPU
+    assert found.open_to(["2"])[1] == ["2"]  # the console is not a GPU
 
 
 def test_a_driver_that_comes_or_goes_is_seen(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def daemon(house: House, tmp_path: Path) -> Iterator[Daemon]:
 
 
 def get(daemon: Daemon, *paths: str) -> list[Any]:
-    """The answers; (status, text) of what is no success."""
+    """The answers; (status, text) of what is not a success."""
 
     async def main() -> list[Any]:
         runner, url = await serve_page(daemon.socket, "127.0.0.1:0", PageSettings(anonymous=True))

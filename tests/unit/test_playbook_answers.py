@@ -78,7 +78,7 @@ def test_a_fact_never_replaces_a_variable_that_was_written() -> None:
 def test_a_name_that_a_host_gives_itself_leads_to_no_file(key: str, name: str) -> None:
     world = play("  - setup:\n", hosts=("a",), answer=lambda host, step: {"raw_facts": {**RAW, key: name}})
     assert world.results["a"][0].status == "failed"
-    assert "which is no name" in world.results["a"][0].message
+    assert "which is not a name" in world.results["a"][0].message
 
 
 def test_honest_facts_are_registered_as_ansible_names_them() -> None:

@@ -55,7 +55,7 @@ def test_every_operation_is_in_the_file_that_is_said_to_have_it() -> None:
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("apt", {"name": "x", "deb": "/x.deb"}, "only one of"),
-    ("apt", {"name": "x=1=2"}, "no package"),
+    ("apt", {"name": "x=1=2"}, "not a package"),
     ("pip", {"virtualenv": "/x"}, "'name' or 'requirements'"),
     ("apt", {"name": "x", "policy_rc_d": 101}, "policy_rc_d"),
     ("authorized_key", {"user": "x"}, "'key' is missing"),

@@ -50,7 +50,8 @@ def test_template_files(text, given, made):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("#jinja2: trim: True\n", "no list of Jinja2's settings"), ("#jinja2: trim_blocks: maybe\n", "no value"),
+    [("#jinja2: trim: True\n", "not a list of Jinja2's settings"),
+     ("#jinja2: trim_blocks: maybe\n", "not a value"),
      ("#jinja2: trim_blocks: False\n{% if %}", "not a Jinja2 template")],
 )  # fmt: skip
 def test_malformed_template_files(text, says):

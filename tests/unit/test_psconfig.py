@@ -90,7 +90,7 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
     text = "\n".join(said)
     for part in (
         "ps.example.org is none of our hosts", "'list' needs a test that names the other end",
-        "no test of the type 'dns'", "'often' is no duration", "there is no 'nowhere'",
+        "no test of the type 'dns'", "'often' is not a duration", "there is no 'nowhere'",
         "'away' is left out: on one side", "'Throughput all' names archives", "'hub' names contexts",
         "'hub' names tools", "without the until and max-runs", "leaves out one direction (gpu1 to gpu3)",
         "from a to b only", "{'class': 'others'} names no address",
@@ -108,7 +108,7 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
 
 @pytest.mark.parametrize("document", [None, [], {}, {"tasks": []}, "x"])
 def test_what_is_no_mesh_file_is_refused(document: Any) -> None:
-    with pytest.raises(UsageError, match="no pSConfig file"):
+    with pytest.raises(UsageError, match="not a pSConfig file"):
         tables_of(document, HOSTS)
 
 

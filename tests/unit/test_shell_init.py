@@ -91,7 +91,7 @@ def test_a_documented_line_is_accepted_by_the_parser(line: str) -> None:
         (["cancel", "--job", "42"], "rm cancel --job=42"),
         (["submit", "--", "train.sh"], "rm submit"),
         (["host", "--host=a"], "Write: rmx host"),
-        ([], "none of rm's verbs"),
+        ([], "is not a verb of `rm`"),
     ],
 )
 def test_forms_that_the_real_rm_would_act_upon_are_refused(

@@ -345,7 +345,7 @@ def test_the_socket_is_not_taken_from_a_living_daemon(daemon: Daemon, tmp_path: 
     bind(stale).close()
     bind(stale).close()  # what a killed daemon left behind is replaced
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(ConfigError, match="no socket"):
+    with pytest.raises(ConfigError, match="not a socket"):
         bind(str(tmp_path / "file"))
     assert (tmp_path / "file").read_text() == "precious"
 

@@ -79,7 +79,7 @@ class AgentChannel:
 
         Raises:
             Unreachable: not reached, no agent there, or one of another protocol; a Misfit when what it
-                says is no hello.
+                says is not a hello.
         """
         connection = ssh.connect(self.host, self._settings)
         with self._lock:
@@ -128,7 +128,7 @@ class AgentChannel:
         for text in self._lines():
             line = read_line(text)
             if line is None:
-                raise Misfit(f"its line is no JSON object: {shown(text.decode(errors='replace'))}")
+                raise Misfit(f"its line is not a JSON object: {shown(text.decode(errors='replace'))}")
             if line.event is not None:
                 yield read_notification(line.event, text)
             else:

@@ -125,7 +125,8 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
         raise HostKeyError(
             f"The key of host {host.name} ({host.address}:{host.port}) has CHANGED: it presents "
             f"{error.key.fingerprint}, accepted was {error.expected_key.fingerprint}.",
-            f"Someone may be in between. If the host was reinstalled, run: {_accept(host, settings)}",
+            "Someone may be intercepting the connection. If the host was reinstalled, run: "
+            f"{_accept(host, settings)}",
         ) from None
     except paramiko.AuthenticationException as error:
         if any(word in str(error) for word in ("timeout", "EOF")):  # frozen or cut off in the middle of it

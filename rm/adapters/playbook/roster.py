@@ -52,7 +52,7 @@ class Roster:
 
     def chosen(self, play: Play, growing: bool = False) -> tuple[str, ...]:
         """The names of the hosts that a play is for, in its order; raises UsageError. `growing`: earlier
-        plays may add hosts and groups, so that one that nobody knows is no mistake."""
+        plays may add hosts and groups, so that one that nobody knows is not a mistake."""
         where = f"{play.file}:{play.line}: "
         scope = Scope([Layer(self.extra, True), Layer(play.variables, True)])
         try:

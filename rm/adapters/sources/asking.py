@@ -100,12 +100,12 @@ class Archive:
         """A path that the archive named, at the archive: whatever host it names is not asked.
 
         Raises:
-            Unreachable: it is no address.
+            Unreachable: it is not an address.
         """
         try:
             base, named = urlsplit(self.source.url), urlsplit(path)
         except ValueError:
-            said = f"Archive {self.source.name} named '{path:.80}', which is no address."
+            said = f"Archive {self.source.name} named '{path:.80}', which is not an address."
             raise Unreachable(said) from None
         return urlunsplit((base.scheme, base.netloc, named.path, named.query, ""))
 

@@ -128,7 +128,7 @@ def _checks(*names: Any) -> frozenset[str]:
 
 
 def median(histogram: Any) -> float:
-    """The bucket in which the middle packet is. Raises ValueError, TypeError for what is no histogram."""
+    """The bucket in which the middle packet is. Raises ValueError, TypeError for what is not a histogram."""
     if not isinstance(histogram, dict):
         raise TypeError(histogram)
     buckets = sorted((float(ms), int(count)) for ms, count in histogram.items())

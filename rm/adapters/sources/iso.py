@@ -15,7 +15,7 @@ def seconds_of(value: Any) -> float:
         return float(value)
     match = _ISO.fullmatch(value)
     if match is None or not any(match.groups()):
-        raise ValueError(f"'{value:.40}' is no duration")
+        raise ValueError(f"'{value:.40}' is not a duration")
     return sum(float(g or 0) * unit for g, unit in zip(match.groups(), _UNITS, strict=True))
 
 

@@ -38,10 +38,10 @@ def tables_of(document: Any, hosts: Iterable[Host]) -> tuple[list[dict[str, Any]
     """Tables `[[monitor.mesh]]`, one a task, and in sentences what could not be taken over.
 
     Raises:
-        UsageError: this is no pSConfig document.
+        UsageError: this is not a pSConfig document.
     """
     if not isinstance(document, dict) or not isinstance(document.get("tasks"), dict):
-        raise UsageError("This is no pSConfig file: it has no 'tasks'.")
+        raise UsageError("This is not a pSConfig file: it has no 'tasks'.")
     ours = {name.lower(): host.name for host in hosts for name in (host.address, host.name)}
     tables: list[dict[str, Any]] = []
     said: list[str] = []

@@ -65,7 +65,7 @@ def restore_from(url: str, file: Path, kept: Path) -> Restored:
     `kept`.
 
     Raises:
-        UsageError: `file` is no backup of this kind of database.
+        UsageError: `file` is not a backup of this kind of database.
         StoreError: it is damaged or of a newer rm, or the database refuses; nothing was changed.
     """
     parsed = _parsed(url)

@@ -68,7 +68,8 @@ def check(
     topics = tuple(filter(None, only.replace(",", " ").split())) or TOPICS
     if unknown := [topic for topic in topics if topic not in TOPICS]:
         raise UsageError(
-            f"--only names {', '.join(unknown)}, which is no topic.", f"There are {', '.join(TOPICS)}."
+            f"--only names {', '.join(unknown)}, which is not a topic.",
+            f"The topics are {', '.join(TOPICS)}.",
         )
 
     here = Path.cwd() / "site.yml"  # beside which group_vars/ and host_vars/ count

@@ -106,7 +106,7 @@ class OfInventory:
         except OSError as problem:
             raise UsageError(
                 f"{self.settings.known_hosts} cannot be written for host {name}: {problem.strerror}.",
-                "Run this as the account that may, or name another file with --known-hosts.",
+                "Run this as an account that may write it, or name another file with --known-hosts.",
             ) from None
 
     def _host(self, name: str) -> Host:
@@ -184,9 +184,9 @@ def show_key(
 @click.command("accept-key")
 @host_operand
 @key_options
-@click.option("--fingerprint", metavar="SHA256:…", help="Accept this key without a question.")
+@click.option("--fingerprint", metavar="SHA256:…", help="Accept this key without asking.")
 @click.option("--expected", metavar="FILE", help="Accept the keys whose fingerprints FILE holds.")
-@click.option("--yes", is_flag=True, help="Accept whatever is presented, without a question.")
+@click.option("--yes", is_flag=True, help="Accept every key that is presented, without asking.")
 @json_option
 @click.pass_obj
 def accept_key(
@@ -200,7 +200,7 @@ def accept_key(
     its fingerprint somewhere behind (what `show-key --all` prints will do). Exit code 1: not all are pinned.
     """
     if sum(map(bool, (fingerprint, expected, yes))) > 1 or (fingerprint and everything):
-        raise UsageError("Give one of --fingerprint (of one host), --expected and --yes.")
+        raise UsageError("Give only one of --fingerprint (for one host), --expected and --yes.")
     where = _source(session, inventory, known_hosts)
     if fingerprint:
         named = [word for word in (host, host_word) if word]
@@ -250,10 +250,10 @@ def _ask(new: Sequence[Key], where: OfDaemon | OfInventory) -> None:
     table(COLUMNS, [key.row() for key in new])
     changed = [key.host for key in new if key.pinned is not None]
     if changed:
-        note(f"The key of {', '.join(changed)} has CHANGED. Someone may be in between.")
+        note(f"The key of {', '.join(changed)} has CHANGED. Someone may be intercepting the connection.")
     if not sys.stdin.isatty():
         raise UsageError(
-            "Nobody is here to confirm these fingerprints.",
+            "There is no terminal to confirm these fingerprints on.",
             "Compare them, then give --fingerprint=SHA256:… for one host, --expected=FILE, or --yes.",
         )
     click.confirm(f"Are these the keys of {len(new)} host(s)?", abort=True, err=True)

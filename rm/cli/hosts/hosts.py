@@ -77,12 +77,12 @@ def _told(session: Session, answer: dict[str, Any], as_json: bool, sentence: str
 @host.command("add")
 @host_operand
 @click.option("--zone", default="default", show_default=True)
-@click.option("--address", metavar="ADDRESS", help="Where its sshd listens; else its name.")
+@click.option("--address", metavar="ADDRESS", help="Where its sshd listens (default: its name).")
 @click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
 @click.option("--login", default="root", show_default=True, metavar="USER", help="The SSH user.")
-@click.option("--cpus", type=click.IntRange(1), metavar="N", help="Else what its agent finds.")
-@click.option("--mem", metavar="SIZE", help="Else what its agent finds.")
-@click.option("--gpus", metavar="[MODEL:]N", help="Else what its agent finds.")
+@click.option("--cpus", type=click.IntRange(1), metavar="N", help="Default: what its agent finds.")
+@click.option("--mem", metavar="SIZE", help="Default: what its agent finds.")
+@click.option("--gpus", metavar="[MODEL:]N", help="Default: what its agent finds.")
 @click.option("--bandwidth", metavar="RATE", help="Capacity of its link, such as 10Gbps.")
 @click.option("--interface", metavar="NAME", help="Its network interface for job traffic.")
 @click.option("--partition", multiple=True, metavar="NAME")
@@ -160,7 +160,7 @@ def export(session: Session, /, form: str, output: str | None, as_json: bool) ->
 
 
 def _write_privately(path: str, text: str) -> None:
-    """The variables may hold secrets: for the owner only. What is no file, such as a pipe, is written to."""
+    """For the owner only: the variables may hold secrets. A pipe or a device is written to directly."""
     aside = f"{path}.{os.getpid()}"
     try:
         if os.path.exists(path) and not os.path.isfile(path):

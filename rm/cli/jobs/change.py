@@ -46,7 +46,7 @@ def _all_that_fit(
         for job in answer["jobs"]:
             click.echo(f"Job {job['id']} is {job['state']}")
     if not answer["jobs"] and not answer["refused"]:
-        note("No unfinished job fits.")
+        note("No unfinished job matches.")
     return Forbidden.exit_code if answer["refused"] else 0
 
 
@@ -95,7 +95,7 @@ def cancel(
             job["id"] for job in listed if job["ended_us"] is None and (wanted is None or job["id"] in wanted)
         ]
         if not ids:
-            note("No unfinished job fits.")
+            note("No unfinished job matches.")
     else:
         ids = job_ids(words)
     done = f"got signal {number}" if number else ""

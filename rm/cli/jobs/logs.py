@@ -17,13 +17,15 @@ from rm.errors import RmError, UsageError
 
 @click.command()
 @job_operand
-@click.option("--task", type=click.IntRange(0), metavar="RANK", help="Which task (0).")
+@click.option("--task", type=click.IntRange(0), metavar="RANK", help="Which task (default: 0).")
 @click.option("-l", "--label", is_flag=True, help="All tasks; each line begins with its task's rank.")
 @click.option("--stderr", "error", is_flag=True, help="Standard error, when the job keeps it apart.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until the task ends.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the task ends.")
 @click.option("--tail", type=click.IntRange(1), metavar="N", help="The last N lines only.")
 @click.option("--offset", type=click.IntRange(0), default=0, metavar="BYTES", help="Begin there.")
-@click.option("--attempt", type=click.IntRange(1), metavar="N", help="Which attempt, from 1 (the newest).")
+@click.option(
+    "--attempt", type=click.IntRange(1), metavar="N", help="Which attempt, from 1 (default: newest)."
+)
 @click.pass_obj
 def logs(
     session: Session,
@@ -40,7 +42,7 @@ def logs(
 ) -> None:
     """Print the output of a task of JOB, byte by byte as it was written."""
     if tail and offset:
-        raise UsageError("--tail and --offset exclude each other.")
+        raise UsageError("--tail and --offset are mutually exclusive.")
     if label and task is not None:
         raise UsageError("--label prints all tasks, and --task names one.", "Leave one of them out.")
     job_id = one_job(job, job_word)

@@ -36,7 +36,7 @@ def _words(text: str | None) -> frozenset[str]:
     shell_complete=completes("hosts"),
 )
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the newest N.")
-@click.option("--all", "everything", is_flag=True, help="Also the jobs that ended long ago.")
+@click.option("--all", "everything", is_flag=True, help="Also list jobs that ended long ago.")
 @click.option(
     "--long", "-l", "wide", is_flag=True, help="More columns: state, time of submission, limit, CPUs."
 )
@@ -48,7 +48,7 @@ def _words(text: str | None) -> frozenset[str]:
     help="Columns, such as jobid,name,gpus; or Slurm's '%i %j %b'.",
 )
 @click.option("--sort", "-S", metavar="COLUMN[,COLUMN]", help="Sort by these columns; -gpus: the most first.")
-@click.option("--noheader", is_flag=True, help="No line of headers.")
+@click.option("--noheader", is_flag=True, help="Leave out the header line.")
 @json_option
 @click.pass_obj
 def queue(

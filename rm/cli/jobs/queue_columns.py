@@ -167,7 +167,7 @@ def slurm_line(form: str, job: Job | None) -> str:
     """
     if "%" in _FIELD.sub("", form):
         raise UsageError(
-            f"'{form}' has a % that is none of a column.", "Write %i or %.18i; %% is a percent sign."
+            f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
         )
 
     def field(match: re.Match[str]) -> str:

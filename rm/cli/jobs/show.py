@@ -79,7 +79,7 @@ def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if spec["iterations"]:
         yield "Iterations", spec["iterations"]
     if progress := job.get("progress"):
-        yield "Remaining", f"{format_elapsed(progress['remaining_us'])}, as its iterations tell"
+        yield "Remaining", f"{format_elapsed(progress['remaining_us'])}, by its iterations"
     yield "Submitted", moment(job["submitted_us"])
     if spec["begin_us"] is not None:
         yield "Begin", moment(spec["begin_us"])

@@ -110,7 +110,7 @@ def _source(wrap: str | None, file: str | None, remarks: Remarks) -> tuple[str, 
         if not wrap.strip():
             raise UsageError("--wrap is empty.", "Write: rmx submit --wrap 'COMMAND'.")
         if file is not None:
-            raise UsageError("--wrap and a script exclude each other.", "Keep one of them.")
+            raise UsageError("--wrap and a script are mutually exclusive.", "Keep one of them.")
         return f"#!/bin/sh\n# made by --wrap\n{wrap}\n", "wrap", {}
     if file is None or file == "-":
         if file is None and sys.stdin.isatty():

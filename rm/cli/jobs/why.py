@@ -73,8 +73,8 @@ def _choice(choice: Mapping[str, Any] | None) -> None:
     )
     if (refused := choice["refused_hosts"]) is not None:
         click.echo(
-            f"  Hosts that were refused then: {refused}. "
-            f"Hosts that could be taken and were not: {choice['passed_over_hosts']}."
+            f"  Hosts refused then: {refused}. "
+            f"Hosts that fitted but were not chosen: {choice['passed_over_hosts']}."
         )
 
 

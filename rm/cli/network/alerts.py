@@ -134,7 +134,7 @@ def _tell_undelivered(alert: dict[str, Any]) -> None:
     if alert["failed"]:
         note(f"{what}: {alert['failed']}")
     for owed in alert["owed"]:
-        note(f"{what}: {owed['channel']} is still to be told that it is {owed['event']}")
+        note(f"{what}: {owed['channel']} is still to be notified that it is {owed['event']}")
 
 
 def _ago(at_us: int | None) -> str:

@@ -103,7 +103,7 @@ def _show_mesh(grid: dict[str, Any], as_json: bool) -> None:
 @click.option("--source", default="", metavar="HOST", help="Only from this host.")
 @click.option("--destination", default="", metavar="HOST", help="Only to this host.")
 @click.option("--since", default="7d", show_default=True, help="How far back, such as 1h or 30d.")
-@click.option("--limit", default=100, show_default=True, help="The newest so many.")
+@click.option("--limit", default=100, show_default=True, help="Show the newest N.")
 @json_option
 @click.pass_obj
 def history(
@@ -153,10 +153,8 @@ def history(
 
 @monitor.command()
 @MESH
-@click.option(
-    "--once", is_flag=True, help="One run as the schedule makes it (what happens without --all, too)."
-)
-@click.option("--all", "everything", is_flag=True, help="All pairs now, not only the next rounds.")
+@click.option("--once", is_flag=True, help="Run once as scheduled (the default without --all).")
+@click.option("--all", "everything", is_flag=True, help="Measure all pairs now, not only the next rounds.")
 @json_option
 @click.pass_obj
 def run(session: Session, /, mesh: str, once: bool, everything: bool, as_json: bool) -> None:

@@ -39,7 +39,7 @@ def _found(environment: Mapping[str, str], home: Path, shipped: bool) -> Path | 
         if file is None or not (file.is_file() and os.access(file, os.R_OK)):
             continue
         if file is here and file != first and (why := _distrusted(here, shipped)):
-            note(f"{here} is passed over: {why}. ANSIBLE_CONFIG={here} names it.")
+            note(f"{here} is ignored: {why}. ANSIBLE_CONFIG={here} names it.")
             continue
         return file.absolute()
     return None

@@ -49,7 +49,7 @@ def playbook_path(file: str) -> Path:
             hint = f"For the file here write ./{passed_over[0]}. {hint}"
         raise UsageError(f"There is no playbook {file} that comes with rm.", hint)
     for name in passed_over:
-        said = f"The playbook {file} comes with rm; the file {name} here is passed over (./{name} names it)."
+        said = f"The playbook {file} comes with rm; the file {name} here is ignored (./{name} names it)."
         click.echo(said, err=True)
     return shipped
 

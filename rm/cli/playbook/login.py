@@ -53,7 +53,7 @@ class Login:
         from rm.adapters.playbook.become import Passwords
 
         login = _password("SSH password", "--ask-pass", self.ask_pass, self.connection_password_file)
-        prompt = "Password for sudo" + (" [that for SSH]" if login else "")
+        prompt = "Password for sudo" + (" [the SSH password]" if login else "")
         become = _password(
             prompt, "--ask-become-pass", self.ask_become_pass, self.become_password_file, login
         )
@@ -89,11 +89,11 @@ def login_options(command: F) -> F:
                 "-u", "--user", metavar="USER", help="Log in as USER where the inventory names none."
             ),
             click.option(
-                "-b", "--become", is_flag=True, help="Become root (sudo) where nothing else is said."
+                "-b", "--become", is_flag=True, help="Become root (sudo), unless the playbook says otherwise."
             ),
-            click.option("--become-user", metavar="USER", help="Whom to become instead of root."),
+            click.option("--become-user", metavar="USER", help="The user to become instead of root."),
             click.option(
-                "--become-method", type=click.Choice(["sudo"]), default="sudo", help="The only one."
+                "--become-method", type=click.Choice(["sudo"]), default="sudo", help="Only sudo is supported."
             ),
             click.option("-K", "--ask-become-pass", is_flag=True, help="Ask for sudo's password."),
             click.option(

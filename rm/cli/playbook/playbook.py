@@ -58,7 +58,9 @@ def list_(as_json: bool) -> None:
 
 
 @playbook.command()
-@click.option("-n", "--last", default=20, show_default=True, type=click.IntRange(1), help="How many runs.")
+@click.option(
+    "-n", "--last", default=20, show_default=True, type=click.IntRange(1), help="The newest N runs."
+)
 @json_option
 @click.pass_obj
 def history(session: Session, /, last: int, as_json: bool) -> None:
@@ -111,18 +113,18 @@ def history(session: Session, /, last: int, as_json: bool) -> None:
 @click.option(
     "-f", "--forks", type=click.IntRange(1, 1024), help="Hosts at a time (default: ansible.cfg's, else 16)."
 )
-@click.option("--start-at-task", metavar="NAME", default="", help="Begin with this task.")
+@click.option("--start-at-task", metavar="NAME", default="", help="Start at this task.")
 @click.option(
     "--known-hosts", metavar="FILE", help="Accepted host keys (default: ssh.known_hosts of rm.toml)."
 )
 @click.option("--private-key", metavar="FILE", help="SSH identity for hosts that name none.")
 @login_options
-@click.option("--vault-password-file", multiple=True, metavar="FILE", help="Opens what ansible-vault sealed.")
+@click.option("--vault-password-file", multiple=True, metavar="FILE", help="The vault password.")
 @click.option("--ask-vault-pass", is_flag=True, help="Ask for the vault's password.")
-@click.option("--list-hosts", is_flag=True, help="Only say which hosts each play is for.")
+@click.option("--list-hosts", is_flag=True, help="Only list the hosts of each play.")
 @click.option("--list-tasks", is_flag=True, help="Only list the tasks.")
 @click.option("--list-tags", is_flag=True, help="Only list the tags.")
-@click.option("-v", "--verbose", count=True, help="Also what was skipped, each item and each message.")
+@click.option("-v", "--verbose", count=True, help="Also show skipped tasks, each item and each message.")
 @json_option
 @click.pass_obj
 def run(

@@ -39,7 +39,7 @@ SVG = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--metric",
     type=click.Choice(["gap", "midpoint"]),
-    help="What is made largest: from end to start (default), or between middles (paper).",
+    help="What to maximise: from end to start (default), or between middles (paper).",
 )
 @click.option(
     "--budget",

@@ -27,9 +27,9 @@ KINDS = ("queue", "placement", "comm")
 @click.command()
 @click.argument("journal", required=False, metavar="[JOURNAL]")
 @click.option("--queue", metavar="POLICY", help="What if this had been the queue policy?")
-@click.option("--placement", metavar="POLICY", help="The same of the placement policy.")
-@click.option("--comm", metavar="POLICY", help="The same of the communication policy.")
-@click.option("--policies", type=FILE, metavar="FILE", help="The same of [policies] of this rm.toml.")
+@click.option("--placement", metavar="POLICY", help="What if this had been the placement policy?")
+@click.option("--comm", metavar="POLICY", help="What if this had been the communication policy?")
+@click.option("--policies", type=FILE, metavar="FILE", help="What if [policies] came from this rm.toml?")
 @click.option("--since", metavar="TIME", help="Begin before this: 2026-11-14, 2026-11-14T16:00, or 7d ago.")
 @click.option("--jobs", "list_jobs", is_flag=True, help="List every job that would start otherwise.")
 @click.option("--export", "target", type=FILE, help="Write the journal into FILE (.gz: compressed) instead.")
@@ -132,7 +132,7 @@ def _verify(source: Journal, first: int, as_json: bool) -> int:
         f"{verdict.events:,} events and {verdict.placed:,} placements; starts: {verdict.starts}."
     )
     if found is None:
-        click.echo("Every decision came out equal.")
+        click.echo("Every decision is the same.")
         return 0
     click.echo(f"The first difference, at {_clock(found.at_us)} (entry {found.seq}): {found.what}.")
     if found.rm != __version__:
@@ -207,8 +207,8 @@ def _what_if(source: Journal, first: int, asked: Decider, list_jobs: bool, as_js
     )
     if assumed:
         click.echo(
-            f"Jobs whose run time the journal does not tell: {len(assumed):,}; they take what they declare, "
-            "or what is usual."
+            f"Jobs whose run time is not in the journal: {len(assumed):,}; the model uses what they declare, "
+            "or the usual run time."
         )
 
 

@@ -73,7 +73,7 @@ def _problems(spec: JobSpec, runs: bool) -> Iterator[str]:
     yield from _program(spec)
     if spec.traffic is not None:
         if spec.low_comm:
-            yield "low_comm and a traffic profile exclude each other"
+            yield "low_comm and a traffic profile are mutually exclusive"
         yield from _traffic(spec.traffic)
 
 
@@ -134,7 +134,7 @@ def _counts(spec: JobSpec) -> Iterator[str]:
     for names in _ONE_OF:
         given = [name for name in names if getattr(spec, name)]
         if len(given) > 1:
-            yield f"{' and '.join(given)} exclude each other"
+            yield f"{' and '.join(given)} are mutually exclusive"
     for name, ways in _WAYS.items():
         if getattr(spec, name) not in ways:
             yield f"{name} is '{getattr(spec, name)[:80]}', and must be {' or '.join(ways)}"

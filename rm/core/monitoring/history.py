@@ -167,7 +167,7 @@ def complaint(sample: Sample, now_us: int) -> str:
             return f"{which} has a metric that rm does not know: '{name}'."
         number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         if isinstance(value, bool) or not number:
-            return f"{which} has a {name} that is no number: {value!r:.40}."
+            return f"{which} has a {name} that is not a number: {value!r:.40}."
         if not 0 <= value <= LARGEST[name]:  # an integer may be too large for %g
             return f"{which} has a {name} that cannot be: {value!s:.20}, not between 0 and {LARGEST[name]:g}."
     return ""

@@ -127,14 +127,14 @@ def _url(value: object) -> str:
             "The address has more than host and path: a user's name, a password or a query.", hint
         )
     if not isinstance(value, str) or not URL.fullmatch(value):
-        raise ConfigError(f"{value!r:.80} is no address of an archive.", hint)
+        raise ConfigError(f"{value!r:.80} is not an address of an archive.", hint)
     return value.rstrip("/")
 
 
 def _duration(least_us: int, most_us: int) -> Any:
     def read(value: object) -> int:
         if not isinstance(value, str):
-            raise ConfigError(f"{value!r:.40} is no duration.", "Write a number with its unit, such as '5m'.")
+            raise ConfigError(f"{value!r:.40} is not a duration.", "Write a number with its unit: 5m.")
         found = parse_duration_us(value)
         if not least_us <= found <= most_us:
             raise ConfigError(f"'{value}' is out of range.")
@@ -158,7 +158,7 @@ def _hosts(value: object) -> Mapping[str, str]:
 def _text(value: object) -> str:
     if isinstance(value, str):
         return value
-    raise ConfigError(f"{value!r:.40} is no text.")
+    raise ConfigError(f"{value!r:.40} is not text.")
 
 
 def _attempts(value: object) -> int:

@@ -56,7 +56,7 @@ def digest_of(text: str) -> str:
 
 
 def id_of(text: str) -> str | None:
-    """The id that a text names; None when it is no token's."""
+    """The id that a text names; None when it is not a token's."""
     if not text.startswith(PREFIX) or len(text) > TEXT_MOST:
         return None
     id, separator, secret = text.removeprefix(PREFIX).partition("_")

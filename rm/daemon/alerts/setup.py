@@ -102,13 +102,13 @@ def channels_of(tables: Sequence[Mapping[str, Any]]) -> tuple[ChannelTable, ...]
         if c.command and not c.command[0]:
             raise ConfigError(f"{where}, command: it names no program.")
         if c.webhook and not re.match(r"https?://[^/?#]", c.webhook):
-            raise ConfigError(f"{where}, webhook: this is no web address.", "It begins with https://.")
+            raise ConfigError(f"{where}, webhook: this is not a URL.", "It begins with https://.")
         if c.mail_to and not c.mail_from:
             raise ConfigError(f"{where} has no mail_from.", "Say which address the mail comes from.")
         for address in (*c.mail_to, *([c.mail_from] if c.mail_from else [])):
             if not ADDRESS.fullmatch(address):
                 said = " ".join(address.split())[:60]
-                raise ConfigError(f"{where}: '{said}' is no address.", "Write it as ops@example.org.")
+                raise ConfigError(f"{where}: '{said}' is not an address.", "Write it as ops@example.org.")
         _check_word(f"{where}, smtp_tls", c.smtp_tls, ("none", "starttls", "tls"))
         if c.smtp_user and not c.smtp_password_file:
             raise ConfigError(f"{where} has no smtp_password_file.", "Name the file with the password.")

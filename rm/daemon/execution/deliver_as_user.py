@@ -74,7 +74,7 @@ def copy(at: int, name: str, fd: int) -> None:
     log seen."""
     about = os.fstat(fd)
     if not stat.S_ISREG(about.st_mode):
-        raise Refused("what is to be written is no file")
+        raise Refused("what is to be written is not a file")
     aside = f".rm-delivery.{os.getpid()}.{fd}"
     out = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=at)
     try:
@@ -110,7 +110,7 @@ def serve(door: socket.socket, pattern: str) -> list[str]:
     for name, fd, wrong in zip(names, files, unfit, strict=True):
         try:
             if wrong:
-                raise Refused(f"'{name}' is no name that jobs.deliver of rm.toml ('{pattern}') makes")
+                raise Refused(f"'{name}' is not a name that jobs.deliver of rm.toml ('{pattern}') makes")
             copy(at, name, fd)
             told.append("")
         except Refused as refused:

@@ -219,7 +219,7 @@ def content(part: LogPart, host: str) -> bytes:
     """The bytes of a part of a log.
 
     Raises:
-        Unreachable: what the host sent is no base64.
+        Unreachable: what the host sent is not base64.
     """
     try:
         return base64.b64decode(part.data, validate=True)

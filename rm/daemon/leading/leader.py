@@ -42,7 +42,7 @@ T = TypeVar("T")
 # request has at most so many.
 TURN_WEIGHT = 500
 RETRY_S = 0.5  # between two tries of a commit that the database could not take
-STEP_US = 500_000  # less than that between two turns is no clock that was set, but a machine that is busy
+STEP_US = 500_000  # less than that between two turns is not a clock that was set, but a machine that is busy
 SLOW_S = 2.0  # a commit that takes longer is told to whoever asks
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
 # short jobs then share one. An idle cluster's first news is acted upon at once.
@@ -252,7 +252,7 @@ class Leader:
 
     def _take_apart(self, items: list[Any], error: Exception) -> None:
         """A turn failed before its commit, by a defect: again from the last commit, one item after the other,
-        without those that fail. When it fails without any of them, it is no item's fault, and raises."""
+        without those that fail. When it fails without any of them, it is not an item's fault, and raises."""
         log.error("a turn of %d items failed; each is tried by itself now", len(items), exc_info=error)
         self._restore()
         self._step([], [], self._clock.now_us())

@@ -36,7 +36,7 @@ from rm.units import DAY_US, HOUR_US
 
 log = logging.getLogger(__name__)
 
-MESH = "mesh"  # the kind of a row that is no archive's
+MESH = "mesh"  # the kind of a row that is not an archive's
 WINDOW = ("mesh", "when", "hosts", "begins_us", "ends_us")
 POINTS = 2_000  # of a history, at most, before the next longer span is taken
 

@@ -49,7 +49,7 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("'deb' knows only the state 'present'")
     for name in args["name"] or ():
         if name.count("=") > 1:
-            raise BadArgument(f"'{name}' is no package")
+            raise BadArgument(f"'{name}' is not a package")
     return {
         **args,
         "use": "apt",

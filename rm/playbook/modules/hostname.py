@@ -14,5 +14,5 @@ FACTS = ("ansible_hostname", "ansible_nodename", "ansible_fqdn", "ansible_domain
 
 def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
     if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?", args["name"]):
-        raise BadArgument(f"'{args['name']}' is no host name: letters, digits, '-' and '.'")
+        raise BadArgument(f"'{args['name']}' is not a host name: letters, digits, '-' and '.'")
     return {"name": args["name"]}

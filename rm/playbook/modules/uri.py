@@ -40,5 +40,5 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
         raise BadArgument("'status_code' must be numbers")
     method = args["method"].upper()
     if not method.isalpha():
-        raise BadArgument(f"'{args['method']}' is no HTTP method")
+        raise BadArgument(f"'{args['method']}' is not an HTTP method")
     return {**args, "method": method}

@@ -113,12 +113,12 @@ def _checked(op: str, args: Mapping[str, Any], answer: Any) -> dict[str, Any]:
             raise Unfit(f"answers '{op}' with '{name}' that is neither true nor false")
     diff = found.get("diff", [])
     if not isinstance(diff, list) or not all(isinstance(one, str) for one in diff):
-        raise Unfit(f"answers '{op}' with a 'diff' that is no list of texts")
+        raise Unfit(f"answers '{op}' with a 'diff' that is not a list of texts")
     facts = found.get("ansible_facts")
     if facts is None:
         found.pop("ansible_facts", None)
     elif not isinstance(facts, dict):
-        raise Unfit(f"answers '{op}' with 'ansible_facts' that is no mapping")
+        raise Unfit(f"answers '{op}' with 'ansible_facts' that is not a mapping")
     if found["failed"]:
         return {"msg": "it says no more", **found}
     wanted = dict(_READS.get(op, {}))
@@ -148,7 +148,7 @@ def plain_json(answer: Any) -> None:
             elif isinstance(value, list):
                 below += value
             elif isinstance(value, (int, float)) and not -NUMBER_MAX <= value <= NUMBER_MAX:
-                raise Unfit("answers with a number beyond 64 bits")  # and what is no number
+                raise Unfit("answers with a number beyond 64 bits")  # and what is not a number
             elif not isinstance(value, (str, int, float, bool, type(None))):
                 raise Unfit("answers with something else than JSON")
         if not below:
@@ -165,7 +165,7 @@ def _named(facts: Mapping[str, Any]) -> None:
             continue
         text = str(value)
         if text.startswith("/") or ".." in text.split("/") or any(ord(sign) < 32 for sign in text):
-            raise Unfit(f"says that its '{name}' is {text[:80]!r}, which is no name")
+            raise Unfit(f"says that its '{name}' is {text[:80]!r}, which is not a name")
 
 
 def _few(names: list[str]) -> str:

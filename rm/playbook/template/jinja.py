@@ -62,7 +62,7 @@ class _Context(Context):
 
 
 def _shown(value: Any) -> Any:
-    """What is put beside text: nothing is no text, and tuples look like the lists that they become."""
+    """What is put beside text: nothing is not text, and tuples look like the lists that they become."""
     if value is None:
         return ""
     return _lists(value) if isinstance(value, (tuple, list, dict)) else value

@@ -74,9 +74,9 @@ def _syntax(text: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         for pair in first.removeprefix(HEADER).split(","):
             name, colon, value = pair.partition(":")
             if not colon or name.strip() not in (*SYNTAX, "newline_sequence", "keep_trailing_newline"):
-                raise TemplateProblem(f"'{first}' is no list of Jinja2's settings")
+                raise TemplateProblem(f"'{first}' is not a list of Jinja2's settings")
             try:
                 found[name.strip()] = ast.literal_eval(value.strip())
             except (ValueError, SyntaxError):
-                raise TemplateProblem(f"'{value.strip()}' is no value for '{name.strip()}'") from None
+                raise TemplateProblem(f"'{value.strip()}' is not a value for '{name.strip()}'") from None
     return text, {name: value for name, value in found.items() if value != _USUAL.get(name)}

@@ -40,7 +40,7 @@ class MetronomeOptions:
     ring, sum, alltoall, literal. `stage3` seeks the largest cushion offline where the scheduler's
     first scheme has not got it; `compact` leaves no cushion at all, which is how the paper's ablation
     removes stage 3 (Table VII), and `regulation` lets the controller pause jobs (Table VIII; without
-    it a job is moved to its slot once). `gating` is no part of regulation: it has its own switch. With
+    it a job is moved to its slot once). `gating` is not part of regulation: it has its own switch. With
     `combine` each link has classes by rank, gates, and the best rotation there is.
     `reschedule` and what follows: see rm.core.scheduling.rescheduling; minutes between two moves.
     """

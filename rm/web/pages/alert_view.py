@@ -117,7 +117,7 @@ def _notes(row: Mapping[str, Any]) -> list[str]:
         notes.append(f"silenced: {shown(row['silenced'], 100)}")
     if row.get("fired_recently", 0) > 1:
         notes.append(f"fired {row['fired_recently']} times of late")
-    notes += [f"{shown(owed['channel'])} is still to be told" for owed in row.get("owed") or ()]
+    notes += [f"{shown(owed['channel'])} is still to be notified" for owed in row.get("owed") or ()]
     if row.get("failed"):
         notes.append(shown(row["failed"], 200))
     return notes

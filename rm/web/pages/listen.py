@@ -27,7 +27,7 @@ def address_of(listen: str, key: str = "web.listen") -> tuple[str, int]:
     """`127.0.0.1:8080`, `[::1]:8080`, `8080` (this machine only) to host and port.
 
     Raises:
-        ConfigError: it is no address.
+        ConfigError: it is not an address.
     """
     host, colon, port = listen.rpartition(":")
     host = host.strip("[]") if colon else "127.0.0.1"

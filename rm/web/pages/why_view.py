@@ -115,8 +115,8 @@ def _decided(answer: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if choice["refused_hosts"] is not None:
         told.append(
-            f"Hosts that were refused then: {choice['refused_hosts']}. "
-            f"Hosts that could be taken and were not: {choice['passed_over_hosts']}."
+            f"Hosts refused then: {choice['refused_hosts']}. "
+            f"Hosts that fitted but were not chosen: {choice['passed_over_hosts']}."
         )
     if choice["compared"]:
         told.append(f"Candidates compared: {choice['compared_candidates']}.")

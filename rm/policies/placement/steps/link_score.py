@@ -229,7 +229,7 @@ class LinkScores:
     def loop(self, tasks_on: Mapping[str, int]) -> Reason | None:
         """Would the job with these tasks per host close a loop in the affinity graph? (R21)
 
-        A loop through at most `joint_jobs` jobs whose periods match is no obstacle: its links
+        A loop through at most `joint_jobs` jobs whose periods match is not an obstacle: its links
         are solved jointly.
         """
         mine = {host: self._mine(host, tasks) for host, tasks in tasks_on.items()}

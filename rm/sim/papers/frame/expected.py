@@ -57,7 +57,7 @@ def read(path: Path) -> dict[Key, Expected]:
     except FileNotFoundError:
         raise ConfigError(f"There is no {path.name}.", "A paper needs its expected ranges.") from None
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path.name} is no TOML: {error}.") from None
+        raise ConfigError(f"{path.name} is not TOML: {error}.") from None
     found: dict[Key, Expected] = {}
     for number, row in enumerate(rows, 1):
         one = _row(row, f"Row {number} of {path.name}")
@@ -79,7 +79,7 @@ def _row(row: Mapping[str, Any], where: str) -> Expected:
             raise ConfigError(f"{where}: {key} is {value!r}, not a finite number.")
     for key in known - {"published", "low", "high"}:
         if not isinstance(row[key], str) or not (row[key] or key == "unit"):
-            raise ConfigError(f"{where}: {key} is {row[key]!r}, not a text.")
+            raise ConfigError(f"{where}: {key} is {row[key]!r}, not text.")
     if row["low"] > row["high"]:
         raise ConfigError(f"{where}: low {row['low']} is above high {row['high']}.")
     return Expected(**row)

@@ -37,5 +37,5 @@ def module_of(name: str) -> str:
 def load(module: str) -> Paper:
     """The paper that a module declares."""
     paper = importlib.import_module(module).PAPER
-    assert isinstance(paper, Paper), f"{module}.PAPER is no Paper"
+    assert isinstance(paper, Paper), f"{module}.PAPER is not a Paper"
     return paper
