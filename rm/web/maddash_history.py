@@ -6,9 +6,10 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rm.core.monitoring.cells import METRIC_OF, Status
+from rm.core.monitoring.cells import Status
 from rm.core.monitoring.judging import judge
 from rm.core.monitoring.mesh import Thresholds
+from rm.core.monitoring.metrics import METRIC_OF
 
 # what a value is in a message: loss in percent, delay in milliseconds, throughput in Mbit/s, MTU in bytes
 UNIT = {"loss": 1.0, "delay": 1e3, "bandwidth": 1e6, "mtu": 1.0}

@@ -387,7 +387,7 @@ def test_measurements_join_the_history_and_the_map(house: House) -> None:
     reading = one.read("ma")
     assert (reading.recorded, reading.refused) == (3, 3)
     assert "3 measurements are left out" in reading.message
-    assert "loss_pct that cannot be: -1" in reading.message
+    assert "impossible loss_pct: -1" in reading.message
     stats = house.network()[("a", "b")]
     assert (stats.loss_pct, stats.delay_us, stats.bandwidth_bps) == (2.0, 400, 1_000_000_000)
     assert stats.measured_at_us == NOW_US - 60_000_000

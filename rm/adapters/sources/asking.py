@@ -15,8 +15,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from rm.core.monitoring.cells import METRIC_OF
 from rm.core.monitoring.history import Sample, checks_of
+from rm.core.monitoring.metrics import METRIC_OF
 from rm.core.monitoring.source import Source
 from rm.errors import ConfigError, RmError, Unreachable
 

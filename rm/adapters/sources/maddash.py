@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rm.adapters.sources.asking import Archive, Found, Span, Tries
-from rm.core.monitoring.cells import METRIC_OF
+from rm.core.monitoring.metrics import METRIC_OF
 from rm.errors import Unreachable
 from rm.units import SECOND_US
 

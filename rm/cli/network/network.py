@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
 from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.core.monitoring.metrics import METRICS, Metric, Unit
 from rm.errors import UsageError
 from rm.units import format_bandwidth, format_duration, parse_duration_us
 
@@ -129,15 +130,12 @@ def _rate(value: float) -> str:
     return format_bandwidth(round(value))
 
 
-METRICS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("loss_pct", "loss", _percent),
-    ("delay_us", "delay", _duration),
-    ("jitter_us", "jitter", _duration),
-    ("rtt_us", "rtt", _duration),
-    ("bandwidth_bps", "bandwidth", _rate),
-    ("mtu_bytes", "mtu", "{:.0f}".format),
-    ("clock_error_us", "clock error", _duration),
-)
+SHOWN: Mapping[Unit, Callable[[float], str]] = {
+    Unit.PERCENT: _percent,
+    Unit.MICROSECONDS: _duration,
+    Unit.BITS_PER_SECOND: _rate,
+    Unit.BYTES: "{:.0f}".format,
+}
 
 
 @network.command()
@@ -180,10 +178,11 @@ def _direction(one: dict[str, Any], since: str) -> None:
         click.echo(f"  nothing in the last {since}")
         return
     rows = []
-    for key, name, shown in METRICS:
-        bars, stats = _series(one, key)
+    for metric in METRICS:
+        bars, stats = _series(one, metric)
         if stats is not None:
-            rows.append((name, *(shown(v) for v in stats), sparkline(bars)))
+            shown = map(SHOWN[metric.unit], stats)
+            rows.append((metric.title, *shown, sparkline(bars)))
     table(
         ("METRIC", "MIN", "MEAN", "MAX", "NEWEST", f"LAST {since}"),
         rows,
@@ -194,18 +193,18 @@ def _direction(one: dict[str, Any], since: str) -> None:
 
 
 def _series(
-    one: dict[str, Any], key: str
+    one: dict[str, Any], metric: Metric
 ) -> tuple[Sequence[float | None], tuple[float, float, float, float] | None]:
     """A metric's values in order of time for the sparkline, and (least, mean, most, newest)."""
     if one["samples"]:
-        values = [s["values"].get(key) for s in one["samples"]]
+        values = [s["values"].get(metric.name) for s in one["samples"]]
         known = [v for v in values if v is not None]
         if not known:
             return [], None
-        if key in ("bandwidth_bps", "mtu_bytes"):
+        if metric.test != "latency":
             values = known  # measured seldom: the tries of other meshes between are no gaps
         return values, (min(known), sum(known) / len(known), max(known), known[-1])
-    stats = [s["stats"].get(key) for s in one["summaries"]]
+    stats = [s["stats"].get(metric.name) for s in one["summaries"]]
     seen = [s for s in stats if s is not None]
     if not seen:
         return [], None

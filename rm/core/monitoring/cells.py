@@ -26,9 +26,6 @@ class Status(IntEnum):
         return "owc?.m"[self]
 
 
-# What of a sample each check looks at.
-METRIC_OF = {"loss": "loss_pct", "delay": "delay_us", "bandwidth": "bandwidth_bps", "mtu": "mtu_bytes"}
-CHECKS = tuple(METRIC_OF)
 STALE_INTERVALS = 3  # a cell that was not tried for so many of its intervals is unknown
 
 

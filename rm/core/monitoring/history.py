@@ -13,22 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from rm.core.model.network import LinkStats
-from rm.core.monitoring.cells import METRIC_OF, Cell, Change
+from rm.core.monitoring.cells import Cell, Change
 from rm.core.monitoring.mesh import MeshState
+from rm.core.monitoring.metrics import BY_NAME, METRIC_OF
 from rm.units import DAY_US, HOUR_US
 
-# name -> the largest value that can be true; none can be below 0. Loss in percent, times in
-# microseconds, throughput in bit/s. `clock_error_us` bounds the error of the one-way delay.
-LARGEST: Mapping[str, float] = {
-    "loss_pct": 100.0,
-    "delay_us": 600e6,
-    "jitter_us": 600e6,
-    "rtt_us": 600e6,
-    "bandwidth_bps": 1e14,
-    "mtu_bytes": 1 << 24,
-    "clock_error_us": 600e6,
-}
-METRICS = tuple(LARGEST)
 AHEAD_US = 60_000_000  # a clock may be ahead by so much
 SPANS_US = (HOUR_US, DAY_US)
 
@@ -163,13 +152,14 @@ def complaint(sample: Sample, now_us: int) -> str:
     if sample.at_us <= 0 or sample.at_us > now_us + AHEAD_US:
         return f"{which} claims an instant that has not come, or never was: {sample.at_us} us."
     for name, value in sample.values.items():
-        if name not in LARGEST:
+        metric = BY_NAME.get(name)
+        if metric is None:
             return f"{which} has a metric that rm does not know: '{name}'."
         number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         if isinstance(value, bool) or not number:
             return f"{which} has a {name} that is not a number: {value!r:.40}."
-        if not 0 <= value <= LARGEST[name]:  # an integer may be too large for %g
-            return f"{which} has a {name} that cannot be: {value!s:.20}, not between 0 and {LARGEST[name]:g}."
+        if not 0 <= value <= metric.largest:  # an integer may be too large for %g
+            return f"{which} has an impossible {name}: {value!s:.20}, not between 0 and {metric.largest:g}."
     return ""
 
 

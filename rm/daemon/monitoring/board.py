@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from rm.core.model.host import Host, selected
-from rm.core.monitoring.cells import METRIC_OF, Cell, Change, Status, change_of, is_stale, shown
+from rm.core.monitoring.cells import Cell, Change, Status, change_of, is_stale, shown
 from rm.core.monitoring.history import History, Sample, checks_of
 from rm.core.monitoring.judging import after, least_over_ms
 from rm.core.monitoring.maintenance import HostWindow
 from rm.core.monitoring.mesh import Mesh
+from rm.core.monitoring.metrics import METRIC_OF
 from rm.core.monitoring.occurrence import occurrence
 from rm.core.monitoring.pairing import Pairing
 from rm.core.monitoring.peers import Zones, usual_of, zones_of

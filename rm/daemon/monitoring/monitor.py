@@ -21,6 +21,7 @@ from rm.core.model.host import Host, HostState
 from rm.core.model.network import LinkStats
 from rm.core.monitoring.history import History, Sample, checks_of, complaint, learn
 from rm.core.monitoring.mesh import Mesh, MeshState
+from rm.core.monitoring.metrics import checks_of_test
 from rm.core.monitoring.pairing import Pair, Pairing
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
@@ -40,7 +41,6 @@ ON_DEMAND = "on-demand"
 SPREAD = 0.4
 LONGEST_TEST_US = 6 * SECOND_US
 RETRY_S = 60.0  # after which a result that does not count yet is tried again; see `confirm`
-CHECKS = {"latency": ("loss", "delay"), "throughput": ("bandwidth",), "mtu": ("mtu",)}
 
 
 class Settings(Protocol):
@@ -341,7 +341,7 @@ class Monitor:
                     log.warning("cannot measure %s to %s: %s", a.name, b.name, failed[-1])
                     done = True
                 if done:
-                    checks += CHECKS[test]
+                    checks += checks_of_test(test)
                 else:
                     skipped += 1
         if not checks:  # nothing was tried

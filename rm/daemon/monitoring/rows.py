@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rm.core.model.host import Host
-from rm.core.monitoring.cells import CHECKS, Cell, Change
+from rm.core.monitoring.cells import Cell, Change
 from rm.core.monitoring.history import Sample, Summary
 from rm.core.monitoring.mesh import Cron, Mesh, MeshState
+from rm.core.monitoring.metrics import CHECKS
 from rm.units import format_duration
 
 

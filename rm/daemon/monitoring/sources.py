@@ -17,8 +17,9 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
 from rm.core.model.network import LinkStats
-from rm.core.monitoring.history import LARGEST, History, Sample, checks_of, complaint, learn
+from rm.core.monitoring.history import History, Sample, checks_of, complaint, learn
 from rm.core.monitoring.mesh import MeshState
+from rm.core.monitoring.metrics import BY_NAME
 from rm.core.monitoring.source import Reading, Source, endpoints
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle
@@ -221,7 +222,7 @@ def without_negative_delay(sample: Sample) -> Sample:
     """perfSONAR tells one-way delays as the hosts' clocks have them. One below zero says only that the
     clocks disagree, and nothing against the loss that was found beside it."""
     delay_us = sample.values.get("delay_us")
-    if not isinstance(delay_us, int | float) or not -LARGEST["delay_us"] <= delay_us < 0:
+    if not isinstance(delay_us, int | float) or not -BY_NAME["delay_us"].largest <= delay_us < 0:
         return sample
     rest = {name: value for name, value in sample.values.items() if name != "delay_us"}
     said = f"the delay is below zero ({delay_us / 1e3:.4g} ms): the clocks disagree"

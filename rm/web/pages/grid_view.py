@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.monitoring.cells import METRIC_OF, Status
+from rm.core.monitoring.cells import Status
 from rm.core.monitoring.judging import judge
 from rm.core.monitoring.mesh import USUAL
+from rm.core.monitoring.metrics import METRIC_OF
 from rm.web.pages.text import duration, percent, short_rate, shown, since
 
 JUDGED = ("loss",)  # the checks that have such a threshold

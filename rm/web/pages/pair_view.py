@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.monitoring.cells import METRIC_OF, Status
+from rm.core.monitoring.cells import Status
+from rm.core.monitoring.metrics import METRIC_OF, METRICS, Unit
 from rm.web.pages.text import duration, moment, percent, rate, shown, since
 
 SPANS_S = {"1h": 3_600, "24h": 86_400, "14d": 14 * 86_400, "1y": 365 * 86_400}
 USUAL = "24h"
 WIDTH, HEIGHT = 600.0, 64.0
 PIECES = 150  # of the width, for what is too much to be drawn one by one
-JITTER, RTT = "jitter_us", "rtt_us"
 CHANGES_MOST = 100
 # from what on a check is bad: the thresholds' names and what they are counted in
 LIMITS = {
@@ -29,13 +29,11 @@ LIMITS = {
     "bandwidth": ("bandwidth_{}_mbps", 1e6),
     "mtu": ("mtu_{}_bytes", 1.0),
 }
-SHOWN: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
-    "loss_pct": ("Loss", percent),
-    "delay_us": ("Delay, one way", duration),
-    JITTER: ("Jitter", duration),
-    RTT: ("Round trip", duration),
-    "bandwidth_bps": ("Bandwidth", rate),
-    "mtu_bytes": ("Path MTU", lambda value: "–" if value is None else f"{value:.0f} bytes"),
+SHOWN: Mapping[Unit, Callable[[float | None], str]] = {
+    Unit.PERCENT: percent,
+    Unit.MICROSECONDS: duration,
+    Unit.BITS_PER_SECOND: rate,
+    Unit.BYTES: lambda value: "–" if value is None else f"{value:.0f} bytes",
 }
 Json = Mapping[str, Any]
 Point = tuple[int, float, float, float]  # instant, least, mean, most
@@ -106,15 +104,16 @@ def pair(
     changes = sorted(changes, key=lambda change: change["at_us"])
     mine = {cell["check"]: cell for cell in cells}
     charts = []
-    for key, (title, words) in SHOWN.items():
-        check = next((c for c, metric in METRIC_OF.items() if metric == key), None)
-        points = _points(samples, summaries, key)
+    for metric in METRICS:
+        check, words = metric.check, SHOWN[metric.unit]
+        title = metric.title[:1].upper() + metric.title[1:]
+        points = _points(samples, summaries, metric.name)
         failures = [s["at_us"] for s in samples if s["failed"] and check in _checks(s, meshes)]
         if check == "loss":  # summaries do not tell what failed
             failures += [s["start_us"] + s["span_us"] // 2 for s in summaries if s["failures"]]
         if not points and not (failures and check):
             continue
-        cell = mine.get(check or "")
+        cell = mine.get(check)
         limits = _limits(check, cell, meshes) if check else {}
         these = [c for c in changes if check and c["check"] == check]
         charts.append(

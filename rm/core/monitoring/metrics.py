@@ -1,0 +1,46 @@
+"""What is measured between two hosts: names, units and bounds, the test that finds each, the check on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Unit(Enum):
+    PERCENT = "%"
+    MICROSECONDS = "us"
+    BITS_PER_SECOND = "bit/s"
+    BYTES = "bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """No value can be below 0 or above `largest`. `test` finds it; `check` judges it, if any does."""
+
+    name: str
+    title: str
+    unit: Unit
+    largest: float
+    test: str
+    check: str = ""
+
+
+METRICS = (
+    Metric("loss_pct", "loss", Unit.PERCENT, 100.0, "latency", "loss"),
+    Metric("delay_us", "one-way delay", Unit.MICROSECONDS, 600e6, "latency", "delay"),
+    Metric("jitter_us", "jitter", Unit.MICROSECONDS, 600e6, "latency"),
+    Metric("rtt_us", "round trip", Unit.MICROSECONDS, 600e6, "latency"),
+    Metric("bandwidth_bps", "bandwidth", Unit.BITS_PER_SECOND, 1e14, "throughput", "bandwidth"),
+    Metric("mtu_bytes", "path MTU", Unit.BYTES, 1 << 24, "mtu", "mtu"),
+    # bounds the error of the one-way delay
+    Metric("clock_error_us", "clock error", Unit.MICROSECONDS, 600e6, "latency"),
+)
+BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
+METRIC_OF: Mapping[str, str] = {metric.check: metric.name for metric in METRICS if metric.check}
+CHECKS = tuple(METRIC_OF)
+
+
+def checks_of_test(test: str) -> tuple[str, ...]:
+    """The checks on what a test finds."""
+    return tuple(metric.check for metric in METRICS if metric.test == test and metric.check)
