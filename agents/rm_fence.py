@@ -44,7 +44,7 @@ def checked_settings(given):
         settings[name] = value
     for name, choices in CHOICES.items():
         if settings[name] not in choices:
-            raise ValueError("fence.%s is none of %s" % (name, ", ".join(choices)))
+            raise ValueError("fence.%s is not one of %s" % (name, ", ".join(choices)))
     if not 0 <= settings["processes"] < 1 << 22:
         raise ValueError("fence.processes is not a number of processes")
     for limit in settings["limits"]:

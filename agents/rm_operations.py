@@ -116,7 +116,7 @@ class Operations(Attempts):
             name = which if which.startswith("SIG") else "SIG" + which
             which = getattr(signal, name, None)
         if not isinstance(which, int) or not 0 < which < signal.NSIG:
-            raise ValueError("signal %r is none" % request.get("signal"))
+            raise ValueError("signal %r is not a signal's number" % request.get("signal"))
         if attempt.live() and not attempt.folder.tell({"op": "signal", "signal": int(which)}):
             self._look_again(attempt)
         return {}

@@ -32,7 +32,7 @@ def number(value, name):
 def heard_of(heard_us):
     """When the daemon was heard, by this host's clock since its boot, as it was told."""
     if heard_us > alive_us():
-        raise ValueError("heard_us is still to come")
+        raise ValueError("heard_us is in the future")
     return heard_us
 
 
@@ -42,7 +42,7 @@ def not_too_late(request):
     until = request.get("not_after_us")
     late_us = time.time_ns() // 1000 - until if isinstance(until, int) else 0
     if late_us > 0:
-        raise SpoolError("too-late", "The request came %.1f s later than it was meant." % (late_us / 1e6))
+        raise SpoolError("too-late", "The request came %.1f s too late." % (late_us / 1e6))
 
 
 def checked_launch(request):

@@ -214,7 +214,9 @@ def _mark(job, attempt, interface, minor, old):
     if unsure is None:
         if old:
             _remove_rule(job, interface, old)
-        raise KernelRefused("no-classifier", "this kernel offers no way to tell the packets of job %d" % job)
+        raise KernelRefused(
+            "no-classifier", "this kernel offers no way to identify the packets of job %d" % job
+        )
     return unsure[0], False, missing
 
 

@@ -105,7 +105,7 @@ def pass_through(user, pid, state=DEFAULT_STATE):
     host = os.uname().nodename
     jobs = running_jobs(user.pw_uid, state)
     if not jobs:
-        raise Refused("rm: %s has no job that runs on %s. Submit one (rmx submit), and come while it runs."
+        raise Refused("rm: %s has no job that runs on %s. Submit one (rmx submit), and log in while it runs."
                       % (user.pw_name, host))  # fmt: skip
     for path in jobs if pid else ():
         with contextlib.suppress(OSError):  # it ended meanwhile, or there are no control groups

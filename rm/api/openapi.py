@@ -17,8 +17,8 @@ JSON = "application/json"
 WORD = {"type": "string", "minLength": 1}
 NAMES = re.compile(r"\{(\w+)\}")
 MAY = {
-    Who.PROGRAMS: "For whom privacy.metrics says.",
-    Who.USER: "For whoever has an account.",
+    Who.PROGRAMS: "For the users that privacy.metrics allows.",
+    Who.USER: "For anyone with an account.",
     Who.OWNER: "For the owner of the job and operators.",
     Who.READER: "For the owner of the job and administrators.",
     Who.OPERATOR: "For operators.",
@@ -87,7 +87,7 @@ def _responses(route: Route, of: Mapping[Any, Mapping[str, Any]]) -> dict[str, A
     refused = {JSON: {"schema": of[Refused]}}
     found = {str(route.status): {"description": "Done.", "content": content}}
     if route.method == "GET" and route.name != "logs":
-        found["304"] = {"description": "It is what the ETag in If-None-Match stands for."}
+        found["304"] = {"description": "Unchanged: its ETag is among If-None-Match."}
     missing = {404} if "{" in route.path else set()
     for status in sorted({*ANY_REQUEST, *missing, *route.errors}):
         found[str(status)] = {"description": JSON_ERRORS[status], "content": refused}

@@ -68,13 +68,13 @@ Flag = Annotated[str, Meta(pattern="^[01]?$")]
 Seconds = Annotated[float, Meta(ge=0)]
 JSON_ERRORS = {
     400: "UsageError: the request is malformed.",
-    401: "Unauthenticated: the door asks for a token, and this one does not count.",
+    401: "Unauthenticated: the door needs a valid token.",
     403: "Forbidden: the caller may not do this.",
     404: "NotFound: there is no such job, host or other thing.",
     409: "Conflict: it is in a state that does not allow the request.",
     413: "UsageError: the body is too large.",
     422: "ImpossibleRequest: no state of this cluster could ever satisfy it.",
-    429: "LimitReached: more than one user may ask for at a time; see Retry-After.",
+    429: "LimitReached: the caller is over a limit; see Retry-After.",
     500: "RmError: a defect of the daemon, or of its database.",
     502: "Unreachable: a host did not answer.",
 }
@@ -93,14 +93,14 @@ HOSTS = frozenset({"hosts"})
 USED = frozenset({"hosts", "usage"})
 
 ROUTES: Sequence[Route] = (
-    Route("GET", "/v1/status", "status", "The daemon, its policies, how many jobs and hosts in which state.",
+    Route("GET", "/v1/status", "status", "The daemon, its policies, the number of jobs and hosts by state.",
           status.Status),
-    Route("GET", "/v1/me", "me", "Who the caller is, and in which role.", people.Me),
+    Route("GET", "/v1/me", "me", "The caller, with its role.", people.Me),
     # -- jobs
     Route("POST", "/v1/jobs", "submit", "Submit one job, or several; answered only after the commit.",
           jobs.Submitted, jobs.Submit, status=201, errors=(422,), headers=(
               Parameter("Idempotency-Key", Annotated[str, Meta(max_length=128, pattern=r"^[ -~]*$")],
-                        "a submission that is repeated with its key is answered as the first time", ""),
+                        "a submission repeated with the same key gets the first answer", ""),
           ), who=Who.USER),
     Route("POST", "/v1/plan", "plan", "Dry run: where the job would start now, or why it would not.",
           reasons.Plan, jobs.PlanRequest, errors=(422,), who=Who.USER),
@@ -110,16 +110,16 @@ ROUTES: Sequence[Route] = (
               Parameter("user", str, "of one user", ""),
               Parameter("mine", Flag, "the caller's own", ""),
               Parameter("name", str, "of one name", ""),
-              Parameter("limit", Count, f"the newest so many; at most {JOBS_MOST}, which 0 stands for", 0),
+              Parameter("limit", Count, f"the newest N, at most {JOBS_MOST}; 0 = at most", 0),
               Parameter("before", Count, "only those with a smaller id: the next page", 0),
-              Parameter("all", Flag, "those that ended before, too", ""),
+              Parameter("all", Flag, "also those that ended before", ""),
           )),
     Route("GET", "/v1/queue", "queue", "Waiting jobs in the queue policy's order as of now; last those that "
           "are held or may not begin yet.", jobs.Jobs, query=(
               Parameter("user", str, "of one user", ""),
-              Parameter("limit", Count, "the first so many; 0 = all", 0),
+              Parameter("limit", Count, "the first N; 0 = all", 0),
           )),
-    Route("DELETE", "/v1/jobs", "cancel_all", "Cancel all jobs that fit and have not ended.", jobs.Cancelled,
+    Route("DELETE", "/v1/jobs", "cancel_all", "Cancel all matching jobs that have not ended.", jobs.Cancelled,
           query=(
               Parameter("user", str, "of one user", ""),
               Parameter("name", str, "of one name", ""),
@@ -139,26 +139,26 @@ ROUTES: Sequence[Route] = (
             ("requeue", "Stop the job and let it wait for another start."),
         )
     ),
-    Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or in time.",
-          jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60),)),
+    Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or after "
+          "`timeout_s`.", jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60),)),
     Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come. The "
-          "header `Rm-Note`, percent-encoded, says what is known to be missing.", "text/plain",
+          "header `Rm-Note`, percent-encoded, names what is missing.", "text/plain",
           query=(
               Parameter("task", Count, "the rank", 0),
               Parameter("stream", Annotated[str, Meta(pattern="^(out|err)$")], "`out` or `err`", "out"),
               Parameter("offset", Count, "from this byte", 0),
-              Parameter("tail", Count, "instead: the last so many bytes", 0),
-              Parameter("lines", Count, "instead: the last so many lines", 0),
+              Parameter("tail", Count, "instead: the last N bytes", 0),
+              Parameter("lines", Count, "instead: the last N lines", 0),
               Parameter("attempt", Count, "which attempt; 0 = the newest", 0),
               Parameter("follow", Flag, "until the task ends", ""),
           ), who=Who.READER, errors=(409, 502)),
     Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why),
     Route("GET", "/v1/jobs/{id}/iterations", "iterations", "Iteration times against their baseline.",
-          jobs.Iterations, query=(Parameter("last", Count, "the newest so many; 0 = all", 0),)),
+          jobs.Iterations, query=(Parameter("last", Count, "the newest N; 0 = all", 0),)),
     # -- hosts
     Route("GET", "/v1/hosts", "hosts", "Hosts with what is free on them and their jobs.", hosts.Hosts,
           query=(Parameter("variables", str, "with their variables, for administrators"),)),
-    Route("POST", "/v1/hosts", "add_hosts", "Add hosts, or change what is known of them.", hosts.Hosts,
+    Route("POST", "/v1/hosts", "add_hosts", "Add hosts, or update them.", hosts.Hosts,
           hosts.AddHosts, who=Who.ADMIN, status=201),
     Route("DELETE", "/v1/hosts/{name}", "remove_host", "Remove the host.", hosts.OneHost, who=Who.ADMIN,
           errors=CONFLICT),
@@ -175,27 +175,27 @@ ROUTES: Sequence[Route] = (
     # -- the network
     Route("GET", "/v1/links", "links", "The links with the jobs that share them.", network.Links,
           private=USED),
-    Route("GET", "/v1/network", "network", "What was measured last of each pair.", network.Pairs,
+    Route("GET", "/v1/network", "network", "The newest measurement of each pair.", network.Pairs,
           private=HOSTS),
     Route("POST", "/v1/network/measure", "measure", "Measure now.", network.Measured, network.Measure,
           who=Who.OPERATOR, errors=UNKNOWN),
-    Route("GET", "/v1/network/history", "history", "What was measured of one direction.", network.History,
+    Route("GET", "/v1/network/history", "history", "The measurements of one direction.", network.History,
           query=(
               Parameter("source", str, "a host", required=True),
               Parameter("destination", str, "a host", required=True),
-              Parameter("since_s", Seconds, "so far back", 86_400),
+              Parameter("since_s", Seconds, "how far back", 86_400),
           ), errors=UNKNOWN, private=HOSTS),
     Route("GET", "/v1/monitor", "meshes", "The meshes and the archives' grids, and maintenance windows.",
           monitoring.Meshes, errors=CONFLICT, private=HOSTS),
     Route("GET", "/v1/monitor/{mesh}", "grid", "The cells of a mesh.", monitoring.Grid, errors=CONFLICT,
           private=HOSTS),
-    Route("GET", "/v1/monitor/{mesh}/changes", "changes", "How statuses changed.", monitoring.Changes,
+    Route("GET", "/v1/monitor/{mesh}/changes", "changes", "The changes of status.", monitoring.Changes,
           query=(
               Parameter("check", str, "of one check", ""),
               Parameter("source", str, "of one source", ""),
               Parameter("destination", str, "of one destination", ""),
-              Parameter("since_s", Seconds, "so far back", 604_800),
-              Parameter("limit", Count, "the newest so many, at most 10,000", 10_000),
+              Parameter("since_s", Seconds, "how far back", 604_800),
+              Parameter("limit", Count, "the newest N, at most 10,000", 10_000),
           ), errors=CONFLICT, private=HOSTS),
     Route("POST", "/v1/monitor/{mesh}/run", "run_mesh", "Run the mesh now; answered when it is over.",
           monitoring.OneMesh, monitoring.RunMesh, who=Who.OPERATOR, errors=(409, 502)),
@@ -210,7 +210,7 @@ ROUTES: Sequence[Route] = (
     # -- alerts
     Route("GET", "/v1/alerts", "alerts", "Alerts, silences, rules and channels ([more](alerts.md)).",
           alerts.Alerts, errors=CONFLICT, private=HOSTS),
-    Route("POST", "/v1/alerts/acknowledge", "acknowledge", "Say who looks after alerts.",
+    Route("POST", "/v1/alerts/acknowledge", "acknowledge", "Acknowledge alerts.",
           alerts.Acknowledged, alerts.Acknowledge, who=Who.OPERATOR, errors=UNKNOWN),
     Route("POST", "/v1/alerts/silences", "silence", "Keep alerts from firing for a while.",
           alerts.OneSilence, alerts.SilenceRequest, who=Who.OPERATOR, errors=CONFLICT),
@@ -235,7 +235,7 @@ ROUTES: Sequence[Route] = (
               Parameter("after", Count, "above this number", 0),
               Parameter("since_us", Count, "at or after this instant", 0),
               Parameter("user", str, "of one user", ""),
-              Parameter("limit", Count, "at most so many, and at most 10,000", 1000),
+              Parameter("limit", Count, "the next N, at most 10,000", 1000),
           ), who=Who.ADMIN),
     # -- for programs
     Route("GET", "/v1/openapi.json", "openapi", "This table as OpenAPI 3.1.", "application/json"),

@@ -43,7 +43,7 @@ MISSING = {
 
 
 def hint(word: str, verbs: Iterable[str]) -> str:
-    """What to write instead of `word`, which is none of our verbs."""
+    """What to write instead of `word`, which is not one of our verbs."""
     for verb, others in CALLED.items():
         if word.lower() in others:
             return f"Here it is: rmx {verb}"

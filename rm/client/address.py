@@ -97,7 +97,7 @@ def parse(text: str, where: str) -> Address:
         return Address("unix", path)
     problem = ""
     if parts.scheme not in ("ssh", "https"):
-        problem = "its beginning is none of ssh://, https:// and unix://"
+        problem = "its beginning is not one of ssh://, https:// and unix://"
     elif not _HOST.match(host):
         problem = "it names no host" if not host else "its host is not a name or address"
     elif parts.password is not None:

@@ -145,7 +145,7 @@ class Gate:
                 raise
             await asyncio.sleep(REFUSE_S)  # one connection gets no more than an answer a second
             raise LimitReached(
-                f"{error.what} {ANSWERED} requests from where you are were refused so within a minute.",
+                f"{error.what} {ANSWERED} requests from your address were refused like this within a minute.",
                 error.hint,
                 WITHIN_S,
             ) from None

@@ -63,7 +63,7 @@ class AccountRoutes:
         caller, keeper = request[CALLER], self._tokens()
         if caller.token:  # a stolen token would outlive its end and its revocation
             raise Forbidden(
-                "A token makes no other tokens.", "Make it on the control machine: rmx token create."
+                "A token cannot create tokens.", "Make it on the control machine: rmx token create."
             )
         asked = wire.typed_body(await request.read(), accounts.TokenRequest)
         user = asked.user or caller.user
@@ -84,7 +84,9 @@ class AccountRoutes:
         if not caller.admin and keeper.token(id).user != caller.user:
             raise NotFound(f"You have no token {id:.50}.", "`rmx token list` shows them.")
         if caller.token and caller.token != id and not caller.admin:
-            raise Forbidden("A token revokes no other token.", "On the control machine: rmx token revoke.")
+            raise Forbidden(
+                "A token cannot revoke another token.", "On the control machine: rmx token revoke."
+            )
         return respond(accounts.OneToken(token=self._shown(await keeper.revoke(id, caller.user))))
 
     async def audit(self, request: web.Request) -> web.Response:

@@ -179,7 +179,7 @@ class Door(web.BaseSite):
                 peer.close()
                 continue
             if not self._guests.shares.arrive(key):
-                turn_away(peer, "You have as many connections to the daemon as you may have.")
+                turn_away(peer, "You have reached your limit of connections to the daemon.")
                 continue
             guest = Guest(self._guests, self._handlers(), key)
             task = self._loop.create_task(self._welcome(peer, guest))

@@ -66,7 +66,7 @@ class Caller:
 
     def must_be_somebody(self) -> None:
         if not self.user:
-            raise Forbidden("Nobody in particular may only look.", "Log in, or ask as a user.")
+            raise Forbidden("An anonymous caller may only look.", "Log in, or ask as a user.")
 
     def must_administer(self, what: str) -> None:
         self.must_be_somebody()
@@ -106,13 +106,13 @@ class Doorkeeper:
         token = tokens.find(text) if tokens is not None else None
         if tokens is None or token is None:
             raise Unauthenticated(
-                "This token does not count: there is no such token, it was revoked, or its time is over.",
+                "This token is not valid: it is unknown, revoked or expired.",
                 "Make another on the control machine: rmx token create.",
             )
         account = await self.accounts.account(token.user)
         if account.uid != token.uid:
             raise Unauthenticated(
-                f"This token does not count: its owner {token.user} has no account any more, or another one.",
+                f"This token is not valid: its owner {token.user} has no account any more, or another one.",
             )
         tokens.use(token.id, origin)
         own = uid_is_trusted(token.uid)
@@ -163,7 +163,7 @@ async def caller_of(request: web.Request, keeper: Doorkeeper) -> Caller:
         return await keeper.by_token(text, via, origin)
     if uid == OVERFLOW_UID and not _knows_everyone():
         raise Forbidden(
-            "Who calls cannot be told: the daemon runs in a user namespace that does not know the caller.",
+            "The caller cannot be identified: the daemon runs in a user namespace without the caller's id.",
             "Such a daemon serves the user who started it; for others let root run it.",
         )
     named = request.headers.get(ACTING_FOR)

@@ -31,7 +31,7 @@ PAIR_METRICS = (
     ("rm_pair_jitter_seconds", "Variation of the one-way delay.", "jitter_us", SECOND_US),
     ("rm_pair_bandwidth_bytes_per_second", "Throughput of the newest test.", "bandwidth_bps", BITS),
     ("rm_pair_age_seconds", "Since loss and delay were last measured.", "age_us", SECOND_US),
-    ("rm_pair_confidence_ratio", "How far the measurement can be relied upon.", "confidence", 1.0),
+    ("rm_pair_confidence_ratio", "Confidence in the measurement.", "confidence", 1.0),
 )
 ZONE_METRICS = (
     ("rm_zones_loss_ratio", "Share of lost packets between hosts of two zones.", "loss_pct", 100.0, max),
@@ -257,11 +257,11 @@ def _sources(sources: Sequence[Mapping[str, Any]]) -> Iterator[Metric]:
         return _gauge(name, text, ["source"], [([s["name"]], value(s)) for s in sources])
 
     yield each(
-        "rm_source_up", "1 if the archive answered the newest time.",
+        "rm_source_up", "1 if the archive answered the newest request.",
         lambda s: s["read_us"] == s["tried_us"] if s["tried_us"] else None,
     )  # fmt: skip
-    yield each("rm_source_recorded", "Measurements that were new, the newest time.", lambda s: s["recorded"])
-    yield each("rm_source_refused", "Measurements that cannot be true.", lambda s: s["refused"])
+    yield each("rm_source_recorded", "New measurements in the newest answer.", lambda s: s["recorded"])
+    yield each("rm_source_refused", "Impossible measurements.", lambda s: s["refused"])
     yield each(
         "rm_source_last_success_timestamp_seconds", "When the archive last answered, since the epoch.",
         lambda s: s["read_us"] / SECOND_US if s["read_us"] else None,

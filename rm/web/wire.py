@@ -51,7 +51,7 @@ def _decoded(decoder: msgspec.json.Decoder[Any], text: bytes | msgspec.Raw, what
     except msgspec.ValidationError:  # of a decoder of objects
         value = None
     except RecursionError:
-        raise UsageError(f"The {what} is nested too deeply: no request needs so many levels.") from None
+        raise UsageError(f"The {what} is nested too deeply: no request needs that many levels.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"The {what} is not JSON: {error}.") from None
     if not isinstance(value, dict):

@@ -256,7 +256,7 @@ def test_the_command_line_takes_a_token_from_a_file_of_ones_own(control: Control
     assert control.rmx("status", RM_TOKEN_FILE=str(file)).returncode == 0
     assert control.rmx("queue", RM_TOKEN=file.read_text().strip()).returncode == 0
     wrong = control.rmx("status", RM_TOKEN="rmt_0_wrong")
-    assert (wrong.returncode, "does not count" in wrong.stderr) == (5, True)
+    assert (wrong.returncode, "is not valid" in wrong.stderr) == (5, True)
     stranger = control.rmx("status", RM_TOKEN="x", RM_CA_FILE="")
     assert (stranger.returncode, "is not trusted" in stranger.stderr) == (7, True)
     nothing = control.rmx("status")

@@ -103,7 +103,7 @@ def test_the_users_known_hosts_count_for_playbooks_alone(server: SshServer, tmp_
     ssh.connect(host, replace(settings, users_known_hosts=True)).close()
     careless = settings_of(server, tmp_path, f"StrictHostKeyChecking no\nHost gpu01\n  HostName 127.0.0.1\n"
                            f"  Port {server.port}\n")  # fmt: skip
-    with pytest.raises(HostKeyError, match="would take it unseen; rm does not"):
+    with pytest.raises(HostKeyError, match="would accept it unseen; rm does not"):
         ssh.connect(host, replace(careless, known_hosts=tmp_path / "none"))
 
 

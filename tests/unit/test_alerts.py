@@ -150,7 +150,7 @@ def test_what_fires_by_a_rule_that_has_gone_is_over() -> None:
     m.rules = (replace(RULE, name="new", after_us=0, tell=("d",)),)
     assert m.see(BAD) == [FIRING, RESOLVED]
     assert (m.state(), m.state("new/loss/h1")) == ("resolved", "firing")
-    assert m.alerts["r/loss/h1"].message == "no rule of rm.toml tells of this any more"
+    assert m.alerts["r/loss/h1"].message == "no rule of rm.toml covers this any more"
     m.rules = (replace(RULE, name="new", tell=("e",)),)
     m.alerts["new/loss/h1"] = replace(m.alerts["new/loss/h1"], owed=())
     m.alerts = step(m.rules, m.alerts, [], HOSTS, m.now_us + S)

@@ -412,4 +412,4 @@ def test_a_launch_that_was_sent_in_vain_too_often_has_failed(house: House) -> No
     house.leader.post(host_up("h1"))  # it connects again, and knows nothing of the attempt
     job = house.state().jobs[1]
     assert job.avoid == ("h1",)
-    assert any("never answered this launch" in what for _, what in job.history)
+    assert any("did not answer this launch" in what for _, what in job.history)

@@ -40,7 +40,7 @@ def test_facts_come_only_from_modules_that_declare_them(module: str, fact: str) 
                  inventory={"a": {"ansible_user": "rm", "conf_file": "normal.conf"}})  # fmt: skip
     failed = world.results["a"][0]
     assert failed.status == "failed"
-    assert f"does not bring: {fact}" in failed.message
+    assert f"does not provide: {fact}" in failed.message
     assert EVIL not in str(world.states["a"].facts)
     assert [result.status for result in world.results["b"]] == ["changed", "ok"]  # others go on
 
@@ -69,7 +69,7 @@ def test_a_fact_never_replaces_a_variable_that_was_written() -> None:
     world = play(tasks, hosts=("a", "b"), answer=lambda host, step: brought,
                  inventory={"a": {"services": "web"}})  # fmt: skip
     assert said(world) == ["web"]
-    assert "A host replaces no variable" in world.results["a"][0].message
+    assert "A host cannot replace a variable" in world.results["a"][0].message
     assert said(world, "b") == [str({"cron": "on"})]
 
 

@@ -89,7 +89,7 @@ def test_tasks_become_meshes_and_the_rest_is_told() -> None:
     assert (other.packets, other.spacing_us, other.slip_us) == (100, 20_000, 20 * 10**6)
     text = "\n".join(said)
     for part in (
-        "ps.example.org is none of our hosts", "'list' needs a test that names the other end",
+        "ps.example.org is not one of our hosts", "'list' needs a test that names the other end",
         "no test of the type 'dns'", "'often' is not a duration", "there is no 'nowhere'",
         "'away' is left out: on one side", "'Throughput all' names archives", "'hub' names contexts",
         "'hub' names tools", "without the until and max-runs", "leaves out one direction (gpu1 to gpu3)",

@@ -22,7 +22,7 @@ def test_an_ssh_that_does_not_answer_keeps_nobody_waiting(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(ssh_route, "ASK_S", 0.1)
     settings = SshSettings(known_hosts=tmp_path / "known", config=str(tmp_path / "config"))
-    with pytest.raises(ConfigError, match=r"ssh has not said within .* host h1"):
+    with pytest.raises(ConfigError, match=r"ssh did not evaluate .* host h1"):
         ssh_route.login_of(builders.host("h1"), settings)
 
 

@@ -377,7 +377,7 @@ def test_a_caller_whom_the_daemons_user_namespace_does_not_know_is_nobody_to_tru
     uid_map.write_text("         0          0 4294967295\n")
     assert caller_of(request).user == "nobody"
     uid_map.write_text("         0       1002          1\n         1     165536      65535\n")
-    with pytest.raises(Forbidden, match="does not know the caller"):
+    with pytest.raises(Forbidden, match="without the caller's id"):
         caller_of(request)
 
 
@@ -416,4 +416,4 @@ def test_nobody_in_particular_only_looks(daemon: Daemon) -> None:
         ("GET", "/v1/channels", None),
     ):  # fmt: skip
         status, answer = call(daemon, method, path, body, headers=nobody)
-        assert (status, answer["error"]["message"]) == (403, "Nobody in particular may only look."), path
+        assert (status, answer["error"]["message"]) == (403, "An anonymous caller may only look."), path

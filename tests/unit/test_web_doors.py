@@ -144,7 +144,7 @@ def test_wrong_tokens_are_refused_more_slowly_and_right_ones_are_not(
 
     async def caller(request: Any, keeper: Any) -> identity.Caller:
         if "right" not in request.headers.get("Authorization", ""):
-            raise Unauthenticated("This token does not count.")
+            raise Unauthenticated("This token is not valid.")
         return identity.Caller(12345, "ann", Role.USER, "https", where[0], "t1")
 
     monkeypatch.setattr(access, "caller_of", caller)
@@ -157,7 +157,7 @@ def test_wrong_tokens_are_refused_more_slowly_and_right_ones_are_not(
     where[0] = "2001:db8::2"  # of the same network of one host
     status, headers, body = ask(daemon, "GET", "/v1/status", Authorization="Bearer wrong")
     assert (status, headers["Retry-After"]) == (429, "60")
-    assert b"does not count" in body
+    assert b"is not valid" in body
     assert ask(daemon, "GET", "/v1/status", Authorization="Bearer right")[0] == 200
     where[0] = "2001:db8:0:1::1"
     assert wrong() == 401

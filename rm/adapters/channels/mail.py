@@ -75,7 +75,7 @@ class MailChannel:
             again = any(400 <= code < 500 for code, _ in error.recipients.values())
             raise NotTold(f"The mail server {host} refused every recipient.", again) from None
         except smtplib.SMTPNotSupportedError:
-            wanted = "STARTTLS" if self._tls == "starttls" else "what was asked of it"
+            wanted = "STARTTLS" if self._tls == "starttls" else "a feature that the mail needs"
             raise NotTold(f"The mail server {host} does not offer {wanted}.") from None
         except (TimeoutError, smtplib.SMTPServerDisconnected) as error:
             late = isinstance(error, TimeoutError) or isinstance(error.__context__, TimeoutError)

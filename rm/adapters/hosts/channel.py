@@ -114,7 +114,7 @@ class AgentChannel:
             log.warning("%s said before its hello: %s", self.host.name, shown(text.decode(errors="replace")))
             if others >= LOGIN_LINES or time.monotonic() > until:
                 raise Unreachable(
-                    f"{self.host.name} says much, but no hello of an agent.",
+                    f"{self.host.name} sends much, but no hello of an agent.",
                     f"A login script may write to standard output for {self.host.login}.",
                 )
         return None

@@ -139,17 +139,17 @@ def _ask(host: Host, config: str, words: list[str]) -> dict[str, list[str]]:
         )
     except subprocess.TimeoutExpired:
         raise ConfigError(
-            f"ssh has not said within {ASK_S:g} s what its configuration means for host {host.name}.",
-            "See whether a Match exec of ~/.ssh/config or /etc/ssh/ssh_config hangs, or a look-up of a name: "
+            f"ssh did not evaluate its configuration for host {host.name} within {ASK_S:g} s.",
+            "Check whether a Match exec of ~/.ssh/config or /etc/ssh/ssh_config, or a name look-up, hangs: "
             f"ssh -G {host.address}",
         ) from None
     except OSError:
         raise ConfigError(
-            f"Host {host.name} is reached by the configuration of ssh, and the program ssh is not here.",
+            f"Host {host.name} is reached by the configuration of ssh, and the program ssh is not installed.",
             'Install openssh-client, or set ssh.config = "none" in rm.toml.',
         ) from None
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
+        why = (done.stderr.strip().splitlines() or ["it gives no reason"])[-1]
         raise ConfigError(f"ssh refuses its configuration for host {host.name}: {why}.")
     return _parsed(done.stdout)
 

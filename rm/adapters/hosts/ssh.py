@@ -113,7 +113,9 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
                 "certificate authority for it (@cert-authority), and rm does not check certificates.",
                 f"Compare it with the host's own, then run: {_accept(host, settings)}",
             ) from None
-        unchecked = " The configuration of ssh would take it unseen; rm does not." if route.unchecked else ""
+        unchecked = (
+            " The configuration of ssh would accept it unseen; rm does not." if route.unchecked else ""
+        )
         raise HostKeyError(
             f"Host {host.name} ({host.address}:{host.port}) presents a {error.key.get_name()} key that is "
             f"not known: {error.key.fingerprint}.{unchecked}",
@@ -184,7 +186,7 @@ def _revoked(host: Host, key: paramiko.PKey) -> HostKeyError:
     return HostKeyError(
         f"Host {host.name} ({host.address}:{host.port}) presents the {key.get_name()} key {key.fingerprint}, "
         "which is revoked (@revoked in the known hosts).",
-        "Whoever has that key may stand in between. Give the host a new key.",
+        "Anyone who has that key can intercept the connection. Give the host a new key.",
     )
 
 
@@ -237,7 +239,7 @@ def _unreachable(host: Host, error: Exception, by: Any = None) -> Unreachable:
         return Unreachable(
             f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH by way of "
             f"`{quote(by.program)}`: {(by.said() or what).rstrip('.')}.",
-            "That command must work by itself, without a question.",
+            "That command must work without asking anything.",
         )
     if isinstance(error, paramiko.ssh_exception.IncompatiblePeer):
         return Unreachable(
@@ -384,7 +386,7 @@ def accept_key(host: Host, fingerprint: str, settings: SshSettings) -> None:
     if presented != fingerprint:
         raise HostKeyError(
             f"Host {host.name} presents the {kind} key {presented}, not {fingerprint}: nothing was accepted.",
-            "Look at the key again; something answers for this host in turns.",
+            "Look at the key again: more than one machine answers for this host.",
         )
     if any(line.key == key for line in _lines(route, settings) if line.marker == REVOKED):
         raise HostKeyError(

@@ -86,7 +86,7 @@ class StepsChannel:
         except (ValueError, LookupError, TypeError, RecursionError):
             said = bytes(line)[:200].decode(errors="replace").strip()
             raise Unreachable(
-                f"Host {self.host.name} answers something else than step results: '{said}'.",
+                f"Host {self.host.name} returns something other than step results: '{said}'.",
                 f"A login script may write to standard output for {self.host.login}.",
             ) from None
 

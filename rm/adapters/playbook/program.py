@@ -89,7 +89,7 @@ def in_parts(
         if got.get("cut"):  # the reply would have become too long
             count = len(got["results"])
             if not count:
-                raise Unreachable("The host ends the steps before their time.")
+                raise Unreachable("The host ended the steps early.")
         steps = steps[count:]
         if not steps or (failed is not None and steps[0]["task"] != failed):
             return answer
@@ -101,7 +101,7 @@ def _checked(answer: Any) -> dict[str, Any]:
     results, planned = found.get("results"), found.get("planned")
     fits = isinstance(results, list) and isinstance(planned, dict)
     if not fits or not all(isinstance(one, dict) and type(one.get("id")) is int for one in results or ()):
-        raise Unreachable("The host answers something else than step results.")
+        raise Unreachable("The host returns something other than step results.")
     try:
         plain_json(planned)
     except Unfit as problem:

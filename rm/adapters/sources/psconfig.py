@@ -174,7 +174,7 @@ def _host(
     address = str(document["addresses"].get(label, {}).get("address", label))
     host = ours.get(address.lower()) or ours.get(label.lower()) or ""
     if not host:
-        said.append(f"Task '{task}': {address} is none of our hosts.")
+        said.append(f"Task '{task}': {address} is not one of our hosts.")
     return host
 
 

@@ -263,7 +263,8 @@ def _postgres(program: str, options: list[str], url: URL | None = None, text: st
         )
     except FileNotFoundError:
         raise Conflict(
-            f"The program {program} is not here.", "Install PostgreSQL's client programs (postgresql-client)."
+            f"The program {program} is not installed.",
+            "Install PostgreSQL's client programs (postgresql-client).",
         ) from None
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1].rstrip(".")

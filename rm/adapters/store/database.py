@@ -202,5 +202,5 @@ _HINTS = (
     ("not a database", "Restore it from a backup, or name another file."),
     ("malformed", "Restore it from a backup (rm makes one before each upgrade)."),
     ("locked", "Another process holds it: is a second daemon or a backup running?"),
-    ("connection", "Is PostgreSQL running, and does the URL name it rightly?"),
+    ("connection", "Is PostgreSQL running, and is the URL correct?"),
 )

@@ -534,7 +534,7 @@ def _bring_up_to_date(url: URL, name: str, tables: set[str], found: str | None, 
     if found is not None and url.get_backend_name() == "postgresql":
         raise StoreError(
             f"The database {name} has schema {found}, and this rm needs {wanted}.",
-            "Back it up (rmx backup FILE), then run: rmx upgrade (with --check it only says what that needs)",
+            "Back it up (rmx backup FILE), then run: rmx upgrade (--check only shows what it would do)",
         )
     if found is not None:
         with sentences(name, "copy before its upgrade"):

@@ -21,7 +21,7 @@ LEVELS = ("warn", "critical")
 FLAPPING_US = HOUR_US
 DOUBLINGS = 4
 FIRING, RESOLVED = "firing", "resolved"
-NO_RULE = "no rule of rm.toml tells of this any more"
+NO_RULE = "no rule of rm.toml covers this any more"
 
 
 @dataclass(frozen=True, slots=True)

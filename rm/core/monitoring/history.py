@@ -150,7 +150,7 @@ def complaint(sample: Sample, now_us: int) -> str:
     """Why the sample cannot be true, as a sentence; "" when nothing speaks against it."""
     which = f"The measurement {sample.source} to {sample.destination} ({sample.mesh})"
     if sample.at_us <= 0 or sample.at_us > now_us + AHEAD_US:
-        return f"{which} claims an instant that has not come, or never was: {sample.at_us} us."
+        return f"{which} has a time in the future or before 1970: {sample.at_us} us."
     for name, value in sample.values.items():
         metric = BY_NAME.get(name)
         if metric is None:

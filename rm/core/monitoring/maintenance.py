@@ -89,7 +89,7 @@ def parse_window(text: str) -> Window:
         raise ConfigError(f"'{text:.60}' is not a maintenance window.", EXAMPLES)
     a, b, c, d = (int(match[name]) for name in "abcd")
     if max(b, d) > 59 or a > 23 or c * 60 + d > MINUTES:
-        raise ConfigError(f"'{text:.60}' has a time that no day has.", EXAMPLES)
+        raise ConfigError(f"'{text:.60}' has an invalid time of day.", EXAMPLES)
     return Window(stripped, _days(match["days"], text), a * 60 + b, c * 60 + d)
 
 
@@ -112,7 +112,7 @@ def _days(text: str, whole: str) -> frozenset[int]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if first not in DAYS or (dash and last not in DAYS):
-            raise ConfigError(f"'{whole:.60}' names a day that there is not.", f"Days: {', '.join(DAYS)}.")
+            raise ConfigError(f"'{whole:.60}' names a day that does not exist.", f"Days: {', '.join(DAYS)}.")
         begin, end = DAYS.index(first), DAYS.index(last or first)
         found |= {(begin + i) % 7 for i in range((end - begin) % 7 + 1)}
     return frozenset(found)

@@ -254,7 +254,7 @@ def _tests(value: object) -> tuple[str, ...]:
 
 def _between(value: object) -> str:
     if value not in BETWEEN:
-        raise ConfigError(f"{value!r:.40} is none of {', '.join(BETWEEN)}.")
+        raise ConfigError(f"{value!r:.40} is not one of {', '.join(BETWEEN)}.")
     return str(value)
 
 

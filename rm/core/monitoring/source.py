@@ -116,7 +116,7 @@ def endpoints(hosts: Iterable[Host], source: Source) -> dict[str, str]:
 
 def _kind(value: object) -> str:
     if value not in KINDS:
-        raise ConfigError(f"{value!r:.40} is none of {', '.join(KINDS)}.")
+        raise ConfigError(f"{value!r:.40} is not one of {', '.join(KINDS)}.")
     return str(value)
 
 
@@ -152,7 +152,7 @@ def _names(value: object) -> tuple[str, ...]:
 def _hosts(value: object) -> Mapping[str, str]:
     if isinstance(value, Mapping) and all(isinstance(v, str) for v in value.values()):
         return dict(value)
-    raise ConfigError(f"{value!r:.60} does not lead from endpoints to names of hosts.")
+    raise ConfigError(f"{value!r:.60} does not map endpoints to names of hosts.")
 
 
 def _text(value: object) -> str:

@@ -112,7 +112,7 @@ class _Placement(_Guarded):
         return chosen_only(tasks_of(candidate.placement))
 
     def _waits(self, error: Exception) -> Reason:
-        sentence = self._faults.note("placement", self.name, "the jobs that it fails for wait", error)
+        sentence = self._faults.note("placement", self.name, "the jobs for which it fails wait", error)
         return Reason(ReasonCode.POLICY, sentence.removesuffix("."))
 
 

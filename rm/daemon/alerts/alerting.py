@@ -128,7 +128,7 @@ class Alerting:
             RmError,
             TimeoutError,
         ) as error:  # the leader stops, or the database is away: it says so itself
-            log.warning("alerts cannot look: %s", error or "the daemon was too busy")
+            log.warning("alerts cannot be checked: %s", error or "the daemon was too busy")
         except Exception:
             log.exception("alerts met a defect of rm")
 

@@ -81,7 +81,7 @@ class Delivery:
             if failed is None:
                 return
             if failed:
-                log.error("alert %s: %s is not told: %s", body["id"], channel, failed)
+                log.error("alert %s: %s is not notified: %s", body["id"], channel, failed)
             self._settled(notices, channel, failed)
 
     def _attempt(self, channel: str, body: Mapping[str, Any]) -> str | None:
@@ -98,7 +98,7 @@ class Delivery:
                 why, again = f"internal error: {type(error).__name__}", False
             if not again or attempt == self._attempts:
                 return why
-            log.warning("alert %s: attempt %d to tell %s: %s", body["id"], attempt, channel, why)
+            log.warning("alert %s: attempt %d to notify %s: %s", body["id"], attempt, channel, why)
             if self._stopping.wait(pause_s):
                 return None
             pause_s = min(2 * pause_s, LONGEST_S)

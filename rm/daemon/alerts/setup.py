@@ -69,7 +69,7 @@ def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tu
     for r in read:
         where = f"[[alerts.rule]] '{r.name}'"
         if not r.on:
-            raise ConfigError(f"{where}, on: it names no condition.", "Leave 'on' out to hear of all.")
+            raise ConfigError(f"{where}, on: it names no condition.", "Leave 'on' out for all conditions.")
         for condition in r.on:
             _check_word(f"{where}, on", condition, CONDITIONS)
         for channel in r.tell:
@@ -93,12 +93,15 @@ def channels_of(tables: Sequence[Mapping[str, Any]]) -> tuple[ChannelTable, ...]
         kinds = [bool(c.command), bool(c.webhook or c.webhook_file), bool(c.mail_to)]
         if sum(kinds) != 1 or (c.webhook and c.webhook_file):
             raise ConfigError(
-                f"{where} must be one thing.", "Give it command, webhook (or webhook_file), or mail_to."
+                f"{where} must have one destination.",
+                "Give it command, webhook (or webhook_file), or mail_to.",
             )
         kind = ("command", "webhook", "mail_to")[kinds.index(True)]
         for key in table:
             if key not in (*KEYS[kind], "name", "timeout_s"):
-                raise ConfigError(f"{where}: '{key}' says nothing of a channel with {kind}.", "Leave it out.")
+                raise ConfigError(
+                    f"{where}: '{key}' does not apply to a channel with {kind}.", "Leave it out."
+                )
         if c.command and not c.command[0]:
             raise ConfigError(f"{where}, command: it names no program.")
         if c.webhook and not re.match(r"https?://[^/?#]", c.webhook):

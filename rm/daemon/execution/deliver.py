@@ -188,7 +188,7 @@ class Deliverer:
                 os.close(fd)
             if child is not None:
                 _part_with(child)
-        told = json.loads(answer) if answer else ["the process that writes it ended without a word"]
+        told = json.loads(answer) if answer else ["the process that writes it ended without a report"]
         return told if len(told) == len(found) else [str(told[0])] * len(found)
 
     def _door(self, user: str) -> tuple[socket.socket, subprocess.Popen[bytes] | None]:

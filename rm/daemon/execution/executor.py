@@ -51,7 +51,7 @@ COLLECTORS = 16  # threads that bring logs home
 COLLECTIONS = 2  # of one host, and of one user, while others wait
 LATER_S = 60.0  # when our own disk refuses a log
 TOO_OLD_TO_FENCE = (
-    "The agent on {host} is of a version that knows no leases: it cannot run a job with --fence. Deploy "
+    "The agent on {host} has a version without leases: it cannot run a job with --fence. Deploy "
     "this one: rmx playbook run agents --limit {host}"
 )
 UNHEARD = Hello(version="", protocol=0)  # of a host whose channel has just been lost again
@@ -329,7 +329,7 @@ class Executor:
                 hello.newest_job,
             )
         except Exception as error:  # a host that is connected but never welcomed would be lost for good
-            log.warning("host %s is connected, but what it has and runs is not known: %s", host, error)
+            log.warning("host %s is connected, but its facts and attempts cannot be read: %s", host, error)
             self._after(REPEAT_S, lambda: self._greet(host, connection))
             return
         with self._lock:

@@ -264,7 +264,7 @@ class Leader:
             except Exception as cause:
                 if not _of_one_item(cause):
                     raise
-                log.error("left out, for it cannot be taken: %.1000r", item, exc_info=cause)
+                log.error("left out, because it cannot be processed: %.1000r", item, exc_info=cause)
                 _refuse(item, cause)
                 self._restore()
 
@@ -398,7 +398,7 @@ class Leader:
                 self.executor.drop(intent)
             elif self.executor.is_worn_out(intent):
                 self.executor.drop(intent)
-                why = f"its agent never answered this {action.kind}, however often it was asked"
+                why = f"its agent did not answer this {action.kind}, in repeated requests"
                 failed.append(ev.LaunchFailed(action.job, action.attempt, host, Code.UNREACHABLE, why))
             elif isinstance(action, Launch):
                 launches.add((action.job, action.attempt))
@@ -411,7 +411,7 @@ class Leader:
         if told < self.cycle.state.next_job:
             return 0
         if told >= self._ids_until:
-            log.error("%s tells of a job %d, which cannot be one of this cluster's", host, told)
+            log.error("%s reports job %d, which cannot be one of this cluster's", host, told)
             return 0
         log.warning(
             "%s remembers job %d, which this database does not know: an older copy of it was restored. What "

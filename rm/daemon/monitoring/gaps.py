@@ -54,7 +54,7 @@ class RotationGaps:
         near: list[Neighbour] = self._leader.ask(lambda c, _: neighbours(c, a, b)).result(10)
         beats = [self._beat(n) for n in near]
         if any(beat is None for beat in beats):
-            log.debug("%s to %s: no gap can be told from %s", a, b, beats)
+            log.debug("%s to %s: no gap can be predicted from %s", a, b, beats)
             return ()
         from_us = self._clock.now_us() + LEAD_US
         gaps = idle_windows(

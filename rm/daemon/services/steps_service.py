@@ -67,7 +67,7 @@ class Steps:
             return {"result": msgspec.to_builtins(await asyncio.wrap_future(future))}
         except asyncio.CancelledError:
             self._doors.cancel(name, future)
-            log.info("steps on %s are given up: who asked for them has gone", name)
+            log.info("steps on %s are given up: the client has gone", name)
             raise
         except RmError as error:
             if isinstance(error, NotConnected) or code_of(error) in UNSENT:

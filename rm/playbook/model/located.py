@@ -45,7 +45,7 @@ def _map(loader: Any, node: yaml.MappingNode) -> Map:
     doubled = next((k for k in written if k != "<<" and written.count(k) > 1), None)
     if doubled is not None:
         raise yaml.constructor.ConstructorError(
-            problem=f"the key '{doubled}' stands twice in one mapping", problem_mark=node.start_mark
+            problem=f"the key '{doubled}' appears twice in one mapping", problem_mark=node.start_mark
         )
     loader.flatten_mapping(node)
     found = Map()

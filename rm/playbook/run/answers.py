@@ -63,7 +63,7 @@ def received(step: Step, module: str, answer: Mapping[str, Any]) -> dict[str, An
         more = found.get("ansible_facts", {})
         undeclared = [] if found["failed"] else sorted(more.keys() - declared)
         if undeclared:
-            raise Unfit(f"answers facts that '{module}' does not bring: {_few(undeclared)}")
+            raise Unfit(f"returns facts that '{module}' does not provide: {_few(undeclared)}")
         _named({name.removeprefix("ansible_"): value for name, value in more.items()})
         return found
     except Unfit as problem:
@@ -90,7 +90,7 @@ def facts_from(raw: Any) -> dict[str, Any]:
         found = gather(raw)
     except _UNREADABLE as problem:
         said = f"{type(problem).__name__}: {problem}"
-        raise Unfit(f"answers facts that cannot be read ({said[:200]})") from None
+        raise Unfit(f"returns facts that cannot be read ({said[:200]})") from None
     _named(found)
     return found
 
@@ -105,7 +105,7 @@ def replaced(names: Iterable[str], written: Iterable[Mapping[str, Any]]) -> str:
 def _checked(op: str, args: Mapping[str, Any], answer: Any) -> dict[str, Any]:
     """The answer with its switches set. Raises Unfit."""
     if not isinstance(answer, Mapping):
-        raise Unfit(f"answers '{op}' with something else than a result")
+        raise Unfit(f"answers '{op}' with something other than a result")
     plain_json(answer)
     found: dict[str, Any] = {"changed": False, "failed": False, **answer}
     for name in _SWITCHES:
@@ -150,7 +150,7 @@ def plain_json(answer: Any) -> None:
             elif isinstance(value, (int, float)) and not -NUMBER_MAX <= value <= NUMBER_MAX:
                 raise Unfit("answers with a number beyond 64 bits")  # and what is not a number
             elif not isinstance(value, (str, int, float, bool, type(None))):
-                raise Unfit("answers with something else than JSON")
+                raise Unfit("answers with something other than JSON")
         if not below:
             return
         level = below

@@ -43,8 +43,8 @@ def accepted(
         written += [task.role.defaults] if task.role else []
         if clash := replaced(answer.get("ansible_facts") or (), written):
             answer = refused(
-                f"The host answers the fact '{clash}', and the inventory or a role's defaults have a "
-                f"variable of that name. A host replaces no variable: give it another name."
+                f"The host returns the fact '{clash}', and the inventory or a role's defaults have a "
+                f"variable of that name. A host cannot replace a variable: give it another name."
             )
         found[item.step.id] = answer
     return found

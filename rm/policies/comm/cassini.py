@@ -228,7 +228,7 @@ def _loop(part: Mapping[str, LinkLoad]) -> Reason:
     return Reason(
         ReasonCode.DEPENDENCY_LOOP,
         f"{len(jobs)} jobs would meet around a loop of the links {', '.join(sorted(part))}, "
-        "where no time-shifts suit every link for sure",
+        "where no time-shifts surely suit every link",
         (("links", len(part)), ("jobs", len(jobs))),
     )
 

@@ -85,7 +85,7 @@ class RackPolicy:
             turn[in_order(caps, place, ask.gang)] = np.arange(len(turn))
             return host_by_host(np.lexsort((-caps, turn[place])), caps, ask.gang)
 
-        why = "a free place, by lot" if by_lot else "the fewest leaves, best filled"
+        why = "a free place, at random" if by_lot else "the fewest leaves, best filled"
         return Ranking(choose, ask.capacities.gpu_index.astype(np.float64), why)
 
 

@@ -55,7 +55,7 @@ class RandomPolicy:
         def choose(caps: Ints) -> Counts:
             return one_by_one(slots, caps, ask.gang)
 
-        return Ranking(choose, gpus, "chosen by lot")
+        return Ranking(choose, gpus, "chosen at random")
 
 
 POLICY = RandomPolicy

@@ -171,9 +171,9 @@ ACTS: Mapping[str, Act] = {
         (Field("alert", "Alert", fixed=True), COMMENT), _acknowledge, _to("alerts"),
     ),
     "silence": Act(
-        "Silence alerts", "Nothing fires of these conditions and hosts for a while.",
+        "Silence alerts", "Alerts of these conditions and hosts do not fire for a while.",
         (
-            Field("conditions", "Conditions", hint="with commas; none are all"),
+            Field("conditions", "Conditions", hint="with commas; empty for all"),
             Field("hosts", "Hosts", hint="names or patterns, with commas; * is all"),
             Field("for", "For", usual="2h", hint="30m, 2h, 1d"), COMMENT,
         ), _silence, _to("alerts"),

@@ -97,7 +97,7 @@ class Login:
         session."""
         given = str((await request.post()).get("secret", ""))
         if not person.known or not hmac.compare_digest(given.encode(), person.secret.encode()):
-            told = "This form is of another session, and nothing was done: open it again"
+            told = "This form belongs to another session, and nothing was done: open it again"
             raise web.HTTPForbidden(reason=told)
 
     # -- in and out
@@ -130,7 +130,9 @@ class Login:
     async def enter_with_key(self, request: web.Request) -> web.Response:
         own, given = self._settings.own_key, request.query.get("key", "")
         if not own or not hmac.compare_digest(given.encode(), own.encode()):
-            raise Forbidden("This link is not one of the page that runs now.", "`rmx web` prints its link.")
+            raise Forbidden(
+                "This link does not belong to the page that runs now.", "`rmx web` prints its link."
+            )
         return self._let_in(request, as_own_user(), "", "/")
 
     async def leave(self, request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     before = "" if first.get("failed") else str(first.get("boot_id", ""))
     if not before:
         why = f": {first['msg']}" if first.get("msg") else "."
-        raise ControlFailed(f"The host does not tell its boot id, so a restart could not be noticed{why}")
+        raise ControlFailed(f"The host does not report its boot id, so a restart cannot be noticed{why}")
     asked = {"command": args["reboot_command"], "msg": args["msg"], "delay": args["pre_reboot_delay"]}
     started = hands.ask("reboot_now", asked)
     if started.get("failed"):

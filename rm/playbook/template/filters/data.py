@@ -140,7 +140,7 @@ def _rekey(value: Any, key: str, duplicates: str = "error") -> dict[Any, Any]:
     found: dict[Any, Any] = {}
     for item in items:
         if item[key] in found and duplicates == "error":
-            raise ValueError(f"the key '{item[key]}' stands twice")
+            raise ValueError(f"the key '{item[key]}' appears twice")
         found[item[key]] = item
     return found
 

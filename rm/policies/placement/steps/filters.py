@@ -160,7 +160,7 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
             (("zone", host.zone), ("zone_asked", shape.zone)),
         )
     if free is None:
-        return Reason(ReasonCode.HOST_NOT_AVAILABLE, "has not yet told its resources", (("known", 0),))
+        return Reason(ReasonCode.HOST_NOT_AVAILABLE, "has not yet reported its resources", (("known", 0),))
     return _lacking(host, free, shape)
 
 
