@@ -360,7 +360,7 @@ MAIL = {"name": "m", "mail_to": ["a@x"], "mail_from": "b@x"}
         ({}, {**MAIL, "mail_from": "ops@"}, "'ops@' is not an address"),
         ({}, {**MAIL, "ca_file": "/ca"}, "encrypts nothing"),
         ({}, {**MAIL, "secret_file": "/s"}, "'secret_file' does not apply to a channel with mail_to"),
-        ({}, {"name": "c", "command": ["x"], "smtp_tls": "tls"}, "'smtp_tls' says nothing"),
+        ({}, {"name": "c", "command": ["x"], "smtp_tls": "tls"}, "'smtp_tls' does not apply"),
         ({}, {"name": "c", "command": [""]}, "names no program"),
         ({}, {"name": "c", "command": "x"}, "'c', command: expected 'array', got 'str'"),
         ({}, {"name": "w", "webhook": "https://"}, "not a URL"),

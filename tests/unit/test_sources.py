@@ -322,7 +322,8 @@ def test_an_address_that_may_hold_a_secret_is_never_shown(url: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"name": "a b"}, "the name 'a b'"), ({"kind": "esmon"}, "none of maddash"), ({"urll": ""}, "'url'?"),
+        ({"name": "a b"}, "the name 'a b'"), ({"kind": "esmon"}, "not one of maddash"),
+        ({"urll": ""}, "'url'?"),
         ({"url": "ftp://x"}, "not an address"), ({"url": "http://u:p@x/"}, "password_file"),
         ({"url": 7}, "not an address"),
         ({"every": "1"}, "not a duration"), ({"every": "1s"}, "out of range"),
