@@ -56,7 +56,7 @@ class Forbidden(RmError):
 
 
 class Unauthenticated(Forbidden):
-    """The door does not know who asks: there is no token, or one that does not count."""
+    """The door cannot identify the caller: there is no token, or one that is not valid."""
 
     http_status = 401
 

@@ -15,7 +15,7 @@ Comment = Annotated[str, Meta(max_length=500)]
 
 
 class Owed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a channel is still to be told."""
+    """A notification that a channel has not got yet."""
 
     event: str
     channel: str

@@ -21,8 +21,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
-    """A network interface; `numa_node` is -1 and `speed_bps` 0 where its driver does not tell. `routes` is
-    how many other hosts are reached through it."""
+    """A network interface; `numa_node` is -1 and `speed_bps` 0 where its driver does not report it. `routes`
+    is how many other hosts are reached through it."""
 
     name: str
     address: str

@@ -215,7 +215,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
     `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
-    next one may start; `progress`: there when its iterations tell."""
+    next one may start; `progress`: there when its iterations show it."""
 
     id: int
     spec: Spec

@@ -22,7 +22,7 @@ class Malformed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """Maintenance, as it is or comes next; `mesh` "" = of hosts, whatever the mesh."""
+    """Maintenance, as it is or comes next; `mesh` "" = of hosts in all meshes."""
 
     mesh: str
     when: str
@@ -46,7 +46,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mesh(Run, frozen=True, kw_only=True):
-    """`kind` is `mesh`, or that of the archive whose grid it is; `sides`: who is measured towards whom,
+    """`kind` is `mesh`, or the kind of the archive; `sides`: which hosts are measured towards which,
     null = all with all; `thresholds`: from what on a cell is a warning or critical, 0 = never; `statuses`:
     how many cells are in each."""
 

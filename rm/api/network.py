@@ -67,7 +67,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(Answer, frozen=True, kw_only=True):
-    """How many pairs were measured, and the hosts of which nothing was found."""
+    """How many pairs were measured, and the hosts without a result."""
 
     measured: int
     left_out: Sequence[LeftOut] = ()

@@ -19,8 +19,8 @@ from rm.api.answer import Count, Request
 class Who(StrEnum):
     """Who may call a route: the one table of rights (`rm/web/access.py` enforces it)."""
 
-    ANYBODY = "anybody"  # whom the door lets in, also nobody in particular
-    PROGRAMS = "programs"  # whom privacy.metrics says
+    ANYBODY = "anybody"  # everyone whom the door lets in, also anonymous callers
+    PROGRAMS = "programs"  # those whom privacy.metrics allows
     USER = "user"  # with an account
     OWNER = "owner"  # of the job, and operators
     READER = "reader"  # the job's owner, and administrators

@@ -1,4 +1,4 @@
-"""The daemon: made of its parts, run until it is told to stop, and taken apart again."""
+"""The daemon: made of its parts, run until it is stopped, and taken apart again."""
 
 from __future__ import annotations
 
@@ -504,7 +504,7 @@ class Daemon:
     def _shut_down(self, leader: Leader, executor: Executor, regulator: Regulator, fleet: Fleet) -> None:
         leader.stop()
         regulator.stop()
-        fleet.close()  # first: whoever waits for a host's answer gets one
+        fleet.close()  # first: every waiting caller gets a host's answer
         executor.close()
 
     def _give_back(self, lease: HeldLease) -> None:

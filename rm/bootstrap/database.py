@@ -135,7 +135,7 @@ def _read(url: str) -> Loaded:
 
 
 def _refuse_another_leader(url: str) -> None:
-    """The socket's lock tells of this machine's daemons; the lease of those on other machines."""
+    """The socket's lock shows this machine's daemons; the lease those on other machines."""
     seen = stored_lease(url)
     if seen is None or not seen.holder:
         return

@@ -48,7 +48,7 @@ class Waiting:
         self._ahead = ReadAhead(self._found)
 
     async def lead(self, stopped: asyncio.Event) -> HeldLease | None:
-        """The lease, as soon as no other daemon leads; None when told to stop while waiting."""
+        """The lease, as soon as no other daemon leads; None when stopped while waiting."""
         standby = self._standby
         told: web.AppRunner | None = None
         try:

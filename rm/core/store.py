@@ -190,11 +190,11 @@ class Store(Protocol):
     def acquire_lease(
         self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None, doors: Doors = NO_DOORS
     ) -> int | None:
-        """Becomes the leader, whom users reach at `doors`, and returns the new epoch; None while another
+        """Becomes the leader, which users reach at `doors`, and returns the new epoch; None while another
         holder leads.
 
-        The same `holder` gets a new epoch at once, so a restarted daemon need not wait; whoever
-        led before under that name is fenced off. Another's lease is taken when it is still the
+        The same `holder` gets a new epoch at once, so a restarted daemon need not wait; an earlier
+        leader of that name is fenced off. Another's lease is taken when it is still the
         one that the caller knows to be `over`.
         """
         ...
@@ -204,7 +204,7 @@ class Store(Protocol):
         ...
 
     def epoch(self) -> int:
-        """The newest leader's epoch, whoever that is; from any thread."""
+        """The newest leader's epoch; from any thread."""
         ...
 
     def release_lease(self) -> None:

@@ -17,7 +17,7 @@ class FairPool:
     """Work of the same host and user in the order in which it came.
 
     At most `share` works of a host and of a user go on at a time, except where more than `kept` threads
-    are idle: those are for whoever has less than a share.
+    are idle: those are for owners with less than a share.
     """
 
     def __init__(self, workers: int, kept: int, share: int, name: str) -> None:
@@ -45,7 +45,7 @@ class FairPool:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> None:
-        """In the lock: begin whatever may begin now."""
+        """In the lock: begin all that may begin now."""
         while not self._closed and self._running < self._workers:
             key = next(filter(self._may_begin, self._waiting), None)
             if key is None:

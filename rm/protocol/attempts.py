@@ -154,7 +154,7 @@ class Renewed(Struct, frozen=True, kw_only=True):
 
 class Renew(Request[Renewed], frozen=True, kw_only=True, tag="renew"):
     """The daemon of this epoch leads: each lease on the host counts from `heard_us` on, if that is later than
-    what it counts from. That is an instant by the host's clock since its boot, which the host told in its
+    what it counts from. That is an instant by the host's clock since its boot, which the host reported in its
     hello or in an earlier answer: so a renewal that is under way for long renews no more than it should.
     0 renews nothing."""
 

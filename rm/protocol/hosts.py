@@ -37,7 +37,7 @@ class Adopt(Request[Adopted], frozen=True, kw_only=True, tag="adopt"):
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
-    """What the driver says of one GPU; null or left out: it does not tell."""
+    """What the driver reports of one GPU; null or left out: it does not report it."""
 
     index: Annotated[int, Meta(ge=0, le=1 << 16)]
     uuid: Word = ""
@@ -64,7 +64,7 @@ class Xid(Struct, frozen=True, kw_only=True):
 
 
 class Interface(Struct, frozen=True, kw_only=True):
-    """`speed_bps` is 0 and `numa_node` -1 where the driver does not tell; `rdma` is the RDMA device.
+    """`speed_bps` is 0 and `numa_node` -1 where the driver does not report it; `rdma` is the RDMA device.
 
     `routes` is how many of the other hosts are reached through it, and `control` that the daemon is.
     """

@@ -56,7 +56,7 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
     """The first line. `now_us` by the host's clock; `alive_us` since its boot, 0: it knows no leases; `epoch`
     is the largest of a leader that it has obeyed; `cluster` the id of the cluster that it belongs to,
     `led_at` where that is led; `newest_job` the largest id of a job that it remembers. Without `room` its
-    spool cannot be written; `room` is told when it can."""
+    spool cannot be written; `room` follows when it can."""
 
     version: Word
     protocol: Annotated[int, Meta(ge=0, le=1 << 31)]
@@ -75,8 +75,8 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
 
 
 class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
-    """A task has ended; that of the attempt's last rank on a host is told when no process of the attempt is
-    left there. A task whose start failed has `code` 1, `started_us` null and the reason in `why`; one that
+    """A task has ended; the one of the attempt's last rank on a host is sent when no process of the attempt
+    is left there. A task whose start failed has `code` 1, `started_us` null and the reason in `why`; one that
     was lost has `code` and `signal` null. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, `fence`
     (its lease was over), or a sentence when the task could not be started or was lost."""
 

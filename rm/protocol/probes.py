@@ -103,7 +103,7 @@ class ProbeTools(Request[Tools], frozen=True, kw_only=True, tag="probe"):
 
 class ProbeOneWay(Request[OneWay], frozen=True, kw_only=True, tag="probe"):
     """Loss, delay and jitter both ways. `offset_us` (the reflector's clock minus this host's) and the bound
-    of its error are used when they are better than what the exchange itself tells."""
+    of its error are used when they are better than the exchange's own."""
 
     kind: Literal["oneway"] = "oneway"
     address: Word

@@ -109,7 +109,7 @@ def _field(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _shape(kind: Any) -> str:
-    """In words, what the name of a field does not tell: its form and its range."""
+    """In words, what the name of a field does not show: its form and its range."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Annotated:
         inner, *notes = arguments

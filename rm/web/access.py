@@ -1,6 +1,6 @@
 """The one gate of the API: who calls, whether the route is for them, and the audit log.
 
-The rights are the table's (`rm.api.routes`): each route is for somebody, and a route that is not in it is
+The rights are the table's (`rm.api.routes`): each route has a role, and a route that is not in it is
 for nobody. What changes something, what is refused and what administrators read of others is recorded, with
 the change where there is one, else before the answer.
 
@@ -112,7 +112,7 @@ class Gate:
         return identify
 
     def middleware(self) -> Middleware:
-        """Lets whom a route is for pass."""
+        """Lets the callers of a route's role pass."""
 
         @web.middleware
         async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -236,7 +236,7 @@ def _act(request: web.Request, caller: Caller, route: Route) -> Act:
 
 
 def source_of(origin: str) -> str:
-    """Who counts as one: a user of this machine, whatever the process; an address, or an IPv6 network of one
+    """Who counts as one: a user of this machine with all processes; an address, or an IPv6 network of one
     host (/64), which has more addresses than anybody could count."""
     try:
         address = ipaddress.ip_address(origin)

@@ -329,7 +329,7 @@ class _Api:
         return specs, several
 
     def _may_rank(self, spec: JobSpec, caller: Caller) -> None:
-        """Whoever stands before others in the queue needs somebody's leave."""
+        """A priority above the limit needs an administrator."""
         if spec.priority > self.priority_max and not caller.admin:
             raise Forbidden(
                 f"The job '{spec.name}' asks for priority {spec.priority}, and {caller.user} may ask for at "

@@ -199,7 +199,7 @@ class Door(web.BaseSite):
                 peer.close()
 
     def _exhausted(self, error: OSError) -> None:
-        """No descriptor is left: whoever comes now is sent away instead of being left to wait."""
+        """No descriptor is left: new connections are refused instead of being left to wait."""
         self._shed += 1
         now_s = time.monotonic()
         if now_s - self._told_s >= TELL_EVERY_S:

@@ -23,7 +23,7 @@ def is_known(request: web.Request, etag: str) -> bool:
 
 @web.middleware
 async def tagged(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Reads are answered with the ETag of what they tell; nobody between may keep them for others."""
+    """Reads are answered with the ETag of their content; nobody between may keep them for others."""
     answer = await handler(request)
     if request.method not in ("GET", "HEAD") or answer.status != 200 or not isinstance(answer, web.Response):
         return answer

@@ -131,12 +131,12 @@ class TokenFinder(Protocol):
 
 
 def uid_is_trusted(uid: int) -> bool:
-    """Root, and the user who runs the daemon: they can do to it whatever they want anyway."""
+    """Root, and the user who runs the daemon: they can do anything to it anyway."""
     return uid in (0, os.geteuid())
 
 
 async def caller_of(request: web.Request, keeper: Doorkeeper) -> Caller:
-    """The owner of the request's token, the peer of its Unix socket, or whom that peer acts for.
+    """The owner of the request's token, the peer of its Unix socket, or the user that this peer acts for.
 
     Anybody may act for nobody in particular, who may only look. For others only root and the daemon's own
     user may act, as the page does: of their rights nothing passes to these. What bears a token has its

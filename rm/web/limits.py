@@ -19,7 +19,7 @@ from rm.web.identity import CALLER, Caller
 from rm.web.shares import BODY_UNIT_BYTES, Key, Shares
 
 SLOWEST_BPS = 8 * (64 << 10)  # of a body, or of the reader of an answer
-REFUSE_S = 1.0  # so that whoever is refused does not ask again at once
+REFUSE_S = 1.0  # so that a refused client does not ask again at once
 
 
 class Limits:

@@ -20,7 +20,7 @@ def claimed(path: str, shared: bool = False) -> Iterator[str]:
 
     Without it a second one, started by mistake, would take the lease and depose the first. Gives the
     random name of this socket's daemons, which lies in the lock file beside it: two machines may have
-    the same host name and the same paths. The file stays, and tells clients that a daemon comes back.
+    the same host name and the same paths. The file stays, and shows clients that a daemon comes back.
 
     Raises:
         Conflict: a daemon already runs for this socket.
@@ -44,7 +44,7 @@ def claimed(path: str, shared: bool = False) -> Iterator[str]:
 
 
 def _name_in(fd: int) -> str:
-    """What the file holds; written by whoever comes first."""
+    """What the file holds; written by the first who comes."""
     if name := os.pread(fd, 64, 0).decode("ascii", "replace").strip():
         return name
     name = secrets.token_hex(8)

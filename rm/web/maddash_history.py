@@ -52,7 +52,7 @@ def tries_of(
     changes: Sequence[Mapping[str, Any]],
     status: int,
 ) -> list[dict[str, Any]]:
-    """What each try said, newest first, and the status as it became of them; `status` is that of now. Of
+    """What each try said, newest first, and the status as it became of them; `status` is the present one. Of
     the time before the first try that is still known the changes are left."""
     limits = Thresholds(**mesh["thresholds"])
     told: list[dict[str, Any]] = []

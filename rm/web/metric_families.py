@@ -1,4 +1,4 @@
-"""What Prometheus is told: the API's answers as families of metrics.
+"""The metrics for Prometheus: the API's answers as families of metrics.
 
 Names follow Prometheus' conventions: base units (seconds, ratios), `_total` for what only grows,
 `_info` for text. Throughput and capacity are therefore in bytes a second, and not in bit/s as elsewhere.
@@ -19,7 +19,7 @@ from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free
 from rm.units import SECOND_US
 
-# Every direction between 50 hosts. Where there are more directions only zones are told: a series each
+# Every direction between 50 hosts. Where there are more directions only zones are listed: a series each
 # for a million of them would fell the one who stores them.
 PAIRS_MOST = 2_500
 JOBS_MOST = 200  # running jobs with series of their own

@@ -1,4 +1,4 @@
-"""`GET /metrics`: Prometheus' text format 0.0.4, or OpenMetrics for who asks for it."""
+"""`GET /metrics`: Prometheus' text format 0.0.4, or OpenMetrics on request."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Service(Protocol):
         everything: bool,
         before: int = 0,
     ) -> Answer[Sequence[Job]]:
-        """Newest last; empty filters do not filter; limit 0 = no limit, else the newest so many; with ids
+        """Newest last; empty filters do not filter; limit 0 = no limit, else the newest N; with ids
         below `before`, 0 = all.
 
         Without `everything`: unfinished jobs and those that ended a short while ago.
@@ -105,7 +105,7 @@ class Service(Protocol):
         ...
 
     def progress(self, job_id: int) -> Progress | None:
-        """How far a running job has come, as it told; None when nothing is known."""
+        """How far a running job has come, by its reports; None when nothing is known."""
         ...
 
     def cancel(self, job_id: int, by: str, signal: int | None) -> Answer[Job]:

@@ -16,7 +16,7 @@ from rm.config import LimitsConfig
 from rm.errors import LimitReached
 
 # Whose connection it is: the uid of a Unix socket's peer, the address of a TCP one's, or the name of the
-# user for whom the page asks.
+# user on whose behalf the page asks.
 Key = int | str
 
 RESERVED = 256  # descriptors for the hosts' channels, the database and files

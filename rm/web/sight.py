@@ -1,6 +1,6 @@
 """What one caller may see of others: `[privacy]` of rm.toml, applied to every answer in one place.
 
-Operators see everything. What a whole route tells of hosts or of what is in use is closed to others by its
+Operators see everything. What a whole route shows of hosts or of used resources is closed to others by its
 line in `rm.api.routes` (`private`); here is what answers keep for those who may ask.
 """
 
@@ -196,7 +196,7 @@ class Sight:
 
     @property
     def _vague(self) -> bool:
-        """Do the reasons of jobs tell more of hosts, or of what others use, than the caller may know?"""
+        """Do the reasons of jobs reveal more of hosts, or of what others use, than the caller may know?"""
         return self.hosts or self.usage
 
 

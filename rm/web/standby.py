@@ -1,4 +1,4 @@
-"""What a daemon that waits for its turn says to whoever asks, at each of its doors: who leads, and where."""
+"""The answer of a daemon that waits for its turn, at each of its doors: who leads, and where."""
 
 from __future__ import annotations
 

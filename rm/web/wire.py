@@ -16,7 +16,7 @@ from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.typed import convert, decoder_of
 
-SMALL_BYTES = 64 << 10  # of JSON: decoded in a few milliseconds, whatever it holds
+SMALL_BYTES = 64 << 10  # of JSON: decoded in a few milliseconds, with any content
 LIST_BYTES = 1 << 20  # of JSON, for a list or an object in a job specification
 ENV_BYTES = 2 * ENVIRONMENT_BYTES
 BRACES = 64  # a job specification of many has fewer "{", in its script for one

@@ -1,8 +1,8 @@
-"""Alerts: each is told once when its condition has held for a while, and once when it is over.
+"""Alerts: each is notified once when its condition has held for a while, and once when it is over.
 
 A pure state machine over findings. A finding says that a condition holds of a subject, or that nothing
-is known of it now (`frozen`: maintenance, or nothing measured); what no finding speaks of does not
-hold. All instants are microseconds since the epoch.
+is known of it now (`frozen`: maintenance, or nothing measured). A condition without a finding does
+not hold. All instants are microseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Finding:
     """`condition` holds of `subject` (a host, "a - b", "job 7"), which concerns `hosts`.
 
     `level` is one of LEVELS for the graded conditions, "" otherwise. `frozen` says why nothing is
-    known now, "" = it holds. `covered` names a condition that says more: whoever hears of that one
-    need not hear of this one.
+    known now, "" = it holds. `covered` names a more specific condition: a channel that gets that one
+    does not need this one.
     """
 
     condition: str
@@ -44,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who is told of what: findings of the conditions `on` at `level`, of these hosts and zones ([] =
+    """Which channels get what: findings of the conditions `on` at `level`, of these hosts and zones ([] =
     all), after they held for `after_us`; recovery after `clear_us` without. `tell` names channels."""
 
     name: str
@@ -69,9 +69,9 @@ class Rule:
 class Alert:
     """One rule's condition of one subject, as far as it is known.
 
-    `pending_us`: holds since then, and is not told yet. `fired_us`, `ended_us`: when the last episode
-    was told, and when its recovery was (0 = not yet). `cleared_us`: does not hold since then, recovery
-    not told yet. `starts`: when it fired of late. `told`: the channels that hear of this episode.
+    `pending_us`: holds since then, and has not fired yet. `fired_us`, `ended_us`: when the last episode
+    fired, and when it ended (0 = not yet). `cleared_us`: does not hold since then, not ended
+    yet. `starts`: when it fired recently. `told`: the channels that are notified of this episode.
     `owed`: (event, channel) not yet delivered, in order; `failed`: why a channel was given up.
     `acked`: who looks after it, and in which words.
     """
@@ -98,7 +98,7 @@ class Alert:
 
     @property
     def episode(self) -> str:
-        """Names what is told: the same for the firing and its recovery, and when either is told again."""
+        """Identifies the episode: the same for the firing and its recovery, and for each repetition."""
         return f"{self.key}@{self.fired_us}"
 
     @property
@@ -120,10 +120,10 @@ def step(
     now_us: int,
     silenced: Callable[[Finding], str] = lambda finding: "",
 ) -> dict[str, Alert]:
-    """All alerts after these findings; what is new in `owed` is to be told.
+    """All alerts after these findings; the new entries of `owed` are to be sent.
 
-    What was pending for the first time and does not hold any more is dropped; what fires by a rule that
-    there is no more is over. `silenced` says why a finding must not fire now, "" = it may.
+    An alert that was pending for the first time and does not hold any more is dropped; one that fires by a
+    removed rule is over. `silenced` says why a finding must not fire now, "" = it may.
     """
     after: dict[str, Alert] = {}
     found = list(findings)
@@ -196,19 +196,19 @@ def _fire(rule: Rule, alert: Alert, now_us: int) -> Alert:
 
 
 def _end(alert: Alert, now_us: int) -> Alert:
-    """Over: whoever was told that it fires hears of it, whatever the rules say now."""
+    """Over: every channel notified of the firing is notified of the end, even if the rules have changed."""
     owed = (*alert.owed, *((RESOLVED, channel) for channel in alert.told))
     return replace(alert, cleared_us=0, ended_us=max(now_us, 1), owed=owed)
 
 
 def clear_us(rule: Rule, alert: Alert, now_us: int) -> int:
-    """How long the condition must not hold before its recovery is told."""
+    """How long the condition must not hold before it is over."""
     recent = sum(1 for t in alert.starts if now_us - t < FLAPPING_US)
     return rule.clear_us << min(max(recent - 1, 0), DOUBLINGS)
 
 
 def delivered(alert: Alert, event: str, channel: str, failed: str = "") -> Alert:
-    """The alert after `channel` was told of `event`, or was given up for the reason `failed`."""
+    """The alert after `channel` was notified of `event`, or was given up for the reason `failed`."""
     owed = list(alert.owed)
     if (event, channel) in owed:
         owed.remove((event, channel))
@@ -217,7 +217,7 @@ def delivered(alert: Alert, event: str, channel: str, failed: str = "") -> Alert
 
 
 def forget(alerts: Mapping[str, Alert], before_us: int, most: int) -> list[str]:
-    """Keys of what is over and told: ended before then, or older than the newest `most`."""
+    """Keys of alerts that are over and delivered: ended before then, or older than the newest `most`."""
     over = sorted(
         (a for a in alerts.values() if a.state == RESOLVED and not a.owed), key=lambda a: a.ended_us
     )

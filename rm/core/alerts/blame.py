@@ -16,7 +16,7 @@ def blamed(judged: Iterable[Pair], bad: Set[Pair]) -> list[str]:
 
     One at a time: the host with the largest share of bad pairs, if that is more than half, if it was
     judged with two others at least, and if the pairs without it are better than its own. With one
-    peer, or when all pairs are equally bad (a switch), nobody can tell: no host is blamed.
+    peer, or when all pairs are equally bad (a switch), the fault cannot be located: no host is blamed.
     """
     peers: dict[str, list[str]] = {}
     rest = set(judged)

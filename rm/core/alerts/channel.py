@@ -1,4 +1,4 @@
-"""The port to whoever is told of alerts."""
+"""The port to the channels that are notified of alerts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rm.errors import RmError
 
 
 class NotTold(RmError):
-    """A channel could not be told; `again`: another attempt may help. The sentence holds no secret."""
+    """A channel could not be notified; `again`: another attempt may help. The sentence holds no secret."""
 
     def __init__(self, what: str, again: bool = True) -> None:
         super().__init__(what)

@@ -71,7 +71,7 @@ def after_checks(
     failing: Mapping[str, str],
     unsure: frozenset[str] = frozenset(),
 ) -> tuple[dict[str, Health], list[ev.HostDrained | ev.HostResumed]]:
-    """The hosts' health after their newest checks, and whom to drain or return.
+    """The hosts' health after their newest checks, and which to drain or return.
 
     Args:
         checked_us: when each host was checked last; an instant counts once.

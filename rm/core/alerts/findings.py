@@ -15,9 +15,9 @@ from rm.core.monitoring.cells import Cell, Status
 
 MAINTENANCE = "maintenance"
 SUSPECT_SHARE = 0.25
-SMALL_DISK = 10  # of a disk, one part in so many is wanted free at most
+SMALL_DISK = 10  # at most one part in this many of a disk is wanted free
 UNMEASURED = "not measured now"
-Told = Set[tuple[str, str]]  # (condition, subject) of what was told and is not over
+Told = Set[tuple[str, str]]  # (condition, subject) of alerts that have fired and are not over
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class HostFacts:
 def network_findings(cells: Iterable[Cell], told: Told) -> Iterator[Finding]:
     """By condition and level: the hosts at fault (`rm.core.alerts.blame`), and the other bad pairs.
 
-    A status follows only after several tries, and pair by pair: what their newest tries say tells
-    whose fault the first bad pair is. A host that was told of keeps being at fault until none of its
+    A status changes only after several tries, and pair by pair: the newest tries of the other pairs decide
+    who is at fault for the first bad pair. A host in a firing alert stays at fault until none of its
     pairs is bad. So one fault is one alert, while cells go bad and recover one by one.
     """
     known = [c for c in cells if c.result is not Status.NOT_RUN]  # its first tries may not count yet

@@ -26,7 +26,7 @@ HARDWARE = {
 
 
 def gpu_errors(facts: HostFacts) -> tuple[str, ...]:
-    """One sentence per error. What the driver does not tell is not an error."""
+    """One sentence per error. A value that the driver does not report is not an error."""
     names = {gpu.bus: f"GPU {gpu.index}" for gpu in facts.gpus if gpu.bus}
     found = [said for gpu in facts.gpus for said in _counted(gpu)]
     for xid in facts.gpu_xids:

@@ -1,4 +1,4 @@
-"""What channels are told: one alert, or in a storm many of one kind at once."""
+"""The messages to channels: one alert, or in a storm many of one kind at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rm.core.alerts.alert import Alert
 
-FEW = 4  # that wait for a channel are told one by one
+FEW = 4  # waiting for a channel: up to this many are sent one by one
 MOST = 1_000  # in one message
 NAMED = 3  # subjects, in the words of a message about many
 MEMBER = ("id", "subject", "hosts", "message", "fired_us", "ended_us")
@@ -17,7 +17,7 @@ MEMBER = ("id", "subject", "hosts", "message", "fired_us", "ended_us")
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a channel is to be told of the alert `key`; `body` is a JSON object (docs/alerts.md)."""
+    """A message to a channel about the alert `key`; `body` is a JSON object (docs/alerts.md)."""
 
     key: str
     event: str
@@ -46,10 +46,10 @@ def notice_of(alert: Alert, event: str, cluster: str) -> Notice:
 
 
 def take(waiting: Sequence[Notice]) -> tuple[list[Notice], list[Notice]]:
-    """(what to tell next in one message, what still waits), in order.
+    """(what to send next in one message, what still waits), in order.
 
-    Notices of one kind are told together when there are more than FEW; what is told of one alert
-    stays in its order.
+    Notices of one kind are sent together when there are more than FEW; the notices of one alert
+    keep their order.
     """
     taken: list[Notice] = []
     left: list[Notice] = []

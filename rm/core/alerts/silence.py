@@ -1,4 +1,4 @@
-"""Silences: an operator's wish not to be told of something for a while."""
+"""Silences: an operator's wish not to be notified of something for a while."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rm.core.alerts.alert import Finding
 @dataclass(frozen=True, slots=True)
 class Silence:
     """Nothing fires, until `until_us`, of these conditions and of these hosts or subjects (names or
-    patterns; () = all). What holds when it ends fires then; what fires already is told as over when it is.
+    patterns; () = all). What holds when it ends fires then; the end of an earlier firing is notified.
     """
 
     id: int

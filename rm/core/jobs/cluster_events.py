@@ -231,7 +231,7 @@ def _stray_ended(ctx: Context, e: ev.StrayEnded) -> None:
     if held is None:
         return
     left = tuple(rank for rank in held.ranks if rank != e.rank)
-    if left:  # it is told with the last one that no process is left
+    if left:  # only the notification of the last one says that no process is left
         strays[e.job, e.attempt] = replace(held, ranks=left)
         return
     ctx.state.recount(e.host)

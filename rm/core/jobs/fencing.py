@@ -17,12 +17,12 @@ from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 
 MARGIN_US = 5_000_000  # in which the kernel ends what was killed
-DRIFT = 1_000  # one part of so many may the clock of a host be slower than the daemon's
+DRIFT = 1_000  # a host's clock may be slower than the daemon's by one part in this many
 
 
 def ended_after_us(job: Job) -> int:
-    """How long after one of its hosts was heard last nothing of the attempt runs there; 0: it has no lease,
-    or is a gang that was never told to start."""
+    """How long after its last sign of life a host certainly runs nothing of the attempt; 0: it has no lease,
+    or is a gang that never got its start."""
     if not job.spec.fence_us or not job.go:
         return 0
     whole_us = job.spec.fence_us + job.fence_grace_us

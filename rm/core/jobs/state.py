@@ -220,7 +220,7 @@ def rebuild(
     next_action: int,
     now_us: int,
 ) -> ClusterState:
-    """The state as the store tells it; every host is silent until its agent says hello.
+    """The state from the store; every host is silent until its agent says hello.
 
     A host's silence counts from `now_us`: what happened while nobody watched is unknown.
     """

@@ -66,7 +66,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
 
 def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
     if job.go:
-        return  # said twice: everybody was told to start
+        return  # said twice: every host has got its start
     tasks = _update(job.tasks, e.host, None, prepared=True)
     port = e.master_port if e.host == job.tasks[0].host else job.master_port  # no other host may choose
     job = ctx.put(replace(job, tasks=_with_notes(tasks, e.notes), master_port=port))
@@ -110,7 +110,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     # a host may say so of any job, but ends by a lease only what has one
     if e.why == FENCED and job.spec.fence_us and job.ending is None:
         job = _stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
-    # a task that ends well when it is told that its time is over has still reached its limit
+    # a task that ends well on the signal of its time limit has still reached the limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
         ending, reason = _verdict(e)
         job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
@@ -191,7 +191,7 @@ def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: s
     tasks = _update(job.tasks, host, tuple(alive), ended_us=max(ctx.now_us, job.started_us or 0), note=why)
     job = touch(job, ctx.now_us, why, tasks=tasks)
     if job.ending is None:
-        # a gang that was never told to start has done nothing yet: it may always be tried again
+        # a gang that never got its start has done nothing yet: it may always be tried again
         ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
         job = replace(job, ending=ending, reason=Reason(ReasonCode.HOST_LOST, why))
         if ending is S.PENDING:
@@ -320,8 +320,8 @@ def _stop_rest(ctx: Context, job: Job, why: str) -> Job:
 def _finish_if_over(ctx: Context, job: Job) -> None:
     """When the last task has ended: the final state, the resources back, the logs home.
 
-    Every host of the attempt is told to forget it, also one that never answered: it may hold more
-    than it could say.
+    Every host of the attempt must forget it, also one that never answered: it may hold more
+    than it could report.
     """
     ctx.put(job)
     if any(t.ended_us is None for t in job.tasks):

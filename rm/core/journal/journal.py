@@ -1,4 +1,4 @@
-"""The journal: what the leader was told, when, in which batches, and what it decided.
+"""The journal: what the leader took in, when, in which batches, and what it decided.
 
 Two kinds of entries. A *start* holds everything that decisions depend on from there on: the
 policies with their options, the rules, the tuning and the state; a leader writes one before its
@@ -149,7 +149,7 @@ def taken(events: Sequence[ev.Event], outcome: Outcome) -> tuple[list[ev.Event],
 
 def digest(outcome: Outcome, alignment: Alignment) -> str:
     """What the step asks of the hosts, as a few characters that differ when that differs; "" when
-    it asks nothing new. The placements are told in full by the decisions."""
+    it asks nothing new. The decisions hold the placements in full."""
     if not outcome.intents and not outcome.realigned:
         return ""
     said: list[object] = [

@@ -1,6 +1,6 @@
-"""How a placement came about, as it was decided: kept beside the job, since nobody can ask again later.
+"""How a placement was decided: kept beside the job, because it cannot be derived again later.
 
-Everything here is bounded, whatever the size of the cluster; what is left out is counted.
+Everything here is bounded for any size of the cluster; what is left out is counted.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rm.core.model.reasons import HostVerdict, Reason
 
-# Of one placement: 64 hosts with a verdict, and this many candidates with so many hosts of each by name.
+# Of one placement: 64 hosts with a verdict, and this many candidates, each with this many hosts by name.
 CHOSEN_MAX, REFUSED_MAX = 48, 16
 COMPARED_MAX, NAMED_MAX = 8, 8
 

@@ -29,7 +29,8 @@ class Gpu:
 @dataclass(frozen=True, slots=True)
 class Nic:
     """A network interface that can carry jobs' traffic. `numa_node` is -1 and `speed_bps` 0 where its driver
-    does not tell; `rdma` is its RDMA device, such as mlx5_0; `routes` is how many other hosts it leads to."""
+    does not report it; `rdma` is its RDMA device, such as mlx5_0; `routes` is how many other hosts it leads
+    to."""
 
     name: str
     address: str = ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
     """`id` is made at random with the database, and stays; "" where there is none to keep apart. `led_at`
-    tells people where its daemon runs: `machine:/path/of/its/socket`."""
+    shows where its daemon runs: `machine:/path/of/its/socket`."""
 
     id: str = ""
     led_at: str = ""

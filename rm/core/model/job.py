@@ -203,7 +203,7 @@ class Job:
     held: bool = False
     attempt: int = 0  # 0 before the first launch; grows with each requeue
     tasks: tuple[Task, ...] = ()
-    go: bool = False  # this attempt's hosts were told to start: some of it may run
+    go: bool = False  # this attempt's hosts have got their start: some of it may run
     master_port: int = 0  # of this attempt's gang, chosen by its first host; for its tasks alone to know
     started_us: int | None = None
     ended_us: int | None = None

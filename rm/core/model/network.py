@@ -9,7 +9,7 @@ from typing import TypeVar
 T = TypeVar("T", int, float)
 
 # A measurement counts in full until the second one after it is overdue, so that one late test costs
-# nothing; from then on what it is worth halves every so many intervals between measurements.
+# nothing; from then on its weight halves every HALVING_INTERVALS intervals between measurements.
 GRACE_INTERVALS = 2
 HALVING_INTERVALS = 30
 FAILED_TRY = 0.5  # what a failed try leaves of the worth
@@ -28,7 +28,7 @@ class LinkStats:
     """One measured direction src -> dst. None = not measured.
 
     Loss in percent, one-way delay in microseconds, throughput in bit/s; `measured_at_us` is
-    the age's origin, and `bandwidth_at_us` that of the throughput, which is measured seldom (0 = with
+    the age's origin, and `bandwidth_at_us` the throughput's, which is measured seldom (0 = with
     the rest); `failures` counts failed tries since the last success. `fresh_us` and
     `bandwidth_fresh_us` are the intervals at which they were to be measured again (0 = never: such a
     measurement does not age).

@@ -16,7 +16,7 @@ from fractions import Fraction
 class FlowRoute:
     """The path of all that one host sends to another during a range of operations.
 
-    `spines` are (spine number, parts): the flow goes there by so many parts of all of its parts;
+    `spines` are (spine number, parts): this many of the flow's parts go over that spine;
     more than one spine means subflows. The sender must not exceed `cap_bps` in all, and each
     subflow its share of it: the plan has reserved no more.
     """

@@ -26,7 +26,7 @@ class Status(IntEnum):
         return "owc?.m"[self]
 
 
-STALE_INTERVALS = 3  # a cell that was not tried for so many of its intervals is unknown
+STALE_INTERVALS = 3  # a cell that was not tried for this many of its intervals is unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Sample:
 
 
 def checks_of(sample: Sample) -> tuple[str, ...]:
-    """The checks of the grid that the try tells something of."""
+    """The checks of the grid that the try has a result for."""
     return sample.checks or tuple(check for check, metric in METRIC_OF.items() if metric in sample.values)
 
 

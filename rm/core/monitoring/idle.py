@@ -1,7 +1,7 @@
 """When links are idle: the gaps between the communication phases of the jobs that share them.
 
 A job's phases repeat with its period from an instant that was seen (or that its schedule names), so
-that the next ones can be told: the further ahead, the less surely. A test of the network fits into a
+that the next ones can be predicted: the further ahead, the less surely. A test of the network fits into a
 gap when it ends before the next phase, with a guard on either side that grows with that doubt.
 """
 
@@ -15,7 +15,7 @@ from math import ceil
 from rm.core.model.traffic import TrafficProfile
 
 Span = tuple[int, int]  # from, until; microseconds
-LEAST_SEEN = 4  # iterations from which the next ones are told
+LEAST_SEEN = 4  # iterations needed to predict the next ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def _most(values: Sequence[float]) -> int:
 
 def busy_spans(beat: Beat, from_us: int, until_us: int) -> Iterator[Span]:
     """The beat's phases that touch this time, each with its doubt on either side. Time before the beat's
-    origin is past, and not told."""
-    if beat.drift_us * 2 >= beat.period_us:  # nothing can be told of it
+    origin is past, and left out."""
+    if beat.drift_us * 2 >= beat.period_us:  # nothing can be predicted
         yield from_us, until_us
         return
     longest = max((offset + length for offset, length in beat.phases), default=0)
@@ -84,7 +84,7 @@ def idle_windows(
 ) -> Iterator[Span]:
     """The gaps of at least `least_us` in which no beat communicates, guards taken off, in order.
 
-    Pure: the links' idle time between `from_us` and `until_us`, as far as the beats tell.
+    Pure: the links' idle time between `from_us` and `until_us`, as far as the beats are known.
     """
     busy = sorted(
         (begin - guard_us, end + guard_us)
@@ -101,7 +101,7 @@ def idle_windows(
 def bursts(windows: Iterable[Span], total_us: int, least_us: int, longest_us: int) -> list[Span]:
     """Cut `total_us` of sending into the windows, as (begin, length): as few and as early as possible.
 
-    No burst is shorter than `least_us`, which a TCP test needs to tell anything, nor longer than
+    No burst is shorter than `least_us`, which a TCP test needs for any result, nor longer than
     `longest_us`. Less than `total_us` comes of it when the windows hold no more.
     """
     found: list[Span] = []

@@ -2,7 +2,7 @@
 
 Loss is gathered over the newest tries, since the packets of one show little: 20 cannot show 1 %. It is bad
 when, with the confidence of `rm.core.monitoring.loss`, it is at least the threshold, and several tries lost
-packets: a link that is dead for a moment loses all packets of one try. The other checks follow when so many
+packets: a link that is dead for a moment loses all packets of one try. The other checks follow when enough
 tries in a row (MaDDash's `retryAttempts`) are at least as bad, or at least as good. Maintenance takes effect
 at once.
 
@@ -20,8 +20,8 @@ from rm.core.monitoring.loss import CONFIDENCE, at_least_pct, at_most_pct
 from rm.core.monitoring.mesh import Thresholds
 
 GATHERED = 10  # tries, of which the lost packets are counted together
-DELAY_FACTOR = 1.5  # a delay that is not this much longer than that of the peers is ordinary
-LOSSY_TRIES = 2  # so many must have lost packets, unless `retry_attempts` is 1
+DELAY_FACTOR = 1.5  # a delay that is not this much longer than the peers' is ordinary
+LOSSY_TRIES = 2  # this many must have lost packets, unless `retry_attempts` is 1
 Packets = tuple[tuple[int, int], ...]  # (lost, sent) of tries
 GRADES = (Status.OK, Status.WARN, Status.CRITICAL)
 
@@ -43,7 +43,7 @@ def judge(
 
 
 def least_over_ms(limits: Thresholds) -> float:
-    """A delay below this is ordinary, whatever that of the peers is."""
+    """A delay below this is ordinary for any delay of the peers."""
     return min(
         (ms for ms in (limits.delay_warn_over_ms, limits.delay_critical_over_ms) if ms), default=math.inf
     )

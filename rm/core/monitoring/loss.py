@@ -1,4 +1,4 @@
-"""How much loss so many lost packets of so many show: one-sided bounds at a stated confidence.
+"""How much loss `lost` of `sent` packets show: one-sided bounds at a stated confidence.
 
 Source: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the
 binomial", Biometrika 26 (1934). Packets of one try are not independent (a link is dead for a second, and
@@ -18,7 +18,7 @@ NEGLIGIBLE = 1e-9  # what a term adds, from which on the rest is left out
 
 @lru_cache(maxsize=4096)
 def at_least_pct(lost: int, sent: int) -> float:
-    """The largest loss in percent that so many lost packets show, with CONFIDENCE: 0 where none was lost."""
+    """The largest loss in percent that the lost packets show, with CONFIDENCE: 0 if none was lost."""
     if lost <= 0:
         return 0.0
     return 100.0 * _root(lambda p: _upper_tail(lost, sent, p) <= 1 - CONFIDENCE, 0.0, lost / sent)
@@ -44,7 +44,7 @@ def _root(below: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def _upper_tail(least: int, sent: int, share: float) -> float:
-    """The probability that of `sent` packets `least` or more are lost, each with the probability `share`."""
+    """The probability that `least` or more of `sent` packets are lost, each with the probability `share`."""
     if least <= 0 or share >= 1.0:
         return 1.0
     if share <= 0.0:

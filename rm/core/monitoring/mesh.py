@@ -1,4 +1,4 @@
-"""Meshes: who measures what with whom, when, and from what on it is bad.
+"""Meshes: which hosts test each other, how, when, and with which thresholds.
 
 A mesh is a table `[[monitor.mesh]]` of rm.toml; `parse_mesh` turns it into a value, or says in one
 sentence what is wrong with it, so that one malformed mesh does not stop the others.
@@ -68,16 +68,16 @@ USUAL = Thresholds(loss_warn_pct=1.0, loss_critical_pct=2.0)  # where rm.toml na
 class Mesh:
     """One mesh.
 
-    `hosts` are names or patterns and `zones` names (empty = all); inside a zone every pair is meant,
-    `between` zones those of one representative each, all, or none. With `towards`, also names or patterns,
-    each of the hosts is measured with each of those instead, whatever its zone. Pairs named in `without`
+    `hosts` are names or patterns and `zones` names (empty = all); inside a zone every pair is measured,
+    `between` zones the pairs of one representative each, all, or none. With `towards`, also names or
+    patterns, each of the hosts is measured with each of these instead, in any zone. Pairs named in `without`
     are left out. A run makes up to `rounds` rounds,
-    in each of which a host has at most one partner (0 = all that there are); the next run goes on
-    where it stopped, so that a run costs a host so many tests at most, however large its zone is. In a
-    zone of more than that, or among more representatives, each has up to `peers` partners (0 = all),
-    spread over the zone, so that what is known grows with the hosts and not with their square.
+    in each of which a host has at most one partner (0 = all rounds); the next run continues
+    where it stopped, so that a run costs a host a bounded number of tests, however large its zone is. In a
+    larger zone, or among more representatives, each has up to `peers` partners (0 = all),
+    spread over the zone, so that the measurements grow with the hosts and not with their square.
     Throughput is tested in the gaps of the jobs that share the links, unless it may `disturb` them.
-    `slip_us`: a run that could not begin so long after its time is left out (0 = it never is).
+    `slip_us`: a run that is later than this is left out (0 = it never is).
     `spacing_us` 0: the packets of a scheduled test are spread over the time that the run has for it, so that
     a link that is dead for seconds now and then shows.
     """
@@ -111,7 +111,7 @@ class Mesh:
         return bool(self.towards) and selected(host, self.towards, self.zones)
 
     def sides(self, hosts: Iterable[Host]) -> tuple[list[Host], list[Host]]:
-        """Who is measured `towards` whom."""
+        """Which hosts are measured `towards` which."""
         known = list(hosts)
         one = [h for h in known if selected(h, self.hosts, self.zones)]
         return one, [h for h in known if self.is_target(h)]

@@ -1,4 +1,4 @@
-"""Who measures with whom in which round: all pairs of a group, each host in one pair at a time.
+"""Which hosts measure each other in which round: all pairs of a group, each host in one pair at a time.
 
 The circle method of round-robin tournaments: n hosts make n - 1 rounds (n if n is odd) of disjoint
 pairs that together are every pair once. A round of a mesh is that round of all its zones side by
@@ -36,7 +36,7 @@ def tournament_rounds(size: int) -> int:
 
 
 def tournament_round(size: int, a: int, b: int) -> int:
-    """The round in which the members a and b of so many meet."""
+    """The round in which the members a and b of `size` meet."""
     seats = size + size % 2
     if seats - 1 in (a, b):  # the fixed seat
         return min(a, b)
@@ -44,7 +44,7 @@ def tournament_round(size: int, a: int, b: int) -> int:
 
 
 def spread(size: int, peers: int) -> Sequence[int]:
-    """The rounds of so many members that give each no more than `peers` partners (0 = all)."""
+    """The rounds of `size` members that give each no more than `peers` partners (0 = all)."""
     total = tournament_rounds(size)
     return range(total) if not peers or size - 1 <= peers else [k * total // peers for k in range(peers)]
 
@@ -53,7 +53,7 @@ class Pairing:
     """The rounds of a mesh over these hosts, of which those in `up` (None = all) take part now. Nothing
     is listed before it is asked for: a thousand hosts of one zone make half a million pairs.
 
-    Who is measured with whom inside a zone does not depend on who is up; a zone is represented by the
+    The pairs inside a zone do not depend on which hosts are up; a zone is represented by the
     first that is.
     """
 

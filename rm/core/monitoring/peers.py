@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median_high, median_low
 
 Zones = tuple[str, str]  # in the order of the names
-LEAST_HOSTS = 3  # of two, nobody can tell which one is unusual
+LEAST_HOSTS = 3  # of two, either could be the unusual one
 
 
 def zones_of(a: str, b: str) -> Zones:

@@ -25,7 +25,7 @@ KINDS = ("maddash", "esmond", "opensearch")
 @dataclass(frozen=True, slots=True)
 class Source:
     """One archive, read every `every_us`, the first time `back_us` back. It is a grid of its own: its
-    cells are judged by `thresholds` after `attempts` tries in a row, as those of a mesh are.
+    cells are judged by `thresholds` after `attempts` tries in a row, as a mesh's are.
 
     `expect_us`: how often it has something new of each pair; from then on confidence sinks.
     `hosts`: endpoints as the archive calls them -> names of our hosts, besides names and addresses.

@@ -8,7 +8,7 @@ from enum import StrEnum
 class Role(StrEnum):
     """What somebody is on this cluster. Slurm's operator, and its administrator."""
 
-    NOBODY = "nobody"  # in particular: whoever looks at an open page
+    NOBODY = "nobody"  # anyone who looks at an open page
     USER = "user"
     OPERATOR = "operator"
     ADMIN = "admin"
@@ -28,9 +28,9 @@ _ROLES = list(Role)
 
 
 class Scope(StrEnum):
-    """What a token may be used for, as far as its owner may do it."""
+    """What a token allows, within its owner's rights."""
 
-    READ = "read"  # whatever its owner may see
+    READ = "read"  # to see what its owner may see
     SUBMIT = "submit"  # and submit jobs, and change the owner's own
     OPERATE = "operate"  # and what operators do
     ADMIN = "admin"

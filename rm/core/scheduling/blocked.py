@@ -1,4 +1,4 @@
-"""What is known not to fit, from pass to pass, and for whom what is free is kept."""
+"""What is known not to fit, from pass to pass, and which jobs free resources are kept for."""
 
 from __future__ import annotations
 

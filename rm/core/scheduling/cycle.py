@@ -51,7 +51,7 @@ class Outcome:
     """What one step did. `recorded` are the events as they took effect, in order, decisions
     included; `refused` pairs the index of a refused event with its error; `taken` notes by job how each
     placement came about, for a record that is to be made before the next step; `looked` says whether
-    any pending job was tried or the alignment asked for, whatever came of it."""
+    any pending job was tried or the alignment asked for, with any result."""
 
     changes: Changes
     intents: list[Intent] = field(default_factory=list)
@@ -98,7 +98,7 @@ class Cycle:
 
     def start_over(self, aligned: bool) -> None:
         """Forget what earlier steps found beyond the state: the next one tries every pending job.
-        `aligned`: the state's alignment is that of the jobs that are placed now."""
+        `aligned`: the state's alignment is for the jobs that are placed now."""
         self.blocked.clear()
         self._begins_us.clear()
         self._seen_capacity = -1

@@ -144,7 +144,7 @@ def reserving(snapshot: Snapshot, policies: Policies, tuning: Tuning) -> Ahead[D
 
 
 def not_yet(job: Job, now_us: int) -> Reason | None:
-    """Why a job may not be tried now, whatever is free."""
+    """Why a job may not be tried now, even if everything is free."""
     if job.held and job.losses > 1:
         lost = f"its hosts were lost {job.losses} times in a row"
         return Reason(

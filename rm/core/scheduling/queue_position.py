@@ -10,7 +10,7 @@ from rm.core.model.snapshot import Snapshot
 from rm.core.ports import QueuePolicy
 from rm.core.scheduling.engine import not_yet
 
-NAMED_MAX = 5  # jobs that are told by name
+NAMED_MAX = 5  # jobs that are listed by name
 
 
 @dataclass(frozen=True, slots=True)

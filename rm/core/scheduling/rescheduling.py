@@ -42,7 +42,7 @@ def to_move(
 ) -> tuple[int, Reason] | None:
     """The job to move and why; None when nothing has to or can be moved.
 
-    `state.alignment` is that of the jobs as they are placed now, with the profiles of the `measured`
+    `state.alignment` is for the jobs as they are placed now, with the profiles of the `measured`
     ones.
     """
     if state.rescheduled_us is not None and now_us - state.rescheduled_us < rule.every_us:

@@ -1,1 +1,1 @@
-"""Alerts as they are found, told and silenced, and the hosts that are drained by them."""
+"""Alerts as they are found, sent and silenced, and the hosts that are drained by them."""

@@ -1,7 +1,7 @@
-"""Looks every few seconds at what holds, keeps the alerts, has channels told, drains hosts.
+"""Checks the conditions every few seconds, keeps the alerts, notifies channels, drains hosts.
 
-Alerts are durable (documents of the store, one each) before anybody is told of them; a restart goes on
-with them, and what was still owed is told then. So a channel may hear the same twice, with the
+Alerts are durable (documents of the store, one each) before anybody is notified; a restart continues
+with them, and sends what was still owed. So a channel may hear the same twice, with the
 same id, but never of a second firing without a recovery between.
 """
 
@@ -202,7 +202,7 @@ class Alerting:
         return self._leader.keep(tuple(documents)) if documents else None
 
     def _settled(self, notices: Sequence[Notice], channel: str, failed: str) -> None:
-        """A channel was told, or given up; an alert may be gone, or in its next episode, by now."""
+        """A channel was notified, or given up; an alert may be gone, or in its next episode, by now."""
         with self._lock:
             changed: dict[str, Alert] = {}
             for notice in notices:
@@ -293,5 +293,5 @@ def revived(stored: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, Alert]
 
 
 def essence(alert: Alert) -> tuple[Any, ...]:
-    """What must survive a restart; a pending alert that was never told need not."""
+    """What must survive a restart; a pending alert that never fired need not."""
     return (alert.fired_us, alert.ended_us, alert.starts, alert.told, alert.owed, alert.failed, alert.acked)

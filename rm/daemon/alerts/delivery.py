@@ -1,6 +1,6 @@
-"""Tells channels of alerts: one thread each, in order, again and again with growing pauses.
+"""Notifies channels of alerts: one thread each, in order, again and again with growing pauses.
 
-What waits for a channel of one kind is told in one message (`rm.core.alerts.notices`), so that a storm,
+What waits for a channel of one kind is sent in one message (`rm.core.alerts.notices`), so that a storm,
 or a channel that was away for long, is a few messages.
 """
 
@@ -18,7 +18,7 @@ from rm.core.alerts.notices import Notice, body_of, take
 log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
-LAST_WORDS_S = 12.0  # for what is being told while the daemon ends: a channel's usual timeout, and a little
+LAST_WORDS_S = 12.0  # for messages under way while the daemon ends: a channel's usual timeout, and a little
 
 
 class Delivery:
@@ -57,7 +57,7 @@ class Delivery:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """What is being told is ended, so that it is not told twice; what waits stays owed."""
+        """Finishes the messages under way, so that none is sent twice; what waits stays owed."""
         with self._changed:
             self._stopping.set()
             self._changed.notify_all()
@@ -66,7 +66,7 @@ class Delivery:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _next(self, channel: str) -> list[Notice]:
-        """What to tell together; [] = the end."""
+        """What to send together; [] = the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting[channel] or self._stopping.is_set())
             if self._stopping.is_set():
@@ -85,7 +85,7 @@ class Delivery:
             self._settled(notices, channel, failed)
 
     def _attempt(self, channel: str, body: Mapping[str, Any]) -> str | None:
-        """ "" = told, None = stopped meanwhile, otherwise why it was given up."""
+        """ "" = sent, None = stopped meanwhile, otherwise why it was given up."""
         pause_s = self._backoff_s
         for attempt in range(1, self._attempts + 1):
             try:

@@ -62,7 +62,7 @@ class ChannelTable:
 
 
 def rules_of(tables: Sequence[Mapping[str, Any]], channels: Sequence[str]) -> tuple[Rule, ...]:
-    """Without any table: one rule that tells every channel of everything. Raises ConfigError."""
+    """Without any table: one rule that notifies every channel of everything. Raises ConfigError."""
     read = [_read(t, RuleTable, "alerts.rule") for t in tables] or [RuleTable("all")]
     _check_names("alerts.rule", [r.name for r in read])
     rules = []

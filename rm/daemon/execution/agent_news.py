@@ -97,5 +97,5 @@ def reported(t: TaskReport, offset_us: int, now_us: int) -> ReportedTask:
 
 
 def ours(at_us: int, offset_us: int, now_us: int) -> int:
-    """A host's instant on our clock; nothing that it tells is still to come."""
+    """A host's instant on our clock; nothing that it reports is in the future."""
     return min(at_us - offset_us, now_us)

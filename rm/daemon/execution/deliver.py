@@ -65,7 +65,7 @@ def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collec
         each = for_each_task(pattern) if spec.ntasks > 1 else pattern
         tasks = job.placement.on(action.host) if job.placement is not None else ()
         named = ((t.rank, expand(each, job, t, host)) for t in tasks if t.rank in action.ranks)
-        # a file of that directory, whatever the pattern holds
+        # a file of that directory, for any pattern
         files = tuple((rank, name.replace("/", "_")) for rank, name in named)
         return Delivery(spec.user, spec.chdir, files)
 

@@ -6,7 +6,7 @@ Standard input is a socket (SOCK_SEQPACKET) with one request, {"user", "director
 file for each name; the answer is a list: of each name "", or why it is not written. Started as root (by
 root's daemon, or by packaging/rm-deliver.socket for one that is not root) it becomes the user before it opens
 anything, and it never writes as root. The names must be such as PATTERN makes, which is jobs.deliver of
-/etc/rm/rm.toml unless it is given: whoever sends requests can lay logs into directories, and no other files.
+/etc/rm/rm.toml unless it is given: a sender of requests can put logs into directories, and no other files.
 """
 
 from __future__ import annotations

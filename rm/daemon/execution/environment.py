@@ -94,7 +94,7 @@ def _counts(spec: JobSpec, placement: Placement, hosts: Mapping[str, Host]) -> d
     names = placement.hosts
     found = {"JOB_CPUS_PER_NODE": counted(cpus_on(spec, placement, hosts[name]) for name in names)}
     tasks_on = {len(placement.on(name)) for name in names}
-    if len(tasks_on) == 1:  # Slurm tells it only where it was asked for; frameworks need it in any case
+    if len(tasks_on) == 1:  # Slurm sets it only if the job asks for it; frameworks always need it
         found["NTASKS_PER_NODE"] = str(tasks_on.pop())
     elif spec.tasks_per_host:
         found["NTASKS_PER_NODE"] = str(spec.tasks_per_host)

@@ -47,7 +47,7 @@ class Part:
     size: int = 0
     came: int = 0
     note: str = ""  # for the job's story
-    why: str = ""  # for whoever reads the log: what of it is missing
+    why: str = ""  # for readers of the log: what of it is missing
     kept: bool = False
 
 

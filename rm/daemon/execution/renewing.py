@@ -103,7 +103,7 @@ class Renewer:
             error = answer.exception()
             if error is None:
                 known.alive_us = max(known.alive_us, answer.result().alive_us)
-            else:  # whoever carries out orders there finds out what it means, too
+            else:  # the executor finds out what it means, too
                 log.info("the leases on %s were not renewed: %s", host, error)
 
         return hear

@@ -43,7 +43,7 @@ T = TypeVar("T")
 TURN_WEIGHT = 500
 RETRY_S = 0.5  # between two tries of a commit that the database could not take
 STEP_US = 500_000  # less than that between two turns is not a clock that was set, but a machine that is busy
-SLOW_S = 2.0  # a commit that takes longer is told to whoever asks
+SLOW_S = 2.0  # a commit that takes longer is reported to every request
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
 # short jobs then share one. An idle cluster's first news is acted upon at once.
 NEWS_EVERY_US = 5_000
@@ -235,7 +235,7 @@ class Leader:
         return left_us / 1e6 if 0 < left_us <= NEWS_EVERY_US else 0.0
 
     def _turn(self, items: list[Any]) -> None:
-        """One step with all of these; whoever asked is answered, whatever happens."""
+        """One step with all of these; every request is answered in any case."""
         # one whose asker has gone (a cancelled HTTP request) is not begun, and cannot be cancelled later
         items = [i for i in items if not isinstance(i, Request | Question | Keep) or _begin(i)]
         try:
@@ -301,7 +301,7 @@ class Leader:
                 try:
                     events += item.make(self.cycle.state)
                     requests.append((item, first, len(events)))
-                except Exception as error:  # the asker gets it, whatever it is; nobody else is touched
+                except Exception as error:  # the asker gets any error; nobody else is touched
                     item.done.set_exception(error)
             elif isinstance(item, Question):
                 questions.append(item)
@@ -319,7 +319,7 @@ class Leader:
         for question in questions:
             try:
                 question.done.set_result(question.ask(self.cycle, now_us))
-            except Exception as error:  # the asker gets it, whatever it is
+            except Exception as error:  # the asker gets any error
                 question.done.set_exception(error)
 
     def _keep(self, kept: list[Keep]) -> None:
@@ -446,7 +446,7 @@ class Leader:
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """What the database does, however long it is away: what waits for a commit waits with it, and
-        whoever comes meanwhile is answered that it does."""
+        requests that come meanwhile are answered so."""
         self._committing = begun = time.monotonic()
         try:
             while True:

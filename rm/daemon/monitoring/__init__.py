@@ -1,1 +1,1 @@
-"""Measurements: when, by whom, and what came of them."""
+"""Measurements: when, between which hosts, and with which results."""

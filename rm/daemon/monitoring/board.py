@@ -40,7 +40,7 @@ class Tried:
 
 
 class Board:
-    """Any thread may ask and tell."""
+    """Any thread may read and report."""
 
     def __init__(
         self, history: History, clock: Clock, zone: tzinfo, windows: Sequence[HostWindow] = ()
@@ -62,7 +62,7 @@ class Board:
     def tell(self, mesh: Mesh, tried: Iterable[Tried], repeats: bool = False) -> list[Change]:
         """Take the tries in, in order of time; returns how statuses changed.
 
-        `repeats`: tries may come that were told before, as from an archive; they are passed over.
+        `repeats`: tries may come again, as from an archive; they are skipped.
         """
         changes: list[Change] = []
         told: dict[Key, Cell] = {}
@@ -199,7 +199,7 @@ class Board:
     ) -> list[Cell]:
         """The mesh's cells as they are now, of the hosts that there still are. `every_us`: how often
         each is tried. `pairing`: cells that are stale are left out when it does not mean them any more,
-        as of a host that represented its zone for a while; None: whatever was told is shown."""
+        as of a host that represented its zone for a while; None: everything reported is shown."""
         now_us, checks = self._clock.now_us(), frozenset(mesh.checks)
         closed = any(w.covers(now_us, self._zone) for w in mesh.maintenance)
         under = {name for name, h in hosts.items() for w in self._windows if w.covers(h, now_us, self._zone)}

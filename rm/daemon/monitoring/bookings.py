@@ -1,4 +1,4 @@
-"""Which hosts are being tested: a host takes part in one test at a time, whatever mesh it is for."""
+"""Which hosts are being tested: a host takes part in one test at a time, over all meshes."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ from rm.daemon.leading.leader import Leader
 
 log = logging.getLogger(__name__)
 
-LEAD_US = 100_000  # until the sending host has been told
-HORIZON_US = 700_000  # further ahead is foretold anew
+LEAD_US = 100_000  # until the sending host has its order
+HORIZON_US = 700_000  # further ahead is predicted anew
 GUARD_US = 3_000
 DRAIN_US = 6_000  # until what is under way when a burst ends has got through
-LEAST_US = 10_000  # a shorter burst of TCP tells nothing
+LEAST_US = 10_000  # a shorter burst of TCP shows nothing
 RECENT = 12  # iterations looked at
 SILENT_PERIODS = 5  # a job that has not reported for so long is not where it was
 SILENT_US = 2_000_000

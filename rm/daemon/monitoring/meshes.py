@@ -1,4 +1,4 @@
-"""The meshes and archives of rm.toml, one by one: a malformed one is told, and the rest go on."""
+"""The meshes and archives of rm.toml, one by one: a malformed one is reported, and the rest continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures the network between the hosts, mesh by mesh, and tells the leader, the history and the grid.
+"""Measures the network between the hosts, mesh by mesh, and informs the leader, the history and the grid.
 
 A run of a mesh makes some rounds of its pairs (`rm.core.monitoring.pairing`); the next run goes on where it
 stopped. A host takes part in one test at a time. Throughput, which fills the link, is measured
@@ -133,7 +133,7 @@ class Monitor:
         return self._running[mesh].locked()
 
     def every_us(self, mesh: Mesh) -> int:
-        """How often each pair is measured: every run, or every so many runs."""
+        """How often each pair is measured: every run, or every few runs."""
         cycle = self.state(mesh.name).cycle
         runs = max(1, -(-cycle // mesh.rounds)) if mesh.rounds else 1
         return self._interval_of(mesh) * runs
@@ -200,7 +200,8 @@ class Monitor:
 
     def confirm(self) -> None:
         """Test again the pairs of which the newest try says what does not count yet, of meshes whose next run
-        is far: so a fault that an hourly test has met is told after minutes. Each host takes part once."""
+        is far: so a fault that an hourly test has met is reported after minutes. Each host takes part
+        once."""
         for mesh in self.meshes.values():
             state = self.state(mesh.name)
             if state.paused_by or self._interval_of(mesh) <= RETRY_S * SECOND_US:
@@ -299,7 +300,7 @@ class Monitor:
     # -- one round -----------------------------------------------------------------------------
 
     def _round(self, mesh: Mesh, pairs: Sequence[Pair]) -> list[Result]:
-        """Measure disjoint pairs side by side, and tell what came of them."""
+        """Measure disjoint pairs side by side, and report the results."""
         seen: Seen = self._leader.ask(lambda cycle, _: known_of(cycle, pairs)).result(MARGIN_S)
         results = list(self._pool.map(lambda pair: self._pair(mesh, pair, seen), pairs))
         tried = [t for r in results for t in r.tried]
@@ -307,7 +308,7 @@ class Monitor:
         fresh_us = self.every_us(mesh) if mesh.name != ON_DEMAND else None
 
         def learnt(state: ClusterState) -> list[ev.Event]:
-            """With what is known by now: another mesh may have told of the same pair meanwhile."""
+            """With what is known by now: another mesh may have measured the same pair meanwhile."""
             events: list[ev.Event] = []
             for sample in present:
                 key = (sample.source, sample.destination)
@@ -325,7 +326,7 @@ class Monitor:
         return results
 
     def _pair(self, mesh: Mesh, pair: Pair, seen: Seen) -> Result:
-        """All tests of one pair, both ways; what failed is told as a failure, not by silence."""
+        """All tests of one pair, both ways; what failed is reported as a failure, not by silence."""
         a, b = pair
         found = (Way(), Way())
         failed: list[str] = []
@@ -399,7 +400,7 @@ class Monitor:
 
 
 def left_out(mesh: Mesh, hosts: Sequence[Host], results: Iterable[Result]) -> tuple[tuple[str, str], ...]:
-    """The hosts that the mesh means and of which nothing was found, and why."""
+    """The hosts of the mesh without any result, and why."""
     found: set[str] = set()
     failed: dict[str, str] = {}
     for one in (t for r in results for t in r.tried):

@@ -39,7 +39,7 @@ UNDER_WAY_US = 3_000  # of full rate, that a burst has under way at most
 GAPS_US = 5_000_000  # for bursts in gaps
 GAP_TRIES = 8
 PATIENCE_S = 0.25  # where the jobs leave no gap at once
-LEAST_SENT_US = 20_000  # of bursts, all together, from which a rate is told
+LEAST_SENT_US = 20_000  # of bursts, all together, needed for a rate
 DEFAULT_NIC_BPS = 1_000_000_000
 REACHED_S = 1.0  # what a reflector said before the probe's last second is here by then
 Window = tuple[int, int]  # begin by the leader's clock, length; microseconds
@@ -66,7 +66,7 @@ class Prober:
         """Loss, delay, jitter and round trip, there and back.
 
         Where nothing gets from `a` to `b`, nothing that is asked there comes back either: then `b` asks,
-        and what arrives at `a` tells the way back.
+        and what arrives at `a` measures the way back.
 
         Raises:
             RmError, TimeoutError: a host did not do its part.
@@ -121,7 +121,7 @@ class Prober:
 
     def throughput_in(self, gaps: NextGaps, a: Host, b: Host, mesh: Mesh) -> float | None:
         """The same in bursts that spare the jobs: `gaps` is asked again and again for the next ones, so
-        that no burst was foretold long before. None: too little came of it.
+        that no burst was planned long before. None: too little was sent.
 
         By rm's own test, which can be cut.
         """

@@ -1,4 +1,4 @@
-"""What the HTTP API tells of monitoring, as mappings: cells, changes, tries, runs."""
+"""What the HTTP API shows of monitoring, as mappings: cells, changes, tries, runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def hosts_in(cells: Iterable[Cell], hosts: Mapping[str, Host]) -> list[Host]:
 
 
 def sides_json(mesh: Mesh, hosts: Mapping[str, Host]) -> list[list[str]] | None:
-    """Who is measured with whom; None: all with all."""
+    """Which hosts are measured with which; None: all with all."""
     return [[h.name for h in side] for side in mesh.sides(hosts.values())] if mesh.towards else None
 
 

@@ -219,7 +219,7 @@ class Sources:
 
 
 def without_negative_delay(sample: Sample) -> Sample:
-    """perfSONAR tells one-way delays as the hosts' clocks have them. One below zero says only that the
+    """perfSONAR reports one-way delays by the hosts' clocks. One below zero shows only that the
     clocks disagree, and nothing against the loss that was found beside it."""
     delay_us = sample.values.get("delay_us")
     if not isinstance(delay_us, int | float) or not -BY_NAME["delay_us"].largest <= delay_us < 0:

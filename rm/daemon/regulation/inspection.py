@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 WATCH_US = 3_000_000
 MIN_CONFIDENCE = 0.5
 CLEAN_ITERATIONS = 5
-# A host tells these, and whoever aligns jobs works longer on odd ones: no training iterates so.
+# A host reports these, and aligning odd ones takes longer: no training iterates like that.
 SHORTEST_US, LONGEST_US, MOST_PHASES = 1_000, 600_000_000, 64
 
 
@@ -56,7 +56,7 @@ class Inspection:
     def begin(self, running: Running, reports: bool, shared: bool) -> None:
         """Profile this job when those before it are done.
 
-        `reports`: it tells its iterations; `shared`: other jobs communicate on its links.
+        `reports`: it reports its iterations; `shared`: other jobs communicate on its links.
         """
         name = (running.job, running.attempt)
         if name == self._current or any((w.job, w.attempt) == name for w, _, _ in self._waiting):
@@ -90,7 +90,7 @@ class Inspection:
                 profile = undisturbed(profile, running.places[0].nic_bps)
         except (RmError, TimeoutError) as error:
             log.warning("cannot profile job %d: %s", running.job, error)
-        finally:  # whatever the agent said, the next job has its turn
+        finally:  # the next job has its turn after any answer
             log.info("job %d: %s", running.job, profile or "no clear traffic profile yet")
             self._next()
             self._done(running, profile)

@@ -1,6 +1,6 @@
 """Keeps running jobs interleaved: time-shifts, pauses and shaping as desired state on the hosts.
 
-The alignment is the plan; this compares it with what was last told to each host and sends the
+The alignment is the plan; this compares it with what was last sent to each host and sends the
 difference. Nothing here is durable: after a restart the same plan is computed again, and until
 it is, the hosts go on with the schedules they have.
 """
@@ -69,7 +69,7 @@ class ShapingSettings(Protocol):
 
 @dataclass(slots=True)
 class Told:
-    """The schedule a job's hosts were last told, on the daemon's clock."""
+    """The schedule that a job's hosts last got, on the daemon's clock."""
 
     attempt: int
     grid: Grid
@@ -228,7 +228,7 @@ class Regulator:
         on_answer: Callable[[Answer], None] = lambda answer: None,
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
-        """Ask a host; `on_answer` and `on_end` (whatever came of it) are called in the fleet's thread."""
+        """Ask a host; `on_answer` and `on_end` (in any case) are called in the fleet's thread."""
 
         def answered(f: Future[Answer]) -> None:
             error = f.exception()
@@ -283,7 +283,7 @@ class Regulator:
         """A job that had to wait for slots, and no longer has to, must not keep to the old ones."""
         told = self._told.get(schedule.job)
         if told is None or schedule.gate or schedule.inject_us or schedule.adjust:
-            return  # nothing was told, or what replaces it follows
+            return  # nothing was sent, or its replacement follows
         if told.grid.gate or told.grid.inject_us or told.grid.adjust_us:
             self._tell(schedule.job, gate=False, inject_us=0, adjust_us=0)
 

@@ -14,7 +14,7 @@ from rm.core.model.traffic import TrafficProfile
 @dataclass(frozen=True, slots=True)
 class Place:
     """One host of a running job, as far as traffic is concerned. `rank` is its lowest there;
-    `since_us` changes when the host's agent says hello again: what was told may be gone."""
+    `since_us` changes when the host's agent says hello again: what was sent may be gone."""
 
     host: str
     rank: int

@@ -45,7 +45,7 @@ class Asking:
         return await asyncio.wrap_future(self._leader.request(make, answer, weight))
 
     async def _think(self, whose: str, work: Callable[[], T]) -> T:
-        """Work it out beside the leader, from copies, when the turn of whoever asks has come."""
+        """Work it out beside the leader, from copies, when the caller's turn has come."""
         done: Future[T] = Future()
 
         def think() -> None:
@@ -53,7 +53,7 @@ class Asking:
                 return
             try:
                 done.set_result(work())
-            except Exception as error:  # the asker gets it, whatever it is
+            except Exception as error:  # the asker gets any error
                 done.set_exception(error)
 
         self._thinkers.submit("", whose, think)

@@ -119,7 +119,7 @@ class Service(HostService):
         name = (specs[0].user, key)
 
         def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
-            """May be called again, on the state of before, when the turn fails by somebody else's fault."""
+            """May be called again, on the state of before, when another item makes the turn fail."""
             nonlocal room
             known = state.submissions.get(name, []) if key else []
             if len(known) > len(ids):
@@ -464,7 +464,7 @@ class Service(HostService):
             self._looking = asyncio.create_task(
                 asyncio.to_thread(lambda: (self._store.aside(), self._store.counts()))
             )
-            # whoever asked may have gone by the time at which it fails
+            # the client may have gone by the time at which it fails
             self._looking.add_done_callback(lambda looked: looked.cancelled() or looked.exception())
         looking: asyncio.Task[tuple[list[Damaged], dict[JobState, int]]] = self._looking
         if not (await asyncio.wait({looking}, timeout=LOOK_S))[0]:

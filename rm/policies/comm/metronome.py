@@ -28,7 +28,7 @@ from rm.policies.interleave.solve import Thresholds, unmatched_link_score
 from rm.policies.interleave.unify import Demand
 from rm.units import MINUTE_US
 
-LEAST_SHARE = 100  # each HTB class is guaranteed one part in so many: priority decides the rest
+LEAST_SHARE = 100  # each HTB class is guaranteed one part in this many: priority decides the rest
 LOWEST_HTB_PRIORITY = 7
 
 

@@ -1,4 +1,4 @@
-"""What FORESIGHT is told: each job's profiled flows, and the links that they share.
+"""The input of FORESIGHT: each job's profiled flows, and the links that they share.
 
 FORESIGHT Sec. III, "Problem Statement": one iteration of each job has been profiled at the level
 of flows, alone on the network, at each throttling rate ("Beyond Simple Delays"); nothing is known

@@ -1,7 +1,7 @@
 """How long iterations take on shared links, with a plan or without: a small fluid model.
 
 It is the pure part of a guard: what a policy may know without a simulator. A job moves through
-its patterns at one pace, that of its slowest flow; rates are max-min fair on every link; flows
+its patterns at the pace of its slowest flow; rates are max-min fair on every link; flows
 without a route keep the spine that a hash gave their connection (ECMP), and the result is the
 mean over several such draws.
 """

@@ -3,7 +3,7 @@
 Take any perfect scheme and leave some jobs P where they are. Turn all the others earlier, together,
 until something hinders: then one of them touches a job of P (it begins where that one ends, or lies
 at the edge of the relative rotations that are allowed between the two). If nothing hinders, an agreed
-one of them reaches rotation 0. So below P only such rotations need be tried, whatever the number
+one of them reaches rotation 0. So below P only such rotations need be tried, for any number
 of slots, and what has been tried is taken away from the job for all that follows. Where a job has
 fewer rotations left than there are such candidates, all of these are tried instead.
 

@@ -6,7 +6,7 @@ and so does the volume that finds no free room. (2) Turn the jobs that are not p
 all together: their excess with the placed ones is piecewise linear, and bends upwards only where a
 demand of one side rises as one of the other falls. So if P is placed, some best completion has a
 job in such a contact with P (or, where no contact ever hinders, an agreed job at rotation 0), and
-only these few rotations are tried, whatever the number of slots; where bounds leave some job fewer
+only these few rotations are tried, for any number of slots; where bounds leave some job fewer
 than that, it alone is tried at all of them. Rotations that have been tried are taken away from the
 job for all that follows, so that nothing is tried twice.
 """
@@ -201,7 +201,7 @@ class LeastExcess:
         return best, value
 
     def _sharpened(self, child: _Batch, curves: dict[int, Array], value: int) -> _Batch:
-        """The children that may stay below `value`, as far as tables for pairs of jobs tell.
+        """The children that may stay below `value`, as far as tables for pairs of jobs show.
 
         Beside the new job each other one adds what it would add without it, and no less than beside
         it and the reference alone.

@@ -73,7 +73,7 @@ def packing_for(circle: Circle, least: int = 0) -> Packing | None:
             first, into = divmod(offset, perimeter)
             touched = -(-(offset + slots * duration) // perimeter) - first
             # another phase starts a cushion after this one ends, itself at most `latest` into its
-            # first slot: so many whole slots lie between the two first slots at least
+            # first slot: at least this many whole slots lie between the two first slots
             between = -(-(2 * (slots * duration + into - latest) + least) // (2 * perimeter))
             starts.append(first)
             widths.append(max(touched, between))

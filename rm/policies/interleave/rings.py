@@ -32,7 +32,7 @@ class Rings:
     levels_most: int = 720
 
     def room(self, jobs: int) -> float:
-        """How far apart the rings of so many jobs are."""
+        """The distance between the rings of this many jobs."""
         return (self.outer - self.inner) / jobs
 
     def of_job(
@@ -88,6 +88,6 @@ def piece(inside: float, outside: float, start: Fraction, end: Fraction) -> str:
 
 
 def at(radius: float, turns: float) -> tuple[float, float]:
-    """The point of a circle so many turns from its top."""
+    """The point of a circle this many turns from its top."""
     angle = math.tau * turns
     return round(radius * math.sin(angle), 2), round(-radius * math.cos(angle), 2)

@@ -22,7 +22,7 @@ from rm.policies.placement.steps.network_score import Floats
 from rm.policies.placement.steps.ranking import Ask, Ranking, propose
 from rm.policies.placement.steps.slots import Counts, one_by_one
 
-DECIMALS = 9  # equal loads are equal, whatever order they were summed in
+DECIMALS = 9  # equal loads are equal, in any order of the sum
 
 
 class LeastLoadedPolicy:

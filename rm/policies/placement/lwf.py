@@ -7,7 +7,7 @@ together. Settled here:
 
 * Line 11 picks the ⌈|G(J)|/N_g⌉ least loaded servers, lines 13-15 then go through all of them in
   order; the job spills on to the next server where GPU memory, or another job, refuses a GPU.
-* Workload counts E_J as far as the job declares it or reports tell (`rm.core.model.progress`); a job of
+* Workload counts E_J as far as the job declares or reports it (`rm.core.model.progress`); a job of
   which nothing is known counts `unknown_us`.
 * Equal workloads: the lower GPU of the earlier host in the inventory.
 * A task that needs several GPUs takes the least loaded of one host together and is compared by

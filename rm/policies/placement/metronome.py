@@ -57,7 +57,7 @@ class MetronomeOptions(NetworkWeights):
     """The weights of zone-first, Metronome's thresholds (as the communication policy's), and:
 
     `loop_test` which loops of the affinity graph count (cassini, contended or reduced);
-    `joint_jobs` loops of up to so many jobs are solved jointly instead of refused;
+    `joint_jobs` loops of up to this many jobs are solved jointly instead of refused;
     `compact` whether a gang takes the fewest hosts that hold it;
     `budget` search steps for the score of one link (about 10 us each): a score that contends may
     then be a few points too low, which at worst orders two contended links wrongly.

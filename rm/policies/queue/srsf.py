@@ -4,7 +4,7 @@ Source: Ada-SRSF, Sec. IV-A, "Job Priority": the service of a job is its remaini
 GPUs. How long a job will communicate is not known before it is placed, so only what it declares
 counts (E_J = 0): its expected run time, else its time limit. Settled here:
 
-* A job of which nobody said how long it takes comes after those of which somebody did.
+* A job without an expected run time comes after those with one.
 * A job that was requeued begins anew: its remaining service is the whole of it.
 """
 

@@ -5,7 +5,7 @@ from submission to end in the shared cluster over the time with the cluster to i
 
 * T_shared is the job's age plus what it still needs: its expected run time (else its time limit) less
   what its earlier attempts were served. T_ideal is that expected run time.
-* A job of which nobody said how long it takes comes after those of which somebody did.
+* A job without an expected run time comes after those with one.
 * Themis auctions GPUs to the jobs of the highest rho when leases end, and lets a job win fewer workers
   than it asked for. Here a gang is whole or waits, and one that does not fit is passed by.
 """

@@ -139,7 +139,7 @@ class _Track:
     samples: deque[_Sample]
     end: int | None = None
     cool: int = 0
-    retimed: int | None = None  # the epoch that its agent was last told
+    retimed: int | None = None  # the epoch that was last sent to its agent
     moved: bool = False  # to its slot, once
 
 
@@ -150,7 +150,7 @@ class _Component:
     links: tuple[frozenset[int], ...]
     phase: Phase = Phase.MONITOR
     epoch: int | None = None
-    origin: int | None = None  # the newest start of a hyper-period that is known; agents are told this one
+    origin: int | None = None  # the newest start of a hyper-period that is known; agents get this one
     seen: int = 0  # reports of the reference
     readjusted: list[int] = field(default_factory=list)  # `seen` at each readjustment
 

@@ -1,4 +1,4 @@
-"""Alerts: what is wrong now, what may soon be told, and what is over."""
+"""Alerts: those that fire, those that may soon fire, and those that are over."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STATES = ("firing", "pending", "resolved")
 
 @dataclass(frozen=True, slots=True)
 class AlertRow:
-    """One alert, or several alike: `count`. `notes`: who knows of it, and who could not be told.
-    `target`: the ids to acknowledge, one a line."""
+    """One alert, or several alike: `count`. `notes`: who acknowledged it, and which channels could not be
+    notified. `target`: the ids to acknowledge, one a line."""
 
     id: str
     state: str

@@ -93,7 +93,7 @@ def _static(name: str) -> bytes:
 
 
 def _answer(request: web.Request, body: bytes, kind: str, kept: str = "no-cache") -> web.Response:
-    """With the body's ETag; 304 without a body to whoever has it."""
+    """With the body's ETag; 304 without a body to a client that has it."""
     etag = etag_of(body)
     same = is_known(request, etag)
     response = (
@@ -147,7 +147,7 @@ class _Page:
         return await self._drawn.get(key, draw, FRESH_PARTS_S.get(name))
 
     def forget(self, key: str) -> None:
-        """What was drawn for whoever has this door's key: they have just changed something."""
+        """Forgets what was drawn for the person with this door's key: they have just changed something."""
         self._drawn.forget(f"{key}\n")
 
     def _render(self, name: str, person: Person, fields: Mapping[str, Any], now_us: int) -> str:

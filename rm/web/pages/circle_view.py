@@ -105,7 +105,7 @@ def link(
     iterations: Mapping[int, Mapping[str, Any]],
     look: Look = look,
 ) -> LinkView:
-    """One of the groups of `alike`; `iterations` as the API tells them, by job."""
+    """One of the groups of `alike`; `iterations` as the API has them, by job."""
     row = group[0]
     perimeter, capacity = row["perimeter_us"] or 0, row["capacity_bps"]
     rotated = {r["job"]: Fraction(r["slots"] * perimeter, r["circle_slots"]) for r in row["rotations"]}
@@ -145,7 +145,7 @@ def _why_none(row: Mapping[str, Any]) -> str:
 
 
 def _anchor(rotated: Mapping[int, Fraction], iterations: Mapping[int, Mapping[str, Any]]) -> int | None:
-    """When the circle's time was zero, by any job that was told its slot.
+    """When the circle's time was zero, by any job that has got its slot.
 
     The time-shifts of a link's jobs differ from their rotations on it by the same amount.
     """

@@ -50,7 +50,7 @@ def script(told: Mapping[str, Any]) -> str | None:
 
 
 def first_failure(told: Mapping[str, Any]) -> int:
-    """The rank of the task that failed first, whose log tells most; 0 when none did."""
+    """The rank of the task that failed first, whose log explains most; 0 when none did."""
     failed = [task for task in told["tasks"] if task["exit_code"] or task["exit_signal"]]
     return int(min(failed, key=lambda task: task["ended_us"] or 0)["rank"]) if failed else 0
 

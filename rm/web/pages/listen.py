@@ -84,8 +84,8 @@ def page_listener(listen: str) -> socket.socket:
 
 
 def guests_of(limits: LimitsConfig) -> Guests:
-    """Whoever reaches the port may hold connections, of half the descriptors at most: the daemon has others
-    to serve, and files to open."""
+    """Anyone who reaches the port may hold connections, of half the descriptors at most: the daemon has
+    others to serve, and files to open."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return Guests(Shares(limits, descriptors // 2), limits.header_s, limits.idle_s)
 

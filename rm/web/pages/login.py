@@ -72,7 +72,7 @@ class Login:
         except RmError as error:
             # a token that was revoked, or is over; nobody is sent away because the daemon is, or is busy
             if error.http_status not in REFUSED and door.key.startswith("token "):
-                raise  # whoever says so may be anybody: this one was never let in
+                raise  # anyone may say so: this one was never let in
             me = {"user": "" if error.http_status in REFUSED else "?", "role": "nobody"}
         if not me["user"]:
             if leaves:

@@ -1,4 +1,4 @@
-"""The page's first lines: how things stand, each with the way to where it is told in full."""
+"""The page's first lines: the state of the cluster, each with a link to its details."""
 
 from __future__ import annotations
 

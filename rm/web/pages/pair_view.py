@@ -109,7 +109,7 @@ def pair(
         title = metric.title[:1].upper() + metric.title[1:]
         points = _points(samples, summaries, metric.name)
         failures = [s["at_us"] for s in samples if s["failed"] and check in _checks(s, meshes)]
-        if check == "loss":  # summaries do not tell what failed
+        if check == "loss":  # summaries do not have the failures
             failures += [s["start_us"] + s["span_us"] // 2 for s in summaries if s["failures"]]
         if not points and not (failures and check):
             continue
@@ -136,7 +136,7 @@ def pair(
 
 
 def _checks(sample: Json, meshes: Iterable[Json]) -> Sequence[str]:
-    """What a try looked for: as it tells, or as its mesh does now."""
+    """What a try looked for: by its record, or by its mesh as of now."""
     told: Sequence[str] = sample.get("checks") or ()
     return told or next((mesh["checks"] for mesh in meshes if mesh["name"] == sample["mesh"]), ())
 
@@ -274,7 +274,7 @@ def pieces(points: Sequence[Point], begin_us: int, end_us: int) -> list[Point]:
 def bands(
     changes: Sequence[Json], cell: Json | None, begin_us: int, now_us: int, at: Callable[[int], float]
 ) -> tuple[Band, ...]:
-    """The statuses of a check in time, as its changes tell; without any that of now, since it is so."""
+    """The statuses of a check in time, by its changes; without any the present one."""
     told = [(c["at_us"], Status(c["was"]), Status(c["status"])) for c in changes]
     edges: list[tuple[int, Status]] = []
     if told:

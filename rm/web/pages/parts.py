@@ -139,7 +139,7 @@ class Parts:
     # -- jobs in time
 
     async def _told(self, jobs: Sequence[int]) -> dict[int, Fields]:
-        """The newest iterations of these jobs, of those that tell them."""
+        """The newest iterations of these jobs, of those that report them."""
         last = iteration_view.LAST
         answers = await asyncio.gather(
             *(self._source.get(f"jobs/{job}/iterations?last={last}") for job in jobs), return_exceptions=True

@@ -1,4 +1,4 @@
-"""Who looks at the page: sessions, and what the API hears of whom a request is for."""
+"""Who looks at the page: sessions, and the person on whose behalf the API is asked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def as_account(user: str) -> Door:
 
 
 def as_own_user() -> Door:
-    """The user whose process this is, as the kernel tells the daemon."""
+    """The user whose process this is, as the kernel reports to the daemon."""
     return Door("", PAGE)
 
 

@@ -87,7 +87,7 @@ class Source:
         more: Mapping[str, str] = NO_HEADERS,
         timeout: aiohttp.ClientTimeout = SOON,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The response to a request for whoever came in by this door; `target` as it is sent.
+        """The response to a request on behalf of the person at this door; `target` as it is sent.
 
         Raises:
             Unreachable: no daemon, or one that does not answer.

@@ -32,7 +32,7 @@ FIELDS: tuple[tuple[str, str, str], ...] = (
     ("chdir", "Directory", "where the script starts; your home if left out"),
 )
 EXAMPLE = "#!/bin/bash\n#SBATCH --nodes=1\n#SBATCH --time=10:00\n\nhostname\n"
-FILES = ("traffic",)  # options that name a file of whoever submits: here it would be another machine's
+FILES = ("traffic",)  # options that name a file of the client: here it would be another machine's
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class SubmitPage:
     async def submit(self, request: web.Request) -> web.Response:
         sent = await request.post()
         given = {name: str(sent.get(name, "")).strip() for name, _, _ in FIELDS}
-        # browsers send the line ends of MIME, whatever was typed
+        # browsers always send the line ends of MIME
         given["script"] = str(sent.get("script", "")).replace("\r\n", "\n")
         view = self._source.at(request[PERSON].door)
         warnings: Sequence[str] = ()

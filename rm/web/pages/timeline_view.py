@@ -46,7 +46,7 @@ class Timeline:
 def timeline(
     jobs: Sequence[Job], progress: Mapping[int, int], now_us: int, look: Look = look
 ) -> Timeline | None:
-    """`progress`: remaining time in microseconds, of the jobs that tell it. None: nothing has run."""
+    """`progress`: remaining time in microseconds, of the jobs that report it. None: nothing has run."""
     ran = [j for j in jobs if j["started_us"] is not None]
     if not ran:
         return None
@@ -70,7 +70,7 @@ def timeline(
 
 
 def end_us(job: Job, remaining_us: int | None, now_us: int) -> int | None:
-    """When a running job should be done: as its iterations tell, as it was declared, or its limit."""
+    """When a running job should be done: by its iterations, by its declaration, or by its limit."""
     if group_of(job) != "running":
         return None
     if remaining_us is not None:

@@ -71,7 +71,7 @@ def _bearable(link: LinkLoad, demands: Mapping[int, Demand], mixed: bool) -> boo
     """Do classes by rank cost the slowest job less than what else there is?
 
     Without classes that is contention. Where high jobs keep theirs, the low ones that share bear what these
-    would lose, too; on an overloaded link they miss every second gap, whatever their rank.
+    would lose, too; on an overloaded link they miss every second gap at any rank.
     """
     ranked, chance = strict_loss(link, demands), chance_loss(link, demands)
     if not mixed:

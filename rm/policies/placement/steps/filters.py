@@ -51,7 +51,7 @@ class Shape:
         return self.mem_bytes + self.mem_bytes_per_host
 
     def gpus_for(self, tasks: int) -> int:
-        """GPUs of a host with so many tasks of the job."""
+        """GPUs of a host with this many tasks of the job."""
         return self.gpus_per_host or self.gpus * tasks
 
 

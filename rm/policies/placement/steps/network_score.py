@@ -31,12 +31,12 @@ class NetworkWeights:
 
     A pair or metric never measured is taken at the median of those measured between the same
     zones, less `unmeasured_penalty` points (a third of them per missing metric): a host that
-    was measured to be ordinary is preferred to one of which nothing is known. Where nothing is
+    was measured to be ordinary is preferred to an unknown one. Where nothing is
     measured yet, all pairs are alike. A pair whose last `dead_after_failures` tries failed has
     0 points.
 
     A host is a bad one when its link, taken at the median of its pairs, is more than
-    `exclude_gap` points below that of the median host of its zone. Jobs of several hosts get
+    `exclude_gap` points below the median host of its zone. Jobs of several hosts get
     bad hosts only when no zone fits without.
     """
 

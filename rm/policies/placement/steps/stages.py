@@ -42,7 +42,7 @@ class Choice:
 
     @property
     def final(self) -> Ints:
-        """Stage 2's score, 0 to 100. Its order is that of the raw latency, which decides (R19)."""
+        """Stage 2's score, 0 to 100. It has the order of the raw latency, which decides (R19)."""
         eq19 = normalized(
             self.raw_latency_us, float(self.everywhere_us.min()), float(self.everywhere_us.max())
         )

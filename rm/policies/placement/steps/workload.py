@@ -1,7 +1,7 @@
 """How much work lies ahead of each GPU and each host.
 
 Source: Ada-SRSF, Sec. IV-A: the remaining workload of a job, L_J = (C_J + E_J)·|G(J)|, is its
-remaining time times its GPUs; that of a GPU is the sum over the jobs on it, that of a server the
+remaining time times its GPUs; a GPU's is the sum over the jobs on it, a server's the
 sum over its GPUs. Settled here: a task without GPUs lays its job's workload on its host.
 
 The sums follow the snapshots: only jobs that began, ended or were heard of since the last one cost
@@ -72,7 +72,7 @@ class LatestWorkload:
         return float((self.unknown_us if left_us is None else left_us) * gpus_of(job))
 
     def under(self, snapshot: Snapshot, capacities: Capacities) -> Workload:
-        """The sums for the jobs placed under `snapshot`, of whose hosts `capacities` tells."""
+        """The sums for the jobs placed under `snapshot`, whose hosts `capacities` describes."""
         if capacities.hosts is not self._hosts:  # other hosts, or some of them have changed
             self._hosts, self._snapshot = capacities.hosts, None
             self._start_over()
@@ -179,7 +179,7 @@ class LatestWorkload:
 
 
 def estimate(job: Job | None, progress: Progress | None) -> tuple[int | None, int]:
-    """(remaining microseconds, as of when): as of -1 means now, whatever the time; None = unknown."""
+    """(remaining microseconds, as of when): as of -1 means now, at any time; None = unknown."""
     if job is None:
         return None, -1
     reported = progress is not None and progress.attempt == job.attempt
