@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import RmError, Unreachable
 from rm.lab import Lab, LabSpec, up
 
@@ -62,9 +62,9 @@ class Cluster:
         assert self._daemon is not None
         return self._daemon.pid
 
-    def client(self) -> Client:
+    def client(self) -> Connection:
         """A connection of its own for one thread."""
-        return Client(self.socket)
+        return Connection(self.socket)
 
     def rmx(self, *arguments: str) -> None:
         """Run a command of the command line and insist on its success."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench.cluster import Cluster, cluster
 from bench.figure import Figure, Settings
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.demo.scenario import Training
 from rm.demo.training import batch_script, program_text, traffic_file
@@ -74,7 +74,7 @@ def stretch(made: Cluster, jobs: list[int], mesh: str) -> list[float]:
     return found
 
 
-def rates(client: Client, mesh: str) -> list[float]:
+def rates(client: Connection, mesh: str) -> list[float]:
     """Mbit/s that the mesh found, both ways."""
     hosts = [host["name"] for host in client.get("hosts")["hosts"]]
     found = []

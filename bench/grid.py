@@ -76,8 +76,8 @@ def one(mesh: Mesh, zones: int, directory: Path, quick: bool) -> list[Figure]:
         cells, look_s = timed(lambda: board.cells(mesh, hosts, 1 << 50, pairing))
         text, answer_s = timed(lambda: json.dumps([cell_json(c) for c in cells]))
         statuses = {(c.source, c.destination): int(c.status) for c in cells}
-        listed = [{"name": h.name, "zone": h.zone} for h in hosts.values()]
-        _, draw_s = timed(lambda: draw(listed, statuses, colour=True, width=200))
+        zone_of = {h.name: h.zone for h in hosts.values()}
+        _, draw_s = timed(lambda: draw(zone_of, statuses, colour=True, width=200))
     finally:
         store.close()
     pairs = sum(map(len, turn))

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 
 PAUSE_S = 0.05
 HEAD = "HTTP/1.1\r\nHost: rm\r\n"
@@ -107,7 +107,7 @@ async def hostile(path: str, count: int) -> None:
 
 def honest(path: str, count: int) -> list[float]:
     """Milliseconds of each of so many submissions, one every 50 ms."""
-    client, took = Client(path), []
+    client, took = Connection(path), []
     for _ in range(count):
         since = time.perf_counter()
         client.post("jobs", body={"spec": {**SPEC, "name": "honest"}})

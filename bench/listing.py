@@ -11,7 +11,7 @@ from bench import peers
 from bench.api import batch_per_s
 from bench.cluster import RMX, Cluster, cluster, spec
 from bench.figure import Figure, Settings
-from rm.client.connection import JOBS_PAGE
+from rm.client.client import JOBS_PAGE
 from rm.errors import RmError
 
 JOBS = 10_000

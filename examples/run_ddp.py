@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from rm.cli.lab import default_directory
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.demo import scenario
 from rm.demo.stage import Stage, remove, work_directory
 from rm.errors import RmError
@@ -269,7 +269,7 @@ def main() -> int:
         )  # fmt: skip
         stack.callback(remove, work)
         lab = up(spec, work / "lab", progress=say)
-        stage = Stage(lab, work, Client)
+        stage = Stage(lab, work, Connection)
         stack.callback(stage.stop_daemon)
         named = zip(NAMES, chosen.compute_ms, strict=True)
         jobs = [Training(name, compute_ms, chosen.megabytes) for name, compute_ms in named]

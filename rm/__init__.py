@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rm.client import Client as Client
+
 __version__: str
 
 
-def __getattr__(name: str) -> str:
-    """`rm.__version__`, found out when it is first wanted: most commands never ask git for it."""
+def __getattr__(name: str) -> Any:
+    """`rm.__version__` and `rm.Client`, found when they are first wanted: most commands never ask git for the
+    version, and some need no client."""
+    if name == "Client":
+        from rm.client import Client
+
+        return Client
     if name != "__version__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from pathlib import Path

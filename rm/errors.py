@@ -92,6 +92,12 @@ class Standby(Unreachable):
     http_status = 503
 
 
+class TimedOut(RmError):
+    """What the caller waits for has not happened within the time that the caller gave."""
+
+    exit_code = 124  # as timeout(1)
+
+
 class ConfigError(RmError):
     """rm.toml, an environment variable or an inventory is wrong."""
 

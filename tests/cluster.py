@@ -20,7 +20,7 @@ from typing import Any
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import run_playbook
 from rm.adapters.playbook.shipped import shipped_directory
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import Conflict, RmError
 from rm.lab import Lab
 from rm.playbook.inventory.hosts import to_hosts
@@ -54,7 +54,7 @@ def until(true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
     raise AssertionError(f"did not happen within {wait_s} s: {what}")
 
 
-class ClientOf(Client):
+class ClientOf(Connection):
     """A client that connects as another user: the kernel tells the daemon who connected."""
 
     def __init__(self, path: str, uid: int) -> None:
@@ -208,12 +208,12 @@ class Cluster:
 
     # -- the HTTP API
 
-    def client_at(self, path: str) -> Client:
+    def client_at(self, path: str) -> Connection:
         """A client of another daemon."""
-        return Client(path)
+        return Connection(path)
 
-    def client_of(self, user: str) -> Client:
-        return Client(self.socket) if user == "root" else ClientOf(self.socket, pwd.getpwnam(user).pw_uid)
+    def client_of(self, user: str) -> Connection:
+        return Connection(self.socket) if user == "root" else ClientOf(self.socket, pwd.getpwnam(user).pw_uid)
 
     def post_job(self, script: str, user: str = "root", **spec: Any) -> int:
         """The id of a job submitted over the API."""

@@ -11,14 +11,18 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_MAX)]
 Time = Annotated[int, msgspec.Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]  # microseconds since the epoch
 
 
+Number = int | float  # in answers; JSON does not tell 2 from 2.0
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON object with the version of the API."""
 
     version: Literal[1] = 1
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A JSON object; an unknown field is an error that names the nearest known one."""
+class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A JSON object; an unknown field is an error that names the nearest known one. A client leaves out what
+    has its default."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):

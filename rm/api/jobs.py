@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from rm.api.answer import NUMBER_MAX, Answer, Count, Request, Time
+from rm.api.answer import NUMBER_MAX, Answer, Count, Number, Request, Time
 from rm.api.reasons import Reason, Schedule
 
 State = Literal[
@@ -45,8 +45,9 @@ class JobRequest(Request, frozen=True, kw_only=True):
     With `fence_us` its hosts end it when they have not heard the daemon for so long (0: never), before it is
     started elsewhere.
 
-    What is left out has the defaults below, except `output`, `partition`, `time_limit_us` and `fence_us`,
-    which rm.toml has. The user is the caller; an administrator may name another.
+    What is left out has the defaults below; those of `output`, `partition`, `time_limit_us` and `fence_us`
+    stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller; an
+    administrator may name another.
     """
 
     name: Word
@@ -68,19 +69,19 @@ class JobRequest(Request, frozen=True, kw_only=True):
     ntasks_per_gpu: Count = 0
     gpu_type: str = ""
     gpu_mem_bytes: Count = 0
-    time_limit_us: Positive | None = None
+    time_limit_us: Positive | UnsetType | None = UNSET
     expected_us: Positive | None = None
     iterations: Count = 0
-    partition: str = ""
+    partition: str | UnsetType = UNSET
     priority: Time = 0
     begin_us: Time | None = None
     hold: bool = False
     requeue: bool = True
-    fence_us: Count | None = None
+    fence_us: Count | UnsetType | None = UNSET
     env: Sequence[tuple[str, str]] = ()
     chdir: Annotated[str, Meta(pattern=r"^(/[^\u0000]*)?$")] = ""
     chdir_required: bool = False
-    output: str = ""
+    output: str | UnsetType = UNSET
     error: str = ""
     open_mode: Literal["", "truncate", "append"] = ""
     zone: str = ""
@@ -301,10 +302,10 @@ class Iterations(Answer, frozen=True, kw_only=True):
     """An item is [start, duration, time paused, time of communication or null], in microseconds; the last
     1,000 are kept."""
 
-    baseline_us: float | None
-    mean_us: float | None
-    p90_us: float | None
-    p99_us: float | None
+    baseline_us: Number | None
+    mean_us: Number | None
+    p90_us: Number | None
+    p99_us: Number | None
     count: int
     pauses: int
     items: Sequence[tuple[int, int, int, int | None]]

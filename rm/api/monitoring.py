@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from rm.api.answer import Answer, Request
+from rm.api.answer import Answer, Number, Request
 
 # 0 ok, 1 warn, 2 critical, 3 unknown, 4 not run, 5 maintenance
 CellStatus = Annotated[int, Meta(ge=0, le=5)]
@@ -67,7 +67,7 @@ class Mesh(Run, frozen=True, kw_only=True):
     duration_us: int
     rate_bps: int
     retry_attempts: int
-    thresholds: Mapping[str, float]
+    thresholds: Mapping[str, Number]
     statuses: Mapping[str, int]
 
 
@@ -100,7 +100,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     destination: str
     status: CellStatus
     message: str
-    value: float | None
+    value: Number | None
     checked_us: int | None
     since_us: int | None
     result: CellStatus
@@ -122,7 +122,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     was: CellStatus
     status: CellStatus
     message: str
-    value: float | None
+    value: Number | None
 
 
 class Changes(Answer, frozen=True, kw_only=True):

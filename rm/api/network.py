@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rm.api.answer import Answer, Request
+from rm.api.answer import Answer, Number, Request
 from rm.api.jobs import Phase
 from rm.api.reasons import Rotation
 
@@ -26,7 +26,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     capacity_bps: int
     jobs: Sequence[int]
-    score: float | None
+    score: Number | None
     perimeter_us: int | None
     rotations: Sequence[Rotation]
     gap_us: int | None
@@ -42,13 +42,13 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     destination: str
-    loss_pct: float | None
-    delay_us: float | None
-    jitter_us: float | None = None
-    bandwidth_bps: float | None
+    loss_pct: Number | None
+    delay_us: Number | None
+    jitter_us: Number | None = None
+    bandwidth_bps: Number | None
     age_us: int | None
     failures: int = 0
-    confidence: float | None = None
+    confidence: Number | None = None
 
 
 class Pairs(Answer, frozen=True, kw_only=True):
@@ -79,15 +79,15 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     at_us: int
     mesh: str
-    values: Mapping[str, float]
+    values: Mapping[str, Number]
     failed: str
     checks: Sequence[str] = ()
 
 
 class Stat(msgspec.Struct, frozen=True, kw_only=True):
-    min: float
-    mean: float
-    max: float
+    min: Number
+    mean: Number
+    max: Number
     count: int
 
 
@@ -104,14 +104,14 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """What placement knows of the direction now."""
 
-    loss_pct: float | None = None
-    delay_us: float | None = None
-    jitter_us: float | None = None
-    bandwidth_bps: float | None = None
+    loss_pct: Number | None = None
+    delay_us: Number | None = None
+    jitter_us: Number | None = None
+    bandwidth_bps: Number | None = None
     age_us: int | None = None
     failures: int = 0
-    confidence: float | None = None
-    bandwidth_confidence: float | None = None
+    confidence: Number | None = None
+    bandwidth_confidence: Number | None = None
 
 
 class History(Answer, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from rm.api.answer import Answer
+from rm.api.answer import Answer, Number
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
@@ -14,7 +14,7 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
     code: str
     message: str
-    numbers: Mapping[str, float | int | str] = {}
+    numbers: Mapping[str, Number | str] = {}
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     refused: Reason | None
-    scores: Sequence[tuple[str, float]]
+    scores: Sequence[tuple[str, Number]]
 
 
 class TaskPlacement(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class LinkAlignment(msgspec.Struct, frozen=True, kw_only=True):
     """One contended link; a score of 100 is one without contention."""
 
     link: str
-    score: float
+    score: Number
     perimeter_us: int
     jobs: Sequence[int]
     rotations: Sequence[Rotation] = ()
@@ -71,7 +71,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     reference: bool = False
     high: bool = False
     gate: bool = False
-    adjust: float = 0.0
+    adjust: Number = 0.0
     regulated: bool = True
 
 
@@ -88,7 +88,7 @@ class ShapingRule(msgspec.Struct, frozen=True, kw_only=True):
 class Alignment(msgspec.Struct, frozen=True, kw_only=True):
     """`unmatched` jobs share a contended link and have no rotation."""
 
-    score: float
+    score: Number
     links: Sequence[LinkAlignment] = ()
     schedules: Sequence[Schedule] = ()
     shaping: Sequence[ShapingRule] = ()
@@ -112,8 +112,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     hosts: Sequence[str]
     host_count: int
-    score: float | None
-    alignment_score: float | None
+    score: Number | None
+    alignment_score: Number | None
     note: str = ""
     taken: bool = False
     rejected: Reason | None = None

@@ -6,12 +6,15 @@ import csv
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import UsageError
+
+if TYPE_CHECKING:
+    from rm.api.accounts import Act
 
 AT_ONCE = 5_000
 FIELDS = (
@@ -39,29 +42,29 @@ def audit(session: Session, /, since: str | None, user: str, as_csv: bool, as_js
     elif as_csv:
         writer = csv.writer(sys.stdout)
         writer.writerow(FIELDS)
-        writer.writerows([_cell(act[name]) for name in FIELDS] for act in found)
+        writer.writerows([_cell(getattr(act, name)) for name in FIELDS] for act in found)
     else:
         rows = [
-            (moment(act["at_us"]), act["user"] or "-", act["role"], act["via"], act["origin"],
-             act["token"] or "-", act["verb"], act["target"] or "-", act["outcome"], act["detail"])
+            (moment(act.at_us), act.user or "-", act.role, act.via, act.origin,
+             act.token or "-", act.verb, act.target or "-", act.outcome, act.detail)
             for act in found
         ]  # fmt: skip
         columns = ("WHEN", "USER", "ROLE", "VIA", "FROM", "TOKEN", "VERB", "TARGET", "OUTCOME", "DETAIL")
         table(columns, rows)
 
 
-def _acts(session: Session, since_us: int, user: str) -> Iterator[dict[str, Any]]:
+def _acts(session: Session, since_us: int, user: str) -> Iterator[Act]:
     """Only what was there at the beginning: asking for it adds to it."""
     after, begun_us = 0, time.time_ns() // 1000
     while True:
-        part = session.client.get("audit", after=after, since_us=since_us, user=user, limit=AT_ONCE)["acts"]
+        part = session.client.accounts.audit(after=after, since_us=since_us, user=user, limit=AT_ONCE)
         for act in part:
-            if act["at_us"] > begun_us and act["verb"] == "audit":
+            if act.at_us > begun_us and act.verb == "audit":
                 return
             yield act
         if len(part) < AT_ONCE:
             return
-        after = part[-1]["seq"]
+        after = part[-1].seq
 
 
 def _cell(value: Any) -> Any:

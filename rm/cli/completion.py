@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 
 from click.shell_completion import CompletionItem
 
+from rm.client import Client
 from rm.client.address import Address
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import RmError
 
 Found = Iterator[tuple[str, str]]  # (word, what it is)
@@ -15,19 +16,17 @@ TIMEOUT_S = 3.0  # longer than that nobody waits for a completion
 
 
 def _jobs(client: Client) -> Found:
-    for job in client.get("jobs", _timeout_s=TIMEOUT_S)["jobs"]:
-        yield str(job["id"]), f"{job['spec']['name']}, {job['state']}"
+    for job in client.jobs():
+        yield str(job.id), f"{job.spec.name}, {job.state}"
 
 
 def _hosts(client: Client) -> Found:
-    for host in client.get("hosts", _timeout_s=TIMEOUT_S)["hosts"]:
-        yield host["name"], f"{host['zone']}, {host['state']}"
+    for host in client.hosts():
+        yield host.name, f"{host.zone}, {host.state}"
 
 
 def _partitions(client: Client) -> Found:
-    names = {
-        name for host in client.get("hosts", _timeout_s=TIMEOUT_S)["hosts"] for name in host["partitions"]
-    }
+    names = {name for host in client.hosts() for name in host.partitions}
     yield from ((name, "") for name in sorted(names))
 
 
@@ -38,7 +37,8 @@ def words(what: str, daemon: Callable[[], Address], incomplete: str) -> list[Com
     """Those that go on from `incomplete`, of a list from its last word; `what` is a key of `_FOUND`."""
     before, comma, word = incomplete.rpartition(",")
     try:
-        found = list(_FOUND[what](Client(daemon(), patience_s=0)))
+        client = Client(Connection(daemon(), patience_s=0, timeout_s=TIMEOUT_S))
+        found = list(_FOUND[what](client))
     except RmError:  # a message would land in the middle of the user's line
         return []
     return [CompletionItem(before + comma + w, help=says) for w, says in found if w.startswith(word)]

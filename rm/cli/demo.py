@@ -37,7 +37,7 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
     it was asked to write. As root, or without root where the system allows user namespaces.
     """
     from rm.cli.lab import default_directory
-    from rm.client.connection import Client
+    from rm.client.connection import Connection
     from rm.demo import scenario
     from rm.demo.figures import report
     from rm.demo.picture import draw
@@ -50,7 +50,7 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
         signal.signal(number, signal.default_int_handler)
     length = scenario.QUICK if quick else scenario.FULL
     with _screen() as screen:
-        measured, meter = play(Client, default_directory().parent, length, screen)
+        measured, meter = play(Connection, default_directory().parent, length, screen)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         draw(measured, meter, drawn)
     text = json.dumps(report(measured), indent=1, ensure_ascii=False)

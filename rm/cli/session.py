@@ -14,8 +14,10 @@ from rm.errors import UsageError
 from rm.units import parse_hosts
 
 if TYPE_CHECKING:
+    from rm.api.answer import Answer
+    from rm.client import Client
     from rm.client.address import Address
-    from rm.client.connection import Client
+    from rm.client.connection import Connection
 
 VERSION = 1
 ENDLESS = 100_000  # characters
@@ -28,21 +30,33 @@ class Session:
     def __init__(self, socket: str | None, config: str | None) -> None:
         self.socket_flag = socket
         self.config_flag = config
-        self._client: Client | None = None
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """Cheaper to load than the client, which uses it."""
+        if self._connection is None:
+            self._connection = self.new_connection()
+        return self._connection
 
     @property
     def client(self) -> Client:
-        if self._client is None:
-            self._client = self.new_client()
-        return self._client
+        from rm.client import Client
+
+        return Client(self.connection)
 
     def new_client(self) -> Client:
-        """A connection of its own, for one thread."""
-        from rm.client.connection import Client
+        """With a connection of its own, for another thread."""
+        from rm.client import Client
 
-        client = Client(self.address)
-        client.on_wait = note
-        return client
+        return Client(self.new_connection())
+
+    def new_connection(self) -> Connection:
+        from rm.client.connection import Connection
+
+        made = Connection(self.address)
+        made.on_wait = note
+        return made
 
     @property
     def address(self) -> Address:
@@ -152,7 +166,19 @@ def printable(value: Any) -> str:
 
 
 def emit_json(fields: Mapping[str, Any]) -> None:
-    click.echo(json.dumps({"version": VERSION, **fields}, ensure_ascii=False))
+    """One object; values may be types of `rm.api`."""
+    click.echo(json.dumps({"version": VERSION, **fields}, ensure_ascii=False, default=_plain))
+
+
+def emit_answer(answer: Answer) -> None:
+    """The whole answer of the HTTP API."""
+    emit_json(_plain(answer))
+
+
+def _plain(value: Any) -> Any:
+    from msgspec import to_builtins
+
+    return to_builtins(value)
 
 
 def note(text: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from rm.cli.jobs.show import moment
-from rm.cli.session import Session, emit_json, json_option, printable
+from rm.cli.session import Session, emit_answer, json_option, printable
 from rm.units import fold_hosts
 
 
@@ -14,22 +16,26 @@ from rm.units import fold_hosts
 @click.pass_obj
 def status(session: Session, /, as_json: bool) -> None:
     """Show the daemon's version and age, and counts of jobs and hosts by state."""
-    answer = session.client.get("status")
+    client = session.client
+    answer = client.status()
     if as_json:
-        emit_json({key: value for key, value in answer.items() if key != "version"})
+        emit_answer(answer)
         return
-    daemon = answer["daemon"]
-    click.echo(f"daemon    {daemon['version']}, pid {daemon['pid']}, since {moment(daemon['started_us'])}")
-    click.echo(f"socket    {session.client.address}")
-    if answer.get("waiting"):
-        click.echo(f"waiting   {printable(answer['waiting'])}")
-    for damage in answer.get("set_aside", ()):
+    daemon = answer.daemon
+    click.echo(f"daemon    {daemon.version}, pid {daemon.pid}, since {moment(daemon.started_us)}")
+    click.echo(f"socket    {client.connection.address}")
+    if answer.waiting:
+        click.echo(f"waiting   {printable(answer.waiting)}")
+    for damage in answer.set_aside:
         click.echo(f"damaged   {printable(damage)} It is set aside in the table set_aside.")
-    for fault in answer.get("policy_faults", ()):
+    for fault in answer.policy_faults:
         click.echo(f"policy    {printable(fault)} The daemon's log has the details.")
-    if others := answer.get("other_agents"):
+    if others := answer.other_agents:
         where = printable(fold_hosts(others))
         click.echo(f"agents    another version than this rm's on {where}: run `rmx playbook run bootstrap`")
-    for title in ("jobs", "hosts", "policies"):
-        pairs = ", ".join(f"{name} {value}" for name, value in answer[title].items())
+    counts: dict[str, Mapping[str, object]] = {
+        "jobs": answer.jobs, "hosts": answer.hosts, "policies": answer.policies
+    }  # fmt: skip
+    for title, counted in counts.items():
+        pairs = ", ".join(f"{name} {value}" for name, value in counted.items())
         click.echo(f"{title:<10}{printable(pairs) or 'none'}")

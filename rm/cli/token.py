@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from rm.cli.session import Session, emit_json, json_option, note, table
+
+if TYPE_CHECKING:
+    from rm.api.accounts import TokenScope
 
 
 @click.group()
@@ -22,19 +27,18 @@ def token() -> None:
 @click.option("--user", default="", metavar="USER", help="For another user; administrators only.")
 @json_option
 @click.pass_obj
-def create(session: Session, /, scope: str, expires: str, name: str, user: str, as_json: bool) -> None:
+def create(session: Session, /, scope: TokenScope, expires: str, name: str, user: str, as_json: bool) -> None:
     """Make a token and print it: nobody can see it again."""
     from rm.units import SECOND_US, parse_duration_us
 
-    body = {
-        "scope": scope, "expires_s": parse_duration_us(expires) / SECOND_US, "name": name, "user": user
-    }  # fmt: skip
-    made = session.client.post("tokens", body=body)
+    made = session.client.accounts.create_token(
+        scope, parse_duration_us(expires) / SECOND_US, name=name, user=user
+    )
     if as_json:
-        emit_json({"token": made["token"], "text": made["text"]})
+        emit_json({"token": made.token, "text": made.text})
         return
-    click.echo(made["text"])
-    note(f"Token {made['token']['id']} of {made['token']['user']}. Keep it in a file that only you may read.")
+    click.echo(made.text)
+    note(f"Token {made.token.id} of {made.token.user}. Keep it in a file that only you may read.")
 
 
 @token.command("list")
@@ -46,20 +50,20 @@ def list_(session: Session, /, user: str, everybody: bool, as_json: bool) -> Non
     """List tokens, when they end, and when and from where each was used last."""
     from rm.cli.jobs.show import moment
 
-    found = session.client.get("tokens", user="*" if everybody else user)["tokens"]
+    found = session.client.accounts.tokens("*" if everybody else user)
     if as_json:
         emit_json({"tokens": found})
         return
     rows = [
         (
-            one["id"],
-            one["user"],
-            one["scope"],
-            "live" if one["live"] else "revoked" if one["revoked_us"] else "over",
-            moment(one["expires_us"]),
-            moment(one["used_us"]) if one["used_us"] else "never",
-            one["used_from"] or "-",
-            one["name"],
+            one.id,
+            one.user,
+            one.scope,
+            "live" if one.live else "revoked" if one.revoked_us else "over",
+            moment(one.expires_us),
+            moment(one.used_us) if one.used_us else "never",
+            one.used_from or "-",
+            one.name,
         )
         for one in found
     ]
@@ -72,5 +76,5 @@ def list_(session: Session, /, user: str, everybody: bool, as_json: bool) -> Non
 def revoke(session: Session, /, ids: tuple[str, ...]) -> None:
     """Let tokens count no more, at once."""
     for one in ids:
-        session.client.delete("tokens", one)
+        session.client.accounts.revoke_token(one)
         click.echo(f"Token {one} is revoked.")

@@ -51,21 +51,24 @@ class Address:
         return f"{self.scheme}://{user}{host}{port}{path}"
 
 
-def find_daemon(socket_flag: str | None, config_flag: str | None) -> Address:
-    """--socket, RM_DAEMON__SOCKET, RM_DAEMON, [daemon] url or socket of rm.toml, the user's daemon, the
-    system's.
+def find_daemon(socket_flag: str | None, config_flag: str | None, named: str | None = None) -> Address:
+    """The address that is `named` in a program, --socket, RM_DAEMON__SOCKET, RM_DAEMON, [daemon] url or
+    socket of rm.toml, the user's daemon, the system's.
 
-    Reads only these keys: the daemon checks the whole file, a client need not.
+    Reads only these keys, and for https those that say whom to trust: the daemon checks the whole file, a
+    client need not.
     """
-    named = socket_flag or os.environ.get("RM_DAEMON__SOCKET")
-    if named:
-        return Address("unix", named)
+    socket = socket_flag or os.environ.get("RM_DAEMON__SOCKET")
+    if socket and not named:
+        return Address("unix", socket)
     euid = paths.effective_user()
     files = [config_flag] if config_flag else paths.config_files(os.environ, euid)
     must_exist = bool(config_flag or os.environ.get("RM_CONFIG"))
     tables: dict[str, dict[str, object]] = {
         file: _daemon_table(file) for file in files if must_exist or os.path.exists(file)
     }
+    if named:
+        return _with_files(parse(named, "The daemon's address"), tables)
     url = os.environ.get("RM_DAEMON")
     if url:
         return _with_files(parse(url, "RM_DAEMON"), tables)

@@ -1,4 +1,7 @@
-"""The HTTP client of the daemon, by whichever door: standard library only, cheap to import."""
+"""A connection to the daemon by whichever door, and what it survives: standard library only, cheap to import.
+
+It asks again while a daemon restarts, and follows the leader. The typed client is `rm.client.client`.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,13 @@ from rm.client.unix_door import Door, UnixDoor
 from rm.errors import ConfigError, RmError, Standby, StoreUnavailable, Unreachable
 
 TIMEOUT_S = 60.0
+POST_TIMEOUT_S = 600.0  # measuring the network takes long; a submission waits for its commit
 TOO_MANY, WAITS = 429, 503
 LEADER, LEADER_URL = "Rm-Leader", "Rm-Leader-Url"
-JOBS_PAGE = 500
 PATIENCE_S = 60.0  # with a daemon that restarts, waits for its database, or says it is asked too often
 PAUSE_S = 0.5
 CHUNK_BYTES = 65_536
+Path = tuple[str | int, ...]
 
 
 class ConnectionClosed(Unreachable):
@@ -43,54 +47,81 @@ def door_to(address: Address) -> Door:
     return UnixDoor(address.path)
 
 
-class Client:
-    """One kept-alive connection. Every failure is an RmError: the daemon's own, or Unreachable."""
+class Connection:
+    """One kept-alive connection, for one thread. Every failure is an RmError: the daemon's own, or
+    Unreachable."""
 
-    def __init__(self, daemon: str | Address, patience_s: float = PATIENCE_S) -> None:
-        """`daemon` is the path of its socket, or its address."""
+    def __init__(
+        self, daemon: str | Address, patience_s: float = PATIENCE_S, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        """`daemon` is the path of its socket, or its address; `timeout_s` is for reads."""
         self.address = Address("unix", daemon) if isinstance(daemon, str) else daemon
         self.on_wait: Callable[[str], None] = lambda why: None  # told once for each request that waits
-        self._patience_s = patience_s
+        self.patience_s = patience_s
+        self._timeout_s = timeout_s
         self._door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
         self._leader: Address | None = None  # whom the daemon at our address has named
 
-    def get(self, *path: str | int, _timeout_s: float = TIMEOUT_S, **query: Any) -> dict[str, Any]:
-        return self._repeated(lambda: self._call("GET", path, query, None, _timeout_s))
+    def beside(self) -> Connection:
+        """Another one to the same daemon, for another thread, or while this one is busy."""
+        made = Connection(self.address, self.patience_s, self._timeout_s)
+        made.on_wait = self.on_wait
+        return made
 
-    def jobs(self, most: int | None = None, **query: Any) -> list[dict[str, Any]]:
-        """All jobs that fit, or the newest so many, by ascending id; asked for in pages, so that no answer
-        holds up others."""
-        pages: list[list[dict[str, Any]]] = []
-        left, before = most, 0
-        while left is None or left > 0:
-            limit = JOBS_PAGE if left is None else min(left, JOBS_PAGE)
-            answer = self.get("jobs", limit=limit, before=before, **query)
-            pages.append(answer["jobs"])
-            if not answer["more"] or not answer["jobs"]:
-                break
-            before = answer["jobs"][0]["id"]
-            left = None if left is None else left - len(answer["jobs"])
-        return [job for page in reversed(pages) for job in page]
+    def get(self, *path: str | int, **query: Any) -> dict[str, Any]:
+        return self._object(self.ask("GET", path, query))
 
     def post(
         self,
         *path: str | int,
         body: Mapping[str, Any] | None = None,
-        timeout_s: float | None = 600.0,
+        timeout_s: float | None = POST_TIMEOUT_S,
         key: str = "",
     ) -> dict[str, Any]:
-        """With an idempotency `key` the request is sent again to a daemon that went away meanwhile."""
-        # measuring the network takes long; a submission waits for its commit
-        if not key:
-            return self._call("POST", path, {}, body or {}, timeout_s)
-        return self._repeated(lambda: self._call("POST", path, {}, body or {}, timeout_s, key), True)
+        payload = json.dumps(body or {}).encode()
+        return self._object(self.ask("POST", path, {}, payload, timeout_s, key))
 
     def delete(self, *path: str | int, **query: Any) -> dict[str, Any]:
-        return self._repeated(lambda: self._call("DELETE", path, query, None, TIMEOUT_S))
+        return self._object(self.ask("DELETE", path, query))
 
-    def _repeated(self, ask: Callable[[], dict[str, Any]], wherever: bool = False) -> dict[str, Any]:
+    def ask(
+        self,
+        method: str,
+        path: Path,
+        query: Mapping[str, Any],
+        body: bytes | None = None,
+        timeout_s: float | None = 0,
+        key: str = "",
+    ) -> bytes:
+        """The JSON of the answer. What changes nothing when it is repeated is asked for again while nobody
+        can answer: reads, deletions, and with an idempotency `key` also a request that may have been heard.
+
+        Args:
+            path: its parts below /v1.
+            query: None, False and "" are left out.
+            timeout_s: for the answer; None is endless, 0 this connection's.
+        """
+        wait_s = self._timeout_s if timeout_s == 0 else timeout_s
+        if method == "POST" and not key:
+            return self._call(method, path, query, body, wait_s)
+        return self._repeated(lambda: self._call(method, path, query, body, wait_s, key), bool(key))
+
+    def _object(self, data: bytes) -> dict[str, Any]:
+        try:
+            answer = json.loads(data)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise self.stranger()
+        return answer
+
+    def stranger(self) -> Unreachable:
+        """Why an answer cannot be used that is none of rm's."""
+        return Unreachable(f"What listens on {self.address} does not speak rm's protocol.")
+
+    def _repeated(self, ask: Callable[[], bytes], wherever: bool) -> bytes:
         """The answer, once the daemon's database can be reached and somebody leads; and the daemon, if
         `wherever` it is. A standby has done nothing of what it was asked."""
         since: float | None = None
@@ -104,8 +135,8 @@ class Client:
                 now = time.monotonic()
                 if since is None:
                     since = now
-                    self.on_wait(f"{error.what} Trying again for {self._patience_s:g} s.")
-                if now - since > self._patience_s:
+                    self.on_wait(f"{error.what} Trying again for {self.patience_s:g} s.")
+                if now - since > self.patience_s:
                     raise
                 time.sleep(PAUSE_S)
 
@@ -136,7 +167,7 @@ class Client:
 
     def open(self) -> None:
         """Connect, unless connected: a failure after this is one of a request that may have been heard."""
-        self._open(TIMEOUT_S)
+        self._open(self._timeout_s)
 
     def abort(self) -> None:
         """End the request that another thread waits for."""
@@ -154,12 +185,12 @@ class Client:
     def _call(
         self,
         method: str,
-        path: tuple[str | int, ...],
+        path: Path,
         query: Mapping[str, Any],
-        body: Mapping[str, Any] | None,
+        body: bytes | None,
         timeout_s: float | None,
         key: str = "",
-    ) -> dict[str, Any]:
+    ) -> bytes:
         response = self._request(method, path, query, body, timeout_s, key)
         try:
             data = response.read()
@@ -171,20 +202,14 @@ class Client:
             ) from None
         if response.status >= 400:
             raise _failure(response.status, data)
-        try:
-            answer = json.loads(data)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise Unreachable(f"What listens on {self.address} does not speak rm's protocol.")
-        return answer
+        return data
 
     def _request(
         self,
         method: str,
-        path: tuple[str | int, ...],
+        path: Path,
         query: Mapping[str, Any],
-        body: Mapping[str, Any] | None,
+        body: bytes | None,
         timeout_s: float | None,
         key: str = "",
     ) -> http.client.HTTPResponse:
@@ -196,10 +221,9 @@ class Client:
         }
         if present:
             target += "?" + urlencode({key: 1 if value is True else value for key, value in present.items()})
-        payload = None if body is None else json.dumps(body).encode()
-        until_s = time.monotonic() + self._patience_s
+        until_s = time.monotonic() + self.patience_s
         while True:
-            response = self._ask(method, target, payload, timeout_s, key)
+            response = self._ask(method, target, body, timeout_s, key)
             if response.status == WAITS and self._follow(response):
                 continue
             if response.status != TOO_MANY:

@@ -77,6 +77,24 @@ def of_flags(flags: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
     return values
 
 
+def of_keywords(given: Mapping[str, object], remarks: Remarks) -> dict[str, Any]:
+    """Flags from a program's keywords, which are long options with `_` for `-`: True and False for those
+    that take no value, anything else is text. None was not given."""
+    flags: dict[str, Any] = {}
+    for word, value in given.items():
+        name = word.replace("_", "-")
+        with remarks.gathering():
+            option = _BY_LONG.get(name)
+            if option is None:
+                raise _unknown(f"--{name}", "a keyword")
+            if option.takes == FLAG and not isinstance(value, bool | None):
+                raise UsageError(f"--{name} (a keyword) takes no value.", "Write True or False.")
+            if option.takes == VALUE and isinstance(value, bool):
+                raise UsageError(f"--{name} (a keyword) needs a value.")
+            flags[option.key] = value if isinstance(value, bool | None) else str(value)
+    return flags
+
+
 def supported(option: Option, value: Any, where: str, remarks: Remarks) -> dict[str, Any]:
     """The option as {key: value}; nothing and a remark for one that has no effect."""
     said = f"--{option.long[0]} ({where}) is not supported"

@@ -7,6 +7,16 @@ from rm.errors import UsageError
 SCRIPT_MAX_BYTES = 4 << 20
 
 
+def read_script(file: str) -> str:
+    """The text of the batch script in this file; UsageError when it cannot be read or run."""
+    try:
+        with open(file, "rb") as handle:
+            data = handle.read(SCRIPT_MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"The script {file} cannot be read: {error.strerror}.") from None
+    return script_text(data, file)
+
+
 def script_text(data: bytes, shown: str) -> str:
     """The bytes of a batch script as text; UsageError when no host could run it."""
     if not data.strip():

@@ -17,7 +17,7 @@ from schemathesis.specs.openapi import checks
 
 from rm import __version__
 from rm.api.openapi import document
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import Unreachable
 from tests.cluster import RMX, until
 
@@ -84,7 +84,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             env={**os.environ, "RM_CONFIG": ""},
         )  # fmt: skip
         try:
-            client = Client(f"{folder}/rm.sock")
+            client = Connection(f"{folder}/rm.sock")
 
             def answers() -> Any:
                 assert daemon.poll() is None, (folder / "log").read_text()[-2000:]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import RmError, Unreachable
 from tests.cluster import FINAL, RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
@@ -71,7 +71,7 @@ class Submitter(threading.Thread):
         self.surprise: Exception | None = None
 
     def run(self) -> None:
-        client = Client(self.cluster.socket)
+        client = Connection(self.cluster.socket)
         script = f"#!/bin/sh\n{MARK}; echo begin $RANK; sleep 0.2; echo end $RANK\n"
         try:
             while len(self.acknowledged) < self.count:
@@ -279,7 +279,7 @@ class Follower(threading.Thread):
         self.text = b""
 
     def run(self) -> None:
-        for part in Client(self.cluster.socket).stream("jobs", self.job, "logs", follow=True):
+        for part in Connection(self.cluster.socket).stream("jobs", self.job, "logs", follow=True):
             self.text += part
 
 

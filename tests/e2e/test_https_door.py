@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from cryptography import x509
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import Forbidden, NotFound, Unreachable
 from tests.certificates import Authority
 from tests.cluster import RMX, ClientOf, until
@@ -69,7 +69,7 @@ class Control:
             assert self.process is not None
             assert self.process.poll() is None, (self.directory / "log").read_text()[-2000:]
             try:
-                return Client(self.socket).get("status")
+                return Connection(self.socket).get("status")
             except Unreachable:
                 return None
 
@@ -80,7 +80,7 @@ class Control:
         self.process.terminate()
         self.process.wait(60)
 
-    def as_user(self, user: str) -> Client:
+    def as_user(self, user: str) -> Connection:
         return ClientOf(self.socket, pwd.getpwnam(user).pw_uid)
 
     def token(self, user: str, scope: str, expires_s: float = 3600) -> str:
@@ -104,7 +104,7 @@ class Control:
         return response.status, json.loads(data), response
 
     def acts(self, **query: Any) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = Client(self.socket).get("audit", limit=10_000, **query)["acts"]
+        found: list[dict[str, Any]] = Connection(self.socket).get("audit", limit=10_000, **query)["acts"]
         return found
 
     def rmx(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -130,7 +130,7 @@ def test_a_token_is_its_owner_and_no_more_than_its_scope(control: Control) -> No
     assert control.call("GET", "/v1/me", submitting)[1]["user"] == ANN
     status, answer, _ = control.call("POST", "/v1/jobs", submitting, {"spec": SPEC})
     assert status == 201
-    assert Client(control.socket).get("jobs", answer["job"])["job"]["spec"]["user"] == ANN
+    assert Connection(control.socket).get("jobs", answer["job"])["job"]["spec"]["user"] == ANN
     status, answer, _ = control.call("POST", "/v1/jobs", reading, {"spec": SPEC})
     assert (status, "needs the scope submit" in answer["error"]["message"]) == (403, True)
     admin = control.token(ANN, "admin")  # of an ordinary user: it makes none an administrator
@@ -182,7 +182,7 @@ def test_tokens_end_and_are_revoked_by_their_owner_or_an_administrator(control: 
     seen = next(one for one in ann.get("tokens")["tokens"] if one["id"] == id)
     assert seen["used_from"] == "127.0.0.1"
     assert text not in json.dumps(seen)
-    Client(control.socket).delete("tokens", id)
+    Connection(control.socket).delete("tokens", id)
     assert control.call("GET", "/v1/status", text)[0] == 401
     short = control.token(ANN, "read", 0.001)
     until(lambda: control.call("GET", "/v1/status", short)[0] == 401, "the token is over")
@@ -300,7 +300,7 @@ def test_no_route_changes_the_audit_log(control: Control) -> None:
         assert control.call(method, "/v1/audit", root, {})[0] == 405
 
 
-def views(client: Client, job: int) -> str:
+def views(client: Connection, job: int) -> str:
     parts = [
         client.get("jobs", job),
         client.get("jobs", all=1),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from tests.cluster import RMX, until
 from tests.page_visitor import Visitor
 
@@ -33,7 +33,7 @@ listen = "127.0.0.1:0"
 
 class House:
     def __init__(self, folder: Path, url: str) -> None:
-        self.client = Client(f"{folder}/rm.sock")
+        self.client = Connection(f"{folder}/rm.sock")
         self.url = url
 
     def token(self, scope: str) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import Forbidden, UsageError
 from tests.cluster import ClientOf, Cluster, until
 from tests.e2e.conftest import MakeCluster
@@ -49,16 +49,16 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture
-def owner(cluster: Cluster) -> Client:
+def owner(cluster: Cluster) -> Connection:
     return cluster.client_of(OWNER)
 
 
 @pytest.fixture
-def stranger(cluster: Cluster) -> Client:
+def stranger(cluster: Cluster) -> Connection:
     return cluster.client_of(STRANGER)
 
 
-def test_the_caller_is_who_the_kernel_says(cluster: Cluster, owner: Client) -> None:
+def test_the_caller_is_who_the_kernel_says(cluster: Cluster, owner: Connection) -> None:
     job_id = cluster.post_job("id -un; id -Gn", user=OWNER)
     job = cluster.wait(job_id)
     assert job["spec"]["user"] == OWNER
@@ -78,7 +78,7 @@ def test_a_user_id_without_a_name_may_nothing(cluster: Cluster) -> None:
         nameless.get("jobs", 1)
 
 
-def test_a_stranger_may_look_but_not_touch(cluster: Cluster, owner: Client, stranger: Client) -> None:
+def test_a_stranger_may_look_but_not_touch(cluster: Cluster, owner: Connection, stranger: Connection) -> None:
     script = f"echo said {SECRET}; sleep 600"
     job_id = cluster.post_job(script, user=OWNER, env=[["TOKEN", SECRET]], script_args=[SECRET])
     cluster.wait(job_id, "RUNNING")
@@ -203,7 +203,7 @@ def test_through_the_command_line_too(cluster: Cluster, tmp_path: Path) -> None:
     assert sorted(p.name for p in directory.iterdir() if "rm-" not in p.name) == [script.name]
 
 
-def test_what_no_job_may_be_is_refused(cluster: Cluster, owner: Client) -> None:
+def test_what_no_job_may_be_is_refused(cluster: Cluster, owner: Connection) -> None:
     base = {"name": "x", "script": "#!/bin/sh\ntrue\n"}
     for wrong in (
         {"name": "a/b"},

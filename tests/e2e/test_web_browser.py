@@ -14,7 +14,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.web.pages.settings import PageSettings
 from tests.chromium import WAIT_MS, Seen, chromium, looking
 from tests.fake_page import HOSTILE, PageService
@@ -51,7 +51,7 @@ def rows_of(page: Page, heading: str) -> list[list[str]]:
 
 
 def test_the_content_is_what_the_api_says(seen: Seen) -> None:
-    page, client = seen.page, Client(seen.daemon.socket)
+    page, client = seen.page, Connection(seen.daemon.socket)
     jobs = client.get("jobs")["jobs"]
     shown = rows_of(page, "Running 2") + rows_of(page, "Waiting 2")
     assert [(int(r[0]), r[2], r[3], int(r[5])) for r in shown] == [
@@ -98,7 +98,7 @@ def test_the_content_is_what_the_api_says(seen: Seen) -> None:
 
 
 def test_a_cell_leads_to_its_history_and_back(seen: Seen) -> None:
-    page, client = seen.page, Client(seen.daemon.socket)
+    page, client = seen.page, Connection(seen.daemon.socket)
     cell = page.get_by_role("gridcell", name="h1 to h3: ")
     expect(cell).to_contain_text("c 15 %")
     cell.focus()

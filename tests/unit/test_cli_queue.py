@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
+from rm.api.jobs import Job
 from rm.cli.jobs.queue_columns import COLUMNS, slurm_line
 from rm.cli.main import VERBS
 from rm.cli.main import rmx as program
 from rm.cli.other_words import CALLED, MISSING, hint
+from rm.typed import convert
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 
@@ -75,7 +77,7 @@ def test_no_word_is_broken_on_a_narrow_terminal(rmx: Rmx, monkeypatch: pytest.Mo
 
 def test_every_column_shows_every_job(rmx: Rmx) -> None:
     assert len({column.letter for column in COLUMNS.values()}) == len(COLUMNS)
-    found = rmx("queue", "--json").json["jobs"]
+    found = [convert(job, Job) for job in rmx("queue", "--json").json["jobs"]]
     for column in COLUMNS.values():
         for job in found:
             assert str(column.text(job)) == slurm_line(f"%{column.letter}", job)
@@ -107,7 +109,7 @@ def test_jobs_are_selected_by_several_words(rmx: Rmx) -> None:
 
 @pytest.mark.parametrize("page", [1, 2, 500])
 def test_a_long_queue_is_asked_for_in_pages(rmx: Rmx, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rm.client.connection.JOBS_PAGE", page)
+    monkeypatch.setattr("rm.client.client.JOBS_PAGE", page)
     assert [job["id"] for job in rmx("queue", "--json").json["jobs"]] == [1, 2, 3]
     assert [job["id"] for job in rmx("queue", "--json", "--limit=2").json["jobs"]] == [2, 3]
     assert [job["id"] for job in rmx("queue", "--json", "--limit=9", "-t", "PD").json["jobs"]] == [2, 3]

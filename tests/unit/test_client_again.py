@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.errors import Unreachable
 from tests.fakes import PATIENCE_S
 
@@ -30,7 +30,7 @@ def test_a_read_is_repeated_and_a_change_is_not(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    client = Client(str(tmp_path / "rm.sock"))
+    client = Connection(str(tmp_path / "rm.sock"))
     assert client.get("status") == {"version": 1}
     client.close()
     with pytest.raises(Unreachable, match="closed the connection"):

@@ -15,7 +15,6 @@ import click
 import pytest
 
 from rm import config, errors
-from rm.cli.jobs.wait import TIMED_OUT
 from rm.cli.main import BROKEN_PIPE, DEFECT, INTERRUPTED, JOB_VERBS, VERBS, refuse_what_rm_would_delete, rmx
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +166,7 @@ def test_exit_codes_are_those_of_the_errors() -> None:
     text = (ROOT / "docs/cli.md").read_text()
     told = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
     kinds = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.RmError)]
-    signals = {INTERRUPTED, BROKEN_PIPE, DEFECT, TIMED_OUT}
+    signals = {INTERRUPTED, BROKEN_PIPE, DEFECT}
     assert told == {0, *signals, *(kind.exit_code for kind in kinds)}
 
 

@@ -60,8 +60,9 @@ def shape(kind: Any, *without: str) -> dict[str, Any]:
 def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     """A field that the core gains is either shown, or left out on purpose, here."""
     asked = shape(jobs.JobRequest)
-    # the daemon itself says who gets a copy of the log, and under which name
-    assert asked | {"deliver": ""} == shape(JobSpec) | {"user": ""}
+    # the daemon itself says who gets a copy of the log, and under which name; rm.toml has defaults of some
+    rm_toml = dict.fromkeys(("output", "partition", "time_limit_us", "fence_us"), msgspec.UNSET)
+    assert asked | {"deliver": ""} == shape(JobSpec) | {"user": ""} | rm_toml
     assert "deliver" not in asked
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
     assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()

@@ -1,5 +1,6 @@
 """The network in the terminal: grids, colours, letters, sparklines."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from rm.cli.network.grid import SPARKS, draw, mark, sparkline, worst
 from rm.core.monitoring.cells import Status
 
-HOSTS = [{"name": n, "zone": z} for n, z in (("a1", "east"), ("a2", "east"), ("a3", "east"), ("b1", "west"))]
+HOSTS = {"a1": "east", "a2": "east", "a3": "east", "b1": "west"}
 CELLS = {("a1", "a2"): 0, ("a2", "a1"): 1, ("a1", "a3"): 2, ("a3", "a1"): 3, ("a1", "b1"): 5, ("a2", "b1"): 0}
 
 
@@ -29,8 +30,8 @@ def test_each_zone_has_a_grid_and_the_zones_have_one() -> None:
 
 
 def test_what_is_too_wide_goes_on_below() -> None:
-    hosts = [{"name": f"h{i:02}", "zone": "z"} for i in range(12)]
-    cells = {(a["name"], b["name"]): 0 for a in hosts for b in hosts if a is not b}
+    hosts = {f"h{i:02}": "z" for i in range(12)}
+    cells = dict.fromkeys(permutations(hosts, 2), 0)
     drawn = draw(hosts, cells, colour=False, width=30)
     assert max(map(len, drawn.splitlines())) <= 30
     assert drawn.count("o") == 12 * 11 + 1  # and the one of "zone"
@@ -41,8 +42,8 @@ def test_what_is_too_wide_goes_on_below() -> None:
 
 
 def test_ten_thousand_cells() -> None:
-    hosts = [{"name": f"h{i:03}", "zone": "z"} for i in range(101)]
-    cells = {(a["name"], b["name"]): 2 for a in hosts for b in hosts if a is not b}
+    hosts = {f"h{i:03}": "z" for i in range(101)}
+    cells = dict.fromkeys(permutations(hosts, 2), 2)
     assert draw(hosts, cells, colour=False, width=500).count("C") == 101 * 100
 
 

@@ -15,7 +15,7 @@ from rm.adapters.playbook.agents import DaemonAgents
 from rm.adapters.playbook.become import Passwords
 from rm.adapters.playbook.hosts import Ways
 from rm.adapters.playbook.program import digest
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.config import Config, DaemonConfig
 from rm.core.model.host import Host
 from rm.daemon.services.steps_service import Steps
@@ -86,7 +86,7 @@ def fleet(daemon: Daemon) -> Fleet:
 
 @pytest.fixture
 def agents(daemon: Daemon) -> Iterator[DaemonAgents]:
-    made = DaemonAgents(lambda: Client(daemon.socket), lambda why: None)
+    made = DaemonAgents(lambda: Connection(daemon.socket), lambda why: None)
     yield made
     made.close()
 
@@ -182,7 +182,7 @@ def test_a_lost_agent_leaves_the_outcome_unknown(
 def test_a_lost_daemon_leaves_the_outcome_unknown_and_is_not_missed_afterwards(tmp_path: Path) -> None:
     fleet, said = Fleet(), []
     fleet.hold = True
-    agents = DaemonAgents(lambda: Client(str(tmp_path / "rm.sock")), lambda why: None)
+    agents = DaemonAgents(lambda: Connection(str(tmp_path / "rm.sock")), lambda why: None)
 
     def work() -> None:
         try:
@@ -224,7 +224,7 @@ def test_who_may_not_or_finds_no_daemon_is_told_once_and_goes_another_way(
 ) -> None:
     def told(socket: str) -> list[str]:
         notes: list[str] = []
-        agents = DaemonAgents(lambda: Client(socket), notes.append)
+        agents = DaemonAgents(lambda: Connection(socket), notes.append)
         assert agents.send(GPU, False, ping()) is None
         assert agents.send(ASH, False, ping()) is None
         return notes
@@ -343,7 +343,7 @@ def test_who_asks_for_a_connection_of_its_own_gets_one(
 
 
 def test_what_is_no_request_for_an_agent_is_refused(fleet: Fleet, daemon: Daemon) -> None:
-    client = Client(daemon.socket)
+    client = Connection(daemon.socket)
     door = {"address": GPU.address, "port": 22, "login": "root"}
     for body, sentence in (
         ({**door, **ping(), "epoch": 1}, "Unknown field 'epoch'"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.config import Config, DaemonConfig
 from rm.core.store import Lease
 from rm.errors import Standby, Unreachable
@@ -28,7 +28,7 @@ def here(path: Path) -> str:
 def test_the_client_follows_to_the_daemon_that_leads_and_back(tmp_path: Path) -> None:
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
     with at_socket(one, [here(two)]):
-        client = Client(str(one))
+        client = Connection(str(one))
         with serving(two):
             assert client.get("status")["daemon"]["epoch"] == 3
             assert client.get("status")["daemon"]["epoch"] == 3  # there it stays
@@ -43,7 +43,7 @@ def test_the_client_follows_to_the_daemon_that_leads_and_back(tmp_path: Path) ->
 def test_two_that_name_each_other_are_not_followed_for_ever(tmp_path: Path) -> None:
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
     with at_socket(one, [here(two)]), at_socket(two, [here(two)]):
-        client = Client(str(one), patience_s=0)
+        client = Connection(str(one), patience_s=0)
         with pytest.raises(Standby, match=f"another leads the cluster, on {socket.gethostname()} at {two}"):
             client.get("status")
         client.close()
@@ -53,7 +53,7 @@ def test_who_asks_while_nobody_leads_waits_for_the_next_leader(tmp_path: Path) -
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
     holder = [""]
     with serving(two), at_socket(one, holder):
-        client = Client(str(one))
+        client = Connection(str(one))
         waits: list[str] = []
 
         def elected(why: str) -> None:
@@ -70,7 +70,7 @@ def test_who_asks_while_nobody_leads_waits_for_the_next_leader(tmp_path: Path) -
 def test_a_leader_that_has_just_ended_is_no_address(tmp_path: Path) -> None:
     path = tmp_path / "one.sock"
     with at_socket(path, [""]):
-        client = Client(str(path), patience_s=0)
+        client = Connection(str(path), patience_s=0)
         with pytest.raises(Standby, match="waits"):
             client.get("status")
         client.close()

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from rm.client.address import Address
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.config import Config, DaemonConfig, HttpsConfig, JobsConfig, WebConfig
 from rm.core.people.rights import Role
 from rm.core.store import Doors, Lease
@@ -122,7 +122,7 @@ def test_a_client_follows_to_a_leader_that_its_configuration_names(
     with serving(tmp_path / "leader.sock", config) as daemon:
         leader = heard.port()
         with with_doors(tmp_path, [leading(leader)], Config(https=tls)):
-            client = Client(at(heard.port(), tmp_path, leader))
+            client = Connection(at(heard.port(), tmp_path, leader))
             assert client.get("status")["daemon"]["epoch"] == 3
             assert client.post("jobs", body={"spec": SPEC}, key="once")["job"] == 1
             assert client.get("jobs")["jobs"][0]["id"] == 1
@@ -138,7 +138,7 @@ def test_a_post_that_a_standby_refused_is_made_by_the_leader(
     with serving(tmp_path / "leader.sock", config) as daemon:
         leader = heard.port()
         with with_doors(tmp_path, [leading(leader)], Config(https=tls)):
-            client = Client(at(heard.port(), tmp_path, leader))
+            client = Connection(at(heard.port(), tmp_path, leader))
             client.post("jobs", body={"spec": SPEC})  # without a key: nothing was done before
             client.close()
         assert list(daemon.service.table) == [1]
@@ -150,7 +150,7 @@ def test_no_token_goes_to_a_leader_that_the_configuration_does_not_name(
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         with with_doors(tmp_path, [leading(port)], Config(https=tls)):
-            client = Client(at(heard.port(), tmp_path, 1))
+            client = Connection(at(heard.port(), tmp_path, 1))
             for ask in (lambda: client.get("status"), lambda: client.post("jobs", body={}, key="k")):
                 with pytest.raises(ConfigError, match=f"at https://127.0.0.1:{port}, which your") as refused:
                     ask()
@@ -167,7 +167,7 @@ def test_who_asks_by_https_while_nobody_leads_waits_for_the_next_leader(
         leader = heard.port()
         lease = [Lease(ELSEWHERE)]
         with with_doors(tmp_path, lease, Config(https=tls)):
-            client = Client(at(heard.port(), tmp_path, leader))
+            client = Connection(at(heard.port(), tmp_path, leader))
             lease[0] = Lease()
             waits: list[str] = []
 
@@ -217,7 +217,7 @@ def test_a_leader_without_an_address_is_named_by_the_clients_error(
     tmp_path: Path, heard: Heard, tls: HttpsConfig, shown: list[str]
 ) -> None:
     with with_doors(tmp_path, [Lease(ELSEWHERE)], Config(https=tls)):
-        client = Client(at(heard.port(), tmp_path), patience_s=0)
+        client = Connection(at(heard.port(), tmp_path), patience_s=0)
         with pytest.raises(Standby, match="another leads the cluster, on control2"):
             client.get("status")
         client.close()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from rm.client.connection import Client
+from rm.client.connection import Connection
 from rm.config import Config, JobsConfig, LimitsConfig
 from rm.errors import LimitReached
 from rm.web import door, identity, limits
@@ -110,7 +110,7 @@ def test_a_user_has_a_bounded_number_of_connections(tmp_path: Path, monkeypatch:
         for _ in range(20):
             with connected(daemon) as sixth:
                 assert b"LimitReached" in ends(sixth)
-        client = Client(daemon.socket)
+        client = Connection(daemon.socket)
         told = threading.Timer(0.2, idle[0].close)
         told.start()
         assert "daemon" in client.get("status")  # the command line waits for its turn
@@ -225,7 +225,7 @@ def test_the_command_line_waits_as_it_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("rm.web.shares.PATIENCE_S", 0.0)
     waited: list[float] = []
     with limited(tmp_path, monkeypatch, requests_per_s=20.0, request_burst=1) as daemon:
-        client = Client(daemon.socket)
+        client = Connection(daemon.socket)
         sleep = time.sleep
         monkeypatch.setattr("rm.client.connection.time.sleep", lambda s: (waited.append(s), sleep(0.1))[1])
         assert all("daemon" in client.get("status") for _ in range(3))

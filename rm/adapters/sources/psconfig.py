@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rm.adapters.sources.iso import iso_of, seconds_of
+from rm.api.monitoring import Mesh
 from rm.core.model.host import Host
 from rm.core.monitoring.mesh import parse_mesh
 from rm.errors import ConfigError, UsageError
@@ -202,7 +203,7 @@ def toml_of(tables: Sequence[Mapping[str, Any]]) -> str:
     return "\n\n".join(blocks)
 
 
-def document_of(meshes: Iterable[Mapping[str, Any]], addresses: Mapping[str, str]) -> dict[str, Any]:
+def document_of(meshes: Iterable[Mesh], addresses: Mapping[str, str]) -> dict[str, Any]:
     """A pSConfig document of meshes as `GET /v1/monitor` tells them; `addresses` by host.
 
     Each test of a mesh is a task. All pairs of the hosts are in it, but for those of a mesh with `sides`:
@@ -212,27 +213,27 @@ def document_of(meshes: Iterable[Mapping[str, Any]], addresses: Mapping[str, str
         "addresses": {}, "groups": {}, "tests": {}, "schedules": {}, "tasks": {},
     }  # fmt: skip
     for mesh in meshes:
-        name, hosts = mesh["name"], [h for h in mesh["hosts"] if h in addresses]
+        name, hosts = mesh.name, [h for h in mesh.hosts if h in addresses]
         document["addresses"] |= {h: {"address": addresses[h]} for h in hosts}
         document["groups"][name] = _group(mesh, hosts)
         document["schedules"][name] = _when(mesh)
-        for test in mesh["tests"]:
-            key = name if len(mesh["tests"]) == 1 else f"{name}-{test}"
+        for test in mesh.tests:
+            key = name if len(mesh.tests) == 1 else f"{name}-{test}"
             document["tests"][key] = {"type": TYPES[test], "spec": ENDS | _what(test, mesh)}
             document["tasks"][key] = {"group": name, "test": key, "schedule": name}
     return document
 
 
-def _group(mesh: Mapping[str, Any], hosts: Sequence[str]) -> dict[str, Any]:
+def _group(mesh: Mesh, hosts: Sequence[str]) -> dict[str, Any]:
     def named(names: Iterable[str]) -> list[dict[str, str]]:
         return [{"name": name} for name in names if name in hosts]
 
-    if mesh["sides"] is None:
+    if mesh.sides is None:
         group: dict[str, Any] = {"type": "mesh", "addresses": named(hosts)}
     else:
-        one, other = mesh["sides"]
+        one, other = mesh.sides
         group = {"type": "disjoint", "a-addresses": named(one), "b-addresses": named(other)}
-    ways = [(a, b) for pair in mesh["without"] if set(pair) <= set(hosts) for a, b in (pair, pair[::-1])]
+    ways = [(a, b) for pair in mesh.without if set(pair) <= set(hosts) for a, b in (pair, pair[::-1])]
     if ways:
         group["excludes"] = [
             {"local-address": {"name": a}, "target-addresses": [{"name": b}]} for a, b in ways
@@ -240,20 +241,20 @@ def _group(mesh: Mapping[str, Any], hosts: Sequence[str]) -> dict[str, Any]:
     return group
 
 
-def _when(mesh: Mapping[str, Any]) -> dict[str, Any]:
-    word, _, interval = mesh["schedule"].partition(" ")
-    found: dict[str, Any] = {"repeat-cron": mesh["schedule"]}
+def _when(mesh: Mesh) -> dict[str, Any]:
+    word, _, interval = mesh.schedule.partition(" ")
+    found: dict[str, Any] = {"repeat-cron": mesh.schedule}
     if word == "every":
         found = {"repeat": iso_of(parse_duration_us(interval))}
-    if mesh["jitter_us"]:
-        return found | {"slip": iso_of(mesh["jitter_us"]), "sliprand": True}
-    return found | ({"slip": iso_of(mesh["slip_us"])} if mesh["slip_us"] else {})
+    if mesh.jitter_us:
+        return found | {"slip": iso_of(mesh.jitter_us), "sliprand": True}
+    return found | ({"slip": iso_of(mesh.slip_us)} if mesh.slip_us else {})
 
 
-def _what(test: str, mesh: Mapping[str, Any]) -> dict[str, Any]:
+def _what(test: str, mesh: Mesh) -> dict[str, Any]:
     if test == "latency":
-        return {"packet-count": mesh["packets"], "packet-interval": mesh["spacing_us"] / 1e6}
+        return {"packet-count": mesh.packets, "packet-interval": mesh.spacing_us / 1e6}
     if test == "throughput":
-        rate = {"bandwidth": mesh["rate_bps"]} if mesh["rate_bps"] else {}
-        return {"duration": iso_of(mesh["duration_us"]), **rate}
+        rate = {"bandwidth": mesh.rate_bps} if mesh.rate_bps else {}
+        return {"duration": iso_of(mesh.duration_us), **rate}
     return {}

@@ -58,21 +58,16 @@ class OfDaemon:
         self.session = session
 
     def names(self) -> list[str]:
-        return [host["name"] for host in self.session.client.get("hosts")["hosts"]]
+        return [host.name for host in self.session.client.hosts()]
 
     def look(self, name: str) -> Key:
-        def pair(given: dict[str, str] | None) -> tuple[str, str] | None:
-            return (given["type"], given["fingerprint"]) if given else None
-
-        client = self.session.new_client()
-        try:
-            answer = client.get("hosts", name, "key")
-        finally:
-            client.close()
-        return Key(name, pair(answer.get("presented")), pair(answer.get("pinned")))
+        with self.session.new_client() as client:
+            keys = client.host_keys(name)
+        pinned = (keys.pinned.type, keys.pinned.fingerprint) if keys.pinned else None
+        return Key(name, (keys.presented.type, keys.presented.fingerprint), pinned)
 
     def accept(self, name: str, fingerprint: str) -> None:
-        self.session.client.post("hosts", name, "key", body={"fingerprint": fingerprint})
+        self.session.client.accept_key(name, fingerprint)
 
 
 class OfInventory:

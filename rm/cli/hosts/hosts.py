@@ -6,12 +6,12 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rm.cli.hosts.host_keys import accept_key, show_key
-from rm.cli.hosts.host_show import cards, show, state_of
+from rm.cli.hosts.host_show import cards, free_of, show, state_of
 from rm.cli.session import (
     Session,
     emit_json,
@@ -26,27 +26,30 @@ from rm.cli.session import (
 from rm.errors import RmError, UsageError
 from rm.units import format_bandwidth, format_share, parse_bandwidth_bps, parse_memory_bytes
 
+if TYPE_CHECKING:
+    from rm.api.hosts import Host
+
 COLUMNS = ("HOST", "ZONE", "STATE", "CPUS", "MEMORY", "GPUS", "LINK", "INTERFACE", "JOBS", "REASON")
 
 
-def _row(host: dict[str, Any]) -> tuple[Any, ...]:
-    free = host.get("free") or {"cpus": 0, "mem_bytes": 0, "gpus": []}
+def _row(host: Host) -> tuple[Any, ...]:
+    free_cpus, free_bytes, free_gpus = free_of(host)
     return (
-        host["name"],
-        host["zone"],
+        host.name,
+        host.zone,
         state_of(host),
-        f"{free['cpus']}/{host['cpus']}",
-        format_share(free["mem_bytes"], host["mem_bytes"]),
-        f"{len(free['gpus'])}/{len(host['gpus'])}",
-        format_bandwidth(host["nic_bps"]) if host["nic_bps"] else "-",
+        f"{free_cpus}/{host.cpus}",
+        format_share(free_bytes, host.mem_bytes),
+        f"{free_gpus}/{len(host.gpus)}",
+        format_bandwidth(host.nic_bps) if host.nic_bps else "-",
         cards(host),
-        ",".join(map(str, host.get("jobs") or ())) or "-",
-        host["drained_by"] or host["reason"] or _unenforced(host),
+        ",".join(map(str, host.jobs or ())) or "-",
+        host.drained_by or host.reason or _unenforced(host),
     )
 
 
-def _unenforced(host: dict[str, Any]) -> str:
-    return f"does not limit {', '.join(host['unenforced'])}" if host.get("unenforced") else ""
+def _unenforced(host: Host) -> str:
+    return f"does not limit {', '.join(host.unenforced)}" if host.unenforced else ""
 
 
 @click.command()
@@ -55,7 +58,7 @@ def _unenforced(host: dict[str, Any]) -> str:
 @click.pass_obj
 def hosts(session: Session, /, zone: str | None, as_json: bool) -> None:
     """List hosts with what is free of what they have."""
-    found = [host for host in session.client.get("hosts")["hosts"] if zone in (None, host["zone"])]
+    found = [host for host in session.client.hosts() if zone in (None, host.zone)]
     if as_json:
         emit_json({"hosts": found})
     else:
@@ -67,9 +70,9 @@ def host() -> None:
     """Add, import, export, drain, resume, adopt and remove hosts; accept their keys."""
 
 
-def _told(session: Session, answer: dict[str, Any], as_json: bool, sentence: str) -> None:
+def _told(fields: Mapping[str, Any], as_json: bool, sentence: str) -> None:
     if as_json:
-        emit_json({key: value for key, value in answer.items() if key != "version"})
+        emit_json(fields)
     else:
         click.echo(sentence)
 
@@ -92,8 +95,9 @@ def _told(session: Session, answer: dict[str, Any], as_json: bool, sentence: str
 def add(session: Session, /, host: str | None, host_word: str | None, as_json: bool, **given: Any) -> None:
     """Add HOST, or change what is known of it."""
     name = one_host(host, host_word)
-    fields: dict[str, Any] = {"name": name, "zone": given["zone"], "address": given["address"] or name}
-    fields |= {key: given[key] for key in ("port", "login", "cpus", "interface") if given[key]}
+    from rm.api.hosts import Gpu, HostRequest
+
+    fields = {key: given[key] for key in ("zone", "port", "login", "cpus", "interface") if given[key]}
     if given["mem"]:
         fields["mem_bytes"] = parse_memory_bytes(given["mem"])
     if given["bandwidth"]:
@@ -106,9 +110,9 @@ def add(session: Session, /, host: str | None, host_word: str | None, as_json: b
         model, _, number = given["gpus"].rpartition(":")
         if not number.isdecimal():
             raise UsageError(f"--gpus is '{given['gpus']}'.", "Write a number, or MODEL:NUMBER.")
-        fields["gpus"] = [{"index": i, "model": model} for i in range(int(number))]
-    answer = session.client.post("hosts", body={"hosts": [fields]})
-    _told(session, answer, as_json, f"Host {name} is added.")
+        fields["gpus"] = [Gpu(index=i, model=model) for i in range(int(number))]
+    asked = HostRequest(name=name, address=given["address"] or name, **fields)
+    _told({"hosts": session.client.add_hosts([asked])}, as_json, f"Host {name} is added.")
 
 
 @host.command("import")
@@ -121,20 +125,17 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
     file = inventory or file_option
     if not file:
         raise UsageError("No inventory is named.", "Write: rmx host import FILE")
-    from msgspec import to_builtins
-
     from rm.adapters.playbook.inventory_files import hosts_for_daemon
     from rm.api.hosts import HostRequest
+    from rm.typed import convert
 
     hosts, dropped = hosts_for_daemon(file)
-    asked = HostRequest.__struct_fields__
-    found = [{key: value for key, value in to_builtins(host).items() if key in asked} for host in hosts]
-    answer = session.client.post("hosts", body={"hosts": found})
+    added = session.client.add_hosts([convert(host, HostRequest, from_attributes=True) for host in hosts])
     if dropped:
         note(
             f"{', '.join(dropped)} stay out of the database; seal them with ansible-vault, or use -K and -k."
         )
-    _told(session, answer, as_json, f"{len(answer['hosts'])} hosts are added.")
+    _told({"hosts": added}, as_json, f"{len(added)} hosts are added.")
 
 
 @host.command()
@@ -179,19 +180,16 @@ def _write_privately(path: str, text: str) -> None:
 host.add_command(show)
 
 
-def _each(
-    session: Session, words: Iterable[str], act: Callable[[str], Mapping[str, Any]], as_json: bool, done: str
-) -> int:
+def _each(words: Iterable[str], act: Callable[[str], Host], as_json: bool, done: str) -> int:
     """Do it to every host; a failure does not keep the others from it, and is the exit code."""
     changed, code = [], 0
     for name in host_names(words):
         try:
-            answer = act(name)
+            changed.append(act(name))
         except RmError as error:
             note(str(error))
             code = error.exit_code
             continue
-        changed.append(answer.get("host", {"name": name}))
         if not as_json:
             click.echo(f"Host {name} {done}")
     if as_json:
@@ -208,14 +206,8 @@ def drain(
     session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], reason: str, as_json: bool
 ) -> int:
     """Let HOSTs finish their jobs and take no new ones."""
-    body = {"reason": reason}
-    return _each(
-        session,
-        (*hosts, *host_words),
-        lambda name: session.client.post("hosts", name, "drain", body=body),
-        as_json,
-        "takes no new jobs.",
-    )
+    client, names = session.client, (*hosts, *host_words)
+    return _each(names, lambda name: client.drain(name, reason), as_json, "takes no new jobs.")
 
 
 @host.command()
@@ -224,13 +216,8 @@ def drain(
 @click.pass_obj
 def resume(session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], as_json: bool) -> int:
     """Let drained HOSTs take jobs again."""
-    return _each(
-        session,
-        (*hosts, *host_words),
-        lambda name: session.client.post("hosts", name, "resume"),
-        as_json,
-        "takes jobs again.",
-    )
+    client = session.client
+    return _each((*hosts, *host_words), client.resume, as_json, "takes jobs again.")
 
 
 @host.command()
@@ -246,8 +233,8 @@ def adopt(
     What the other cluster's jobs have left there, their logs too, is removed.
     """
     name = one_host(host, host_word)
-    answer = session.client.post("hosts", name, "adopt", body={"stop_jobs": stop_jobs})
-    _told(session, answer, as_json, f"Host {name} belongs to this cluster now.")
+    adopted = session.client.adopt(name, stop_jobs=stop_jobs)
+    _told({"host": adopted}, as_json, f"Host {name} belongs to this cluster now.")
 
 
 @host.command()
@@ -256,13 +243,8 @@ def adopt(
 @click.pass_obj
 def remove(session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], as_json: bool) -> int:
     """Forget HOSTs; they must hold no job."""
-    return _each(
-        session,
-        (*hosts, *host_words),
-        lambda name: session.client.delete("hosts", name),
-        as_json,
-        "is removed.",
-    )
+    client = session.client
+    return _each((*hosts, *host_words), client.remove_host, as_json, "is removed.")
 
 
 host.add_command(show_key)

@@ -7,7 +7,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import click
 
@@ -46,25 +45,22 @@ def logs(
     if label and task is not None:
         raise UsageError("--label prints all tasks, and --task names one.", "Leave one of them out.")
     job_id = one_job(job, job_word)
-    asked = {
-        "stream": "err" if error else "out", "offset": offset, "lines": tail, "follow": follow,
-        "attempt": attempt,
-    }  # fmt: skip
+    client = session.client
+    read = partial(
+        client.logs, job_id, stream="err" if error else "out", offset=offset, lines=tail, follow=follow,
+        attempt=attempt, on_note=note,
+    )  # fmt: skip
     if not label:
-        write(stream(session, job_id, task or 0, asked))
+        write(read(task or 0))
         return
-    spec = session.client.get("jobs", job_id)["job"]["spec"]
-    file = spec["error" if error else "output"]
-    if file and spec["ntasks"] > 1 and not re.search(r"%\d*t", file):
+    spec = client.job(job_id).spec
+    file = spec.error if error else spec.output
+    if file and spec.ntasks > 1 and not re.search(r"%\d*t", file):
         raise UsageError(
             f"The tasks of job {job_id} share the file {file}, where no line tells which task wrote it.",
             "Leave --label out; --output with %t gives each task a file of its own.",
         )
-    Labelled(session, job_id, asked, spec["ntasks"], sys.stdout.buffer.write).print(at_once=follow)
-
-
-def stream(session: Session, job: int, rank: int, asked: dict[str, Any]) -> Iterator[bytes]:
-    return session.client.stream("jobs", job, "logs", _note=note, task=rank, **asked)
+    Labelled(read, spec.ntasks, sys.stdout.buffer.write).print(at_once=follow)
 
 
 def write(chunks: Iterator[bytes]) -> None:
@@ -77,10 +73,10 @@ class Labelled:
     """All tasks' output, line by line, each behind its rank: `srun --label`'s form."""
 
     def __init__(
-        self, session: Session, job: int, asked: dict[str, Any], count: int, write: Callable[[bytes], object]
+        self, read: Callable[[int], Iterator[bytes]], count: int, write: Callable[[bytes], object]
     ) -> None:
-        self._session, self._job, self._asked, self._count = session, job, asked, count
-        self._write = write
+        """`read` gives the output of a rank."""
+        self._read, self._count, self._write = read, count, write
         self._width = len(str(count - 1))
         self._lock = threading.Lock()
         self._failures: list[RmError] = []
@@ -108,16 +104,14 @@ class Labelled:
 
     def _print(self, rank: int) -> None:
         prefix = b"%*d: " % (self._width, rank)
-        client, rest = self._session.new_client(), b""
+        rest = b""
         try:
-            for chunk in client.stream("jobs", self._job, "logs", _note=note, task=rank, **self._asked):
+            for chunk in self._read(rank):
                 *whole, rest = (rest + chunk).split(b"\n")
                 self._say(prefix, whole)
         except RmError as error:
             with self._lock:
                 self._failures.append(error)
-        finally:
-            client.close()
         self._say(prefix, [rest] if rest else [])
 
     def _say(self, prefix: bytes, lines: list[bytes]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,13 +10,18 @@ from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, chosen, ordered, slu
 from rm.cli.session import Session, completes, emit_json, json_option, printable, table
 from rm.units import parse_hosts
 
+if TYPE_CHECKING:
+    from rm.api.jobs import Job
+
 
 def _words(text: str | None) -> frozenset[str]:
     return frozenset(word.strip() for word in (text or "").split(",") if word.strip())
 
 
 @click.command()
-@click.option("--state", "-t", metavar="STATE[,STATE]", help="Only in these states, such as PENDING or R.")
+@click.option(
+    "--state", "-t", default="", metavar="STATE[,STATE]", help="Only in these states, such as PENDING or R."
+)
 @click.option("--user", "-u", metavar="USER[,USER]", help="Only of these users.")
 @click.option("--me", is_flag=True, help="Only mine.")
 @click.option("--job-name", "-n", "name", metavar="NAME[,NAME]", help="Only of these names.")
@@ -54,7 +58,7 @@ def _words(text: str | None) -> frozenset[str]:
 def queue(
     session: Session,
     /,
-    state: str | None,
+    state: str,
     user: str | None,
     me: bool,
     name: str | None,
@@ -77,21 +81,21 @@ def queue(
     hosts = frozenset(parse_hosts(nodelist)) if nodelist else frozenset()
     here = len(users) > 1 or len(names) > 1 or bool(partitions or hosts)  # what the daemon does not select
     found = session.client.jobs(
-        None if here else limit,
         state=state,
-        user=",".join(users) if len(users) == 1 else None,
+        user=",".join(users) if len(users) == 1 else "",
         mine=me,
-        name=",".join(names) if len(names) == 1 else None,
-        all=everything,
+        name=",".join(names) if len(names) == 1 else "",
+        ended=everything,
+        most=None if here else limit,
     )
 
-    def fits(job: Mapping[str, Any]) -> bool:
-        spec = job["spec"]
+    def fits(job: Job) -> bool:
+        spec = job.spec
         return (
-            (not users or spec["user"] in users)
-            and (not names or spec["name"] in names)
-            and (not partitions or spec["partition"] in partitions)
-            and (not hosts or not hosts.isdisjoint(job["hosts"]))
+            (not users or spec.user in users)
+            and (not names or spec.name in names)
+            and (not partitions or spec.partition in partitions)
+            and (not hosts or not hosts.isdisjoint(job.hosts))
         )
 
     jobs = ordered([job for job in found if fits(job)][-(limit or 0) :], sort or "")

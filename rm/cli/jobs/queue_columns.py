@@ -4,47 +4,48 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rm.errors import UsageError
 from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
 
-Job = Mapping[str, Any]
+if TYPE_CHECKING:
+    from rm.api.jobs import Job
 
 
 def elapsed_us(job: Job) -> int:
     """How long the job has run, or ran."""
-    if job["started_us"] is None:
+    if job.started_us is None:
         return 0
-    return int((job["ended_us"] or time.time_ns() // 1000) - job["started_us"])
+    return (job.ended_us or time.time_ns() // 1000) - job.started_us
 
 
 def where_or_why(job: Job) -> str:
-    reason = f"({job['reason']['code']})" if job.get("reason") else ""
-    if job["state"] == "PENDING":
+    reason = f"({job.reason.code})" if job.reason else ""
+    if job.state == "PENDING":
         return reason or "(None)"
-    return " ".join(filter(None, (fold_hosts(job["hosts"]), reason)))
+    return " ".join(filter(None, (fold_hosts(job.hosts), reason)))
 
 
 def gpus_of(job: Job) -> int:
     """Those that it has; before it is placed, and with GPUs counted by host, on as many hosts as it needs."""
-    spec = job["spec"]
-    hosts = len(job["hosts"]) or spec["hosts_min"] or 1
-    return int(spec["gpus_per_task"] * spec["ntasks"] + spec["gpus_per_host"] * hosts)
+    spec = job.spec
+    hosts = len(job.hosts) or spec.hosts_min or 1
+    return spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * hosts
 
 
 def _mem_bytes(job: Job) -> int:
-    return int(job["spec"]["mem_bytes_per_host"] or job["spec"]["mem_bytes_per_task"])
+    return job.spec.mem_bytes_per_host or job.spec.mem_bytes_per_task
 
 
 def _mem(job: Job) -> str:
     """Of each host or each task, as it was asked for."""
-    spec = job["spec"]
-    if spec["mem_all"]:
+    spec = job.spec
+    if spec.mem_all:
         return "all/host"
-    each = "host" if spec["mem_bytes_per_host"] else "task"
+    each = "host" if spec.mem_bytes_per_host else "task"
     return f"{format_bytes(_mem_bytes(job))}/{each}" if _mem_bytes(job) else "0"
 
 
@@ -57,15 +58,14 @@ def moment(us: int | None) -> str:
 
 def _ends_by_us(job: Job) -> int | None:
     """When it ended, or when its time limit ends it."""
-    ended_us: int | None = job["ended_us"]
-    limit_us = job["spec"]["time_limit_us"]
-    if ended_us is not None or job["started_us"] is None or limit_us is None:
+    ended_us, limit_us = job.ended_us, job.spec.time_limit_us
+    if ended_us is not None or job.started_us is None or limit_us is None:
         return ended_us
-    return int(job["started_us"] + limit_us)
+    return job.started_us + limit_us
 
 
 def _left_us(job: Job) -> int | None:
-    limit_us = job["spec"]["time_limit_us"]
+    limit_us = job.spec.time_limit_us
     return None if limit_us is None else max(0, limit_us - elapsed_us(job))
 
 
@@ -89,33 +89,33 @@ class Column:
 COLUMNS = {
     column.name: column
     for column in (
-        Column("jobid", "JOBID", "i", lambda j: j["id"], right=True),
-        Column("partition", "PARTITION", "P", lambda j: j["spec"]["partition"] or "-"),
-        Column("name", "NAME", "j", lambda j: j["spec"]["name"]),
-        Column("user", "USER", "u", lambda j: j["spec"]["user"]),
-        Column("st", "ST", "t", lambda j: j["short_state"]),
-        Column("state", "STATE", "T", lambda j: j["state"]),
+        Column("jobid", "JOBID", "i", lambda j: j.id, right=True),
+        Column("partition", "PARTITION", "P", lambda j: j.spec.partition or "-"),
+        Column("name", "NAME", "j", lambda j: j.spec.name),
+        Column("user", "USER", "u", lambda j: j.spec.user),
+        Column("st", "ST", "t", lambda j: j.short_state),
+        Column("state", "STATE", "T", lambda j: j.state),
         Column("time", "TIME", "M", lambda j: format_elapsed(elapsed_us(j)), elapsed_us, right=True),
         Column(
-            "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j["spec"]["time_limit_us"]),
-            lambda j: j["spec"]["time_limit_us"], right=True,
+            "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j.spec.time_limit_us),
+            lambda j: j.spec.time_limit_us, right=True,
         ),
         Column("timeleft", "TIME_LEFT", "L", lambda j: format_time_limit(_left_us(j)), _left_us, right=True),
         Column("gpus", "GPUS", "b", gpus_of, right=True),
-        Column("tasks", "TASKS", "n", lambda j: j["spec"]["ntasks"], right=True),
-        Column("hosts", "HOSTS", "D", lambda j: len(j["hosts"]), right=True),
-        Column("cpus", "CPUS", "C", lambda j: j["spec"]["cpus_per_task"] * j["spec"]["ntasks"], right=True),
+        Column("tasks", "TASKS", "n", lambda j: j.spec.ntasks, right=True),
+        Column("hosts", "HOSTS", "D", lambda j: len(j.hosts), right=True),
+        Column("cpus", "CPUS", "C", lambda j: j.spec.cpus_per_task * j.spec.ntasks, right=True),
         Column("mem", "MEM", "m", _mem, _mem_bytes, right=True),
-        Column("priority", "PRIORITY", "Q", lambda j: j["spec"]["priority"], right=True),
+        Column("priority", "PRIORITY", "Q", lambda j: j.spec.priority, right=True),
         Column(
-            "submit", "SUBMIT_TIME", "V", lambda j: moment(j["submitted_us"]), lambda j: j["submitted_us"]
+            "submit", "SUBMIT_TIME", "V", lambda j: moment(j.submitted_us), lambda j: j.submitted_us
         ),
-        Column("start", "START_TIME", "S", lambda j: moment(j["started_us"]), lambda j: j["started_us"]),
+        Column("start", "START_TIME", "S", lambda j: moment(j.started_us), lambda j: j.started_us),
         Column("end", "END_TIME", "e", lambda j: moment(_ends_by_us(j)), _ends_by_us),
-        Column("workdir", "WORK_DIR", "Z", lambda j: j["spec"]["chdir"]),
-        Column("comment", "COMMENT", "k", lambda j: j["spec"]["comment"]),
-        Column("nodelist", "NODELIST", "N", lambda j: fold_hosts(j["hosts"])),
-        Column("reason", "REASON", "r", lambda j: j["reason"]["code"] if j.get("reason") else "None"),
+        Column("workdir", "WORK_DIR", "Z", lambda j: j.spec.chdir),
+        Column("comment", "COMMENT", "k", lambda j: j.spec.comment),
+        Column("nodelist", "NODELIST", "N", lambda j: fold_hosts(j.hosts)),
+        Column("reason", "REASON", "r", lambda j: j.reason.code if j.reason else "None"),
         Column("where", "HOSTS(REASON)", "R", where_or_why),
     )
 }  # fmt: skip

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from rm.cli.jobs.queue_columns import elapsed_us
-from rm.cli.session import Session, emit_json, job_operand, json_option, note, one_job, printable, table
+from rm.cli.session import (
+    Session,
+    emit_answer,
+    emit_json,
+    job_operand,
+    json_option,
+    note,
+    one_job,
+    printable,
+    table,
+)
 from rm.errors import Forbidden, RmError
 from rm.units import (
     fold_hosts,
@@ -18,6 +28,9 @@ from rm.units import (
     format_elapsed,
     format_time_limit,
 )
+
+if TYPE_CHECKING:
+    from rm.api.jobs import EarlierAttempt, FullJob, Task, Traffic
 
 FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL")
 LAST_LINES = 10
@@ -32,75 +45,78 @@ def moment(us: int | None) -> str:
     return datetime.fromtimestamp(us / 1_000_000).astimezone().isoformat(" ", "milliseconds")
 
 
-def profile_text(profile: Mapping[str, Any] | None) -> str:
+def profile_text(profile: Traffic | None) -> str:
     if profile is None:
         return ""
     phases = ", ".join(
-        f"{format_duration(phase['duration_us'])} at {format_bandwidth(phase['rate_bps'])}"
-        f" from {format_duration(phase['offset_us'])}"
-        for phase in profile["phases"]
+        f"{format_duration(phase.duration_us)} at {format_bandwidth(phase.rate_bps)}"
+        f" from {format_duration(phase.offset_us)}"
+        for phase in profile.phases
     )
-    return f"every {format_duration(profile['period_us'])}: {phases}"
+    return f"every {format_duration(profile.period_us)}: {phases}"
 
 
-def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    spec = job["spec"]
-    yield "JobId", job["id"]
-    yield "JobName", spec["name"]
-    yield "User", spec["user"]
-    state = job["state"] + (" (held)" if job["held"] else "")
+def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
+    spec = job.spec
+    yield "JobId", job.id
+    yield "JobName", spec.name
+    yield "User", spec.user
+    state = job.state + (" (held)" if job.held else "")
     yield "State", state
-    if job.get("reason"):
-        numbers = "".join(f" {name}={value}" for name, value in job["reason"]["numbers"].items())
-        yield "Reason", f"({job['reason']['code']}) {job['reason']['message']}{numbers}"
-    if job["exit"] is not None:
-        yield "ExitCode", job["exit"]
-    yield "Priority", "high" if spec["priority"] >= 100 else spec["priority"] or "low"
-    yield "Partition", spec["partition"]
-    yield "Zone", spec["zone"]
-    yield "Tasks", spec["ntasks"]
-    if spec["distribution"] != "block":
-        yield "Distribution", spec["distribution"]
-    yield "CpusPerTask", spec["cpus_per_task"]
-    for each in ("task", "host"):
-        if size := spec[f"mem_bytes_per_{each}"]:
-            yield f"MemPer{each.title()}", format_bytes(size)
-        if gpus := spec[f"gpus_per_{each}"]:
-            memory = format_bytes(spec["gpu_mem_bytes"])
-            shared = f", shared, {memory} of each" if spec["gpu_mem_bytes"] else ""
-            yield f"GpusPer{each.title()}", f"{spec['gpu_type']}:{gpus}".lstrip(":") + shared
-    if spec["mem_all"]:
+    if job.reason:
+        numbers = "".join(f" {name}={value}" for name, value in job.reason.numbers.items())
+        yield "Reason", f"({job.reason.code}) {job.reason.message}{numbers}"
+    if job.exit is not None:
+        yield "ExitCode", job.exit
+    yield "Priority", "high" if spec.priority >= 100 else spec.priority or "low"
+    yield "Partition", spec.partition
+    yield "Zone", spec.zone
+    yield "Tasks", spec.ntasks
+    if spec.distribution != "block":
+        yield "Distribution", spec.distribution
+    yield "CpusPerTask", spec.cpus_per_task
+    for each, size, gpus in (
+        ("Task", spec.mem_bytes_per_task, spec.gpus_per_task),
+        ("Host", spec.mem_bytes_per_host, spec.gpus_per_host),
+    ):
+        if size:
+            yield f"MemPer{each}", format_bytes(size)
+        if gpus:
+            memory = format_bytes(spec.gpu_mem_bytes)
+            shared = f", shared, {memory} of each" if spec.gpu_mem_bytes else ""
+            yield f"GpusPer{each}", f"{spec.gpu_type}:{gpus}".lstrip(":") + shared
+    if spec.mem_all:
         yield "MemPerHost", "all"
-    yield "TimeLimit", format_time_limit(spec["time_limit_us"])
-    if spec["fence_us"]:
-        yield "Fence", format_duration(spec["fence_us"])
-    if spec["expected_us"] is not None:
-        yield "Expected", format_elapsed(spec["expected_us"])
-    if spec["iterations"]:
-        yield "Iterations", spec["iterations"]
-    if progress := job.get("progress"):
-        yield "Remaining", f"{format_elapsed(progress['remaining_us'])}, by its iterations"
-    yield "Submitted", moment(job["submitted_us"])
-    if spec["begin_us"] is not None:
-        yield "Begin", moment(spec["begin_us"])
-    if job["started_us"] is not None:
-        yield "Started", moment(job["started_us"])
+    yield "TimeLimit", format_time_limit(spec.time_limit_us)
+    if spec.fence_us:
+        yield "Fence", format_duration(spec.fence_us)
+    if spec.expected_us is not None:
+        yield "Expected", format_elapsed(spec.expected_us)
+    if spec.iterations:
+        yield "Iterations", spec.iterations
+    if progress := job.progress:
+        yield "Remaining", f"{format_elapsed(progress.remaining_us)}, by its iterations"
+    yield "Submitted", moment(job.submitted_us)
+    if spec.begin_us is not None:
+        yield "Begin", moment(spec.begin_us)
+    if job.started_us is not None:
+        yield "Started", moment(job.started_us)
         yield "Elapsed", format_elapsed(elapsed_us(job))
-    if job["ended_us"] is not None:
-        yield "Ended", moment(job["ended_us"])
-    if job["attempt"] > 1:
-        yield "Attempt", job["attempt"]
-    yield "Hosts", fold_hosts(job["hosts"])
-    yield "WorkDir", spec["chdir"]
-    yield "Output", spec["output"]
-    yield "Error", spec["error"]
-    yield "OpenMode", spec["open_mode"]
-    yield "Traffic", "low" if spec["low_comm"] else profile_text(job["traffic"] or spec["traffic"])
-    if schedule := job.get("schedule"):
-        role = "reference" if schedule["reference"] else f"shifted by {format_duration(schedule['shift_us'])}"
-        idle = f", {format_duration(schedule['inject_us'])} idle added" if schedule["inject_us"] else ""
-        yield "Schedule", f"{role}, an iteration every {format_duration(schedule['period_us'])}{idle}"
-    yield "Comment", spec["comment"]
+    if job.ended_us is not None:
+        yield "Ended", moment(job.ended_us)
+    if job.attempt > 1:
+        yield "Attempt", job.attempt
+    yield "Hosts", fold_hosts(job.hosts)
+    yield "WorkDir", spec.chdir
+    yield "Output", spec.output
+    yield "Error", spec.error
+    yield "OpenMode", spec.open_mode
+    yield "Traffic", "low" if spec.low_comm else profile_text(job.traffic or spec.traffic)
+    if schedule := job.schedule:
+        role = "reference" if schedule.reference else f"shifted by {format_duration(schedule.shift_us)}"
+        idle = f", {format_duration(schedule.inject_us)} idle added" if schedule.inject_us else ""
+        yield "Schedule", f"{role}, an iteration every {format_duration(schedule.period_us)}{idle}"
+    yield "Comment", spec.comment
 
 
 @click.command()
@@ -109,48 +125,48 @@ def _lines(job: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 @click.pass_obj
 def show(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
     """Show JOB: what was asked for, where it runs, each task, and all that happened."""
-    found = session.client.get("jobs", one_job(job, job_word))["job"]
+    found = session.client.job(one_job(job, job_word))
     if as_json:
         emit_json({"job": found})
         return
     for name, value in _lines(found):
         if value not in ("", None):
             click.echo(f"{name + ':':<13}{printable(value)}")
-    if found["tasks"]:
+    if found.tasks:
         click.echo()
         rows = []
-        for task in found["tasks"]:
-            ended = "-" if task["exit_code"] is None else f"{task['exit_code']}:{task['exit_signal'] or 0}"
-            gpus = ",".join(map(str, task["gpus"])) or "-"
-            rows.append((task["rank"], task["host"], gpus, moment(task["started_us"]), ended, task["note"]))
+        for task in found.tasks:
+            ended = "-" if task.exit_code is None else f"{task.exit_code}:{task.exit_signal or 0}"
+            gpus = ",".join(map(str, task.gpus)) or "-"
+            rows.append((task.rank, task.host, gpus, moment(task.started_us), ended, task.note))
         table(("TASK", "HOST", "GPUS", "STARTED", "EXIT", "NOTE"), rows, right=("TASK",))
-    if found["earlier"]:
+    if found.earlier:
         click.echo()
-        _earlier(found["earlier"])
-    if found["state"] in FAILED:
+        _earlier(found.earlier)
+    if found.state in FAILED:
         _last_lines(session, found)
-    if found["history"]:
+    if found.history:
         click.echo()
-        for at_us, what in found["history"]:
+        for at_us, what in found.history:
             click.echo(f"{moment(at_us)}  {printable(what)}")
 
 
-def _earlier(attempts: Sequence[Mapping[str, Any]]) -> None:
+def _earlier(attempts: Sequence[EarlierAttempt]) -> None:
     rows = []
     for one in attempts:
-        ended = "-" if one["exit_code"] is None else f"{one['exit_code']}:{one['exit_signal'] or 0}"
-        times = (moment(one["started_us"]), moment(one["ended_us"]))
-        rows.append((one["attempt"], fold_hosts(one["hosts"]), *times, ended, one["why"]))
+        ended = "-" if one.exit_code is None else f"{one.exit_code}:{one.exit_signal or 0}"
+        times = (moment(one.started_us), moment(one.ended_us))
+        rows.append((one.attempt, fold_hosts(one.hosts), *times, ended, one.why))
     table(("ATTEMPT", "HOSTS", "STARTED", "ENDED", "EXIT", "WHY"), rows, right=("ATTEMPT",))
 
 
-def _last_lines(session: Session, job: Mapping[str, Any]) -> None:
+def _last_lines(session: Session, job: FullJob) -> None:
     """The end of what the task wrote by which the job failed, to those who may read it."""
-    rank = first_failure(job["tasks"])
-    for stream in ("out", "err") if job["spec"]["error"] else ("out",):
-        asked: dict[str, Any] = {"task": rank, "stream": stream, "lines": LAST_LINES}
+    rank = first_failure(job.tasks)
+    streams: tuple[Literal["out", "err"], ...] = ("out", "err") if job.spec.error else ("out",)
+    for stream in streams:
         try:
-            data = b"".join(session.client.stream("jobs", job["id"], "logs", **asked))
+            data = b"".join(session.client.logs(job.id, rank, stream=stream, lines=LAST_LINES))
         except Forbidden:
             return
         except RmError as error:
@@ -163,10 +179,10 @@ def _last_lines(session: Session, job: Mapping[str, Any]) -> None:
             click.echo(f"  {printable(line)}")
 
 
-def first_failure(tasks: Sequence[Mapping[str, Any]]) -> int:
+def first_failure(tasks: Sequence[Task]) -> int:
     """The rank of the task that failed first; 0 when none did."""
-    failed = [task for task in tasks if task["exit_code"] or task["exit_signal"]]
-    return min(failed, key=lambda task: task["ended_us"] or 0)["rank"] if failed else 0
+    failed = [task for task in tasks if task.exit_code or task.exit_signal]
+    return min(failed, key=lambda task: task.ended_us or 0).rank if failed else 0
 
 
 @click.command()
@@ -175,12 +191,17 @@ def first_failure(tasks: Sequence[Mapping[str, Any]]) -> int:
 @click.pass_obj
 def iterations(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
     """Show the measured iteration times of JOB beside what they are without contention."""
-    answer = session.client.get("jobs", one_job(job, job_word), "iterations")
+    answer = session.client.iterations(one_job(job, job_word))
     if as_json:
-        emit_json({key: value for key, value in answer.items() if key != "version"})
+        emit_answer(answer)
         return
-    for name, key in (("Baseline", "baseline_us"), ("Mean", "mean_us"), ("P90", "p90_us"), ("P99", "p99_us")):
-        value = answer.get(key)
+    times = {
+        "Baseline": answer.baseline_us,
+        "Mean": answer.mean_us,
+        "P90": answer.p90_us,
+        "P99": answer.p99_us,
+    }
+    for name, value in times.items():
         click.echo(f"{name + ':':<13}{'-' if value is None else format_duration(round(value))}")
-    click.echo(f"{'Iterations:':<13}{answer['count']}")
-    click.echo(f"{'Pauses:':<13}{answer['pauses']}")
+    click.echo(f"{'Iterations:':<13}{answer.count}")
+    click.echo(f"{'Pauses:':<13}{answer.pauses}")

@@ -11,26 +11,29 @@ from typing import Any
 import click
 
 from rm.cli.session import Session, emit_json, json_option, note
+from rm.client import submission
 from rm.errors import UsageError
-from rm.submission import directives, options, specification
+from rm.submission import directives
+from rm.submission import options as table
+from rm.submission.batch import Submitter, batch_job
 from rm.submission.remarks import Remarks
-from rm.submission.script import SCRIPT_MAX_BYTES, script_text
+from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 
 
 def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """The table's options as click options; unsupported ones are hidden, so that they can be told."""
-    for option in reversed(options.ALL):
+    for option in reversed(table.ALL):
         names = [f"--{name}" for name in option.long]
         if option.short:
             names.insert(0, f"-{option.short}")
         hidden = bool(option.support)
-        if option.takes == options.FLAG:
+        if option.takes == table.FLAG:
             if option.off:
                 names[-1] += f"/--{option.off}"
             add = click.option(
                 option.key, *names, is_flag=True, default=None, help=option.help, hidden=hidden
             )
-        elif option.takes == options.MAYBE:
+        elif option.takes == table.MAYBE:
             add = click.option(option.key, *names, is_flag=False, flag_value="", default=None, hidden=hidden)
         else:
             add = click.option(option.key, *names, help=option.help, metavar=option.metavar, hidden=hidden)
@@ -73,28 +76,22 @@ def submit(
     if file_option is not None and script is not None:
         script_args = (script, *script_args)  # --file=SCRIPT ARG...
     remarks = Remarks()
-    text, name, values = _source(wrap, file_option or script, remarks)
-    values = directives.merge(values, directives.of_environment(os.environ, remarks))
-    values = directives.merge(values, directives.of_flags(flags, remarks))
-    cwd = _cwd()
-    spec = specification.build(values, os.environ, cwd, datetime.now(), remarks)
+    text, name, options = _source(wrap, file_option or script, remarks)
+    by = Submitter(os.environ, _cwd(), os.uname().nodename, datetime.now())
+    spec, values = batch_job(text, name, script_args, options, flags, by, remarks)
     for warning in remarks.warnings:
         note(f"Warning: {warning}")
     remarks.refuse()
-    spec = {"name": name, **spec, "script": text, "script_args": list(script_args)}
-    spec["env"].append(["SLURM_SUBMIT_DIR", cwd])  # where it was submitted, wherever it runs
-    spec["submit_host"] = os.uname().nodename
     if values.get("test_only"):
         from rm.cli.jobs.why import show_plan
 
-        return show_plan(session.client.post("plan", body={"spec": spec}), as_json)
-    key = os.urandom(16).hex()  # one job, however often it has to be asked for
-    job = int(session.client.post("jobs", body={"spec": spec}, key=key)["job"])
+        return show_plan(session.client.plan(spec), as_json)
+    job = submission.submit(session.connection, spec)
     if as_json:
         emit_json({"job": job})
     else:
         click.echo(str(job) if values.get("parsable") else f"Submitted batch job {job}")
-    if session.client.address.scheme != "unix" and not spec.get("output"):
+    if session.connection.address.scheme != "unix" and not spec.get("output"):
         note(f"The daemon is on another machine, so it puts no log here: `rmx logs {job}` shows it.")
     if values.get("wait"):
         from rm.cli.jobs.wait import wait_for
@@ -117,15 +114,11 @@ def _source(wrap: str | None, file: str | None, remarks: Remarks) -> tuple[str, 
             raise UsageError(
                 "No script is named.", "Write: rmx submit SCRIPT, or rmx submit --wrap 'COMMAND'."
             )
-        data, shown, name = sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), "the standard input", "stdin"
+        shown, name = "the standard input", "stdin"
+        text = script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), shown)
     else:
         shown, name = file, os.path.basename(file) or file
-        try:
-            with open(file, "rb") as handle:
-                data = handle.read(SCRIPT_MAX_BYTES + 1)
-        except OSError as error:
-            raise UsageError(f"The script {file} cannot be read: {error.strerror}.") from None
-    text = script_text(data, shown)
+        text = read_script(file)
     return text, name, directives.parse(text, shown, remarks)
 
 

@@ -2,95 +2,90 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from rm.cli.jobs.queue_columns import moment
-from rm.cli.session import Session, emit_json, job_operand, json_option, one_job, printable, table
+from rm.cli.session import Session, emit_answer, job_operand, json_option, one_job, printable, table
 from rm.units import fold_hosts, format_duration
+
+if TYPE_CHECKING:
+    from rm.api.reasons import Alignment, Choice, Plan, QueuePosition, Reason, Verdict
 
 NO_ROOM = 3  # as ImpossibleRequest: it cannot run now
 
 
-def _numbers(reason: Mapping[str, Any]) -> str:
-    numbers = reason.get("numbers") or {}
-    pairs = numbers.items() if isinstance(numbers, Mapping) else numbers
-    return ", ".join(f"{name}={value}" for name, value in pairs)
-
-
-def _reasons(reasons: Sequence[Mapping[str, Any]]) -> None:
+def _reasons(reasons: Sequence[Reason]) -> None:
     for reason in reasons:
-        numbers = _numbers(reason)
-        click.echo(f"  ({reason['code']}) {printable(reason['message'])}{f' [{numbers}]' if numbers else ''}")
+        numbers = ", ".join(f"{name}={value}" for name, value in reason.numbers.items())
+        click.echo(f"  ({reason.code}) {printable(reason.message)}{f' [{numbers}]' if numbers else ''}")
 
 
-def _verdicts(verdicts: Sequence[Mapping[str, Any]]) -> None:
+def _verdicts(verdicts: Sequence[Verdict]) -> None:
     """One line a host: the filter that refused it, or its scores in the pipeline's order."""
     if not verdicts:
         return
-    names = list(dict.fromkeys(name for verdict in verdicts for name, _ in verdict["scores"]))
+    names = list(dict.fromkeys(name for verdict in verdicts for name, _ in verdict.scores))
     rows = []
     for verdict in verdicts:
-        scores = dict(verdict["scores"])
-        refused = verdict["refused"]
-        told = "" if refused is None else f"({refused['code']}) {refused['message']}"
+        scores = dict(verdict.scores)
+        refused = verdict.refused
+        told = "" if refused is None else f"({refused.code}) {refused.message}"
         shown = [f"{scores[name]:.6g}" if name in scores else "-" for name in names]
-        rows.append((verdict["host"], *shown, told or "accepted"))
+        rows.append((verdict.host, *shown, told or "accepted"))
     click.echo()
     table(
         ("HOST", *(name.upper() for name in names), "VERDICT"), rows, right=[name.upper() for name in names]
     )
 
 
-def _position(place: Mapping[str, Any] | None) -> None:
+def _position(place: QueuePosition | None) -> None:
     """Where a job that waits stands in the queue, and behind whom."""
     if place is None:
         return
-    told = ", ".join(f"{one['job']} ({printable(one['user'])})" for one in place["ahead"])
-    named, count = len(place["ahead"]), place["jobs_ahead"]
+    told = ", ".join(f"{one.job} ({printable(one.user)})" for one in place.ahead)
+    named, count = len(place.ahead), place.jobs_ahead
     if not named:
         ahead = f"{count} job{'s' if count > 1 else ''}"
     else:
         ahead = f"job{'s' if count > 1 else ''} {told}" + (
             f" and {count - named} more" if count > named else ""
         )
-    click.echo(f"  Position {place['position']} in the queue." + (f" Ahead of it: {ahead}." if count else ""))
+    click.echo(f"  Position {place.position} in the queue." + (f" Ahead of it: {ahead}." if count else ""))
 
 
-def _choice(choice: Mapping[str, Any] | None) -> None:
+def _choice(choice: Choice | None) -> None:
     """When it was decided, what was compared, and how many hosts the verdicts leave out."""
     if choice is None:
         click.echo(
             "  How it was placed is not recorded: it never was placed, or an earlier version of rm placed it."
         )
         return
-    hosts = choice["chosen_hosts"]
+    hosts = choice.chosen_hosts
     where = "1 host" if hosts == 1 else f"{hosts} hosts"
-    click.echo(
-        f"  Placed on {where} at {moment(choice['at_us'])} by the policy {choice['placement_policy']}."
-    )
-    if (refused := choice["refused_hosts"]) is not None:
+    click.echo(f"  Placed on {where} at {moment(choice.at_us)} by the policy {choice.placement_policy}.")
+    if (refused := choice.refused_hosts) is not None:
         click.echo(
             f"  Hosts refused then: {refused}. "
-            f"Hosts that fitted but were not chosen: {choice['passed_over_hosts']}."
+            f"Hosts that fitted but were not chosen: {choice.passed_over_hosts}."
         )
 
 
-def _compared(choice: Mapping[str, Any] | None) -> None:
+def _compared(choice: Choice | None) -> None:
     """A line for each candidate that the engine aligned with the jobs of that time."""
-    if choice is None or not choice["compared"]:
+    if choice is None or not choice.compared:
         return
     rows = []
-    for one in choice["compared"]:
-        more = one["host_count"] - len(one["hosts"])
-        where = fold_hosts(list(one["hosts"])) + (f" and {more} more" if more else "")
-        scores = [_score(one["score"]), _score(one["alignment_score"])]
-        told = "taken" if one["taken"] else "rejected" if one["rejected"] else "not taken"
-        why_not = one["rejected"]["message"] if one["rejected"] else one["note"]
+    for one in choice.compared:
+        more = one.host_count - len(one.hosts)
+        where = fold_hosts(list(one.hosts)) + (f" and {more} more" if more else "")
+        scores = [_score(one.score), _score(one.alignment_score)]
+        told = "taken" if one.taken else "rejected" if one.rejected else "not taken"
+        why_not = one.rejected.message if one.rejected else one.note
         rows.append((where, *scores, told, printable(why_not)))
-    click.echo(f"\nCandidates compared: {choice['compared_candidates']}")
+    click.echo(f"\nCandidates compared: {choice.compared_candidates}")
     table(("HOSTS", "SCORE", "COMPATIBILITY", "TAKEN", "NOTE"), rows, right=["SCORE", "COMPATIBILITY"])
 
 
@@ -98,20 +93,18 @@ def _score(value: float | None) -> str:
     return "-" if value is None else f"{value:.6g}"
 
 
-def _alignment(alignment: Mapping[str, Any] | None, when: str = "") -> None:
+def _alignment(alignment: Alignment | None, when: str = "") -> None:
     if not alignment:
         return
-    click.echo(f"\nCompatibility score{when}: {alignment['score']:.6g} of 100")
-    for schedule in alignment.get("schedules", ()):
+    click.echo(f"\nCompatibility score{when}: {alignment.score:.6g} of 100")
+    for schedule in alignment.schedules:
         role = (
             "is the reference"
-            if schedule["reference"]
-            else "starts " + format_duration(schedule["shift_us"]) + " later"
+            if schedule.reference
+            else "starts " + format_duration(schedule.shift_us) + " later"
         )
-        click.echo(
-            f"  job {schedule['job']} {role}, an iteration every {format_duration(schedule['period_us'])}"
-        )
-    if unmatched := alignment.get("unmatched"):
+        click.echo(f"  job {schedule.job} {role}, an iteration every {format_duration(schedule.period_us)}")
+    if unmatched := alignment.unmatched:
         click.echo(f"  without a rotation: {', '.join(f'job {job}' for job in unmatched)}")
 
 
@@ -121,34 +114,34 @@ def _alignment(alignment: Mapping[str, Any] | None, when: str = "") -> None:
 @click.pass_obj
 def why(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
     """Say why JOB waits: every blocker with its numbers; or how it was placed, as it was recorded then."""
-    answer = session.client.get("jobs", one_job(job, job_word), "why")
+    answer = session.client.why(one_job(job, job_word))
     if as_json:
-        emit_json({key: value for key, value in answer.items() if key != "version"})
+        emit_answer(answer)
         return
-    click.echo(f"Job {answer['job']} is {answer['state']}.")
-    _position(answer.get("queue_position"))
-    _reasons(answer["reasons"])
-    waits = answer["state"] == "PENDING"
+    click.echo(f"Job {answer.job} is {answer.state}.")
+    _position(answer.queue_position)
+    _reasons(answer.reasons)
+    waits = answer.state == "PENDING"
     if not waits:
-        _choice(answer.get("choice"))
-    _verdicts(answer["verdicts"])
+        _choice(answer.choice)
+    _verdicts(answer.verdicts)
     if not waits:
-        _compared(answer.get("choice"))
-    _alignment(answer["alignment"], "" if waits else " now")
+        _compared(answer.choice)
+    _alignment(answer.alignment, "" if waits else " now")
 
 
-def show_plan(plan: Mapping[str, Any], as_json: bool) -> int:
+def show_plan(plan: Plan, as_json: bool) -> int:
     """The dry run's answer; NO_ROOM when the job would not start now."""
-    placement = plan["placement"]
+    placement = plan.placement
     if as_json:
-        emit_json({key: value for key, value in plan.items() if key != "version"})
+        emit_answer(plan)
     elif placement is None:
         click.echo("The job would not start now:")
-        _reasons(plan["reasons"])
-        _verdicts(plan["verdicts"])
+        _reasons(plan.reasons)
+        _verdicts(plan.verdicts)
     else:
-        hosts = list(dict.fromkeys(task["host"] for task in placement["tasks"]))
+        hosts = list(dict.fromkeys(task.host for task in placement.tasks))
         click.echo(f"The job would start now on {fold_hosts(hosts)}.")
-        _verdicts(plan["verdicts"])
-        _alignment(plan["alignment"])
+        _verdicts(plan.verdicts)
+        _alignment(plan.alignment)
     return NO_ROOM if placement is None else 0

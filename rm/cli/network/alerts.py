@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.units import format_duration, parse_duration_us
+
+if TYPE_CHECKING:
+    from rm.api.alerts import Alert, Silence
 
 COMMENT = click.option("--comment", "-m", default="", metavar="TEXT", help="Why, for the others.")
 
@@ -23,24 +26,31 @@ def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool)
     if ctx.invoked_subcommand is not None:
         return
     session: Session = ctx.obj
-    answer = session.client.get("alerts")
+    answer = session.client.alerts.list()
     found = [
         a
-        for a in answer["alerts"]
-        if not (active and a["state"] == "resolved") and host in (None, a["subject"], *a["hosts"])
+        for a in answer.alerts
+        if not (active and a.state == "resolved") and host in (None, a.subject, *a.hosts)
     ]
     if as_json:
-        emit_json({"alerts": found, **{k: answer[k] for k in ("silences", "rules", "channels")}})
+        emit_json(
+            {
+                "alerts": found,
+                "silences": answer.silences,
+                "rules": answer.rules,
+                "channels": answer.channels,
+            }
+        )
         return
     rows = [
         (
             _state(a),
-            a["condition"],
-            a["subject"],
-            _ago(a["pending_us"] if a["state"] == "pending" else a["fired_us"]),
-            _ago(a["ended_us"]),
-            a["rule"],
-            a["message"],
+            a.condition,
+            a.subject,
+            _ago(a.pending_us if a.state == "pending" else a.fired_us),
+            _ago(a.ended_us),
+            a.rule,
+            a.message,
         )
         for a in found
     ]
@@ -48,9 +58,9 @@ def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool)
     table(columns, rows, right=("SINCE", "OVER FOR"))
     for a in found:
         _tell_undelivered(a)
-    if answer["silences"]:
+    if answer.silences:
         click.echo()
-        silences = [_silence_row(s) for s in answer["silences"]]
+        silences = [_silence_row(s) for s in answer.silences]
         table(("SILENCE", "CONDITIONS", "HOSTS", "ENDS IN", "BY", "COMMENT"), silences, right=("ENDS IN",))
 
 
@@ -61,11 +71,11 @@ def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool)
 @click.pass_obj
 def ack(session: Session, /, names: tuple[str, ...], comment: str, as_json: bool) -> None:
     """Note that you look after what fires: ALERT is its subject, or RULE/CONDITION/SUBJECT."""
-    answer = session.client.post("alerts", "acknowledge", body={"alerts": [*names], "comment": comment})
+    keys = session.client.alerts.acknowledge(names, comment)
     if as_json:
-        emit_json({"acknowledged": answer["acknowledged"]})
+        emit_json({"acknowledged": keys})
         return
-    for key in answer["acknowledged"]:
+    for key in keys:
         click.echo(f"acknowledged: {key}")
 
 
@@ -86,17 +96,13 @@ def silence(
     as_json: bool,
 ) -> None:
     """Let nothing new fire for a time. What fires already is still told as over when it is."""
-    body = {
-        "conditions": [*conditions],
-        "hosts": [*hosts],
-        "for_s": parse_duration_us(duration) / 1e6,
-        "comment": comment,
-    }
-    made = session.client.post("alerts", "silences", body=body)["silence"]
+    made = session.client.alerts.silence(
+        parse_duration_us(duration) / 1e6, conditions=conditions, hosts=hosts, comment=comment
+    )
     if as_json:
         emit_json({"silence": made})
         return
-    click.echo(f"silence {made['id']} ends in {_away(made['until_us'])}")
+    click.echo(f"silence {made.id} ends in {_away(made.until_us)}")
 
 
 @alerts.command()
@@ -105,36 +111,36 @@ def silence(
 @click.pass_obj
 def unsilence(session: Session, /, number: int, as_json: bool) -> None:
     """End a silence; what holds then fires."""
-    gone = session.client.delete("alerts", "silences", number)["silence"]
+    gone = session.client.alerts.unsilence(number)
     if as_json:
         emit_json({"silence": gone})
         return
     click.echo(f"silence {number} is ended")
 
 
-def _state(alert: dict[str, Any]) -> str:
-    more = [f"({alert['silenced']})"] if alert["silenced"] else []
-    more += [f"(acknowledged by {alert['acked']})"] if alert["acked"] and alert["state"] == "firing" else []
-    return " ".join([alert["state"], *more])
+def _state(alert: Alert) -> str:
+    more = [f"({alert.silenced})"] if alert.silenced else []
+    more += [f"(acknowledged by {alert.acked})"] if alert.acked and alert.state == "firing" else []
+    return " ".join([alert.state, *more])
 
 
-def _silence_row(silence: dict[str, Any]) -> tuple[Any, ...]:
+def _silence_row(silence: Silence) -> tuple[Any, ...]:
     return (
-        silence["id"],
-        ",".join(silence["conditions"]) or "all",
-        ",".join(silence["hosts"]) or "all",
-        _away(silence["until_us"]),
-        silence["by"],
-        silence["comment"],
+        silence.id,
+        ",".join(silence.conditions) or "all",
+        ",".join(silence.hosts) or "all",
+        _away(silence.until_us),
+        silence.by,
+        silence.comment,
     )
 
 
-def _tell_undelivered(alert: dict[str, Any]) -> None:
-    what = f"{alert['condition']} {alert['subject']}"
-    if alert["failed"]:
-        note(f"{what}: {alert['failed']}")
-    for owed in alert["owed"]:
-        note(f"{what}: {owed['channel']} is still to be notified that it is {owed['event']}")
+def _tell_undelivered(alert: Alert) -> None:
+    what = f"{alert.condition} {alert.subject}"
+    if alert.failed:
+        note(f"{what}: {alert.failed}")
+    for owed in alert.owed:
+        note(f"{what}: {owed.channel} is still to be notified that it is {owed.event}")
 
 
 def _ago(at_us: int | None) -> str:

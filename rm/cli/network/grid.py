@@ -48,13 +48,14 @@ def mark(status: int, colour: bool) -> str:
     return click.style(BLOCK, **COLOURS[status]) if colour else LETTERS[status]
 
 
-def draw(hosts: Sequence[Mapping[str, str]], cells: Mapping[Pair, int], colour: bool, width: int = 0) -> str:
+def draw(zone_of: Mapping[str, str], cells: Mapping[Pair, int], colour: bool, width: int = 0) -> str:
     """One grid per zone, sources down and destinations across, and one of the zones themselves.
 
-    `cells`: the status of each ordered pair; a pair that is not there is left empty.
+    Args:
+        zone_of: the zone of each host.
+        cells: the status of each ordered pair; a pair that is not there is left empty.
     """
     width = width or shutil.get_terminal_size().columns
-    zone_of = {h["name"]: h["zone"] for h in hosts}
     zones: dict[str, list[str]] = {}
     for name, zone in zone_of.items():
         zones.setdefault(zone, []).append(name)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rm.cli.network.psconfig import export_psconfig, import_psconfig
-from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.cli.session import Session, emit_answer, emit_json, json_option, note, table
 from rm.units import format_duration, parse_duration_us
 
+if TYPE_CHECKING:
+    from rm.api.monitoring import Grid, Meshes, Sources
+
 MESH = click.argument("mesh")
-RUN_TIMEOUT_S = 24 * 3600.0
 
 
 @click.group()
@@ -29,21 +31,21 @@ monitor.add_command(export_psconfig)
 @click.pass_obj
 def list_meshes(session: Session, /, as_json: bool) -> None:
     """List meshes: schedule, what they test, when they run next."""
-    answer = session.client.get("monitor")
+    answer = session.client.monitor.meshes()
     if as_json:
-        emit_json({"meshes": answer["meshes"], "malformed": answer["malformed"]})
+        emit_json({"meshes": answer.meshes, "malformed": answer.malformed})
         return
     rows = [
         (
-            mesh["name"],
-            mesh["state"],
-            mesh["schedule"],
-            ",".join(mesh["tests"]) or mesh["kind"],
-            len(mesh["hosts"]),
-            format_duration(_seconds(mesh["every_us"])),
-            _away(mesh["next_us"]),
+            mesh.name,
+            mesh.state,
+            mesh.schedule,
+            ",".join(mesh.tests) or mesh.kind,
+            len(mesh.hosts),
+            format_duration(_seconds(mesh.every_us)),
+            _away(mesh.next_us),
         )
-        for mesh in answer["meshes"]
+        for mesh in answer.meshes
     ]
     columns = ("MESH", "STATE", "SCHEDULE", "TESTS", "HOSTS", "EACH PAIR EVERY", "NEXT IN")
     table(columns, rows, right=("HOSTS", "EACH PAIR EVERY", "NEXT IN"))
@@ -57,23 +59,23 @@ def list_meshes(session: Session, /, as_json: bool) -> None:
 def status(session: Session, /, mesh: str | None, as_json: bool) -> None:
     """Show each mesh's last run and how many cells are in which status; or one mesh's bad cells."""
     if mesh is not None:
-        _show_mesh(session.client.get("monitor", mesh), as_json)
+        _show_mesh(session.client.monitor.grid(mesh), as_json)
         return
-    answer = session.client.get("monitor")
+    answer = session.client.monitor.meshes()
     if as_json:
-        emit_json({"meshes": answer["meshes"], "malformed": answer["malformed"]})
+        emit_json({"meshes": answer.meshes, "malformed": answer.malformed})
         return
     rows = []
-    for one in answer["meshes"]:
-        counts = one["statuses"]
+    for one in answer.meshes:
+        counts = one.statuses
         rows.append(
             (
-                one["name"],
-                one["state"] + (f" by {one['paused_by']}" if one["paused_by"] else ""),
-                _ago(one["ended_us"]),
-                one["measured"],
-                one["failed"],
-                one["skipped"],
+                one.name,
+                one.state + (f" by {one.paused_by}" if one.paused_by else ""),
+                _ago(one.ended_us),
+                one.measured,
+                one.failed,
+                one.skipped,
                 " ".join(f"{word}:{n}" for word, n in counts.items() if n) or "-",
             )
         )
@@ -82,19 +84,19 @@ def status(session: Session, /, mesh: str | None, as_json: bool) -> None:
     _tell_malformed(answer)
 
 
-def _show_mesh(grid: dict[str, Any], as_json: bool) -> None:
+def _show_mesh(grid: Grid, as_json: bool) -> None:
     if as_json:
-        emit_json({k: grid[k] for k in ("mesh", "checks", "hosts", "cells")})
+        emit_answer(grid)
         return
     from rm.cli.network.grid import words
 
-    bad = [c for c in grid["cells"] if c["status"]]
+    bad = [c for c in grid.cells if c.status]
     rows = [
-        (c["source"], c["destination"], c["check"], words(c["status"]), _ago(c["since_us"]), c["message"])
-        for c in sorted(bad, key=lambda c: (-c["status"], c["source"], c["destination"]))
+        (c.source, c.destination, c.check, words(c.status), _ago(c.since_us), c.message)
+        for c in sorted(bad, key=lambda c: (-c.status, c.source, c.destination))
     ]
     table(("SOURCE", "DESTINATION", "CHECK", "STATUS", "SINCE", "MESSAGE"), rows, right=("SINCE",))
-    note(f"{len(grid['cells']) - len(bad)} of {len(grid['cells'])} cells are ok.")
+    note(f"{len(grid.cells) - len(bad)} of {len(grid.cells)} cells are ok.")
 
 
 @monitor.command()
@@ -118,17 +120,10 @@ def history(
     as_json: bool,
 ) -> None:
     """Show how the statuses of a mesh's cells changed, the newest first."""
-    told = session.client.get(
-        "monitor",
-        mesh,
-        "changes",
-        check=check,
-        source=source,
-        destination=destination,
-        since_s=parse_duration_us(since) / 1e6,
-        limit=limit,
-    )
-    changes = told["changes"][::-1]
+    since_s = parse_duration_us(since) / 1e6
+    changes = session.client.monitor.changes(
+        mesh, check=check, source=source, destination=destination, since_s=since_s, limit=limit
+    )[::-1]
     if as_json:
         emit_json({"mesh": mesh, "changes": changes})
         return
@@ -136,13 +131,13 @@ def history(
 
     rows = [
         (
-            _ago(c["at_us"]),
-            c["source"],
-            c["destination"],
-            c["check"],
-            words(c["was"]),
-            words(c["status"]),
-            c["message"],
+            _ago(c.at_us),
+            c.source,
+            c.destination,
+            c.check,
+            words(c.was),
+            words(c.status),
+            c.message,
         )
         for c in changes
     ]
@@ -159,14 +154,13 @@ def history(
 @click.pass_obj
 def run(session: Session, /, mesh: str, once: bool, everything: bool, as_json: bool) -> None:
     """Run a mesh now and wait until it is over: what system cron would call. Fails if a test failed."""
-    state = session.client.post("monitor", mesh, "run", body={"all": everything}, timeout_s=RUN_TIMEOUT_S)
-    answer = state["mesh"]
+    answer = session.client.monitor.run(mesh, all_rounds=everything)
     if as_json:
         emit_json({"mesh": answer})
     else:
-        no_gap = f", {answer['skipped']} left out (no gap)" if answer["skipped"] else ""
-        click.echo(f"{mesh}: {answer['measured']} pairs measured, {answer['failed']} failed{no_gap}")
-    if answer["failed"]:
+        no_gap = f", {answer.skipped} left out (no gap)" if answer.skipped else ""
+        click.echo(f"{mesh}: {answer.measured} pairs measured, {answer.failed} failed{no_gap}")
+    if answer.failed:
         raise click.exceptions.Exit(1)
 
 
@@ -175,7 +169,7 @@ def run(session: Session, /, mesh: str, once: bool, everything: bool, as_json: b
 @click.pass_obj
 def pause(session: Session, /, mesh: str) -> None:
     """Do not run a mesh by its schedule until it is resumed, also over restarts of the daemon."""
-    session.client.post("monitor", mesh, "pause")
+    session.client.monitor.pause(mesh)
     click.echo(f"{mesh} is paused")
 
 
@@ -184,7 +178,7 @@ def pause(session: Session, /, mesh: str) -> None:
 @click.pass_obj
 def resume(session: Session, /, mesh: str) -> None:
     """Run a paused mesh by its schedule again."""
-    session.client.post("monitor", mesh, "resume")
+    session.client.monitor.resume(mesh)
     click.echo(f"{mesh} runs by its schedule")
 
 
@@ -195,24 +189,24 @@ def resume(session: Session, /, mesh: str) -> None:
 def sources(session: Session, /, name: str | None, as_json: bool) -> None:
     """List the archives whose measurements join ours, and what became of the newest reading."""
     if name is not None:
-        session.client.post("sources", name, "read", timeout_s=RUN_TIMEOUT_S)
-    answer = session.client.get("sources")
-    found = [row for row in answer["sources"] if name in (None, row["name"])]
+        session.client.monitor.read_source(name)
+    answer = session.client.monitor.sources()
+    found = [row for row in answer.sources if name in (None, row.name)]
     if as_json:
-        emit_json({"sources": found, "malformed": answer["malformed"]})
+        emit_json({"sources": found, "malformed": answer.malformed})
         return
     rows = []
     for one in found:
-        numbers = (_ago(one["read_us"]), one["recorded"], one["refused"])
-        rows.append((one["name"], one["kind"], one["every"], *numbers, one["message"] or "-"))
+        numbers = (_ago(one.read_us), one.recorded, one.refused)
+        rows.append((one.name, one.kind, one.every, *numbers, one.message or "-"))
     columns = ("SOURCE", "KIND", "EVERY", "LAST READ", "NEW", "REFUSED", "MESSAGE")
     table(columns, rows, right=columns[3:6])
     _tell_malformed(answer)
 
 
-def _tell_malformed(answer: dict[str, Any]) -> None:
-    for one in answer["malformed"]:
-        note(f"left out: {one['message']}")
+def _tell_malformed(answer: Meshes | Sources) -> None:
+    for one in answer.malformed:
+        note(f"left out: {one.message}")
 
 
 def _seconds(us: float) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,8 +12,11 @@ from rm.core.monitoring.metrics import METRICS, Metric, Unit
 from rm.errors import UsageError
 from rm.units import format_bandwidth, format_duration, parse_duration_us
 
+if TYPE_CHECKING:
+    from rm.api.network import History
 
-def _duration(us: Any) -> str:
+
+def _duration(us: float | None) -> str:
     return "-" if us is None else format_duration(round(us))
 
 
@@ -22,19 +25,19 @@ def _duration(us: Any) -> str:
 @click.pass_obj
 def links(session: Session, /, as_json: bool) -> None:
     """List links: capacity, their jobs, the compatibility score and each job's rotation."""
-    found = session.client.get("links")["links"]
+    found = session.client.network.links()
     if as_json:
         emit_json({"links": found})
         return
     rows = [
         (
-            link["name"],
-            format_bandwidth(link["capacity_bps"]) if link["capacity_bps"] else "-",
-            ",".join(map(str, link["jobs"])) or "-",
-            "-" if link["score"] is None else f"{link['score']:.6g}",
-            _duration(link["perimeter_us"] or None),
-            " ".join(f"{r['job']}:{r['slots']}/{r['circle_slots']}" for r in link["rotations"]) or "-",
-            _duration(link["gap_us"]),
+            link.name,
+            format_bandwidth(link.capacity_bps) if link.capacity_bps else "-",
+            ",".join(map(str, link.jobs)) or "-",
+            "-" if link.score is None else f"{link.score:.6g}",
+            _duration(link.perimeter_us or None),
+            " ".join(f"{r.job}:{r.slots}/{r.circle_slots}" for r in link.rotations) or "-",
+            _duration(link.gap_us),
         )
         for link in found
     ]
@@ -66,9 +69,9 @@ def network(
         return
     session: Session = ctx.obj
     if measure:
-        done = session.client.post("network", "measure", body={"zone": zone})
-        for one in done.get("left_out", ()):
-            note(f"left out: {one['host']}, {one['why']}")
+        done = session.client.network.measure(zone)
+        for one in done.left_out:
+            note(f"left out: {one.host}, {one.why}")
     if as_json or as_pairs:
         _pairs(session, as_json)
         return
@@ -76,19 +79,19 @@ def network(
 
 
 def _pairs(session: Session, as_json: bool) -> None:
-    pairs = session.client.get("network")["pairs"]
+    pairs = session.client.network.pairs()
     if as_json:
         emit_json({"pairs": pairs})
         return
     rows = [
         (
-            pair["source"],
-            pair["destination"],
-            "-" if pair["loss_pct"] is None else f"{pair['loss_pct']:.4g}%",
-            _duration(pair["delay_us"]),
-            "-" if pair["bandwidth_bps"] is None else format_bandwidth(pair["bandwidth_bps"]),
-            "-" if pair["age_us"] is None else _duration(pair["age_us"] // 1_000_000 * 1_000_000),
-            "-" if pair.get("confidence") is None else f"{pair['confidence']:.0%}",
+            pair.source,
+            pair.destination,
+            "-" if pair.loss_pct is None else f"{pair.loss_pct:.4g}%",
+            _duration(pair.delay_us),
+            "-" if pair.bandwidth_bps is None else format_bandwidth(round(pair.bandwidth_bps)),
+            "-" if pair.age_us is None else _duration(pair.age_us // 1_000_000 * 1_000_000),
+            "-" if pair.confidence is None else f"{pair.confidence:.0%}",
         )
         for pair in pairs
     ]
@@ -99,25 +102,25 @@ def _pairs(session: Session, as_json: bool) -> None:
 def _grid(session: Session, zone: str | None, mesh: str | None, check: str | None) -> None:
     from rm.cli.network.grid import colourful, draw, legend, worst
 
-    answer = session.client.get("monitor")
-    names = [m["name"] for m in answer["meshes"] if mesh in (None, m["name"])]
+    answer = session.client.monitor.meshes()
+    names = [m.name for m in answer.meshes if mesh in (None, m.name)]
     if mesh is not None and not names:
         names = [mesh]  # the daemon says that there is none
-    hosts: dict[str, dict[str, str]] = {}
+    zone_of: dict[str, str] = {}
     statuses: dict[tuple[str, str], list[int]] = {}
     for name in names:
-        grid = session.client.get("monitor", name)
-        hosts |= {h["name"]: h for h in grid["hosts"] if zone in (None, h["zone"])}
-        for cell in grid["cells"]:
-            if check in (None, cell["check"]):
-                statuses.setdefault((cell["source"], cell["destination"]), []).append(cell["status"])
-    for one in answer["malformed"]:
-        note(f"left out: {one['message']}")
-    if not hosts:
+        grid = session.client.monitor.grid(name)
+        zone_of |= {h.name: h.zone for h in grid.hosts if zone in (None, h.zone)}
+        for cell in grid.cells:
+            if check in (None, cell.check):
+                statuses.setdefault((cell.source, cell.destination), []).append(cell.status)
+    for one in answer.malformed:
+        note(f"left out: {one.message}")
+    if not zone_of:
         note("No mesh has a host there.")
         return
     colour = colourful()
-    drawn = draw(list(hosts.values()), {pair: worst(found) for pair, found in statuses.items()}, colour)
+    drawn = draw(zone_of, {pair: worst(found) for pair, found in statuses.items()}, colour)
     click.echo(drawn or "Every zone has one host, and nothing was measured between them.")
     click.echo("\n" + legend(colour))
 
@@ -150,12 +153,11 @@ def show(session: Session, /, source: str, destination: str, since: str, as_json
     if source == destination:
         raise UsageError("A host is not measured with itself.", "Name two hosts.")
     both = [
-        session.client.get("network", "history", source=a, destination=b, since_s=since_s)
+        session.client.network.history(a, b, since_s)
         for a, b in ((source, destination), (destination, source))
     ]
     if as_json:
-        keys = ("source", "destination", "samples", "summaries", "now")
-        emit_json({"directions": [{key: one[key] for key in keys} for one in both]})
+        emit_json({"directions": [_fields(one) for one in both]})
         return
     for number, one in enumerate(both):
         if number:
@@ -163,17 +165,25 @@ def show(session: Session, /, source: str, destination: str, since: str, as_json
         _direction(one, since)
 
 
-def _direction(one: dict[str, Any], since: str) -> None:
+def _fields(one: History) -> dict[str, Any]:
+    """A history without the version of its answer."""
+    return {
+        "source": one.source, "destination": one.destination, "samples": one.samples,
+        "summaries": one.summaries, "now": one.now,
+    }  # fmt: skip
+
+
+def _direction(one: History, since: str) -> None:
     from rm.cli.network.grid import sparkline
 
-    now = one["now"]
-    sure = "" if now is None else f", confidence {now['confidence']:.0%}"
-    last = "never measured" if now is None or now["age_us"] is None else (
-        f"measured {format_duration(now['age_us'] // 1_000_000 * 1_000_000)} ago{sure}"
+    now = one.now
+    sure = "" if now is None or now.confidence is None else f", confidence {now.confidence:.0%}"
+    last = "never measured" if now is None or now.age_us is None else (
+        f"measured {format_duration(now.age_us // 1_000_000 * 1_000_000)} ago{sure}"
     )  # fmt: skip
-    click.echo(f"{one['source']} to {one['destination']}: {last}")
-    tries = len(one["samples"]) or sum(s["tries"] for s in one["summaries"])
-    failures = sum(bool(s["failed"]) for s in one["samples"]) + sum(s["failures"] for s in one["summaries"])
+    click.echo(f"{one.source} to {one.destination}: {last}")
+    tries = len(one.samples) or sum(s.tries for s in one.summaries)
+    failures = sum(bool(s.failed) for s in one.samples) + sum(s.failures for s in one.summaries)
     if not tries:
         click.echo(f"  nothing in the last {since}")
         return
@@ -188,27 +198,27 @@ def _direction(one: dict[str, Any], since: str) -> None:
         rows,
         right=("MIN", "MEAN", "MAX", "NEWEST"),
     )
-    each = "tries" if one["samples"] else "tries, summarised"
+    each = "tries" if one.samples else "tries, summarised"
     click.echo(f"  {tries} {each}, {failures} failed")
 
 
 def _series(
-    one: dict[str, Any], metric: Metric
+    one: History, metric: Metric
 ) -> tuple[Sequence[float | None], tuple[float, float, float, float] | None]:
     """A metric's values in order of time for the sparkline, and (least, mean, most, newest)."""
-    if one["samples"]:
-        values = [s["values"].get(metric.name) for s in one["samples"]]
+    if one.samples:
+        values: Sequence[float | None] = [s.values.get(metric.name) for s in one.samples]
         known = [v for v in values if v is not None]
         if not known:
             return [], None
         if metric.test != "latency":
             values = known  # measured seldom: the tries of other meshes between are no gaps
         return values, (min(known), sum(known) / len(known), max(known), known[-1])
-    stats = [s["stats"].get(metric.name) for s in one["summaries"]]
+    stats = [s.stats.get(metric.name) for s in one.summaries]
     seen = [s for s in stats if s is not None]
     if not seen:
         return [], None
-    count = sum(s["count"] for s in seen)
-    mean = sum(s["mean"] * s["count"] for s in seen) / count
-    bars = [None if s is None else s["mean"] for s in stats]
-    return bars, (min(s["min"] for s in seen), mean, max(s["max"] for s in seen), seen[-1]["mean"])
+    count = sum(s.count for s in seen)
+    mean = sum(s.mean * s.count for s in seen) / count
+    bars = [None if s is None else s.mean for s in stats]
+    return bars, (min(s.min for s in seen), mean, max(s.max for s in seen), seen[-1].mean)

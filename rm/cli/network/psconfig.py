@@ -12,11 +12,6 @@ from rm.core.model.host import Host
 from rm.errors import UsageError
 
 
-def _hosts(session: Session) -> list[dict[str, Any]]:
-    hosts: list[dict[str, Any]] = session.client.get("hosts")["hosts"]
-    return hosts
-
-
 @click.command("import")
 @click.argument("file", type=click.File(encoding="utf-8"))
 @click.pass_obj
@@ -28,7 +23,7 @@ def import_psconfig(session: Session, /, file: Any) -> None:
         document = json.load(file)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{file.name} is not JSON: {error}.") from None
-    hosts = [Host(h["name"], h["zone"], h["address"]) for h in _hosts(session)]
+    hosts = [Host(h.name, h.zone, h.address) for h in session.client.hosts()]
     tables, said = tables_of(document, hosts)
     for sentence in said:
         note(sentence)
@@ -43,11 +38,11 @@ def export_psconfig(session: Session, /, meshes: tuple[str, ...]) -> None:
     """Print meshes, or all, as a pSConfig file."""
     from rm.adapters.sources.psconfig import document_of
 
-    found = [mesh for mesh in session.client.get("monitor")["meshes"] if mesh["kind"] == "mesh"]
-    names = [mesh["name"] for mesh in found]
+    found = [mesh for mesh in session.client.monitor.meshes().meshes if mesh.kind == "mesh"]
+    names = [mesh.name for mesh in found]
     for name in meshes:
         if name not in names:
             raise UsageError(f"There is no mesh '{name}'.", f"There are: {', '.join(names)}.")
-    chosen = [mesh for mesh in found if not meshes or mesh["name"] in meshes]
-    addresses = {host["name"]: host["address"] for host in _hosts(session)}
+    chosen = [mesh for mesh in found if not meshes or mesh.name in meshes]
+    addresses = {host.name: host.address for host in session.client.hosts()}
     click.echo(json.dumps(document_of(chosen, addresses), indent=2, ensure_ascii=False))

@@ -36,14 +36,18 @@ class KnownHosts:
 
 def daemon_hosts(session: Session) -> list[Host]:
     """All hosts of the daemon, variables included; only for its administrators."""
+    from msgspec import to_builtins
+
     from rm.core.model.host import Host
     from rm.typed import convert
 
-    answer = session.client.get("hosts", variables=1)["hosts"]
     names = set(Host.__dataclass_fields__)
-    for one in answer:
-        one["variables"] = list(one["variables"].items())
-    return [convert({k: v for k, v in one.items() if k in names}, Host) for one in answer]
+    found = []
+    for one in session.client.hosts(variables=True):
+        fields = {name: value for name, value in to_builtins(one).items() if name in names}
+        fields["variables"] = list(fields.get("variables", {}).items())
+        found.append(convert(fields, Host))
+    return found
 
 
 def known_hosts_of(

@@ -194,7 +194,7 @@ def run(
             progress=tell,
             start_at=start_at_task,
             files=files,
-            agents=DaemonAgents(session.new_client, note if verbose else lambda why: None),
+            agents=DaemonAgents(session.new_connection, note if verbose else lambda why: None),
             daemon=_daemon(session),
             prompt=Terminal(quiet).ask if sys.stdin.isatty() else None,
             inventory=fleet.variables,
@@ -235,7 +235,8 @@ def _daemon(session: Session) -> Daemon:
 
     def ask(method: str, path: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
         with turn:
-            return session.client.get(*path) if method == "GET" else session.client.post(*path, body=body)
+            there = session.connection
+            return there.get(*path) if method == "GET" else there.post(*path, body=body)
 
     return ask
 

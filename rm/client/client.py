@@ -1,0 +1,348 @@
+"""The typed client of the daemon: jobs and hosts here, the other topics beside it.
+
+The command line makes each of its requests with it; docs/python-client.md is its manual.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from rm.api.hosts import AcceptKey, AddHosts, AdoptHost, Drain, Host, HostKeys, HostRequest, Hosts, OneHost
+from rm.api.jobs import Cancelled, FullJob, Iterations, Job, JobRequest, Jobs, OneJob, Waited, WholeJob
+from rm.api.reasons import Plan, Why
+from rm.api.status import Status
+from rm.client import submission
+from rm.client.address import find_daemon
+from rm.client.asking import Asking
+from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
+from rm.errors import NotFound, TimedOut, Unreachable
+
+if TYPE_CHECKING:
+    from rm.client.accounts import Accounts
+    from rm.client.alerts import Alerting
+    from rm.client.monitor import Monitor
+    from rm.client.network import Network
+
+JOBS_PAGE = 500
+POLL_S = 60.0  # of one question whether a job has ended
+POLL_MARGIN_S = 30.0  # for its answer, after that
+Verb = Literal["hold", "release", "requeue"]
+
+
+class Client:
+    """A daemon, by whichever door, with your rights.
+
+    It keeps one connection and serves one thread at a time; give each thread a client of its own. Each
+    method raises an `rm.errors.RmError`: the daemon's own error with its sentence, or Unreachable. While a
+    daemon restarts, waits for its database or hands over to another, what may be repeated is repeated for
+    `patience_s`.
+    """
+
+    def __init__(
+        self,
+        daemon: str | Connection | None = None,
+        *,
+        config: str | None = None,
+        patience_s: float = PATIENCE_S,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        """
+        Args:
+            daemon: `ssh://[user@]host[:port]`, `https://host:port`, or the path of its socket; None is the
+                one that `rmx` would ask (RM_DAEMON, rm.toml). A Connection is taken as it is.
+            config: the rm.toml that names daemon, token file and authorities.
+            on_wait: gets a sentence for each request that has to wait for the daemon.
+        """
+        if not isinstance(daemon, Connection):
+            daemon = Connection(find_daemon(None, config, daemon), patience_s)
+        self.connection = daemon
+        if on_wait is not None:
+            self.connection.on_wait = on_wait
+        self._ask = Asking(self.connection)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection; the next request makes a new one."""
+        self.connection.close()
+
+    def status(self) -> Status:
+        """The daemon, its policies, how many jobs and hosts are in which state."""
+        return self._ask.get(Status, "status")
+
+    # -- jobs
+
+    def submit(self, job: JobRequest | Mapping[str, Any], *, key: str = "") -> int:
+        """The id of the new job, which is on the daemon's disk when this returns.
+
+        Args:
+            job: what to run; as a mapping, the fields of JobRequest by name.
+            key: for a program that may be started again: with the same key it is the same job.
+
+        Raises:
+            ImpossibleRequest: no state of this cluster could ever run it.
+            UsageError: a field is wrong.
+        """
+        return submission.submit(self.connection, _plain(job), key)
+
+    def submit_many(self, jobs: Sequence[JobRequest | Mapping[str, Any]], *, key: str = "") -> list[int]:
+        """The ids of the new jobs, in the order of `jobs`: all are taken, or none."""
+        return submission.submit_many(self.connection, [_plain(job) for job in jobs], key)
+
+    def plan(self, job: JobRequest | Mapping[str, Any]) -> Plan:
+        """Where the job would start now, or why it would not; nothing is submitted."""
+        return self._ask.post(Plan, "plan", body={"spec": _plain(job)})
+
+    def job(self, job_id: int) -> FullJob:
+        """One job; with script, arguments and environment for its owner and administrators.
+
+        Raises:
+            NotFound: there is no such job.
+        """
+        return self._ask.get(WholeJob, "jobs", job_id).job
+
+    def jobs(
+        self,
+        *,
+        state: str = "",
+        user: str = "",
+        name: str = "",
+        mine: bool = False,
+        ended: bool = False,
+        most: int | None = None,
+    ) -> list[Job]:
+        """The jobs that fit, by ascending id: the unfinished ones, and those that ended within
+        `jobs.recent_s`.
+
+        They are asked for in pages, so that no answer holds up others.
+
+        Args:
+            state: names or Slurm's short codes, with commas, such as "PENDING,R".
+            mine: only the caller's own.
+            ended: those that ended before, too.
+            most: the newest so many; None is all.
+        """
+        pages: list[Sequence[Job]] = []
+        left, before = most, 0
+        while left is None or left > 0:
+            limit = JOBS_PAGE if left is None else min(left, JOBS_PAGE)
+            answer = self._ask.get(
+                Jobs, "jobs", limit=limit, before=before, state=state, user=user, name=name, mine=mine,
+                all=ended,
+            )  # fmt: skip
+            pages.append(answer.jobs)
+            if not answer.more or not answer.jobs:
+                break
+            before = answer.jobs[0].id
+            left = None if left is None else left - len(answer.jobs)
+        return [job for page in reversed(pages) for job in page]
+
+    def queue(self, *, user: str = "", most: int | None = None) -> list[Job]:
+        """The waiting jobs in the order in which they are tried; last those that may not start yet."""
+        return list(self._ask.get(Jobs, "queue", user=user, limit=most or 0).jobs)
+
+    def wait(self, job_id: int, timeout_s: float | None = None) -> Job:
+        """The job, once it has ended; `exit_code(job)` is its code.
+
+        Raises:
+            TimedOut: it has not ended within `timeout_s`.
+        """
+        return next(self.wait_each((job_id,), timeout_s))
+
+    def wait_each(self, job_ids: Sequence[int], timeout_s: float | None = None) -> Iterator[Job]:
+        """The jobs in this order, each as soon as it and those before it have ended.
+
+        Raises:
+            TimedOut: not all have ended within `timeout_s` of the first `next()`.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for job_id in job_ids:
+            ended = self._ended(job_id, deadline)
+            if ended is None:
+                raise TimedOut(f"Job {job_id} has not ended within {timeout_s:g} s.")
+            yield ended
+
+    def _ended(self, job_id: int, deadline: float | None) -> Job | None:
+        """Asks again over a restart of the daemon, as long as its patience lasts."""
+        lost: float | None = None
+        while True:
+            left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
+            if left <= 0:
+                return None
+            try:
+                answer = self._ask.get(
+                    Waited, "jobs", job_id, "wait", timeout_s=round(left, 3),
+                    answer_within_s=POLL_S + POLL_MARGIN_S,
+                )  # fmt: skip
+            except Unreachable as error:
+                now = time.monotonic()
+                if lost is None:
+                    lost = now
+                    self.connection.on_wait(f"{error.what} Waiting for it to come back.")
+                if now - lost > self.connection.patience_s:
+                    raise
+                time.sleep(PAUSE_S)
+                continue
+            if answer.final:
+                return answer.job
+            lost = None
+
+    def logs(
+        self,
+        job_id: int,
+        task: int = 0,
+        *,
+        stream: Literal["out", "err"] = "out",
+        follow: bool = False,
+        offset: int = 0,
+        tail: int | None = None,
+        lines: int | None = None,
+        attempt: int | None = None,
+        on_note: Callable[[str], None] | None = None,
+    ) -> Iterator[bytes]:
+        """What a task wrote, as it comes, over a connection of its own.
+
+        Args:
+            task: its rank.
+            follow: go on until the task ends.
+            offset: from this byte; or only the last `tail` bytes or `lines` lines.
+            attempt: counted from 1; None is the newest.
+            on_note: gets a sentence about what is known to be missing.
+        """
+        query = {
+            "task": task, "stream": stream, "follow": follow, "offset": offset, "tail": tail,
+            "lines": lines, "attempt": attempt,
+        }  # fmt: skip
+        return self.connection.beside().stream(
+            "jobs", job_id, "logs", _note=on_note or (lambda note: None), **query
+        )
+
+    def why(self, job_id: int) -> Why:
+        """Why the job waits, or how it was placed where it runs."""
+        return self._ask.get(Why, "jobs", job_id, "why")
+
+    def iterations(self, job_id: int, last: int = 0) -> Iterations:
+        """The job's iteration times beside their baseline; of single ones the newest `last`, 0 all that are
+        kept."""
+        return self._ask.get(Iterations, "jobs", job_id, "iterations", last=last)
+
+    def cancel(self, job_id: int, signal: int | None = None) -> Job:
+        """Cancel the job: SIGTERM, and SIGKILL after the grace time; or only send its tasks a signal.
+
+        Raises:
+            Conflict: it has ended already.
+        """
+        return self._ask.delete(OneJob, "jobs", job_id, signal=signal).job
+
+    def cancel_all(self, *, user: str = "", name: str = "", state: str = "") -> Cancelled:
+        """Cancel all jobs that fit and have not ended; those of others are named, not cancelled."""
+        return self._ask.delete(Cancelled, "jobs", user=user, name=name, state=state)
+
+    def hold(self, job_id: int) -> Job:
+        """Keep the waiting job from starting."""
+        return self._change(job_id, "hold")
+
+    def release(self, job_id: int) -> Job:
+        """Let the held job start."""
+        return self._change(job_id, "release")
+
+    def requeue(self, job_id: int) -> Job:
+        """Stop the job and let it wait for another start, with the same id."""
+        return self._change(job_id, "requeue")
+
+    def _change(self, job_id: int, verb: Verb) -> Job:
+        return self._ask.post(OneJob, "jobs", job_id, verb).job
+
+    # -- hosts
+
+    def hosts(self, *, variables: bool = False) -> list[Host]:
+        """All hosts with what is free on them and their jobs; for administrators also with their
+        `variables`."""
+        return list(self._ask.get(Hosts, "hosts", variables=variables).hosts)
+
+    def host(self, name: str) -> Host:
+        """One host.
+
+        Raises:
+            NotFound: there is none of this name.
+        """
+        found = next((host for host in self.hosts() if host.name == name), None)
+        if found is None:
+            raise NotFound(f"There is no host '{name}'.", "`rmx hosts` lists them.")
+        return found
+
+    def add_hosts(self, hosts: Sequence[HostRequest]) -> list[Host]:
+        """Add hosts, or change what is known of them."""
+        return list(self._ask.post(Hosts, "hosts", body=AddHosts(hosts=hosts)).hosts)
+
+    def remove_host(self, name: str) -> Host:
+        """Forget the host; it must hold no job."""
+        return self._ask.delete(OneHost, "hosts", name).host
+
+    def drain(self, name: str, reason: str = "") -> Host:
+        """Let the host finish its jobs and take no new ones."""
+        return self._ask.post(OneHost, "hosts", name, "drain", body=Drain(reason=reason)).host
+
+    def resume(self, name: str) -> Host:
+        """Let the drained host take jobs again."""
+        return self._ask.post(OneHost, "hosts", name, "resume").host
+
+    def adopt(self, name: str, *, stop_jobs: bool = False) -> Host:
+        """Take the host over from another cluster; `stop_jobs` kills what that one's jobs run there."""
+        return self._ask.post(OneHost, "hosts", name, "adopt", body=AdoptHost(stop_jobs=stop_jobs)).host
+
+    def host_keys(self, name: str) -> HostKeys:
+        """The SSH key that the host presents now, and the pinned one."""
+        return self._ask.get(HostKeys, "hosts", name, "key")
+
+    def accept_key(self, name: str, fingerprint: str) -> HostKeys:
+        """Pin the presented key, if it has exactly this fingerprint."""
+        return self._ask.post(HostKeys, "hosts", name, "key", body=AcceptKey(fingerprint=fingerprint))
+
+    # -- other topics; each is loaded when it is asked for
+
+    @property
+    def network(self) -> Network:
+        """Links, and what is measured between hosts."""
+        from rm.client.network import Network
+
+        return Network(self._ask)
+
+    @property
+    def monitor(self) -> Monitor:
+        """Meshes, their grids, and archives."""
+        from rm.client.monitor import Monitor
+
+        return Monitor(self._ask)
+
+    @property
+    def alerts(self) -> Alerting:
+        """Alerts and silences."""
+        from rm.client.alerts import Alerting
+
+        return Alerting(self._ask)
+
+    @property
+    def accounts(self) -> Accounts:
+        """Who one is, tokens, and the audit log."""
+        from rm.client.accounts import Accounts
+
+        return Accounts(self._ask)
+
+
+def _plain(job: JobRequest | Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(job, JobRequest):
+        return job
+    made: dict[str, Any] = msgspec.to_builtins(job)
+    return made

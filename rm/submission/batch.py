@@ -1,0 +1,49 @@
+"""A batch script and options to the specification of a job: the way that every client takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from rm.submission import directives, specification
+from rm.submission.remarks import Remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Submitter:
+    """From where a job is submitted, and when."""
+
+    environment: Mapping[str, str]
+    cwd: str
+    host: str
+    now: datetime
+
+
+def batch_job(
+    text: str,
+    name: str,
+    arguments: Sequence[str],
+    options: Mapping[str, Any],
+    flags: Mapping[str, Any],
+    by: Submitter,
+    remarks: Remarks,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The specification (JobSpec's fields as JSON), and all options, of which some are for the client.
+
+    Args:
+        text: the script.
+        name: the job's, where no option names it.
+        options: those of the script's directives, by their keys.
+        flags: those that are stronger than the environment's SBATCH_…, which beat the script's; None is not
+            given.
+        remarks: gathers complaints and warnings; the answer is good if there is no complaint.
+    """
+    values = directives.merge(options, directives.of_environment(by.environment, remarks))
+    values = directives.merge(values, directives.of_flags(flags, remarks))
+    spec = specification.build(values, by.environment, by.cwd, by.now, remarks)
+    spec = {"name": name, **spec, "script": text, "script_args": list(arguments)}
+    spec["env"].append(["SLURM_SUBMIT_DIR", by.cwd])  # where it was submitted, wherever it runs
+    spec["submit_host"] = by.host
+    return spec, values
