@@ -29,7 +29,8 @@ FLOORS: list[dict[str, str]] = [
     {
         "policies": "queue, placement and comm policies, found by file name; interleaving and regulation",
         "playbook": "a playbook and facts to steps; one file per module and per kind of fact",
-        "client": "the client of the HTTP API: the ways to a daemon, and the connection",
+        "client": "the [Python client](docs/python-client.md), also of the command line: the ways to a "
+        "daemon, the connection, typed requests",
     },
     {
         "core": "the types, the lifecycle, the engine, the cycle, reconciliation, the ports",

@@ -77,7 +77,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     begin_us: Time | None = None
     hold: bool = False
     requeue: bool = True
-    fence_us: Count | UnsetType | None = UNSET
+    fence_us: Count | None = None
     env: Sequence[tuple[str, str]] = ()
     chdir: Annotated[str, Meta(pattern=r"^(/[^\u0000]*)?$")] = ""
     chdir_required: bool = False
