@@ -1,16 +1,11 @@
-"""The tables of docs/agent-protocol.md, made from the types.
-
-python -m rm.protocol.tables docs/agent-protocol.md
-"""
+"""The messages as tables in Markdown: the generated parts of docs/agent-protocol.md."""
 
 from __future__ import annotations
 
-import sys
 import typing
 from collections.abc import Iterator
 from enum import Enum
 from inspect import cleandoc
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
@@ -155,20 +150,3 @@ def _words(kind: type) -> str:
     own = kind.__doc__ or ""
     inherited = any(own == base.__doc__ for base in kind.__mro__[1:])
     return "" if inherited else " ".join(cleandoc(own).split()).replace("|", "\\|")
-
-
-def renewed(document: str) -> str:
-    """The document with its generated parts as they are to be."""
-    for name, text in tables().items():
-        begin, end = f"<!-- {name} -->\n\n", f"\n\n<!-- end of {name} -->"
-        before, found, rest = document.partition(begin)
-        _, closed, after = rest.partition(end.lstrip())
-        if not (found and closed):
-            raise ValueError(f"the document has no place for '{name}'")
-        document = before + begin + text + end + after
-    return document
-
-
-if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(renewed(path.read_text()))

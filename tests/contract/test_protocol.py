@@ -6,17 +6,20 @@ import ast
 import json
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import to_builtins
 
+from rm.playbook.model.steps import Step as PlaybookStep
 from rm.protocol import attempts, hosts, network, probes, steps
 from rm.protocol.codes import AgentError, Code
 from rm.protocol.line import read_answer, read_line, read_notification, read_refusal, request_line
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
 from rm.protocol.request import Request, name_of
-from rm.protocol.tables import renewed, requests
+from rm.protocol.tables import requests
+from rm.typed import convert
+from scripts.protocol_tables import FILE, renewed
 from tests.agent_process import AGENTS, ME, USER, Agent, agents
 
 sys.path.insert(0, str(AGENTS))
@@ -26,15 +29,14 @@ import rm_probe
 import rm_shape
 import rm_steps
 
-DOCUMENT = Path(__file__).parents[2] / "docs/agent-protocol.md"
 TREES = {path.name: ast.parse(path.read_text()) for path in AGENTS.glob("*.py")}
 NOWHERE = "no-such-if0"
 FOREVER_US = 1 << 53
 
 
 def test_the_document_has_the_tables_as_they_are() -> None:
-    text = DOCUMENT.read_text()
-    assert renewed(text) == text, "python -m rm.protocol.tables docs/agent-protocol.md renews them"
+    text = FILE.read_text()
+    assert renewed(text) == text, "python -m scripts.protocol_tables renews them"
 
 
 def test_there_is_a_request_for_every_operation_and_no_other() -> None:
@@ -52,8 +54,16 @@ def test_every_field_that_is_sent_is_read() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     sent = {field for kind in requests() for field in kind.__struct_encode_fields__}
-    sent |= set(attempts.Task.__struct_encode_fields__) | set(attempts.Grid.__struct_encode_fields__)
+    for part in (attempts.Task, attempts.Grid, steps.Step):
+        sent |= set(part.__struct_encode_fields__)
     assert sent <= words, sent - words
+
+
+def test_a_step_of_a_playbook_has_the_fields_of_the_protocol_and_no_other() -> None:
+    whole = PlaybookStep(1, 2, "command", {"argv": ["true"]}, "ann", {"A": "b"}, True, True, 1.5, 60.0)
+    travels = {**whole.wire(), "at_home": True, "parts": True}  # the way adds what concerns itself
+    assert travels.keys() == set(steps.Step.__struct_encode_fields__)
+    assert to_builtins(convert(travels, steps.Step)) == travels
 
 
 def refusals() -> Iterator[tuple[str, str]]:

@@ -349,6 +349,11 @@ def test_what_is_no_request_for_an_agent_is_refused(fleet: Fleet, daemon: Daemon
         ({**door, **ping(), "epoch": 1}, "Unknown field 'epoch'"),
         ({**door, **ping(), "steps": 1}, "'steps' of the steps must be list"),
         (ping(), "'address' of the steps must be str"),
+        ({**door, **ping(), "steps": [{**step(1, "ping"), "usr": "ann"}]}, "fit no agent: .*`usr`"),
+        (
+            {**door, **ping(), "steps": [{**step(1, "ping"), "task": "1"}]},
+            r"fit no agent: .*steps\[0\]\.task",
+        ),
     ):
         with pytest.raises(Exception, match=sentence):
             client.post("channels", "gpu01", "steps", body=body)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import msgspec
 
 from rm.core.model.host import Host
-from rm.errors import RmError, Unreachable
+from rm.errors import RmError, Unreachable, UsageError
 from rm.protocol.codes import Code, NotConnected, code_of
 from rm.protocol.notifications import Hello
 from rm.protocol.request import Answer, Request
@@ -57,12 +57,17 @@ class Steps:
         """{"result": the agent's} or {"unsent": why nothing was done}.
 
         Raises:
+            UsageError: the request is none that an agent takes.
             Unreachable: the agent was lost, or its process ended: what was done is unknown.
         """
         name = str(door["host"])
         if not any(_door(host) == door for host, _ in self._doors.doors()):
             return {"unsent": f"No agent of a host {name} at this address is connected."}
-        future = self._doors.call(name, convert(dict(request), StepsRequest), PATIENCE_S)
+        try:
+            asked = convert(dict(request), StepsRequest)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"The steps for host {name} fit no agent: {error}.") from None
+        future = self._doors.call(name, asked, PATIENCE_S)
         try:
             return {"result": msgspec.to_builtins(await asyncio.wrap_future(future))}
         except asyncio.CancelledError:
