@@ -120,7 +120,7 @@ class Channel:
 
 class Agent:
     def __init__(self, state, jobs_only=False):
-        self.jobs_only = jobs_only  # neither playbook steps nor jobs of root, whoever asks
+        self.jobs_only = jobs_only  # neither playbook steps nor jobs of root, for any caller
         self.selector = selectors.PollSelector()
         self.channel = Channel(self.selector)
         self.hierarchy = Hierarchy(state)

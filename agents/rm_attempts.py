@@ -39,7 +39,7 @@ class Attempt:
         self.offsets = {}  # rank -> bytes of its reports already read
         self.reported = set()  # ranks that have written some
         self.reported_at = 0.0
-        self.vanished = 0  # looks since its folder was gone before its launch was told
+        self.vanished = 0  # looks since its folder was gone before its launch was reported
         self.orphan = False  # its folder was deleted under it: it is lost, however it ends
         self.troubled = False  # a step of ours failed for it, and that was said
 
@@ -96,7 +96,7 @@ class Attempts:
                 self._find_orphan(folder)
 
     def _running(self):
-        """(job, attempt) of whatever runs here for one, whether or not the spool knows it."""
+        """(job, attempt) of everything that runs here for one, whether or not the spool knows it."""
         if self.hierarchy.kind:
             return sorted(name for name in self.hierarchy.attempts() if self.hierarchy.group(*name).pids())
         found = set()
@@ -118,7 +118,7 @@ class Attempts:
             self.live.add(attempt)
 
     def _guarded(self, attempt, step):
-        """One step of the loop for one attempt: whatever its files hold, it takes nothing from the others."""
+        """One step of the loop for one attempt: no content of its files takes anything from the others."""
         try:
             step(attempt)
         except Exception:
@@ -170,7 +170,7 @@ class Attempts:
 
     def _sweep(self, attempt):
         """Nobody watches over a lost attempt's processes: end them; False while any is left. Of one whose
-        ranks have all told their ends nothing is."""
+        ranks have all reported their ends nothing is."""
         folder = attempt.folder
         told = [
             rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE or folder.exit(rank)
@@ -238,7 +238,7 @@ class Attempts:
         self._look_again(attempt)
 
     def _look_again(self, attempt):
-        """The supervisor is gone: tell the ends that it could not tell."""
+        """The supervisor is gone: report the ends that it could not report."""
         before = {rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE}
         self._refresh(attempt)
         ended = {rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE}
@@ -274,7 +274,7 @@ class Attempts:
                 reply(None, SpoolError(event["code"], event["error"]))
             return
         if attempt.orphan:
-            return  # its supervisor, which we have told nothing
+            return  # its supervisor, which has no order from us
         if kind == "started" and attempt.ranks[event["rank"]]["state"] in LIVE:
             attempt.ranks[event["rank"]].update(
                 state="running", pid=event["pid"], started_us=event["started_us"]
@@ -287,7 +287,7 @@ class Attempts:
             attempt.meta = read_json(attempt.folder.at("meta.json")) or attempt.meta
             for line in attempt.ranks.values():
                 if line["state"] == "launching":
-                    # not started, and its end not yet told: the exit that follows says why
+                    # not started, and its end not yet reported: the exit that follows says why
                     line["state"] = "prepared" if attempt.meta.get("state") == "prepared" else "running"
             self._pay(attempt)
         self._settle(attempt)

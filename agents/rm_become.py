@@ -140,7 +140,7 @@ def _open_streams(task, printed, spool):
 
 def _open_output(path, spool):
     """Open a file of the user's as the user, to append: it was emptied before (rm_named.py), and others may
-    write to it. Nothing below the spool is one, whatever leads there."""
+    write to it. Nothing below the spool is one, by any path."""
     try:
         fd = os.open(path, APPEND | os.O_NONBLOCK, 0o666)  # a pipe that nobody reads must not keep us
         if is_below(fd, spool):
@@ -156,12 +156,12 @@ def _open_output(path, spool):
 
 
 def is_below(fd, directory):
-    """Does the open file lie there, whatever led to it?"""
+    """Does the open file lie there, by any path?"""
     return (os.path.realpath("/proc/self/fd/%d" % fd) + "/").startswith(os.path.realpath(directory) + "/")
 
 
 def _exec_sentence(script, error):
-    """Why the script cannot be run. Everybody may read this: of the script it tells a plain path at most."""
+    """Why the script cannot be run. Everybody may read this: it shows at most a plain path of the script."""
     first, host = script.split("\n", 1)[0], os.uname().nodename
     if first[:2] != "#!":
         return "The script has no interpreter line; begin it with one such as #!/bin/sh."

@@ -124,8 +124,8 @@ class Capture:
             self._write(mark, end)
 
     def _secure(self, count):
-        """Room for so many bytes more, and for a line of ours behind them: also on a disk that fills up a log
-        says what it lacks. False when there is none. Where room cannot be had in advance, writing shows
+        """Room for this many bytes more, and for a line of ours behind them: also on a disk that fills up a
+        log says what it lacks. False when there is none. Where room cannot be had in advance, writing shows
         it."""
         end = self.size + count + LINE_BYTES
         if end <= self.secured:
@@ -204,7 +204,7 @@ class Captures:
         return list(self.resting.values())
 
     def drain(self):
-        """What was printed until now. Whoever else may hold a pipe open is not waited for."""
+        """What was printed until now. Other processes that hold a pipe open are not waited for."""
         for capture in self.by_pipe.values():
             capture.take()
 

@@ -20,14 +20,14 @@ AMD = "0x1002"
 
 
 class Gpu:
-    """One GPU: its UUID ("" when the driver does not tell), its place on the bus, its device files."""
+    """One GPU: its UUID ("" when the driver does not report it), its place on the bus, its device files."""
 
     def __init__(self, uuid, bus, own):
         self.uuid, self.bus, self.own = uuid, bus, set(own)
 
 
 class Devices:
-    """What there is now. `gpus` is in the order of their indices: that of the bus."""
+    """What there is now. `gpus` is in the order of their indices, which is the bus's."""
 
     def __init__(self, root=""):
         self.root = root

@@ -1,7 +1,7 @@
 """Resource limits of a user's tasks: those of a login on this host (limits.conf), and above them rm.toml's.
 
 /etc/security/limits.conf and limits.d are read here, by the rules of pam_limits(8), instead of through
-libpam: a session of PAM runs whatever modules a host has configured, which may ask a network service, make a
+libpam: a session of PAM runs all modules that a host has configured, which may ask a network service, make a
 home directory or start a session manager, for each task and for as long as they like.
 """
 

@@ -43,7 +43,7 @@ def make_temporary(where, name):
 
 
 def _make_aside(where, name):
-    """A new directory of root's, whatever lies below `where` already."""
+    """A new directory of root's, with any existing content below `where`."""
     path = os.path.join(where, "rm-%s-%s" % (name, os.urandom(6).hex()))
     os.mkdir(path, 0o700)
     return path

@@ -9,7 +9,7 @@ import time
 KERNEL_LOG = "/dev/kmsg"
 RECORD_BYTES = 1 << 14  # the kernel refuses to give a record to a smaller buffer
 ANSWER_S = 30
-TOLD_MAX = 64  # kinds of Xid that are told at most
+TOLD_MAX = 64  # kinds of Xid that are reported at most
 # name in the answer -> what nvidia-smi calls it
 FIELDS = {
     "index": "index",
@@ -32,7 +32,7 @@ XID = re.compile(r"NVRM: (?:GPU at [^:]*: )?Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+)(
 
 
 def gpus(tool):
-    """[{index, uuid, model, mem_bytes, bus, ecc_uncorrected, ...}], one for each GPU that `tool` tells of.
+    """[{index, uuid, model, mem_bytes, bus, ecc_uncorrected, ...}], one for each GPU that `tool` lists.
 
     The counters are None where the driver says `[N/A]`, `ecc_uncorrected` counts since the driver was
     loaded. A field that an old driver does not know is left out. [] when there is no driver or no GPU.
@@ -52,7 +52,7 @@ def gpus(tool):
         if not unknown:
             break
         names = [name for name in names if name not in unknown]
-    # with one GPU lost the program ends with an error and still tells of the others
+    # with one GPU lost the program ends with an error and still lists the others
     found = (_gpu(names, line) for line in text.splitlines())
     return [one for one in found if one is not None]
 
@@ -88,8 +88,8 @@ def _bus(word):
 def xids(log=KERNEL_LOG):
     """[{bus, code, count, ago_s, said}], the newest first: the driver's complaints in the kernel's log.
 
-    Each kind is told once for each GPU, with how often and how long ago it came last. The log reaches back
-    to the boot, or as far as the kernel's buffer does; [] where it may not be read.
+    Each kind is reported once for each GPU, with how often and how long ago it came last. The log reaches
+    back to the boot, or as far as the kernel's buffer does; [] where it may not be read.
     """
     found = {}
     for at_us, text in _records(log):

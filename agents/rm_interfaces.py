@@ -22,8 +22,8 @@ def interfaces(towards, ip, sysfs=SYSFS, rdma=RDMA):
     """[{name, address, up, speed_bps, mtu_bytes, numa_node, rdma, routes, control}].
 
     `routes` is how many of the hosts `towards` (names or addresses) are reached through the interface, and
-    `control` says that the daemon is. `speed_bps` is 0 and `numa_node` -1 where the driver does not tell.
-    `ip` is the path of the program, "" where the host has none: then no route is known.
+    `control` says that the daemon is. `speed_bps` is 0 and `numa_node` -1 where the driver does not report
+    it. `ip` is the path of the program, "" where the host has none: then no route is known.
     """
     found = [_interface(name, sysfs) for _, name in socket.if_nameindex()]
     devices = _rdma(rdma)

@@ -8,7 +8,7 @@
 
 Outside rm (no RM_SCHEDULE, no RM_REPORTS) this does nothing. Inside, each iteration first waits for its
 turn as the job's schedule asks (docs/agent-protocol.md), then time-stamps its origin, and reports the
-iteration before. It never raises into the training loop: whatever goes wrong, it warns once on standard
+iteration before. It never raises into the training loop: on any error it warns once on standard
 error and behaves as if there were no schedule.
 """
 
@@ -27,7 +27,7 @@ def wait_us(now_us, schedule, last_pause_seq, previous_start_us):
 
     `schedule` is the document's dict or None; `last_pause_seq` the last pause obeyed;
     `previous_start_us` the origin of the iteration before, or None. With e the time to the next
-    instant epoch + shift + n*period: a new pause waits e once, whatever it is; a gate waits e when the
+    instant epoch + shift + n*period: a new pause waits e once, at any length; a gate waits e when the
     job is early (tolerance < e <= period/2) and never when it is late; without a gate, adjust_us > 0
     waits e when the job is off by more than that, early or late. Else an injecting job does not begin
     before one effective period (which contains the injected time) after its previous origin; with a
@@ -117,7 +117,7 @@ class Iterations:
             self._report(origin, self.last_wait_us)
             self._origin_us, self._end_us, self._comm_us = origin, None, None
             self.count += 1
-        except Exception as error:  # training must go on whatever happens here
+        except Exception as error:  # training must continue after any error here
             self._warn(error)
             self._origin_us = None
 

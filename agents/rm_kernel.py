@@ -85,7 +85,7 @@ def job_processes(job, attempt):
     folder = job_state(job, attempt)
     roots, supervisor = set(), _recorded(folder, "supervisor")
     if supervisor:
-        # it reaps whatever the job leaves behind, so that all of it is below
+        # it reaps all that the job leaves behind, so that all of it is below
         return process_tree({supervisor}) - {supervisor}
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         roots.add(_recorded("%s/%s" % (folder, name), "pid"))

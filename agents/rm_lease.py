@@ -1,7 +1,7 @@
 """A lease on an attempt: how long its tasks may run without news of the daemon that leads.
 
 Counted on this host's own clock that never jumps and goes on while the machine sleeps. The daemon sends back
-what it was told of that clock: so a renewal that was under way for long counts from when it was asked for.
+what it knows of that clock: so a renewal that was under way for long counts from when it was asked for.
 """
 
 import time
@@ -15,7 +15,7 @@ def alive_us():
 
 
 class Lease:
-    """`length_us` after the daemon was last heard the tasks are told to end, and `grace_us` later they are
+    """`length_us` after the daemon was last heard the tasks get SIGTERM, and `grace_us` later they are
     killed. It is heard at `heard_us` or, where that is not known, now."""
 
     def __init__(self, length_us, grace_us, heard_us):

@@ -50,7 +50,7 @@ def _around(fd, offset):
 
 
 def read_as(meta, path, offset, limit, begin=0, end=None):
-    """As `read_spooled`, of a file that the user named, whatever it is by now, from byte `begin` to `end`; in
+    """As `read_spooled`, of any file that the user named, from byte `begin` to `end`; in
     a process of its own.
 
     The process keeps the real user id of the agent, so that the user can neither signal nor trace it, and

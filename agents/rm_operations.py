@@ -122,7 +122,7 @@ class Operations(Attempts):
         return {}
 
     def renew(self, request, reply):
-        """The daemon leads: the leases of whatever runs here count from `heard_us` on. It is told what
+        """The daemon leads: the leases of everything that runs here count from `heard_us` on. It learns what
         time it is here now, for the next renewal."""
         heard_us = heard_of(number(request.get("heard_us", 0), "heard_us"))
         for attempt in self.live:

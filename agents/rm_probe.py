@@ -4,9 +4,9 @@ One host reflects for a limited time (UDP reflector and TCP sink on one port), t
 exchange carries four time-stamps as TWAMP does (RFC 5357): sent, received, sent back, received back. The
 reflector's answer is never longer than the question, so that it cannot amplify.
 
-Each answer tells how many questions have arrived, so that loss is known by direction. As the last answers
-may be lost, the prober then asks for the number alone. Where no answer comes at all, only the reflector
-knows: it says at the first question that it was `reached`, and at its end how many it `answered`.
+Each answer carries the number of questions that have arrived, so that loss is known by direction. As the
+last answers may be lost, the prober then asks for the number alone. Where no answer comes at all, only the
+reflector knows: it says at the first question that it was `reached`, and at its end how many it `answered`.
 """
 
 import contextlib
@@ -124,7 +124,7 @@ def _give_room(udp):
 
 
 def _drain(sink, sinks, buffer):
-    """Take what a TCP prober sent; at its end tell it how much came, and in how many microseconds."""
+    """Take what a TCP prober sent; at its end report how much came, and in how many microseconds."""
     tally, count = sinks[sink], 0
     with contextlib.suppress(OSError):
         count = sink.recv_into(buffer)
@@ -133,7 +133,7 @@ def _drain(sink, sinks, buffer):
         if tally[1]:
             tally[0] += count
         else:
-            tally[1] = tally[2]  # the rate is that of what follows the first piece
+            tally[1] = tally[2]  # the rate counts what follows the first piece
         return count
     with contextlib.suppress(OSError):
         sink.sendall(rm_throughput.TALLY.pack(tally[0], tally[2] - tally[1]))
@@ -277,7 +277,7 @@ def probe(request):
     A throughput test may be confined to `windows`, [begin_us, length_us] by this host's clock, with
     `buffer_bytes` under way at most; or be made by the `tool` iperf3, which then also reflects.
     `offset_us` and `offset_error_us` (reflector's clock minus ours, and its bound) are used when they are
-    better than what the exchange itself tells.
+    better than the exchange's own.
     """
     if request.get("kind") == "tools":
         return rm_throughput.tools()

@@ -30,7 +30,7 @@ def number(value, name):
 
 
 def heard_of(heard_us):
-    """When the daemon was heard, by this host's clock since its boot, as it was told."""
+    """When the daemon was heard, by this host's clock since its boot, from the request."""
     if heard_us > alive_us():
         raise ValueError("heard_us is in the future")
     return heard_us

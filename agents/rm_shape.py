@@ -60,7 +60,7 @@ def _rules():
 
 
 def _matches(job, attempt, missing):
-    """Ways to tell the job's packets, best first: (name, nft expression). Says what is missing."""
+    """Ways to identify the job's packets, best first: (name, nft expression). Says what is missing."""
     group = rm_kernel.job_cgroup(job, attempt)
     if group:
         inside = os.path.relpath(group, "/sys/fs/cgroup")  # nft resolves names below this folder
@@ -92,7 +92,7 @@ def _owners(job, attempt):
 
 
 def _taken(owners, job):
-    """Does a user id already stand for another job here? Then it cannot tell the two apart."""
+    """Does a user id already stand for another job here? Then it cannot distinguish the two."""
     return any(
         rule["classifier"] == "skuid" and owners & _owners(other, rule["attempt"])
         for (other, _), rule in _rules().items()
@@ -226,7 +226,7 @@ def _mark(job, attempt, interface, minor, old):
 def shape(request):
     """Give the job its class on the interface, or change it while it runs. Needs root.
 
-    Optional: `queue_packets` (length of the class's pfifo; else that of the queue found, else 100).
+    Optional: `queue_packets` (length of the class's pfifo; else the found queue's, else 100).
     """
     job, attempt, interface, rate, priority, class_rate, ceil = require(
         request, "job", "attempt", "interface", "rate_bps", "priority", "class_rate_bps", "ceil_bps"

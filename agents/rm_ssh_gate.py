@@ -3,7 +3,7 @@
     rm_ssh_gate.py pam [--exempt=GROUP,GROUP]          for pam_exec, in sshd's account and session parts
     rm_ssh_gate.py keys USER [--exempt=GROUP,GROUP]    for AuthorizedKeysCommand, where sshd does without PAM
 
-Root, and whoever is in one of the groups, passes. Others need a running job on this host; their connection is
+Root, and members of one of the groups, pass. Others need a running job on this host; their connection is
 moved into the control groups of the newest one: it counts against that job's limits, can open the same
 devices and ends with it. playbooks/ssh_gate.yml sets both up; docs/ssh-gate.md says what it promises.
 """

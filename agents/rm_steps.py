@@ -97,7 +97,7 @@ def run_step(run, step):
     except OSError as problem:
         where = " (%s)" % problem.filename if problem.filename else ""
         result = failure("%s%s." % (problem.strerror or problem, where))
-    except Exception as problem:  # told as a failed step: one bad step must not lose the others' answers
+    except Exception as problem:  # reported as a failed step: one bad step must not lose the others' answers
         said = "%s: %s" % (type(problem).__name__, problem)
         result = failure("rm_steps.py failed in '%s': %s" % (step["op"], said))
     finally:
@@ -205,7 +205,7 @@ class Replaced(Exception):
 
 
 def files_now():
-    """What tells whether a file of ours has been replaced."""
+    """What shows whether a file of ours has been replaced."""
     with os.scandir(HERE) as entries:
         return sorted((e.name, e.inode(), e.stat().st_mtime_ns) for e in entries if e.name.endswith(".py"))
 

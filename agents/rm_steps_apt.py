@@ -322,7 +322,7 @@ class Debian:
         self.planned[package.name] = version
 
     def mark_manual(self, names):
-        """Who asks for a package by name wants to keep it, though it came for the sake of another."""
+        """A package that is asked for by name is to be kept, though it came as a dependency of another."""
         with contextlib.suppress(OSError), open(STATES, encoding="utf-8") as file:
             auto = re.findall(r"^Package: (\S+)\n(?:.+\n)*?Auto-Installed: 1$", file.read(), re.MULTILINE)
             chosen = [name for name in names if name.partition(":")[0] in auto]

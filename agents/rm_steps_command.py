@@ -1,4 +1,4 @@
-"""`command`, `shell`, `script`, `raw`: programs whose effect nobody can foretell."""
+"""`command`, `shell`, `script`, `raw`: programs whose effect cannot be predicted."""
 
 import os
 

@@ -16,7 +16,7 @@ QUIET_US = 1_500_000  # a reflector ends when nothing came for so long
 
 
 def do_network_pair(run, args):
-    """{answered, throughput_bps} of what this side sent; the one that leads tells both losses, too."""
+    """{answered, throughput_bps} of what this side sent; the one that leads reports both losses, too."""
     news = _reflector(args)
     try:
         return dict(_lead(args) if args["leads"] else _follow(args, news), changed=False)
@@ -26,7 +26,7 @@ def do_network_pair(run, args):
 
 def _reflector(args):
     """Start to answer the peer, in a process that outlasts this step until the peer is done; a pipe that
-    tells, by one JSON line each, that it listens and that the peer sends."""
+    reports, by one JSON line each, that it listens and that the peer sends."""
     import rm_probe
 
     reading, writing = os.pipe()
@@ -61,7 +61,7 @@ def _reflector(args):
 
 
 def _news(pipe, within_s):
-    """The next thing that the reflector tells; {} when nothing came in time."""
+    """The next report of the reflector; {} when nothing came in time."""
     if not select.select([pipe], [], [], within_s)[0]:
         return {}
     line = b""

@@ -67,7 +67,7 @@ print(json.dumps([SpecifierSet(x).contains(v, prereleases=True) for x, v in json
 
 
 def _satisfied(requirement, installed, command):
-    """Is a requirement met by what is installed? None: only pip itself can tell (an URL, a marker …)."""
+    """Is a requirement met by what is installed? None: only pip itself can decide (a URL, a marker …)."""
     parts = _parts(requirement)
     if parts is None or ";" in requirement or "@" in requirement:
         return None

@@ -7,7 +7,7 @@ from rm_steps_base import StepFailed
 
 
 def private_folder(what):
-    """The directory for `what` of the user whom we are, made where it is missing. Root's is where only root
+    """The directory for `what` of the present user, made where it is missing. Root's is where only root
     can make it; of other users' ones another user can at worst be the first, which is then said."""
     path = "/var/cache/rm-%s" % what if os.getuid() == 0 else "/var/tmp/rm-%s-%d" % (what, os.getuid())
     with contextlib.suppress(FileExistsError):

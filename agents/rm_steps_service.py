@@ -173,7 +173,7 @@ def do_service(run, args):
             if not run.check:
                 host.act({"restarted": "restart", "reloaded": "reload"}[state] if running else "start", unit)
         if not run.check and host.name == "systemd" and changes:
-            host.look(unit)  # as it is now, which the result tells
+            host.look(unit)  # as it is now, which the result shows
     return dict(
         result, changed=bool(changes), diff=state_diff(run, "service " + unit, changes), **host.result()
     )

@@ -332,7 +332,7 @@ class Supervisor:
             deadlines.append(time.monotonic() + 1)
         if not deadlines:
             return None
-        # poll takes less than 25 days; whoever is woken before the time looks at the clock again
+        # poll takes less than 25 days; a wake-up before the time looks at the clock again
         return min(max(0, min(deadlines) - time.monotonic()) * 1000 + 0.5, LONGEST_POLL_MS)
 
     # ending
@@ -396,7 +396,7 @@ class Supervisor:
         self._say(dict(record, event="exit"))
 
     def _remove_group(self):
-        """Whoever came in over SSH as a part of the job (rm_ssh_gate.py) leaves with it."""
+        """Sessions that came in over SSH as a part of the job (rm_ssh_gate.py) end with it."""
         for _ in range(100):
             if self.group.remove():
                 return
@@ -430,7 +430,7 @@ class Supervisor:
         event = dict(event, job=self.folder.job, attempt=self.folder.attempt)
         for key in ("why", "error"):
             if key in event:
-                event[key] = event[key][:600]  # six bytes each at most: what is told stays below PIPE_BUF
+                event[key] = event[key][:600]  # six bytes each at most: the event stays below PIPE_BUF
         return json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
 
     def _say_to(self, fifo, words):

@@ -1,6 +1,6 @@
 """Throughput tests: as fast as it goes, in bursts that spare the jobs of the hosts, or by another program.
 
-A sink (rm_probe.py) counts what it gets and tells it at the end. A test in bursts sends only inside the
+A sink (rm_probe.py) counts what it gets and reports it at the end. A test in bursts sends only inside the
 windows that it is given, by this host's clock: the gaps between the communication phases of jobs. iperf3
 makes the test where both hosts have it and nobody must be spared.
 """
@@ -17,7 +17,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from rm_kernel import KernelRefused, require
 
-TALLY = struct.Struct("!QQ")  # what the sink tells: bytes, and microseconds that they took
+TALLY = struct.Struct("!QQ")  # what the sink reports: bytes, and microseconds that they took
 BLOCK = 1 << 14
 STREAM_BLOCK = 1 << 15
 STREAM_BUFFER = 1 << 17  # little may be under way at the end
@@ -44,7 +44,7 @@ def _program(name):
 
 def bursts(address, port, windows, rate_bps, buffer_bytes):
     """TCP throughput as the sink saw it, over all windows [begin_us, length_us]; a window that has begun is
-    left out, and so is what the sink saw in one piece, which tells no rate."""
+    left out, and so is what the sink saw in one piece, which shows no rate."""
     received = took = done = 0
     for begin, length in windows:
         if time.time_ns() // 1000 > begin:

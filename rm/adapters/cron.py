@@ -54,7 +54,7 @@ class Timers:
         self._stopped = threading.Event()
 
     def every(self, seconds: float, name: str, work: Callable[[], object], jitter_s: float = 0) -> None:
-        """Call `work` every so many seconds, never twice at once."""
+        """Call `work` at this interval, never twice at once."""
         trigger = self._triggers[name] = partial(
             IntervalTrigger, seconds=seconds, jitter=jitter_s or None, timezone="UTC"
         )
@@ -215,11 +215,11 @@ class Wall(BaseTrigger):  # type: ignore[misc]
         start = now.astimezone(UTC)
         if previous is not None:
             last = previous.astimezone(UTC)
-            # APScheduler may ask in the very microsecond of the last run: that one is not told again
+            # APScheduler may ask in the very microsecond of the last run: that one is not returned again
             start = last + tick if start == last else min(start, last + tick)
         before = (start - tick).astimezone(self._zone)
         for found in CronSim(self._expression, before):
-            # that of a repeated hour is also told in its second pass, and of two in a gap each
+            # a time in a repeated hour is also returned in its second pass, and of two in a gap each
             if found.astimezone(UTC) >= start:
                 return found
         return None

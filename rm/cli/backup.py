@@ -1,4 +1,4 @@
-"""`rmx backup`, `rmx restore` and `rmx upgrade`: the database, for whoever runs the daemon."""
+"""`rmx backup`, `rmx restore` and `rmx upgrade`: the database, for the account that runs the daemon."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`rmx`: the entry point. Commands are loaded when they are called, so that none waits for another.
 
 Exit codes: docs/cli.md. No traceback reaches the user: an RmError is its sentence, and any other
-exception is told as a defect of rm (RM_DEBUG=1 shows where).
+exception is reported as a defect of rm (RM_DEBUG=1 shows where).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def refuse_what_rm_would_delete(words: Sequence[str]) -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """One command line to its exit code; errors are told on standard error."""
+    """One command line to its exit code; errors go to standard error."""
     try:
         rest = list(words)
         if rest[:1] == ["--as-rm"]:
@@ -145,7 +145,7 @@ def run(words: Sequence[str]) -> int:
         note("Interrupted.")
         return INTERRUPTED
     except BrokenPipeError:
-        # whoever read our output has gone: say nothing, also not when Python closes stdout
+        # the reader of our output has gone: say nothing, also not when Python closes stdout
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
     except Exception as error:

@@ -70,7 +70,7 @@ def shim(call: str, real: str) -> str:
 
 
 def _rmx() -> str:
-    """The absolute path of the rmx that runs: the hook works whatever PATH becomes."""
+    """The absolute path of the rmx that runs: the hook works with any later PATH."""
     mine = os.path.abspath(sys.argv[0])
     if os.path.basename(mine) == "rmx" and os.access(mine, os.X_OK):
         return mine

@@ -28,7 +28,7 @@ def token() -> None:
 @json_option
 @click.pass_obj
 def create(session: Session, /, scope: TokenScope, expires: str, name: str, user: str, as_json: bool) -> None:
-    """Make a token and print it: nobody can see it again."""
+    """Make a token and print it: it is never shown again."""
     from rm.units import SECOND_US, parse_duration_us
 
     made = session.client.accounts.create_token(

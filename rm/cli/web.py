@@ -24,7 +24,7 @@ from rm.errors import UsageError
 def web(session: Session, /, listen: str, names: tuple[str, ...], anonymous: bool) -> None:
     """Serve the page about jobs, links and the network until Ctrl-C.
 
-    Whoever opens the link that is printed is you, with your rights: keep it to yourself.
+    Anyone who opens the printed link has your rights: keep it to yourself.
     """
     import asyncio
     import secrets

@@ -29,12 +29,12 @@ class Address:
     host: str = ""
     user: str = ""
     port: int = 0
-    ca_file: str = ""  # https: whom to trust besides the system's authorities
+    ca_file: str = ""  # https: authorities to trust besides the system's
     token_file: str = ""
     peers: tuple[Address, ...] = ()  # https: other daemons of the same cluster, by host and port
 
     def at(self, other: Address) -> Address:
-        """Another daemon of the cluster, with whom this one is trusted and the token for it."""
+        """Another daemon of the cluster, with the same authorities and token as this one."""
         return dataclasses.replace(self, host=other.host, port=other.port)
 
     def names(self, other: Address) -> bool:

@@ -56,13 +56,13 @@ class Connection:
     ) -> None:
         """`daemon` is the path of its socket, or its address; `timeout_s` is for reads."""
         self.address = Address("unix", daemon) if isinstance(daemon, str) else daemon
-        self.on_wait: Callable[[str], None] = lambda why: None  # told once for each request that waits
+        self.on_wait: Callable[[str], None] = lambda why: None  # printed once for each request that waits
         self.patience_s = patience_s
         self._timeout_s = timeout_s
         self._door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
-        self._leader: Address | None = None  # whom the daemon at our address has named
+        self._leader: Address | None = None  # the leader that the daemon at our address has named
 
     def beside(self) -> Connection:
         """Another one to the same daemon, for another thread, or while this one is busy."""
@@ -254,7 +254,7 @@ class Connection:
         return Address("unix", path) if here else parse(f"ssh://{machine}{path}", "the leader's address")
 
     def _named_https(self, response: http.client.HTTPResponse) -> Address | None:
-        """The token goes only where the user's own configuration says, whatever a daemon answers."""
+        """The token goes only where the user's own configuration says, for any answer of a daemon."""
         url = response.getheader(LEADER_URL, "")
         if not url:
             return None
@@ -312,7 +312,7 @@ class Connection:
         try:
             self._connection = self._door.connection(timeout_s)
         except Unreachable:
-            if self._leader is not None:  # it leads no longer, maybe: whoever was asked first knows more
+            if self._leader is not None:  # it may lead no longer: the daemon that was asked first knows more
                 self._leader, self._door = None, door_to(self.address)
             raise
         self._connected = True

@@ -112,7 +112,7 @@ class SshDoor:
                 told = log.read(TAIL).decode(errors="replace")
         except OSError:
             return None
-        if "open failed: " not in told:  # sshd says no more than this, whatever the cause is
+        if "open failed: " not in told:  # sshd says no more than this for any cause
             return None
         host, path = self.address.host, self.address.path
         return Unreachable(

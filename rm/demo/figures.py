@@ -43,7 +43,7 @@ class Measured:
     runs: list[Run] = field(default_factory=list)
     verdicts: Sequence[Mapping[str, Any]] = ()  # why the pair runs where it runs
     apart: dict[str, Any] = field(default_factory=dict)
-    shaping: str = ""  # how traffic was told apart, or why it was not
+    shaping: str = ""  # how traffic was classified, or why it was not
     load: tuple[float, float] = (0.0, 0.0)  # of this machine, before and after
 
     def of(self, mode: str) -> list[Run]:

@@ -1,4 +1,4 @@
-"""The demo from beginning to end: what is done, in which order, and what is told of it."""
+"""The demo from beginning to end: what is done, in which order, and what is shown of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rm.units import fold_hosts
 
 
 class Screen(Protocol):
-    """Where the demo tells what happens: `say` stays, `now` is replaced by what comes next."""
+    """Where the demo shows what happens: `say` stays, `now` is replaced by what comes next."""
 
     def say(self, text: str) -> None: ...
     def now(self, text: str) -> None: ...
@@ -28,7 +28,7 @@ class Screen(Protocol):
 def play(
     connect: Callable[[str], Api], base: Path, length: Length, screen: Screen
 ) -> tuple[Measured, LinkMeter]:
-    """Run it all; when this returns, whatever it raises, nothing is left of it but the figures.
+    """Run it all; when this returns or raises, nothing is left of it but the figures.
 
     Args:
         connect: makes an HTTP client of a daemon's socket.

@@ -14,7 +14,7 @@ BAD_HOST, BAD_RATE_MBPS, BAD_LOSS_PCT, BAD_DELAY_MS = "z1h2", 20, 3.0, 8.0
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One job as its user knows it: it computes so long, then all-reduces so many bytes."""
+    """One job as its user knows it: it computes for a time, then all-reduces a number of bytes."""
 
     name: str
     priority: str

@@ -190,7 +190,7 @@ class Stage:
 
 @contextlib.contextmanager
 def stage(connect: Callable[[str], Api], base: Path, tell: Tell) -> Iterator[Stage]:
-    """Bring the cluster up; whatever happens, nothing of it stays."""
+    """Bring the cluster up; in any case nothing of it stays."""
     with work_directory(base) as work, contextlib.ExitStack() as stack:
         spec = LabSpec(
             zones=scenario.ZONES,

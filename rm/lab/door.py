@@ -85,7 +85,7 @@ def main() -> None:
     try:
         sc.mount("none", "/", "", sc.MS_REC | sc.MS_PRIVATE)
         sc.mount("proc", "/proc", "proc", sc.MS_NOSUID | sc.MS_NODEV | sc.MS_NOEXEC)
-        if sys.stdin.readline() != "go\n":  # whoever wanted the lab has gone
+        if sys.stdin.readline() != "go\n":  # the caller that wanted the lab has gone
             os._exit(1)
         keeper = Keeper(plan)
         door = socket.socket(socket.AF_UNIX)

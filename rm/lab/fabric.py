@@ -65,7 +65,7 @@ def queue(device: str, rate_mbps: float, packets: int) -> list[str]:
     # two milliseconds' worth: enough that a late timer loses no rate; at least two packets
     burst = max(4000, int(rate_mbps * 1e6 / 8 * 0.002))
     return [
-        # the limit is that of the inner queue, which the second line replaces
+        # the limit is the inner queue's, which the second line replaces
         f"qdisc replace dev {device} root handle 10: tbf rate {rate_mbps * 1e6:.0f}bit burst {burst}"
         f" limit {burst * 10}",
         f"qdisc replace dev {device} parent 10:1 handle 11: pfifo limit {packets}",
@@ -165,7 +165,7 @@ def inside(host: LabHost, spec: LabSpec) -> list[str]:
 
 
 def _chance(percent: float) -> str:
-    # ARP is spared: one lost request would stall a host for a second, which no loss rate tells
+    # ARP is spared: one lost request would stall a host for a second, which no loss rate explains
     return f"meta protocol ip numgen random mod 100000 < {round(percent * 1000)}"
 
 

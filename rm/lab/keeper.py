@@ -2,7 +2,7 @@
 
 Every host is a child of the keeper, every mount is in its mount namespace and every device in its
 network namespace. So when the keeper is killed, the kernel ends all the rest: nothing can be left behind but
-control groups and the lab's directory, which whoever takes the lab down removes.
+control groups and the lab's directory, which `rmx lab down` removes.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Keeper:
 
     def crash(self, name: str) -> None:
         self._host(name)
-        # the link first: not one last packet may tell the others that the host ends
+        # the link first: not one last packet may show the others that the host ends
         fabric.drop_port(name)
         self._kill(name)
 
@@ -338,7 +338,7 @@ def _copy_readable(source: str, target: str) -> None:
 
 
 def hush() -> None:
-    """Lets go of the pipes of whoever started the lab."""
+    """Closes the pipes of the process that started the lab."""
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)

@@ -76,7 +76,7 @@ class Lab:
     # --- faults -----------------------------------------------------------------------------------
 
     def crash(self, host: str) -> None:
-        """Power off: the link is gone first, so that nobody is told."""
+        """Power off: the link is gone first, so that nobody is notified."""
         self._ask("crash", host)
 
     def boot(self, host: str) -> None:
@@ -171,7 +171,7 @@ class Lab:
     def exec(
         self, host: str, argv: Sequence[str], input: bytes = b"", timeout_s: float = PATIENCE_S
     ) -> subprocess.CompletedProcess[bytes]:
-        """Runs a command in a host's namespaces as its root and returns its outcome, whatever it is."""
+        """Runs a command in a host's namespaces as its root and returns any outcome."""
         return subprocess.run(
             self.exec_command(host, argv), input=input, capture_output=True, check=False, timeout=timeout_s
         )
@@ -271,7 +271,7 @@ def holds_lab(directory: Path) -> bool:
 
 
 def discard(directory: Path, remove_directory: bool) -> None:
-    """Ends whatever lab the directory speaks of and removes its remains; idempotent."""
+    """Ends the lab of the directory, if any, and removes its remains; idempotent."""
     state = inventory.load_state(directory)
     if state is not None:
         if inventory.alive(state):

@@ -70,14 +70,14 @@ def up(spec: LabSpec, directory: str | os.PathLike[str], progress: Progress = la
 
 
 def _await_end(keeper: subprocess.Popen[str]) -> None:
-    """Returns when nothing is left of a keeper that was told to end or whose number was not yet known."""
+    """Returns when nothing is left of a keeper that was asked to end or whose number was not yet known."""
     assert keeper.stdin is not None
     assert keeper.stdout is not None
     with contextlib.suppress(BrokenPipeError):
         keeper.stdin.close()  # one that still waits for its `go` ends by this
     keeper.kill()
     keeper.wait()
-    keeper.stdout.read()  # whatever was forked from it held the other end
+    keeper.stdout.read()  # its forked processes held the other end
 
 
 def _how(mode: str) -> str:

@@ -41,7 +41,7 @@ class Attempt:
     hosts: tuple[str, ...]
     gpus: tuple[Gpu, ...]
     shared: bool
-    waiting_for: int  # hosts that were not told to start yet
+    waiting_for: int  # hosts that have not got their start yet
     alive: bool = True
     stage: int = 0
     origin_us: float | None = None  # of the iteration under way

@@ -26,7 +26,7 @@ class _Round:
 
 
 class Following:
-    """Who follows which plan, and how far in it they are."""
+    """Which job follows which plan, and how far in it they are."""
 
     def __init__(self) -> None:
         self._rounds: dict[int, _Round] = {}

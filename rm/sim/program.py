@@ -32,7 +32,7 @@ class Communicate:
     """A ring collective over the job's hosts: each host sends `bits` to the next, at most `cap_bps`.
 
     `size_bytes` is the message as the job sees it (the M of an all-reduce). A job on one host
-    communicates for free. With `barriers` > 1 the transfer goes in so many equal steps, each
+    communicates for free. With `barriers` > 1 the transfer goes in this many equal steps, each
     of which waits for the slowest flow (the 2(n-1) stages of a ring all-reduce).
     """
 

@@ -1,4 +1,4 @@
-"""What a journal tells of each job: when it came, where and when it ran, how long, and how it ended.
+"""What a journal records of each job: when it came, where and when it ran, how long, and how it ended.
 
 The journal is followed without asking the policies: the recorded decisions are taken as they are,
 and only the communication policy is asked, for the scores of the links.
@@ -37,7 +37,7 @@ class Exit:
 @dataclass(slots=True)
 class Run:
     """One attempt. Times are those at which the daemon heard; `placed_us` is None when the attempt
-    is older than the journal. `echoes` were told of it while it ran: (offset, event)."""
+    is older than the journal. `echoes` were reported of it while it ran: (offset, event)."""
 
     number: int
     tasks: int

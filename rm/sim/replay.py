@@ -123,7 +123,7 @@ def verify(entries: Iterable[tuple[int, Entry]]) -> Verdict:
 
 
 def step_difference(cycle: Cycle, outcome: Outcome, step: Step) -> str:
-    """How the outcome differs from what the journal tells, as a sentence; "" when it does not."""
+    """How the outcome differs from the journal's, as a sentence; "" when it does not."""
     for index, refusal in outcome.refused.items():
         return f"{type(step.events[index]).__name__} took effect then and is refused now: {refusal}"
     decided = taken(step.events, outcome)[1]
@@ -144,7 +144,7 @@ Subject = tuple[str, int | str]
 
 
 def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]]:
-    """What was decided about whom; a placement's note is not part of it."""
+    """What was decided about which job; a placement's note is not part of it."""
     found: dict[Subject, tuple[object, ...]] = {}
     for event in decided:
         if isinstance(event, ev.JobPlaced):

@@ -1,6 +1,6 @@
 """What another policy would have changed: job by job, and in a few numbers.
 
-Three columns: what the journal tells; the policies of the journal in the model of `rm.sim.whatif`
+Three columns: the journal's record; the policies of the journal in the model of `rm.sim.whatif`
 (how far the model is from what happened); and the other policies in the same model. The second
 and the third differ by the policies alone.
 """

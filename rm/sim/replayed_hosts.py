@@ -2,7 +2,7 @@
 
 A job's attempt starts after the job's own time from placement to start, and each of its tasks
 ends as in the attempt of the journal that ended by itself. A host that is silent goes on, and what
-happened meanwhile is told by `rm.core.jobs.reconcile` when it answers again; one that booted has
+happened meanwhile is found by `rm.core.jobs.reconcile` when it answers again; one that booted has
 lost what it ran. A host that refused to launch a job refuses it again.
 """
 
@@ -47,7 +47,7 @@ class ReplayedHost:
 
 
 class ReplayedHosts:
-    """`at(time, handler)` calls the handler then; what that returns is told to the cycle."""
+    """`at(time, handler)` calls the handler then; what that returns goes to the cycle."""
 
     def __init__(self, recording: Recording, at: Callable[[int, Handler], None]) -> None:
         self._jobs = recording.jobs
@@ -60,7 +60,7 @@ class ReplayedHosts:
         self._plans: dict[Attempt, dict[int, Exit]] = {}
         self._echoed: set[Attempt] = set()
         self._failures = {j: list(s.failures) for j, s in recording.jobs.items() if s.failures}
-        self.assumed: set[int] = set()  # jobs whose run time the journal does not tell
+        self.assumed: set[int] = set()  # jobs whose run time the journal does not have
 
     # -- hosts come and go ---------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class FabricForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A leaf-spine fabric: the hosts in so many equal racks, each with one link to each spine."""
+    """A leaf-spine fabric: the hosts in this many equal racks, each with one link to each spine."""
 
     leaves: Positive
     spines: Positive
@@ -172,7 +172,7 @@ def read(path: Path) -> Scenario:
 
 
 def duration_us(text: str, where: str) -> int:
-    """A duration of the file; bad ones are told with their place."""
+    """A duration of the file; bad ones are reported with their place."""
     return _parsed(parse_duration_us, text, where)
 
 

@@ -84,7 +84,7 @@ class WhatIf:
 
     @property
     def assumed(self) -> set[int]:
-        """Jobs that ran although the journal does not tell for how long they do."""
+        """Jobs that ran although their run time is not in the journal."""
         return self._hosts.assumed
 
     def play(self, entries: Iterable[tuple[int, Entry]]) -> dict[int, Fate]:
@@ -174,7 +174,7 @@ class WhatIf:
 
     def _restarted(self, start: Start) -> list[ev.Event]:
         """A new daemon: no host has answered it yet. Whatever it knows that the steps did not
-        tell (of a time without this journal) is told now."""
+        report (of a time without this journal) is reported now."""
         assert self._cycle is not None
         mine, theirs = self._cycle.state, start.state
         events: list[ev.Event] = []

@@ -25,7 +25,7 @@ class SimJob:
 class Noise:
     """How real iterations differ from the program; shares of the compute time.
 
-    `jitter` is the standard deviation of each compute stage, `drift` that of a factor which each
+    `jitter` is the standard deviation of each compute stage, `drift` the one of a factor which each
     job keeps, `straggle` the chance that an iteration's compute takes `straggle_factor` as long.
     """
 
@@ -36,7 +36,7 @@ class Noise:
 
 
 class Chance:
-    """One job's own random numbers: the same whatever policy runs and whatever else happens."""
+    """One job's own random numbers: the same under any policy and any other events."""
 
     __slots__ = ("_factor", "_noise", "_random", "_straggles")
 

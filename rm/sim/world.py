@@ -147,7 +147,7 @@ class World:
                 _, _, handler, a, b = heapq.heappop(heap)
                 handler(a, b)
             if self._inbox and not (heap and heap[0][0] <= self.now_us):
-                self._turn()  # whatever happens at one instant is one batch
+                self._turn()  # all events of one instant are one batch
                 if progress is not None:
                     progress(len(self._stories) - self._left, len(self._stories))
         if until is not None and self._left:

@@ -1,4 +1,4 @@
-"""From what the options say of GPUs to what a JobSpec says: how many, counted by what, seen by whom.
+"""From what the options say of GPUs to what a JobSpec says: how many, counted by what, seen by which tasks.
 
 Under Slurm a task sees all GPUs that the job has on its host, unless --gpus-per-task, --ntasks-per-gpu or
 --gpu-bind says otherwise. Cheap to import: no core types.
@@ -85,7 +85,7 @@ def _by_gpu(
     gpus: GpuOptions, ntasks: int | None, per_host: int | None, each: int, low: int, exact: int,
     kind: dict[str, Any],
 ) -> GpuShape:  # fmt: skip
-    """--ntasks-per-gpu: every task sees one GPU, and so many of them the same."""
+    """--ntasks-per-gpu: every task sees one GPU, and this many share it."""
     if gpus.bind not in ("", "single") or (gpus.bind == "single" and gpus.bind_number != each):
         _refuse(
             f"--gpu-bind={gpus.bind} and --ntasks-per-gpu={each} contradict each other.", "Keep one of them."

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 VALUE, FLAG, MAYBE = "value", "flag", "maybe"  # MAYBE: a flag that may carry =value
-TOLD = "told"  # known to Slurm, and here only told to the job: a warning
+TOLD = "told"  # known to Slurm, and here only in the job's environment: a warning
 IGNORED = "ignored"  # known to Slurm, without effect here: a warning
 REFUSED = "refused"  # known to Slurm, and without it the job would mean something else: an error
 

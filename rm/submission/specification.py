@@ -39,7 +39,7 @@ def build(
 
     Args:
         values: option key -> text, or True/False.
-        environment: that of the submission, for --export.
+        environment: the submission's, for --export.
         now: for --begin; aware or local.
         remarks: where complaints are gathered instead of raised; the answer is good if there are none.
     """
@@ -71,7 +71,7 @@ def build(
 
 
 def told(values: Mapping[str, Any]) -> list[list[str]]:
-    """What Slurm only tells the job again, as variables of its environment."""
+    """What Slurm only repeats to the job, as variables of its environment."""
     return [[name, str(values[key])] for key, name in TOLD.items() if values.get(key)]
 
 

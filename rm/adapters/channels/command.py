@@ -14,7 +14,7 @@ from rm.core.alerts.channel import NotTold
 
 
 class CommandChannel:
-    """Exit status 0 = told. What the command prints is not read: it may hold secrets of its own."""
+    """Exit status 0 = delivered. What the command prints is not read: it may hold secrets of its own."""
 
     def __init__(self, command: Sequence[str], timeout_s: float) -> None:
         self._command = tuple(command)

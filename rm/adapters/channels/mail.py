@@ -89,7 +89,7 @@ class MailChannel:
 
 
 def message_of(notice: Mapping[str, Any], sender: str, to: Sequence[str]) -> EmailMessage:
-    """The Message-ID is the same whenever the same is told again; a recovery refers to its firing."""
+    """The Message-ID is the same for each repetition; a recovery refers to its firing."""
     message = EmailMessage()
     title = f"[rm] {notice['event'].upper()}: {notice['condition']} {notice['subject']}"
     message["Subject"] = " ".join(title.split())

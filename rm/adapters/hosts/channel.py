@@ -57,7 +57,7 @@ class AgentChannel:
 
     def __init__(self, host: Host, settings: SshSettings, cluster: str = "") -> None:
         self.host = host
-        self._cluster = cluster  # of whoever gives orders
+        self._cluster = cluster  # the one who gives orders
         self.hello = Hello(version="", protocol=0)
         self.least_epoch = 0  # of orders: see `Fleet.raise_epoch`
         self.heard = 0  # how often something came
@@ -189,7 +189,7 @@ class AgentChannel:
         return self._channel is not None and bool(self._channel.recv_ready())
 
     def close(self, why: str = "") -> None:
-        """Give up: every call under way fails with an unknown outcome. `why`: the sentence that is told."""
+        """Give up: every call under way fails with an unknown outcome, for the reason `why`."""
         with self._lock:
             self._given_up = self._given_up or why
             self._lost = self._lost or why or f"The channel to {self.host.name} is closed."

@@ -220,7 +220,7 @@ class _Clock:
 
         def heard(reply: Future[Pong]) -> None:
             if reply.exception() is not None:
-                return  # the loss is told elsewhere; the clock is measured again after the next hello
+                return  # the loss is reported elsewhere; the clock is measured again after the next hello
             trip_us = (time.perf_counter_ns() - since) // 1000
             measured = (trip_us, reply.result().now_us - (sent_us + trip_us // 2))
             quickest = min(best, measured) if best is not None else measured
@@ -233,7 +233,7 @@ class _Clock:
 
 
 class Listener(NamedTuple):
-    """Whoever wants to know of the hosts: the arguments of `Fleet`."""
+    """Listeners to the hosts' news: the arguments of `Fleet`."""
 
     on_event: OnEvent
     on_state: OnState
@@ -319,7 +319,7 @@ class _Member(threading.Thread):
             channel.close()
 
     def _complain(self, what: str) -> None:
-        """The host said what does not fit: whoever listens decides what becomes of it."""
+        """The host sent a message that does not fit: the listener decides what follows."""
         self._tell(False, f"{self.host.name} does not keep to the agent protocol: {what}.")
         try:
             self._listener.on_misfit(self.host.name, what)

@@ -9,7 +9,7 @@ from rm.adapters.hosts.channel import AgentChannel
 from rm.protocol.hosts import Ping
 
 BEATS_PER_DEADLINE = 3
-STEP_S = 0.5  # of one look at the most: while the daemon itself stood still, no agent is blamed
+STEP_S = 0.5  # one look at most: while the daemon itself stood still, no agent is blamed
 
 
 class Heartbeat:

@@ -1,4 +1,4 @@
-"""How fast something may come: so many at once, and then so many a second."""
+"""A rate limit: a burst at once, and then a number a second."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def known_as(address: str, port: int) -> str:
 
 
 def login_of(host: Host, settings: SshSettings) -> str:
-    """The user whom the configuration of ssh names for a host whose inventory names none; "" = nobody."""
+    """The user that ssh's configuration names for a host whose inventory names none; "" = none."""
     words = arguments(host, settings)
     if not words and not configured(settings.config):
         return ""

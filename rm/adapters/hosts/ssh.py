@@ -153,7 +153,7 @@ def _accept(host: Host, settings: SshSettings) -> str:
 
 
 def _lines(route: Route, settings: SshSettings) -> list[Line]:
-    """What the known hosts say of the host. A key is revoked for an address, whatever the port."""
+    """What the known hosts say of the host. A key is revoked for an address, at any port."""
     found: list[Line] = []
     users = (route.known_hosts or USERS_KNOWN_HOSTS) if settings.users_known_hosts else ()
     for file in (settings.known_hosts, *users):
@@ -292,7 +292,7 @@ def _open_to_others(file: Path) -> bool:
     try:
         found = file.stat()
     except OSError:
-        return False  # told where it is opened
+        return False  # reported where it is opened
     return found.st_uid == os.getuid() and bool(found.st_mode & 0o077)
 
 

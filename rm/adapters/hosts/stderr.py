@@ -17,7 +17,7 @@ LINE_BYTES = 4_096  # what a longer line has more is left out
 
 
 class StandardError:
-    """Takes the bytes as they come; whatever they are, each line becomes one printable record of the log."""
+    """Takes any bytes as they come; each line becomes one printable record of the log."""
 
     def __init__(self, host: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._host = host

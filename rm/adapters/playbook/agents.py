@@ -40,7 +40,7 @@ class DaemonClient(Protocol):
 
 
 class DaemonAgents:
-    """`connect` makes a client; `note` is told once when no step will go this way, and why."""
+    """`connect` makes a client; `note` gets the reason once when no step will go this way."""
 
     request_bytes, part_bytes = REQUEST_BYTES, PART_BYTES
 
@@ -148,5 +148,5 @@ def _too_long(request: dict[str, Any]) -> bool:
 
 
 def _as(login: str, step: dict[str, Any]) -> dict[str, Any]:
-    """The step as the user whom the host would let in; parts of contents are kept by the agent itself."""
+    """The step as the user that the host would let in; parts of contents are kept by the agent itself."""
     return step if step.get("user") or step["op"] == "blob" else {**step, "user": login, "at_home": True}

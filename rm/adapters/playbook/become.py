@@ -1,4 +1,4 @@
-"""sudo, with a password where it asks for one: told over its standard input, never on a command line."""
+"""sudo, with a password where it asks for one: over its standard input, never on a command line."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class LocalFiles:
 
     @property
     def decrypt(self) -> Callable[[str], str] | None:
-        """Opens `!vault` values; None without passwords: then only who uses such a value is told."""
+        """Opens `!vault` values; None without passwords: then only the use of such a value is an error."""
         return self.vault if self.vault.passwords else None
 
     def _read(self, path: str, decrypt: bool = True) -> bytes:

@@ -1,4 +1,4 @@
-"""What one run of a playbook is told: the options of the command line, and whom it may ask."""
+"""The orders for one run of a playbook: the options of the command line, and where it may ask questions."""
 
 from __future__ import annotations
 

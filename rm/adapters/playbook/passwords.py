@@ -1,4 +1,4 @@
-"""The passwords of a run: which one a host is told, and that none is ever shown."""
+"""The passwords of a run: which one a host gets, and that none is ever shown."""
 
 from __future__ import annotations
 

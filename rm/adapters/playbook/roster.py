@@ -47,7 +47,7 @@ class Roster:
             for name, h in self.hosts.items()
         }  # fmt: skip
         for state in self.states.values():
-            with suppress(UsageError):  # told when the host is to be reached
+            with suppress(UsageError):  # reported when the host is to be reached
                 state.login = str(self.connection_of(state.name).get("ansible_user", state.login))
 
     def chosen(self, play: Play, growing: bool = False) -> tuple[str, ...]:

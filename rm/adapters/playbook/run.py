@@ -71,7 +71,7 @@ def run_playbook(
 
     Raises UsageError before any host is touched when the playbook, a pattern, a template or a local file
     that is named outright is wrong;
-    whatever goes wrong on a host is in the report. Ctrl-C ends the run with `interrupted` set.
+    every failure on a host is in the report. Ctrl-C ends the run with `interrupted` set.
     `inventory` are the hosts' variables where they are more than `Host.variables` holds; `prompt`
     answers `vars_prompt` and `pause`; `magic` are names to provide besides rm's own. `become` and
     `become_user` hold where the playbook and the variables do not say; so do `passwords`.

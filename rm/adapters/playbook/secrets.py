@@ -16,7 +16,7 @@ MARK = "********"
 
 
 def masked(result: TaskResult, secrets: Iterable[str]) -> TaskResult:
-    """The result without the secrets, in whatever form it holds them."""
+    """The result without the secrets, in any form of them."""
     known = _forms(frozenset(secrets))
     if not known:
         return result

@@ -38,7 +38,7 @@ class Found:
     message: str = ""
 
     def say(self, message: str) -> None:
-        """The first is told; further ones are like it."""
+        """The first is reported; further ones are like it."""
         self.message = self.message or message
 
     def misread(self, message: str) -> None:
@@ -97,7 +97,7 @@ class Archive:
         await self._session.close()
 
     def at(self, path: str) -> str:
-        """A path that the archive named, at the archive: whatever host it names is not asked.
+        """A path that the archive named, at the archive: a host that it names is never asked.
 
         Raises:
             Unreachable: it is not an address.
@@ -142,7 +142,7 @@ class Archive:
             raise Unreachable(f"{who} did not answer with JSON at {url}.") from None
 
     async def each(self, items: Iterable[T], ask: Callable[[T], Awaitable[None]], found: Found) -> None:
-        """Ask for every item; what fails is told and the rest goes on, unless all fail.
+        """Ask for every item; failures are reported and the rest continues, unless all fail.
 
         Raises:
             Unreachable: not one could be asked.
@@ -185,7 +185,7 @@ class Tries:
         known.update(dict.fromkeys(tuple(checks) or ("",), failed[:200]))
 
     def into(self, found: Found) -> None:
-        """The oldest so many: what is newer is there the next time, too."""
+        """The oldest ones: what is newer is there the next time, too."""
         ordered = sorted(self._tries.items(), key=lambda item: (item[0][2], item[0]))
         if len(ordered) > SAMPLES_MAX:
             found.say(f"There is more than fits in one reading ({len(ordered)}); the rest follows.")

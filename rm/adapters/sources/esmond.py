@@ -39,7 +39,7 @@ def _mtu(value: Any) -> dict[str, Any]:
     return {"mtu_bytes": value}
 
 
-# of what a failed test of this event type, or of this pScheduler test, would have told
+# of what a failed test of this event type, or of this pScheduler test, would have measured
 CHECKS = {
     "packet-loss-rate": ("loss",),
     "histogram-owdelay": ("delay",),

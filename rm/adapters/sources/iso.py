@@ -20,5 +20,5 @@ def seconds_of(value: Any) -> float:
 
 
 def iso_of(us: int) -> str:
-    """A duration of so many microseconds."""
+    """Microseconds as an ISO 8601 duration."""
     return f"PT{us / 1e6:.6f}".rstrip("0").rstrip(".") + "S"

@@ -115,7 +115,7 @@ def _pairs(
     ours: Mapping[str, str],
     said: list[str],
 ) -> dict[str, Any]:
-    """Who is measured with whom."""
+    """Which hosts are measured with which."""
     kind = group.get("type")
 
     def hosts(members: Iterable[Any]) -> list[str]:
@@ -204,7 +204,7 @@ def toml_of(tables: Sequence[Mapping[str, Any]]) -> str:
 
 
 def document_of(meshes: Iterable[Mesh], addresses: Mapping[str, str]) -> dict[str, Any]:
-    """A pSConfig document of meshes as `GET /v1/monitor` tells them; `addresses` by host.
+    """A pSConfig document of meshes as `GET /v1/monitor` returns them; `addresses` by host.
 
     Each test of a mesh is a task. All pairs of the hosts are in it, but for those of a mesh with `sides`:
     pSConfig knows neither zones nor turns.

@@ -1,7 +1,7 @@
 """Connections to the database: how they are made, what bounds their waits, and its complaints as errors.
 
 A leader may vanish (its machine hangs, its link is cut) while its transaction holds the row that every
-leader needs. So PostgreSQL is told to end such a transaction (`_HELD_MS`), to wait for no lock for long,
+leader needs. So PostgreSQL is set to end such a transaction (`_HELD_MS`), to wait for no lock for long,
 and, with TCP, to look whether the other side is there; this side looks, too.
 """
 

@@ -31,7 +31,7 @@ class DatabaseFiles:
         self._rescued: Path | None = None
 
     def check(self, rescue: bool) -> None:
-        """`rescue`: whoever has acknowledged something here saves it into another file.
+        """`rescue` saves what was acknowledged here into another file.
 
         Raises:
             StoreError: a file was deleted or replaced: what was written since may be lost.

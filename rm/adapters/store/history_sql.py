@@ -137,7 +137,7 @@ class SqlHistory:
         written = 0
         while (some := self._next_hour(now_us)) is not None:
             written += some
-            time.sleep(PAUSE_S)  # whoever waits for the lock gets it
+            time.sleep(PAUSE_S)  # waiters for the lock get it
         while (some := self._next_day()) is not None:
             written += some
             time.sleep(PAUSE_S)

@@ -1,4 +1,4 @@
-"""Damaged rows of the database: read around, and kept in a table of their own until somebody has looked."""
+"""Damaged rows of the database: read around, and kept in a table of their own for an administrator."""
 
 from __future__ import annotations
 

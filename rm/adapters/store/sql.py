@@ -307,7 +307,7 @@ class SqlStore:
             forgotten += len(some)
             if len(some) < PRUNE_CHUNK:
                 break
-            time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
+            time.sleep(PRUNE_PAUSE_S)  # waiters for the lock get it
         for table in (schema.logs, schema.choices):  # also logs that came home after their job was forgotten
             there = sa.select(jobs.c.id).where(jobs.c.id == table.c.job).exists()
             with self._changing("prune") as c:
@@ -325,7 +325,7 @@ class SqlStore:
             forgotten += some
             if some < PRUNE_CHUNK:
                 return forgotten
-            time.sleep(PRUNE_PAUSE_S)  # whoever waits for the lock gets it
+            time.sleep(PRUNE_PAUSE_S)  # waiters for the lock get it
 
     def acts(
         self, after: int = 0, limit: int = 1000, since_us: int = 0, user: str | None = None
@@ -466,7 +466,7 @@ def open_store(url: str, migrations: Path = MIGRATIONS) -> SqlStore:
     """Opens the database at `url`, `sqlite:////path/to/rm.db` or `postgresql://user@host/name`.
 
     An empty database gets its tables. An older SQLite file is copied beside itself, then
-    upgraded; an older PostgreSQL database is left alone and the upgrading command told.
+    upgraded; an older PostgreSQL database is left alone and the error names the upgrading command.
 
     Raises:
         ConfigError: the URL is wrong, or its driver is not installed.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rm.core.model.host import Host
 
 AT_ONCE = 16
-PEERS = 3  # each host tries so many others, in a ring
+PEERS = 3  # each host tries this many others, in a ring
 USERS = range(1000, 60_000)  # of people, as useradd gives them
 COLUMNS = ("HOST", "PYTHON", "KERNEL", "CLOCK", "CGROUP", "TOOLS", "INTERFACE", "HOME", "FINDINGS")
 

@@ -129,7 +129,7 @@ def _source(session: Session, inventory: Sequence[str], known_hosts: str | None)
 def _looked_at(
     where: OfDaemon | OfInventory, host: str | None, host_word: str | None, everything: bool
 ) -> list[Key]:
-    """The keys that were asked for. Of one host whatever goes wrong is raised; of all it is told."""
+    """The keys that were asked for. Any failure of one host is raised; for all hosts it is reported."""
     named = [word for word in (host, host_word) if word]
     if len(named) + everything != 1:
         raise UsageError("Name one host, as an operand or with --host=NAME, or give --all.")
@@ -241,7 +241,7 @@ def _expected(file: str) -> dict[str, set[str]]:
 
 
 def _ask(new: Sequence[Key], where: OfDaemon | OfInventory) -> None:
-    """Raises UsageError where nobody can answer, and Abort where the answer is no."""
+    """Raises UsageError without a terminal, and Abort where the answer is no."""
     table(COLUMNS, [key.row() for key in new])
     changed = [key.host for key in new if key.pinned is not None]
     if changed:

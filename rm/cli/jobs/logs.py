@@ -85,7 +85,7 @@ class Labelled:
         """One task after the other, or all as they come. What some tasks lack does not keep the others'.
 
         Raises:
-            RmError: of the first task whose log could not be read; the others' are told beside.
+            RmError: of the first task whose log could not be read; the others' are reported beside it.
         """
         work = [partial(self._print, rank) for rank in range(self._count)]
         if at_once:

@@ -21,7 +21,8 @@ from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 
 
 def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The table's options as click options; unsupported ones are hidden, so that they can be told."""
+    """The table's options as click options; unsupported ones are hidden, so that they can be refused by
+    name."""
     for option in reversed(table.ALL):
         names = [f"--{name}" for name in option.long]
         if option.short:

@@ -42,7 +42,7 @@ def _verdicts(verdicts: Sequence[Verdict]) -> None:
 
 
 def _position(place: QueuePosition | None) -> None:
-    """Where a job that waits stands in the queue, and behind whom."""
+    """Where a job that waits stands in the queue, and behind which jobs."""
     if place is None:
         return
     told = ", ".join(f"{one.job} ({printable(one.user)})" for one in place.ahead)

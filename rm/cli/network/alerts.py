@@ -95,7 +95,7 @@ def silence(
     comment: str,
     as_json: bool,
 ) -> None:
-    """Let nothing new fire for a time. What fires already is still told as over when it is."""
+    """Let nothing new fire for a time. The end of an alert that fires already is still notified."""
     made = session.client.alerts.silence(
         parse_duration_us(duration) / 1e6, conditions=conditions, hosts=hosts, comment=comment
     )

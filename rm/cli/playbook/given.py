@@ -34,8 +34,8 @@ class Fleet:
 
 
 def playbook_path(file: str) -> Path:
-    """A bare word is a playbook that comes with rm, whatever lies in the current directory, which others may
-    write to; a local file has a directory (`./site`) or `.yml` or `.yaml` in its name."""
+    """A bare word is a playbook that comes with rm, also beside a local file of that name, since
+    others may write there; a local file has a directory (`./site`) or `.yml` or `.yaml` in its name."""
     from rm.adapters.playbook.shipped import shipped_directory
 
     named = file.endswith((".yml", ".yaml"))
@@ -86,7 +86,7 @@ def fleet_of(
     private_key = private_key or ansible.private_key_file
     identity = (private_key,) if private_key else config.ssh.identity_files
     given_args = {name: getattr(ansible, name.removeprefix("ansible_")) for name in SSH_ARGS}
-    if not ansible.host_key_checking:  # told where a key is not known
+    if not ansible.host_key_checking:  # named where a key is not known
         given_args["ansible_ssh_args"] += " -o StrictHostKeyChecking=no"
     settings = SshSettings(
         known_hosts=Path(known_hosts or config.ssh.known_hosts).expanduser(),

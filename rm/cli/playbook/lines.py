@@ -34,7 +34,7 @@ class Lines:
             self.heartbeat.spoke()
 
     def doing(self) -> str:
-        """Who is at work, the longest first."""
+        """The hosts at work, the longest first."""
         with self._guard:
             busy = sorted(self._busy.items(), key=lambda item: item[1][1])
         now_s = self.clock()

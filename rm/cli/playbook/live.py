@@ -26,7 +26,7 @@ from rm.cli.session import printable
 if TYPE_CHECKING:
     from rm.adapters.playbook.run import Progress
 
-TASKS_MAX = 6  # of the tasks the latest so many are shown
+TASKS_MAX = 6  # this many of the latest tasks are shown
 COUNTED = ("ok", "changed", "failed", "skipped")
 REFRESHES_PER_S = 4
 
@@ -118,7 +118,7 @@ class LiveView:
             return self._group(self.console.height - 1, self.clock())
 
     def _group(self, lines: int, now_s: float) -> Group:
-        """At most so many lines."""
+        """At most `lines` lines."""
         hosts = list(self._hosts.items())
         room = max(0, lines - 3)  # the headline, and a line above each table
         for_tasks = min(TASKS_MAX, len(self._tasks), max(room - len(hosts), room // 3))

@@ -21,7 +21,7 @@ RINGS = Rings(inner=42.0, outer=118.0, sum_inner=126.0, sum_outer=148.0)
 
 
 def circles(answer: Answer) -> str:
-    """The document; links that have no circle are told of in words."""
+    """The document; links that have no circle are described in words."""
     names = [job.name for job in answer.problem.jobs]
     body: list[str] = []
     top = MARGIN

@@ -42,7 +42,7 @@ def paper(
 ) -> None:
     """Reproduce a paper's results with rm's own policies; without NAME, list the papers.
 
-    Each row tells the published value, mean and standard deviation over the seeds, and the range
+    Each row has the published value, mean and standard deviation over the seeds, and the range
     within which the paper is said to be reproduced. Rows outside their range are results, too: docs/papers/
     says why. Equal seeds give equal results, however many processes there are.
     """

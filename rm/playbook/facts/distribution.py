@@ -30,7 +30,7 @@ def facts(raw: Mapping[str, Any]) -> dict[str, Any]:
     version = fields.get("VERSION_ID", "")
     exact = str(raw.get("debian_version", "")).strip()
     if identity == "debian" and re.fullmatch(r"\d+\.\d+", exact):
-        version = exact  # os-release tells only the first number
+        version = exact  # os-release has only the first number
     relatives = [identity, *fields.get("ID_LIKE", "").split()]
     family = next((FAMILIES[i] for i in relatives if i in FAMILIES), NAMES.get(identity, identity))
     return {

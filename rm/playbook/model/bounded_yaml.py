@@ -58,7 +58,7 @@ def _count(text: str | bytes) -> None:
         elif kind is yaml.AliasEvent:
             if any(event.anchor == anchor for _, anchor in levels):
                 raise _problem("an alias stands for what it is in", event)
-            size = sizes.get(event.anchor, 0)  # one of nobody is told when the nodes are made
+            size = sizes.get(event.anchor, 0)  # one without an anchor is reported later
             levels[-1][0] += size
             copies += size
             if copies > COPIES_MAX:

@@ -202,7 +202,7 @@ def _imported(play: Play, around: Mapping[str, Any]) -> Play:
 
 
 def _check_notified(reader: Reader, play: Play, shelf: Shelf) -> None:
-    """A handler that nobody defines is a mistake, told before any host is touched."""
+    """A handler that nobody defines is an error before any host is touched."""
     if shelf.open_ended or any(has_template(h.name) for h in play.handlers):
         return
     known = {name for h in (*play.handlers, *shelf.handlers) for name in handler_names(h)}

@@ -1,6 +1,6 @@
-"""The hosts of one part of a play beside each other: who may go on, who waits for whom.
+"""The hosts of one part of a play beside each other: which may go on, and which waits for which.
 
-Hosts run ahead of each other, except where a play could tell: a task for one host, a delegated task, a
+Hosts run ahead of each other, except where a play could notice: a task for one host, a delegated task, a
 look at another host's variables, and plays that stop when too many fail. There they wait, so that the
 end is Ansible's (`strategy: linear`), without a wait after every task.
 

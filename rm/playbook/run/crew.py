@@ -1,4 +1,4 @@
-"""What a host of a play is told at its start, and what it may ask about the others."""
+"""What a host of a play gets at its start, and what it may ask about the others."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def max_fail(play: Play, scope: Scope) -> float | None:
 
 def batches(play: Play, scope: Scope, names: Sequence[str]) -> list[list[str]]:
     """The hosts part by part: numbers or percentages of them; the last size repeats. Raises UsageError."""
-    sizes = _sizes(play, scope)  # also where nobody is left: what is wrong is told
+    sizes = _sizes(play, scope)  # also where no host is left: errors are reported
     rest = list(names)
     if not sizes or not rest:
         return [rest]

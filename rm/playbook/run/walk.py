@@ -85,7 +85,7 @@ class Walk:
         return selected(task, self.options.tags, self.options.skip_tags)
 
     def _known_flush(self, task: Task) -> bool:
-        """A flush of which is known what it runs, whatever the waiting tasks come to."""
+        """A flush whose work is known for any results of the waiting tasks."""
         quiet = not any(one.task.notify for one in self._waiting)
         return quiet and task.args.get("_raw") in ("flush_handlers", "noop")
 
@@ -134,7 +134,7 @@ class Walk:
 
     def _flush(self, frame: Frame) -> None:
         """Go to the next notified handler, and come back here after it. A flush goes through the handlers
-        once, in their order: what tells an earlier one is for the next flush."""
+        once, in their order: a notification of an earlier one is for the next flush."""
         handlers = self._handlers()
         self._due += notify.due(handlers, self._notified, lambda h: self._named(h, frame))
         self._notified = set()

@@ -130,7 +130,7 @@ def _used(value: Any) -> None:
 
 
 def _lenient(value: Any, scope: Scope) -> Any:
-    """A variable's value: an undefined part deep inside matters only to whom uses that part."""
+    """A variable's value: an undefined part deep inside matters only where that part is used."""
     if isinstance(value, dict):
         return {evaluate(k, scope): _leaf(v, scope) for k, v in value.items()}
     if isinstance(value, list):

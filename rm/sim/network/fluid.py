@@ -41,7 +41,7 @@ class Fluid:
                 pair(self._wires[out], self._wires[into])
         self._now = 0.0
         self._running: dict[int, Running] = {}
-        self._ended: list[int] = []  # not told yet
+        self._ended: list[int] = []  # not reported yet
         self._heap: list[tuple[float, int, Current]] = []  # ends; an entry that is not its end is void
         self._live = 0
         self._number = 0
@@ -150,7 +150,7 @@ class Fluid:
         return plans
 
     def _at(self, transfer: int, now_us: float) -> Running | None:
-        """The transfer at this time; None if it has ended by then and was not told."""
+        """The transfer at this time; None if it has ended by then and was not reported."""
         self._run_to(now_us)
         running = self._running.get(transfer)
         if running is None and transfer not in self._ended:
@@ -250,7 +250,7 @@ class Fluid:
         self._live -= 1
 
     def _resolve(self) -> None:
-        """Find the rates of all whom the latest changes concern."""
+        """Find the rates of all streams that the latest changes concern."""
         if not (self._new or self._touched):
             return
         streams = self._rates.find(self._new, self._touched, self._live)

@@ -3,7 +3,7 @@
 k of a transfer is the largest number of transfers on any of its own hosts (Ada-SRSF, eq. 5: b is
 the time per byte, eta what sharing costs beyond it). Whenever a transfer begins or ends, k is
 counted anew, and the bytes that are left drain at 1 / (k b + (k-1) eta). The latency a is spent
-first, whatever k is: nothing drains in the first a of a transfer, which counts as contention for
+first, for any k: nothing drains in the first a of a transfer, which counts as contention for
 the others from its beginning.
 """
 
@@ -89,7 +89,7 @@ class Penalty:
         self._ports: dict[str, Port] = {}
         self._known: dict[tuple[str, ...], tuple[Port, ...]] = {}
         self._sending: dict[int, Sending] = {}
-        self._ended: list[int] = []  # not told yet
+        self._ended: list[int] = []  # not reported yet
         self._heap: list[tuple[float, int, Sending]] = []  # ends; an entry that is not its end is void
 
     def begin(self, transfer: Transfer, now_us: float) -> None:
@@ -179,7 +179,7 @@ class Penalty:
         return ports
 
     def _at(self, transfer: int, now_us: float) -> Sending | None:
-        """The transfer at this time; None if it has ended by then and was not told."""
+        """The transfer at this time; None if it has ended by then and was not reported."""
         if now_us != self._now:
             self._run_to(now_us)
         sending = self._sending.get(transfer)

@@ -124,7 +124,7 @@ def plan(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A subflow; `cap` is in bit/us and that of the whole flow."""
+    """A subflow; `cap` is the whole flow's, in bit/us."""
 
     flow: Flow
     cap: float
@@ -141,7 +141,7 @@ def _apart(parts: list[_Part], wire: Callable[[int], Wire]) -> Iterable[Plan]:
 
 
 def _in_step(parts: list[_Part], wire: Callable[[int], Wire]) -> Iterable[Plan]:
-    """The stream's rate is that of its largest flow; the others keep their proportion to it."""
+    """The stream's rate is its largest flow's; the others keep their proportion to it."""
     groups: dict[tuple[int, float], list[_Part]] = {}
     for part in parts:
         groups.setdefault((part.flow.priority, part.flow.weight), []).append(part)

@@ -73,7 +73,7 @@ class Network(Protocol):
         ...
 
     def advance(self, now_us: float) -> list[int]:
-        """The transfers that have ended by now and were not told before, by end and then by id."""
+        """The transfers that have ended by now and were not reported before, by end and then by id."""
         ...
 
     def left_bytes(self, transfer: int, now_us: float) -> float:

@@ -8,7 +8,7 @@ from rm.sim.network.plan import Plan, Wire
 from rm.sim.network.running import Current
 from rm.sim.network.sharing import fill
 
-FEW = 32  # streams; so many at most are solved with all that is connected to them
+FEW = 32  # streams; at most this many are solved with all that is connected to them
 REMEMBERED = 4_096  # companies of streams whose rates are kept
 LOWEST = -(1 << 62)  # below all priorities
 EQUAL = 1e-11  # relative: rounding, when a stream is compared with its neighbours
@@ -22,9 +22,9 @@ class Rates:
     which pays for jobs in step, since they are few and meet again and again.
 
     Among many streams a change spreads only as far as it must: first those next to it share what the
-    others leave them. Max-min fair is whatever gives each stream a bottleneck (a full wire where no
+    others leave them. Rates are max-min fair if they give each stream a bottleneck (a full wire where no
     stream of its priority gets more for its weight, and none of a lower one anything). So
-    whoever lacks one, or deprives a neighbour of one, is taken in, until all is right.
+    a stream that lacks one, or deprives a neighbour of one, is taken in, until all is right.
     """
 
     def __init__(self, remember: bool) -> None:

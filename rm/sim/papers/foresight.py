@@ -1,7 +1,7 @@
 """FORESIGHT: what delays, throttles and routes gain over ECMP (Figs. 5 to 7, Table I).
 
 A seed draws jobs and placements; within it all cases run the same ones. Speed-up is the mean over
-all iterations of all jobs under ECMP, over that of the case. The story: docs/papers/foresight.md.
+all iterations of all jobs under ECMP, over the case's. The story: docs/papers/foresight.md.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _refuse_too_large(size_bytes: int, directory: str) -> None:
 
 
 def _destination(args: dict[str, Any], host: str) -> str:
-    """A name below `dest`, whatever the host made of the file's (`src` may be what it said)."""
+    """A name below `dest` for any name from the host (`src` may be what it said)."""
     dest: str = os.path.normpath(os.path.join(args["directory"], os.path.expanduser(args["dest"])))
     source: str = os.path.normpath("/" + args["src"]).lstrip("/")
     if not args["flat"]:

@@ -11,7 +11,7 @@ from rm.errors import RmError
 from rm.playbook.inventory.cables import Pair, judge, rounds
 
 PATIENCE_S = 5.0  # until the peer reflects
-SILENT_PAIRS = 3  # a host that none of so many peers could reach is cut off; the others need not wait for it
+SILENT_PAIRS = 3  # a host that none of this many peers reaches is cut off; the others need not wait
 INTERVAL_US = 2_000
 PORTS = 200  # a port of its own for each round: the last one's reflectors may still wait for their end
 

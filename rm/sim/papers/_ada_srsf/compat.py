@@ -68,7 +68,7 @@ class AskedPenalty(Penalty):
 
 
 class AskingAdaDual:
-    """AdaDUAL that tells the network who waits."""
+    """AdaDUAL that shows the network which transfers wait."""
 
     name = "adadual"
 

@@ -35,7 +35,7 @@ class Testbed:
 
 
 def single_gpu(a_leaf: int | None = None) -> Testbed:
-    """24 servers with a GPU each, so many of them behind one uplink; None = as the paper has it."""
+    """24 servers with a GPU each, this many behind one uplink; None = as in the paper."""
     known = parameters("cassini")
     return _leaves(known["hosts"], 1, a_leaf or known["hosts_a_leaf"])
 

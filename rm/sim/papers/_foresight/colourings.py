@@ -28,7 +28,7 @@ class Counted:
 
 
 def count(scene: Scene, spines: int, units: int, iterations: int) -> Counted:
-    """The merged ranges of a timing of so many iterations, with whole flows and with subflows."""
+    """The merged ranges of a timing of this many iterations, with whole flows and with subflows."""
     found = beyond = improper = 0
     for edges in _problems(scene, spines, units, iterations):
         colours = edge_colouring(edges)

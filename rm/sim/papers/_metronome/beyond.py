@@ -125,7 +125,7 @@ def _shared(
     known: Fabric | None = None,
     apart: bool = False,
 ) -> Result:
-    """The members on the cluster; `known` is what the scheduler is told of the fabric, and `apart` gives
+    """The members on the cluster; `known` is what the scheduler knows of the fabric, and `apart` gives
     each job two hosts of its own."""
     span_us = 1e6 * parameters("metronome")["span_s"]
     jobs = arriving(members, seed, span_us)

@@ -24,7 +24,7 @@ WHO = {"Default": DEFAULT, "Diktyo": DIKTYO, "Metronome": METRONOME, "ours": OUR
 
 
 def decided(seed: int) -> Iterator[Sample | Series]:
-    """Mean times over so many repetitions; each with periods of its own, so that nothing is remembered."""
+    """Mean times over the repetitions; each with periods of its own, so that nothing is remembered."""
     known = parameters("metronome")
     most: int = known["jobs_there"]
     for who, how in WHO.items():
@@ -63,7 +63,7 @@ def _timed(scheduler: Scheduler, seed: int, there: int, again: int) -> tuple[flo
 
 
 def _job(there: int, number: int) -> Member:
-    """One of so many equal jobs and one more that fit on a link together; no two numbers are alike."""
+    """One of this many equal jobs and one more that fit on a link together; no two numbers are alike."""
     pattern = snapshot("S1")[1]
     comm = round(parameters("metronome")["fill"] * pattern.period_us / (there + 1))
     return replace(pattern, compute_us=pattern.period_us - comm + number, comm_us=comm)

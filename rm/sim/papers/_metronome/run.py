@@ -35,7 +35,7 @@ class Outcome:
 
 
 def noise(jitter: float | None = None) -> Noise:
-    """Jitter of the compute time, and the error that it leaves in a profile over so many iterations."""
+    """Jitter of the compute time, and the error that it leaves in a profile over this many iterations."""
     known = parameters("metronome")
     each = known["jitter"] if jitter is None else jitter
     return Noise(jitter=each, drift=each / known["profiled_iterations"] ** 0.5)

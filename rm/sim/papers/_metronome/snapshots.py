@@ -103,7 +103,7 @@ def _equal_pair(model: str, period_us: int, fill: float) -> tuple[Member, ...]:
 
 
 def _half_compatible(period_us: int, jobs: int, fill: float) -> Member:
-    """One of so many equal jobs, whose phases take `fill` of the period once half the compute is gone."""
+    """One of this many equal jobs, whose phases take `fill` of the period once half the compute is gone."""
     comm = round(fill * period_us / (2 * jobs - fill))
     return Member("VGG19", period_us - comm, comm, int(parameters("metronome")["a30_bps"]))
 

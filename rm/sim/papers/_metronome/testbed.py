@@ -68,7 +68,7 @@ def network(of: Sequence[Host], ideal: bool = False) -> Fluid:
 
 
 def congest(network: Fluid, at_us: float = 0.0) -> None:
-    """Begin the iPerf3 traffic into the congested host: before all others, whatever their class."""
+    """Begin the iPerf3 traffic into the congested host: before all others of any class."""
     known = parameters("metronome")
     stream = Flow(MASTER, CONGESTED, ENDLESS_BITS, known["iperf_share"] * known["a30_bps"], priority=-1)
     network.begin(Transfer(IPERF, IPERF, (MASTER, CONGESTED), (stream,)), at_us)

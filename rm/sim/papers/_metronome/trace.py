@@ -70,7 +70,7 @@ def simulated(scheduler: Scheduler, seed: int, scale: int, apart: bool = False) 
 
 
 def workload(seed: int, scale: int, apart: bool = False) -> list[SimJob]:
-    """The jobs by arrival; with one seed the same whatever the scale.
+    """The jobs by arrival; with one seed the same at any scale.
 
     `apart`: each snapshot waits for the one before to end, so that only Table IV's partners meet.
     """

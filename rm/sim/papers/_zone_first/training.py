@@ -72,7 +72,7 @@ def asynchronous_s(training: Training, hosts: Sequence[Egress]) -> float:
 
     Each worker asks for the parameters, pulls them, computes on a batch, pushes its gradient and
     is answered; TensorFlow's default (`sync_replicas=False`). There are servers enough that none
-    of them is the bottleneck, so this is what impaired workers can cost at the most: a worker
+    of them is the bottleneck, so this is the most that impaired workers can cost: a worker
     that is stopped costs its share, 1/n.
     """
     link_bps = float(parameters("zone-first")["link_bps"])
