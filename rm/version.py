@@ -16,7 +16,8 @@ DISTRIBUTION = "rmx"
 BEFORE_TAGS = "0.1.0"  # where no tag is found: before the first one, and in a clone without tags
 ARCHIVED = ".git_archival.txt"  # `git archive` fills it in, as .gitattributes asks
 TAGS = "v[0-9]*"
-DESCRIBED = re.compile(r"v([0-9][0-9a-z.]*?)(-[0-9]+-g[0-9a-f]+)?")
+DESCRIBED = re.compile(r"v([0-9][0-9a-z.]*?)(?:-(alpha|beta|a|b|rc)[.-]?([0-9]*))?(-[0-9]+-g[0-9a-f]+)?")
+PRE = {"alpha": "a", "beta": "b"}  # as the versions of Python's packages write them
 COMMIT_DIGITS = 10
 
 
@@ -25,7 +26,9 @@ def named(described: str, commit: str, changeable: bool) -> str:
     finds no tag; `commit`: its SHA, "" if unknown; `changeable`: its files may differ from what it holds."""
     found = DESCRIBED.fullmatch(described)
     number = found[1] if found else BEFORE_TAGS
-    exact = found is not None and not found[2] and not changeable
+    if found and found[2]:
+        number += PRE.get(found[2], found[2]) + (found[3] or "0")
+    exact = found is not None and not found[4] and not changeable
     return number if exact or not commit else f"{number}+g{commit[:COMMIT_DIGITS]}"
 
 
