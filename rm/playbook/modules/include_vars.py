@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from rm.errors import RmError
-from rm.playbook.model.located import load
+from rm.playbook.model.located import Unsafe, load
 from rm.playbook.model.problems import BadArgument
 from rm.playbook.module import Arg, CompileContext
+from rm.playbook.template.filters import FILTERS
 
 ARGS = {
     "_raw": Arg(),
@@ -43,6 +45,8 @@ def compile(args: dict[str, Any], context: CompileContext) -> dict[str, Any]:
             raise BadArgument(f"{path} is not a mapping of variables")
         found.update(values or {})
     brought = {args["name"]: found} if args["name"] else found
+    if args["hash_behaviour"] == "merge":
+        brought = {name: _added_to(context.scope.lookup(name), new) for name, new in brought.items()}
     return {"failed": False, "result": {"included_vars": brought, "ansible_included_var_files": paths}}
 
 
@@ -50,16 +54,37 @@ def _in_directory(args: dict[str, Any], context: CompileContext) -> list[str]:
     top = context.source(args["dir"], "vars").rstrip("/")
     wanted = re.compile(args["files_matching"]) if args["files_matching"] else None
     found = []
-    for path in context.files.glob(f"{top}/**"):
-        inside = posixpath.relpath(path, top)
-        deep = inside.count("/") + 1
-        if path.rpartition(".")[2] not in args["extensions"] or (args["depth"] and deep > args["depth"]):
+    # as Ansible: a directory's own files before those of the directories in it
+    for path in sorted(context.files.glob(f"{top}/**"), key=posixpath.split):
+        name = posixpath.basename(path)
+        deep = posixpath.relpath(path, top).count("/") + 1
+        if args["depth"] and deep > args["depth"]:
             continue
-        if wanted is not None and not wanted.search(posixpath.basename(path)):
+        if wanted is not None and not wanted.search(name):
             continue
-        if any(re.search(one, posixpath.basename(path)) for one in args["ignore_files"]):
+        if any(re.search(f"{one}$", name) for one in args["ignore_files"]):
             continue
-        found.append(path)
+        if posixpath.splitext(name)[1][1:] in args["extensions"]:
+            found.append(path)
+        elif not args["ignore_unknown_extensions"]:
+            raise BadArgument(f"{path} has none of the extensions {', '.join(args['extensions'])}")
     if not found and not context.files.exists(top):
         raise BadArgument(f"there is no directory {top}")
     return found
+
+
+def _added_to(old: Any, new: Any) -> Any:
+    """What `new` makes of the variable's value so far: mappings are merged, anything else is replaced."""
+    if not (isinstance(old, Mapping) and isinstance(new, Mapping)):
+        return new
+    merged: dict[str, Any] = FILTERS["combine"](_as_it_is(old), new, recursive=True)
+    return merged
+
+
+def _as_it_is(value: Any) -> Any:
+    """Templates in it have been evaluated, or came from a host and never are."""
+    if isinstance(value, Mapping):
+        return {key: _as_it_is(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_it_is(inner) for inner in value]
+    return Unsafe(value) if type(value) is str else value
