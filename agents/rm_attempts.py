@@ -192,6 +192,7 @@ class Attempts:
         line = attempt.ranks[rank]
         line["state"] = "exited"
         line.update({key: record[key] for key in ("started_us", "ended_us", "code", "signal", "oom", "why")})
+        line["ran_us"] = record.get("ran_us")  # older supervisors do not say it
 
     # the loop
 
@@ -249,7 +250,7 @@ class Attempts:
     def _tell_exit(self, attempt, rank):
         self._guarded(attempt, self._read_reports)
         line = attempt.ranks[rank]
-        keys = ("job", "attempt", "rank", "code", "signal", "started_us", "ended_us", "oom", "why")
+        keys = ("job", "attempt", "rank", "code", "signal", "started_us", "ended_us", "ran_us", "oom", "why")
         self.notify(dict({key: line[key] for key in keys}, event="exit"))
 
     def hear(self):
@@ -347,5 +348,5 @@ def _last_words(folder):
 
 def untold(folder, rank):
     return {"job": folder.job, "attempt": folder.attempt, "rank": rank, "state": "launching", "pid": 0,
-            "started_us": None, "ended_us": None, "code": None, "signal": None, "oom": False,
+            "started_us": None, "ended_us": None, "ran_us": None, "code": None, "signal": None, "oom": False,
             "why": ""}  # fmt: skip

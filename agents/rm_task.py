@@ -21,7 +21,7 @@ import traceback
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
 from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
-from rm_lease import Lease
+from rm_lease import Lease, alive_us
 from rm_named import Named
 from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
@@ -86,7 +86,8 @@ class Rank:
         self.chdir = ""
         self.opened_in = ""  # the directory in which its files were opened, where that is another one
         self.started_us = None
-        self.end = None  # (code, signal, ended_us)
+        self.started_alive_us = None
+        self.end = None  # (code, signal, ended_us, ended_alive_us)
         self.recorded = False
 
     def named(self, stream):
@@ -237,7 +238,7 @@ class Supervisor:
                 self.meta["note"] = " ".join(filter(None, [self.meta["note"], words["note"]]))
         news = []
         if not rank.failure:
-            rank.started_us = now_us()
+            rank.started_us, rank.started_alive_us = now_us(), alive_us()
             news = [{"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us}]
         self.meta["chdir"] = self.meta["chdir"] or rank.chdir
         if all(r.pipe is None for r in self.ranks):
@@ -290,7 +291,7 @@ class Supervisor:
         self.why = self.why or why
         if self.meta["state"] == "prepared":
             for rank in self.ranks:
-                rank.end = (0, int(signal.SIGTERM), now_us())
+                rank.end = (0, int(signal.SIGTERM), now_us(), alive_us())
             self.meta["state"] = "stopped"
             return
         deadline = time.monotonic() + grace_us / 1e6
@@ -351,7 +352,8 @@ class Supervisor:
             if pid in by_pid:
                 signalled = os.WIFSIGNALED(status)
                 code = 0 if signalled else os.WEXITSTATUS(status)
-                by_pid[pid].end = (code, os.WTERMSIG(status) if signalled else 0, now_us())
+                number = os.WTERMSIG(status) if signalled else 0
+                by_pid[pid].end = (code, number, now_us(), alive_us())
         for rank in self.ranks:
             while rank.end is not None and rank.pipe is not None:
                 self._hear(rank)  # its last words come before its end
@@ -378,14 +380,17 @@ class Supervisor:
 
     def _record(self, rank):
         rank.recorded = True
-        code, number, ended_us = rank.end
+        code, number, ended_us, ended_alive_us = rank.end
+        ran_us = None  # by a clock that nobody sets, unlike the two instants
+        if rank.started_alive_us is not None:
+            ran_us = max(0, ended_alive_us - rank.started_alive_us)
         why = self.why
         if rank.failure:
             code, number, why = 1, 0, rank.failure
         limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
         oom = bool(code or number) and limited > 0 and self.group.oom()
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
-                  "ended_us": ended_us, "oom": oom, "why": why}  # fmt: skip
+                  "ended_us": ended_us, "ran_us": ran_us, "oom": oom, "why": why}  # fmt: skip
         if self.finished and all(r.recorded for r in self.ranks):
             self._remove_group()
             self.fence.remove()

@@ -169,9 +169,10 @@ class Discard(Ordered[Done], frozen=True, kw_only=True, tag="discard"):
 
 
 class TaskReport(Struct, frozen=True, kw_only=True):
-    """One task that the host knows of, times by the host's clock; `code` and `signal` are null while it runs
-    and when it was lost. `cooperative`: it has reported iterations. `cpus`, `mem_bytes` and `gpus` are what
-    it was given; without `gpus` the host does not know that."""
+    """One task that the host knows of: instants by the host's clock, `ran_us` by one that is never set.
+    `code` and `signal` are null while it runs and when it was lost. `cooperative`: it has reported
+    iterations. `cpus`, `mem_bytes` and `gpus` are what it was given; without `gpus` the host does not know
+    that."""
 
     job: Job
     attempt: Attempt
@@ -180,6 +181,7 @@ class TaskReport(Struct, frozen=True, kw_only=True):
     pid: Pid = 0
     started_us: AtUs | None = None
     ended_us: AtUs | None = None
+    ran_us: DurationUs | None = None
     code: ExitCode | None = None
     signal: Signal | None = None
     oom: bool = False

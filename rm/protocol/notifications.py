@@ -12,6 +12,7 @@ from rm.protocol.scalars import (
     Attempt,
     AtUs,
     Bytes,
+    DurationUs,
     ExitCode,
     HeardEpoch,
     Job,
@@ -77,8 +78,9 @@ class Hello(Notification, frozen=True, kw_only=True, tag="hello"):
 class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     """A task has ended; the one of the attempt's last rank on a host is sent when no process of the attempt
     is left there. A task whose start failed has `code` 1, `started_us` null and the reason in `why`; one that
-    was lost has `code` and `signal` null. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, `fence`
-    (its lease was over), or a sentence when the task could not be started or was lost."""
+    was lost has `code` and `signal` null. `ran_us` is the time from start to end by a clock that is never
+    set, null where the task never ran. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, `fence` (its
+    lease was over), or a sentence when the task could not be started or was lost."""
 
     job: Job
     attempt: Attempt
@@ -87,6 +89,7 @@ class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     signal: Signal | None
     started_us: AtUs | None = None
     ended_us: AtUs | None = None
+    ran_us: DurationUs | None = None
     oom: bool = False
     why: Sentence = ""
 

@@ -10,6 +10,7 @@ import resource
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -59,6 +60,30 @@ def test_a_task_runs_as_its_user_with_its_environment_and_its_output_is_kept(age
     assert (end["code"], end["signal"], end["why"]) == (7, 0, "")
     assert end["started_us"] <= end["ended_us"]
     assert agent.log(rank=3).splitlines() == [USER, "hi a b'$x 3 GPU-a,GPU-b", "/usr", "oops"]
+
+
+def test_how_long_a_task_ran_is_told_by_a_clock_that_nobody_sets(agent: Agent, start: Start) -> None:
+    def alive_us() -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
+    before_us = alive_us()
+    agent.launch(SH + "echo runs; until [ -e go ]; do sleep 0.02; done", chdir=str(agent.state))
+    until(lambda: agent.log() == "runs\n", "the first line")
+    running_us = alive_us()
+    time.sleep(0.05)
+    least_us = alive_us() - running_us
+    (agent.state / "go").touch()
+    end = agent.event("exit", job=1)
+    assert least_us <= end["ran_us"] <= alive_us() - before_us
+    agent.end()
+    (task,) = start().tasks()  # by what is on the disk
+    assert task["ran_us"] == end["ran_us"]
+
+
+def test_a_task_that_was_never_started_has_not_run(agent: Agent) -> None:
+    agent.launch(SH + "echo", hold=True)
+    agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+    assert agent.event("exit", job=1)["ran_us"] is None
 
 
 def test_a_task_can_import_the_iteration_client_and_its_reports_are_told(agent: Agent) -> None:

@@ -374,6 +374,22 @@ def test_a_clock_that_is_set_back_makes_no_negative_durations() -> None:
     assert (task.started_us, task.ended_us, world.job.ended_us) == (200, 200, 200)
 
 
+@pytest.mark.parametrize("ended_us", [150, 360_000_000, 3_600_000_000])
+def test_a_task_ran_as_long_as_its_host_measured_however_its_clock_was_set(ended_us: int) -> None:
+    world = World(ALONE).run()  # started at 200
+    world.now_us = 5_000_000
+    world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 200, ended_us, ran_us=4_000_000))
+    assert world.job.tasks[0].ended_us == 4_000_200
+    assert world.job.ended_us == 5_000_000
+
+
+def test_no_host_says_that_a_task_ran_into_the_future() -> None:
+    world = World(ALONE).run()
+    world.now_us = 1_000
+    world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 200, 300, ran_us=1 << 50))
+    assert world.job.tasks[0].ended_us == 1_000
+
+
 def test_the_service_of_earlier_attempts_is_kept() -> None:
     world = World().run()  # started at 200
     world.exit(0, 1)

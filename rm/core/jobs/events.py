@@ -92,7 +92,8 @@ class TasksStarted:
 
 @dataclass(frozen=True, slots=True)
 class TaskExited:
-    """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence."""
+    """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence.
+    `ran_us` is how long it ran by a clock that nobody sets, None where the host does not say it."""
 
     job: int
     attempt: int
@@ -104,6 +105,7 @@ class TaskExited:
     ended_us: int
     out_of_memory: bool = False
     why: str = ""
+    ran_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ class ReportedTask:
     """One task as its host's agent knows it; times already on the daemon's clock.
 
     `state` is prepared, running, exited or lost (its supervisor died without an exit record). `gpus` are
-    those that it was given, by UUID or index; None: the host does not know what the task was given.
+    those that it was given, by UUID or index; None: the host does not know what the task was given. `ran_us`
+    is how long an ended one ran by a clock that nobody sets.
     """
 
     job: int
@@ -37,6 +38,7 @@ class ReportedTask:
     cpus: int = 0
     mem_bytes: int = 0
     gpus: tuple[str, ...] | None = None
+    ran_us: int | None = None
 
 
 def worth_repeating(
@@ -111,6 +113,7 @@ def reconcile(
                     task.ended_us or now_us,
                     task.out_of_memory,
                     task.why,
+                    task.ran_us,
                 )
             )
         elif task.state == "lost":

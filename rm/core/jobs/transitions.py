@@ -93,13 +93,13 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     task = next((t for t in job.tasks if (t.rank, t.host) == (e.rank, e.host)), None)
     if task is None or task.ended_us is not None:
         return  # said twice
-    started = task.started_us or e.started_us
+    started, ended = _when(task.started_us or e.started_us, e, ctx.now_us)
     tasks = _update(
         job.tasks,
         e.host,
         (e.rank,),
         started_us=started,
-        ended_us=max(e.ended_us, started or 0),  # a clock that was set back in between makes no negative time
+        ended_us=ended,
         exit_code=e.code,
         exit_signal=e.signal,
         note=task.note if e.why in WORDS else e.why,
@@ -116,6 +116,15 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
         job = _stop_rest(ctx, job, "abort")
     _finish_if_over(ctx, job)
+
+
+def _when(started_us: int | None, e: ev.TaskExited, now_us: int) -> tuple[int | None, int]:
+    """When it started and ended: as far apart as its host measured, however its clock was set in between."""
+    if started_us is None:
+        return None, e.ended_us
+    if e.ran_us is None:
+        return started_us, max(e.ended_us, started_us)
+    return started_us, max(started_us, min(started_us + e.ran_us, now_us))
 
 
 def _fenced(ctx: Context, job: Job, host: str) -> Job:

@@ -75,6 +75,7 @@ def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | e
         now_us if m.ended_us is None else ours(m.ended_us, offset_us, now_us),
         m.oom,
         m.why[:WORDS_MAX],
+        m.ran_us,
     )
 
 
@@ -93,6 +94,7 @@ def reported(t: TaskReport, offset_us: int, now_us: int) -> ReportedTask:
         t.cpus,
         t.mem_bytes,
         None if t.gpus is None else tuple(t.gpus),
+        t.ran_us,
     )
 
 
