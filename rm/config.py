@@ -199,7 +199,7 @@ class LimitsConfig:
 
     body_bytes: AtLeastOne = 16 * 1024 * 1024
     specs_per_request: AtLeastOne = 10_000
-    pending_jobs: AtLeastOne = 50_000
+    pending_jobs: AtLeastOne = 100_000
     pending_bytes: AtLeastOne = 512 * 1024 * 1024
     max_priority: int = 0
     connections: AtLeastOne = 1024
