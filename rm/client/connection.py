@@ -222,9 +222,16 @@ class Connection:
         if present:
             target += "?" + urlencode({key: 1 if value is True else value for key, value in present.items()})
         until_s = time.monotonic() + self.patience_s
+        followed = False
         while True:
-            response = self._ask(method, target, body, timeout_s, key)
+            try:
+                response = self._ask(method, target, body, timeout_s, key)
+            except Unreachable as error:
+                if followed and self._leader is None:  # no connection: it was asked nothing
+                    raise Standby(f"{error.what} The next leader is waited for.", error.hint) from None
+                raise
             if response.status == WAITS and self._follow(response):
+                followed = True
                 continue
             if response.status != TOO_MANY:
                 return response
@@ -311,12 +318,25 @@ class Connection:
             self.close()
         try:
             self._connection = self._door.connection(timeout_s)
-        except Unreachable:
+        except Unreachable as error:
             if self._leader is not None:  # it may lead no longer: the daemon that was asked first knows more
                 self._leader, self._door = None, door_to(self.address)
-            raise
+                raise
+            self._connection = self._at_a_peer(timeout_s, error)
         self._connected = True
         return self._connection
+
+    def _at_a_peer(self, timeout_s: float | None, failure: Unreachable) -> http.client.HTTPConnection:
+        """A connection to the first other daemon of the cluster that answers, of those that the configuration
+        names. Raises `failure`, that of our address, if there is none."""
+        for peer in () if type(failure) is not Unreachable else self.address.peers:
+            with suppress(Unreachable):
+                address = self.address.at(peer)
+                door = door_to(address)
+                made = door.connection(timeout_s)
+                self._leader, self._door = address, door
+                return made
+        raise failure
 
 
 def _retry_after_s(response: http.client.HTTPResponse) -> float:

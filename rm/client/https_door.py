@@ -13,6 +13,11 @@ from rm.errors import ConfigError, Forbidden, RmError, Unreachable
 from rm.paths import user_config
 
 TOKEN_BYTES_MOST = 4096
+CONNECT_S = 5.0  # where there are peers to ask instead
+
+
+class Untrusted(Unreachable):
+    """Somebody answers there, with a certificate that is not trusted: no reason to ask elsewhere."""
 
 
 def token_of(address: Address) -> str:
@@ -64,15 +69,17 @@ class HttpsDoor:
         """A connected one.
 
         Raises:
-            Unreachable: nothing answers there, or not with a certificate that is trusted.
+            Untrusted: not with a certificate that is trusted.
+            Unreachable: nothing answers there; soon, where the address has peers.
         """
+        soon_s = min(timeout_s or CONNECT_S, CONNECT_S) if self.address.peers else timeout_s
         made = http.client.HTTPSConnection(
-            self.address.host, self.address.port, timeout=timeout_s, context=self._context
+            self.address.host, self.address.port, timeout=soon_s, context=self._context
         )
         try:
             made.connect()
         except ssl.SSLCertVerificationError as error:
-            raise Unreachable(
+            raise Untrusted(
                 f"The certificate of {self.address} is not trusted: {error.verify_message}.",
                 "Name the authority that signed it with daemon.ca_file in rm.toml or RM_CA_FILE.",
             ) from None
@@ -81,6 +88,8 @@ class HttpsDoor:
                 f"No daemon answers at {self.address} ({getattr(error, 'strerror', None) or error}).",
                 "Its rm.toml must have https.listen, certificate and key.",
             ) from None
+        made.timeout = timeout_s
+        made.sock.settimeout(timeout_s)
         return made
 
     def explain(self) -> RmError | None:

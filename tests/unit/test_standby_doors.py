@@ -23,7 +23,7 @@ from rm.client.connection import Connection
 from rm.config import Config, DaemonConfig, HttpsConfig, JobsConfig, WebConfig
 from rm.core.people.rights import Role
 from rm.core.store import Doors, Lease
-from rm.errors import ConfigError, Standby
+from rm.errors import ConfigError, Standby, Unreachable
 from rm.web import access, identity, standby
 from rm.web.addresses import doors_of
 from tests.certificates import Authority
@@ -179,6 +179,65 @@ def test_who_asks_by_https_while_nobody_leads_waits_for_the_next_leader(
             assert client.get("status")["daemon"]["epoch"] == 3
             assert ["waits for its turn" in why for why in waits] == [True]
             client.close()
+
+
+def dead_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        return int(nobody.getsockname()[1])
+
+
+def test_a_client_whose_first_address_is_dead_asks_the_peers_in_their_order(
+    tmp_path: Path, heard: Heard, tls: HttpsConfig, shown: list[str]
+) -> None:
+    with serving(tmp_path / "leader.sock", Config(https=tls)):
+        client = Connection(at(dead_port(), tmp_path, dead_port(), heard.port()))
+        assert client.get("status")["daemon"]["epoch"] == 3
+        client.close()
+    assert shown == [f"Bearer {TOKEN}"]
+
+
+def test_without_any_peer_that_answers_the_first_address_is_named(
+    tmp_path: Path, shown: list[str], tls: HttpsConfig
+) -> None:
+    dead = dead_port()
+    with pytest.raises(Unreachable, match=f"at https://127.0.0.1:{dead} "):
+        Connection(at(dead, tmp_path, dead_port())).get("status")
+
+
+def test_a_standby_that_still_names_the_dead_leader_is_asked_again(
+    tmp_path: Path, heard: Heard, tls: HttpsConfig, shown: list[str]
+) -> None:
+    dead = dead_port()
+    with serving(tmp_path / "leader.sock", Config(https=tls)):
+        leader, lease = heard.port(), [leading(dead)]
+        with with_doors(tmp_path, lease, Config(https=tls)):
+            client = Connection(at(dead, tmp_path, heard.port(), leader))
+            waits: list[str] = []
+
+            def elected(why: str) -> None:
+                waits.append(why)
+                lease[0] = leading(leader)
+
+            client.on_wait = elected
+            assert client.get("status")["daemon"]["epoch"] == 3
+            assert ["next leader is waited for" in why for why in waits] == [True]
+            client.close()
+
+
+def test_an_address_with_a_wrong_certificate_is_no_dead_one(
+    tmp_path: Path, heard: Heard, tls: HttpsConfig, shown: list[str]
+) -> None:
+    (tmp_path / "other").mkdir()
+    Authority(tmp_path / "other").issue(tmp_path / "other/cert.pem", tmp_path / "other/key.pem")
+    other = HttpsConfig(ANYWHERE, str(tmp_path / "other/cert.pem"), str(tmp_path / "other/key.pem"))
+    with serving(tmp_path / "leader.sock", Config(https=tls)):
+        leader = heard.port()
+        with (
+            with_doors(tmp_path, [Lease(ELSEWHERE)], Config(https=other)),
+            pytest.raises(Unreachable, match="is not trusted"),
+        ):
+            Connection(at(heard.port(), tmp_path, leader)).get("status")
+    assert shown == []
 
 
 @pytest.mark.parametrize(
