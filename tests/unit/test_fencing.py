@@ -10,6 +10,7 @@ from rm.core.jobs.actions import Launch, Stop
 from rm.core.jobs.fencing import DRIFT, MARGIN_US, ended_after_us, over_at_us, waiting
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.jobs.transitions import LOSS_BACKOFF_US
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
@@ -159,14 +160,37 @@ def test_a_gang_is_given_up_when_all_its_lost_hosts_have_ended_it() -> None:
 
 
 @pytest.mark.parametrize(("requeue", "state"), [(True, JobState.CONFIGURING), (False, JobState.NODE_FAIL)])
-def test_a_job_that_its_host_has_fenced_is_requeued_and_not_to_blame(requeue: bool, state: JobState) -> None:
+def test_a_job_that_its_host_has_fenced_has_lost_a_host(requeue: bool, state: JobState) -> None:
     world = World(requeue=requeue)
     world.do(ev.HostSilent("h1", "cut"), at_s=0)
     told = ev.TaskExited(1, 1, "h1", 0, 0, 15, None, START_US + 70 * S, why="fence")
     world.do(ev.HostUp("h1", "boot", "1"), told, at_s=80)
-    assert (world.job.state, world.job.losses) == (state, 0)
+    assert (world.job.state, world.job.losses) == (state, int(requeue))
     said = [what for _, what in world.job.history]
     assert "fenced: no daemon for 60 s on host h1" in said
+
+
+@pytest.mark.parametrize("max_losses", [0, 2])
+def test_a_job_that_is_fenced_again_and_again_waits_and_is_held(max_losses: int) -> None:
+    """Whoever says so: its hosts may lie, and it may be the cause."""
+    world = World()
+    world.cycle = Cycle(world.cycle.state, world.cycle.policies, replace(RULES, max_losses=max_losses))
+    waits_us = []
+    for attempt in range(1, 4):
+        host = world.job.tasks[0].host
+        world.do(ev.TasksStarted(1, attempt, host, world.now_us, (0,)))
+        world.do(ev.TaskExited(1, attempt, host, 0, 0, 15, None, world.now_us, why="fence"))
+        if world.job.held:
+            break
+        waits_us.append(max(0, world.job.not_before_us - world.now_us))
+        world.now_us += waits_us[-1]
+        world.do()
+        assert world.job.attempt == attempt + 1
+    if max_losses:
+        assert (waits_us, world.job.losses) == ([0], max_losses)
+        assert world.job.history[-1][1] == "held: its hosts were lost 2 times in a row"
+    else:
+        assert waits_us == [0, LOSS_BACKOFF_US, 4 * LOSS_BACKOFF_US]
 
 
 def test_a_lost_host_on_which_all_tasks_have_ended_is_not_waited_for() -> None:

@@ -128,12 +128,14 @@ def _when(started_us: int | None, e: ev.TaskExited, now_us: int) -> tuple[int | 
 
 
 def _fenced(ctx: Context, job: Job, host: str) -> Job:
-    """Its host ended it, since it had not heard the daemon: the job is not to blame."""
+    """Its host ended it, since it had not heard the daemon: the loss of a host, as the host saw it. It counts
+    as one, or a job that keeps its hosts from hearing the daemon could go on from host to host."""
     assert job.spec.fence_us
     lease_s = job.spec.fence_us / 1e6
     reason = Reason(ReasonCode.LEASE, f"fenced: no daemon for {lease_s:g} s on host {host}")
     ending = S.PENDING if job.spec.requeue or not job.go else S.NODE_FAIL
-    return touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
+    job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason)
+    return _after_loss(ctx, job) if ending is S.PENDING else job
 
 
 def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
