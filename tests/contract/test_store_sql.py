@@ -8,6 +8,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,14 @@ from rm.adapters.store import database, migrate, schema
 from rm.adapters.store import sql as store_sql
 from rm.adapters.store.sql import open_store
 from rm.core.jobs.actions import Discard, Intent
+from rm.core.model.choice import Choice
 from rm.core.model.host import Zone
 from rm.core.model.job import JobState
+from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.monitoring.mesh import MeshState
+from rm.core.people.audit import Act, Outcome
+from rm.core.people.token import Token
 from rm.core.store import Batch, Entry, Measured, StoredAction
 from rm.daemon.leading.leader import stored
 from rm.errors import ConfigError, StoreError
@@ -243,6 +248,7 @@ DAMAGE = {
     ("action", "3"): "UPDATE actions SET body = '3' WHERE id = 3",
     ("measurement", "h1", "h2"): "UPDATE measurements SET body = '{' WHERE source = 'h1'",
     ("document", "note"): "UPDATE documents SET body = 'x' WHERE name = 'note'",
+    ("token", "t1"): "UPDATE tokens SET body = '{}' WHERE id = 't1'",
 }
 
 
@@ -266,6 +272,7 @@ def test_damaged_rows_are_set_aside_with_all_that_is_in_them(empty_url: str) -> 
         actions=tuple(stored(Intent(i, Discard(6, 1, "h1"))) for i in (3, 4)),
         measurements=(Measured("h1", "h2", LinkStats()), Measured("h2", "h1", LinkStats())),
         documents=(("note", {}), ("other", {})),
+        tokens=tuple(replace(builders.filled(Token), id=id) for id in ("t1", "t2")),
     )
     store.commit(batch, 0)
     run_sql(empty_url, ";".join(DAMAGE.values()) + ";")
@@ -277,11 +284,57 @@ def test_damaged_rows_are_set_aside_with_all_that_is_in_them(empty_url: str) -> 
     assert (again.damaged, [j.id for j in again.jobs], [h.name for h in again.hosts]) == ((), [7], ["h2"])
     assert [a.id for a in again.actions] == [4]
     assert [d for d, _ in again.documents] == ["other"]
+    assert [token.id for token in again.tokens] == ["t2"]
     aside = store.aside()
     assert {one.kind for one in aside} == {key[0] for key in DAMAGE}
     assert any("Host h1 is damaged" in one.why for one in aside)
     assert again.next_job_id == 8
     assert store.commit(Batch(hosts=(builders.host("h1"),)), again.version) == again.version + 1
+    store.close()
+
+
+def test_one_damaged_row_spoils_no_other_answer(empty_url: str) -> None:
+    store = open_store(empty_url)
+    store.acquire_lease("a", 0, 1)
+    choice, act = builders.filled(Choice), replace(builders.filled(Act), user="ann")
+    kept = tuple(KeptLog(LogName(1, 1, rank, "out"), 7, 7) for rank in (0, 1))
+    jobs = (builders.job(1), builders.job(2))
+    store.commit(Batch(jobs=jobs, choices=((1, choice), (2, choice)), acts=(act,) * 3, logs=kept), 0)
+    (first, _), (second, _), (third, _) = store.acts()
+    run_sql(
+        empty_url,
+        "UPDATE choices SET body = '[' WHERE job = 1;"
+        f"UPDATE acts SET body = '{{}}' WHERE seq = {second};"
+        "UPDATE logs SET body = '7' WHERE rank = 0;"
+        "UPDATE jobs SET state = 'GONE' WHERE id = 2;",
+    )
+    assert (store.choice(1), store.choice(2)) == (None, choice)
+    assert store.logs(1) == [kept[1]]
+    assert store.counts() == {JobState.PENDING: 1}
+    assert [job.id for job in store.load().jobs] == [1, 2]  # what waits is not forgotten
+    told = dict(store.acts())
+    assert (told[first], told[third]) == (act, act)
+    assert (told[second].user, told[second].verb, told[second].outcome) == ("ann", "damaged", Outcome.FAILED)
+    assert f"Entry {second} of the audit log is damaged" in told[second].detail
+    store.close()
+
+
+def test_bytes_that_are_no_text_spoil_no_other_answer(tmp_path: Path) -> None:
+    """PostgreSQL takes none."""
+    url = f"sqlite:///{tmp_path / 'rm.sqlite3'}"
+    store = open_store(url)
+    store.acquire_lease("a", 0, 1)
+    choice, act = builders.filled(Choice), replace(builders.filled(Act), user="ann")
+    store.commit(Batch(jobs=(builders.job(1), builders.job(2)), choices=((1, choice),), acts=(act, act)), 0)
+    run_sql(
+        url,
+        "UPDATE choices SET body = CAST(x'fffe' AS TEXT);"
+        "UPDATE acts SET body = CAST(x'fffe' AS TEXT) WHERE seq = 1;"
+        "UPDATE jobs SET body = CAST(x'fffe' AS TEXT) WHERE id = 1;",
+    )
+    assert store.choice(1) is None
+    assert [act.verb for _, act in store.acts()] == ["damaged", act.verb]
+    assert [job.id for job in store.jobs()] == [2]
     store.close()
 
 

@@ -128,7 +128,8 @@ class SqlHistory:
             newest, query = newest.where(other.c.mesh == mesh), query.where(tries.c.mesh == mesh)
         query = query.where(tries.c.at_us == newest.correlate(pairs).scalar_subquery())
         with self._reading("read the history") as c:
-            found = {(s.source, s.destination): s for s in map(records.sample, c.execute(query))}
+            read = sound("measurement", c.execute(query), records.sample)
+            found = {(s.source, s.destination): s for s in read}
         return [found[pair] for pair in sorted(found)]
 
     # ── growing old ──

@@ -21,7 +21,7 @@ from rm.core.model.network import LinkStats
 from rm.core.monitoring.cells import Cell, Change, Status
 from rm.core.monitoring.history import Sample, Stat, Summary
 from rm.core.monitoring.mesh import MeshState
-from rm.core.people.audit import Act
+from rm.core.people.audit import Act, Outcome, clean
 from rm.core.people.token import Token
 from rm.core.store import Entry, Measured, StoredAction
 from rm.errors import StoreError, Unstorable
@@ -232,11 +232,19 @@ def token(row: Any) -> Token:
 
 
 def act(row: Any) -> Act:
-    return _from(_act, row.body, f"Entry {row.seq} of the audit log")
+    """One that is damaged stays in its place and says so: nothing is missing from the log in silence."""
+    try:
+        return _from(_act, row.body, f"Entry {row.seq} of the audit log")
+    except StoreError as error:
+        user = clean(str(row.user_name))
+        return Act(row.at_us, user, -1, "", "", "", "damaged", outcome=Outcome.FAILED, detail=error.what)
 
 
 def measured(row: Any) -> Measured:
-    stats = _from(_stats, row.body, f"The measurement {row.source} to {row.destination}")
+    what = f"The measurement {row.source} to {row.destination}"
+    if not (isinstance(row.source, str) and isinstance(row.destination, str)):
+        raise damaged(what, "it names no hosts")
+    stats = _from(_stats, row.body, what)
     return Measured(row.source, row.destination, stats)
 
 

@@ -25,6 +25,7 @@ _PLACES: dict[str, tuple[tuple[sa.Table, tuple[str, ...]], ...]] = {
     "action": ((schema.actions, ("id",)),),
     "measurement": ((schema.measurements, ("source", "destination")),),
     "document": ((schema.documents, ("name",)),),
+    "token": ((schema.tokens, ("id",)),),
 }
 
 

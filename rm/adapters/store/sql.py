@@ -33,6 +33,7 @@ from rm.core.people.audit import Act
 from rm.core.store import NO_DOORS, Batch, Damaged, Doors, Entry, Lease, Loaded
 from rm.errors import StaleLeader, StoreError, StoreUnavailable
 
+STATES = frozenset(s.value for s in JobState)
 UNFINISHED = tuple(s.value for s in JobState if not s.final)
 TURN_S = 10  # of waiting for another writer of this process
 PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
@@ -58,19 +59,27 @@ class SqlStore:
     # ── the leader's side ──
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
+        return self._around_damage("load", lambda c: self._load(c, ended_after_us))
+
+    def _around_damage(self, purpose: str, read: Callable[[Connection], Value]) -> Value:
+        """What is read, also where a row holds bytes that are no text: that row then says so by itself."""
         try:
-            return self._load(ended_after_us)
+            with self._reading(purpose) as c:
+                return read(c)
         except StoreError as error:
             if UNDECODABLE not in error.what:
                 raise
-        return self._load(ended_after_us, lenient=True)
+        with self._reading(purpose) as c, lenient_text(c):
+            return read(c)
 
-    def _load(self, ended_after_us: int | None, lenient: bool = False) -> Loaded:
-        wanted = sa.or_(schema.jobs.c.state.in_(UNFINISHED))
+    def _load(self, c: Connection, ended_after_us: int | None) -> Loaded:
+        # a state that is none: whether the job is over is what the rest of its row says
+        odd = c.scalars(sa.select(schema.jobs.c.id).where(schema.jobs.c.state.not_in(STATES))).all()
+        wanted = sa.or_(schema.jobs.c.state.in_(UNFINISHED), *([schema.jobs.c.id.in_(odd)] if odd else []))
         if ended_after_us is not None:
             wanted = sa.or_(wanted, schema.jobs.c.ended_us >= ended_after_us)
         damaged: list[Damaged] = []
-        with self._reading("load") as c, lenient_text(c, lenient), uncollected():
+        with uncollected():
 
             def read(kind: str, query: sa.Select[Any], value: Callable[[Any], Value]) -> list[Value]:
                 return sound(kind, c.execute(query), value, damaged)
@@ -245,8 +254,8 @@ class SqlStore:
             query = query.where(columns.state.in_(UNFINISHED) | (columns.ended_us >= ended_after_us))
         if before_id is not None:
             query = query.where(columns.id < before_id)
-        with self._reading("list jobs") as c:
-            found = sound("job", c.execute(query.order_by(columns.id.desc()).limit(limit)), records.job)
+        newest = query.order_by(columns.id.desc()).limit(limit)
+        found = self._around_damage("list jobs", lambda c: sound("job", c.execute(newest), records.job))
         found.reverse()
         return found
 
@@ -256,16 +265,19 @@ class SqlStore:
             return None if row is None else records.job(row)
 
     def choice(self, job: int) -> Choice | None:
-        with self._reading("read how a job was placed") as c:
-            row = c.execute(sa.select(schema.choices).where(schema.choices.c.job == job)).one_or_none()
-            return None if row is None else records.choice(row)
+        query = sa.select(schema.choices).where(schema.choices.c.job == job)
+        found = self._around_damage(
+            "read how a job was placed", lambda c: sound("choice", c.execute(query), records.choice)
+        )
+        return found[0] if found else None
 
     def logs(self, job: int) -> list[KeptLog]:
         columns = schema.logs.c
         order = (columns.attempt, columns.rank, columns.stream)
-        with self._reading("read what became of logs") as c:
-            found = c.execute(sa.select(schema.logs).where(columns.job == job).order_by(*order))
-            return [records.kept_log(row) for row in found]
+        query = sa.select(schema.logs).where(columns.job == job).order_by(*order)
+        return self._around_damage(
+            "read what became of logs", lambda c: sound("log", c.execute(query), records.kept_log)
+        )
 
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         columns = schema.journal.c
@@ -283,9 +295,9 @@ class SqlStore:
 
     def counts(self) -> dict[JobState, int]:
         state = schema.jobs.c.state
-        with self._reading("count jobs") as c:
-            found = c.execute(sa.select(state, sa.func.count()).group_by(state))
-            return {JobState(name): count for name, count in found}
+        query = sa.select(state, sa.func.count()).group_by(state)
+        found = self._around_damage("count jobs", lambda c: c.execute(query).all())
+        return {JobState(name): count for name, count in found if name in STATES}
 
     def prune(self, before_us: int, most: int | None = None) -> int:
         jobs, actions = schema.jobs, schema.actions
@@ -336,8 +348,10 @@ class SqlStore:
             query = query.where(columns.at_us >= since_us)
         if user is not None:
             query = query.where(columns.user_name == user)
-        with self._reading("read the audit log") as c:
-            return [(r.seq, records.act(r)) for r in c.execute(query.order_by(columns.seq).limit(limit))]
+        query = query.order_by(columns.seq).limit(limit)
+        return self._around_damage(
+            "read the audit log", lambda c: [(r.seq, records.act(r)) for r in c.execute(query)]
+        )
 
     def prune_acts(self, before_us: int) -> int:
         """In many short transactions, as the journal."""
