@@ -10,7 +10,6 @@ A handler finds the caller as `request[CALLER]` (rm.web.identity).
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import itertools
 import logging
 import re
@@ -30,6 +29,7 @@ from rm.core.people.token import id_of
 from rm.errors import Forbidden, LimitReached, RmError
 from rm.web.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
 from rm.web.ports import Auditing
+from rm.web.shares import source_of
 
 FAILURES, WITHIN_S = 10, 60.0  # wrong tokens of one source that are recorded
 ANSWERED, REFUSE_S = 60, 1.0  # that are answered at once within the same time, and when others are
@@ -141,7 +141,7 @@ class Gate:
             return await caller_of(request, self._keeper)
         except RmError as error:
             await self._refused_at_the_door(request, route, error)
-            if not self._too_often(f"door {source_of(origin_of(request))}", ANSWERED):
+            if not self._too_often(f"door {asker_of(origin_of(request))}", ANSWERED):
                 raise
             await asyncio.sleep(REFUSE_S)  # one connection gets no more than an answer a second
             raise LimitReached(
@@ -197,7 +197,7 @@ class Gate:
         """Of the failures of one address only the first in a while are written down: the log must not be
         filled by somebody who has no right to anything."""
         origin = origin_of(request)
-        if self._too_often(source_of(origin), FAILURES):
+        if self._too_often(asker_of(origin), FAILURES):
             return
         named = id_of(bearer_of(request) or "") or ""
         via = "https" if request.secure else "unix"
@@ -235,14 +235,9 @@ def _act(request: web.Request, caller: Caller, route: Route) -> Act:
     )  # fmt: skip
 
 
-def source_of(origin: str) -> str:
-    """Who counts as one: a user of this machine with all processes; an address, or an IPv6 network of one
-    host (/64), which has more addresses than anybody could count."""
-    try:
-        address = ipaddress.ip_address(origin)
-    except ValueError:
-        return origin.partition(" pid ")[0]
-    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else origin
+def asker_of(origin: str) -> str:
+    """Who counts as one: a user of this machine with all processes, or a stranger."""
+    return source_of(origin.partition(" pid ")[0])
 
 
 def _told(error: RmError) -> str:

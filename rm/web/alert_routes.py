@@ -75,7 +75,7 @@ class AlertRoutes:
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        body = wire.decode(await request.read())
+        body = wire.decode(await request.read(), wire.LIST_BYTES)
         wire.fields(body, "alerts", "comment")
         names = texts(body, "alerts")
         if not names:
@@ -87,7 +87,7 @@ class AlertRoutes:
 
     async def silence(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        body = wire.decode(await request.read())
+        body = wire.decode(await request.read(), wire.LIST_BYTES)
         wire.fields(body, "conditions", "hosts", "for_s", "comment")
         for_s = body.get("for_s")
         if isinstance(for_s, bool) or not isinstance(for_s, int | float) or not abs(for_s) < math.inf:

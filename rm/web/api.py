@@ -165,6 +165,7 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         what = {
             404: f"There is no {request.path} in this API.",
             413: f"The request is larger than {request.client_max_size} bytes (limits.body_bytes).",
+            415: "The body of the request is compressed: send it as it is.",
         }
         return refuse(
             error.status, "UsageError", what.get(error.status, f"{error.reason}: {request.method}."), ""
@@ -517,7 +518,7 @@ class _Api:
 
     async def add_hosts(self, request: web.Request) -> web.Response:
         by = request[CALLER].user
-        body = wire.decode(await request.read())
+        body = wire.decode(await request.read(), request.client_max_size)
         wire.fields(body, "hosts")
         values = body.get("hosts")
         if not isinstance(values, list) or not values:

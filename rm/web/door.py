@@ -21,7 +21,8 @@ from aiohttp import web
 
 from rm.web.answers import refuse
 from rm.web.identity import peer_uid
-from rm.web.shares import Key, Shares
+from rm.web.malformed import malformed, server_log
+from rm.web.shares import Key, Shares, source_of
 
 BACKLOG = 1024  # connections that the kernel keeps for us
 AT_ONCE = 32  # taken before others are served
@@ -133,6 +134,7 @@ class Door(web.BaseSite):
         return str(self._listener.getsockname())
 
     async def start(self) -> None:
+        server_log.addFilter(malformed)  # once, however many doors there are
         await super().start()
         self._listener.setblocking(False)
         self._listener.listen(BACKLOG)
@@ -174,7 +176,7 @@ class Door(web.BaseSite):
                 return
             peer.setblocking(False)
             try:
-                key = peer_uid(peer) if peer.family == socket.AF_UNIX else str(address[0])
+                key = peer_uid(peer) if peer.family == socket.AF_UNIX else source_of(str(address[0]))
             except OSError:
                 peer.close()
                 continue

@@ -96,6 +96,8 @@ class Limits:
     def _declared(self, request: web.Request) -> int:
         if not request.can_read_body:
             return 0
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise web.HTTPUnsupportedMediaType  # what it grows to would count for nobody
         most = self._limits.body_bytes
         declared = request.content_length
         if declared is not None and declared > most:

@@ -6,6 +6,7 @@ when the wait would be long is a request refused, with the time after which it m
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -39,7 +40,8 @@ class Share:
 
 
 class Shares:
-    """For the event loop's thread alone. `descriptors` is how many the process may have open."""
+    """For the event loop's thread alone. `descriptors` is how many the process may have open. Strangers, of
+    whom an address is all that is known, have half of the room: one may have many addresses."""
 
     def __init__(
         self, limits: LimitsConfig, descriptors: int, clock: Callable[[], float] = time.monotonic
@@ -50,25 +52,32 @@ class Shares:
         self._most = max(FEW, min(limits.connections, self._room // 2))
         self._shares: dict[Key, Share] = {}
         self.connections = 0
+        self._strangers = 0  # of these
 
     def arrive(self, key: Key) -> bool:
         """May one more connection of this user be served? It counts until `leave`."""
-        share = self._share(key)
-        few = share.connections < FEW and self.connections < self._room + SPARE
-        if share.connections >= self._most or (self.connections >= self._room and not few):
+        share, there, room = self._share(key), self.connections, self._room
+        if isinstance(key, str):
+            there, room = self._strangers, self._room // 2
+        few = share.connections < FEW and there < room + SPARE
+        if share.connections >= self._most or (there >= room and not few):
             return False
         share.connections += 1
-        self.connections += 1
+        self._count(key, 1)
         return True
 
     def leave(self, key: Key) -> None:
         share = self._share(key)
         share.connections -= 1
-        self.connections -= 1
+        self._count(key, -1)
         if not (share.connections or share.followers or share.bytes):
             self._refill(share)
             if share.tokens >= self._limits.request_burst:
                 del self._shares[key]  # as good as new
+
+    def _count(self, key: Key, change: int) -> None:
+        self.connections += change
+        self._strangers += change * isinstance(key, str)
 
     def take(self, key: Key) -> float:
         """For how many seconds a request must wait for its turn.
@@ -136,6 +145,16 @@ class Shares:
         more = (now_s - share.at_s) * self._limits.requests_per_s
         share.tokens = min(float(self._limits.request_burst), share.tokens + more)
         share.at_s = now_s
+
+
+def source_of(address: str) -> str:
+    """Who counts as one stranger: an address, or an IPv6 network of one host (/64), which has more addresses
+    than anybody could count. What is no address is given back as it is."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    return str(ipaddress.ip_network((found, 64), strict=False)) if found.version == 6 else address
 
 
 def retry_after_s(error: LimitReached) -> int:

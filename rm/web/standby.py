@@ -74,7 +74,7 @@ async def serve_standby(config: Config, leader: Leader) -> web.AppRunner:
     app.on_cleanup.append(remove)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
     await runner.setup()
-    await web.SockSite(runner, listener).start()
+    await Door(runner, listener, guests_of(config.limits)).start()
     return runner
 
 

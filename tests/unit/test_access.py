@@ -15,7 +15,7 @@ from rm.core.people.privacy import veiled
 from rm.core.people.rights import Role, Scope
 from rm.errors import Forbidden
 from rm.web import accounts
-from rm.web.access import check, need_of, source_of
+from rm.web.access import asker_of, check, need_of
 from rm.web.accounts import Account, Accounts
 from rm.web.identity import Caller
 from tests import builders
@@ -101,4 +101,4 @@ def test_the_reason_of_a_waiting_job_is_everybodys_and_that_of_an_ended_one_is_n
     ],
 )
 def test_another_process_or_address_does_not_make_another_source(origin: str, source: str) -> None:
-    assert source_of(origin) == source
+    assert asker_of(origin) == source

@@ -1,5 +1,6 @@
 """What hostile clients of the API's socket come up against, and that nobody else notices."""
 
+import gzip
 import http.client
 import json
 import os
@@ -14,16 +15,27 @@ from typing import Any
 
 import pytest
 
+from rm.adapters.hosts.pace import Pace
 from rm.client.connection import Connection
-from rm.config import Config, JobsConfig, LimitsConfig
-from rm.errors import LimitReached
-from rm.web import door, identity, limits
+from rm.config import Config, DaemonConfig, JobsConfig, LimitsConfig
+from rm.core.store import Lease
+from rm.errors import LimitReached, Standby
+from rm.web import door, identity, limits, malformed
 from rm.web.shares import FEW, PATIENCE_S, RESERVED, SPARE, Shares
 from tests.fake_service import Daemon, serving
+from tests.standing_by import standing_by
 from tests.unit.test_web_api import SPEC, call
 
 HEAD = b"GET /v1/status HTTP/1.1\r\nHost: rm\r\n"
 POST = b"POST /v1/jobs HTTP/1.1\r\nHost: rm\r\nConnection: close\r\n"
+
+
+@pytest.fixture
+def daemon_of_all(tmp_path: Path) -> Iterator[Daemon]:
+    """It keeps tokens, and looks for alerts."""
+    with serving(tmp_path / "rm.sock") as daemon:
+        daemon.service.tokens = daemon.service.alerting = object()
+        yield daemon
 
 
 class ManualClock:
@@ -91,14 +103,26 @@ def test_long_bodies_and_answers_count_for_many_requests() -> None:
 
 def test_a_few_descriptors_are_kept_for_users_who_have_few_connections() -> None:
     shares = Shares(LimitsConfig(connections=1_000), RESERVED + SPARE + 100)
-    assert [shares.arrive("greedy") for _ in range(51)] == [True] * 50 + [False]
-    assert [shares.arrive("friend") for _ in range(51)] == [True] * 50 + [False]
-    assert [shares.arrive("honest") for _ in range(FEW + 1)] == [True] * FEW + [False]
-    shares.leave("greedy")
-    assert not shares.arrive("greedy")  # the honest one has that room now
+    greedy, friend, honest = 1, 2, 3
+    assert [shares.arrive(greedy) for _ in range(51)] == [True] * 50 + [False]
+    assert [shares.arrive(friend) for _ in range(51)] == [True] * 50 + [False]
+    assert [shares.arrive(honest) for _ in range(FEW + 1)] == [True] * FEW + [False]
+    shares.leave(greedy)
+    assert not shares.arrive(greedy)  # the honest one has that room now
     for _ in range(FEW):
-        shares.leave("honest")
-    assert shares.arrive("greedy")
+        shares.leave(honest)
+    assert shares.arrive(greedy)
+
+
+def test_strangers_take_no_room_from_users_however_many_addresses_they_have() -> None:
+    room = 200
+    shares = Shares(LimitsConfig(connections=1_000), RESERVED + SPARE + room)
+    strangers = [f"2001:db8:0:{n:x}::/64" for n in range(1_000)]
+    assert sum(shares.arrive(one) for one in strangers) == room // 2 + SPARE
+    assert sum(shares.arrive(1) for _ in range(room)) == room // 2 - SPARE
+    assert shares.arrive(2)
+    shares.leave(strangers[0])
+    assert shares.arrive(strangers[-1])
 
 
 # -- on the socket
@@ -185,6 +209,31 @@ def test_a_body_has_a_bounded_length(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert b"larger than 1000 bytes" in said
 
 
+def test_a_compressed_body_is_refused_before_it_grows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it grows to would count for nobody."""
+    grown = b" " * (4 << 20)
+    with limited(tmp_path, monkeypatch, bytes_under_way=1 << 16) as daemon:
+        for method, path in (("POST", "/v1/jobs"), ("POST", "/v1/tokens"), ("DELETE", "/v1/jobs")):
+            status, told = call(
+                daemon, method, path, raw=gzip.compress(grown), headers={"Content-Encoding": "gzip"}
+            )
+            assert (status, told["error"]["kind"]) == (415, "UsageError")
+            assert "compressed" in told["error"]["message"]
+        told = {"Content-Encoding": "identity"}
+        assert call(daemon, "POST", "/v1/jobs", {"spec": SPEC}, headers=told)[0] == 201
+
+
+@pytest.mark.parametrize("path", ["tokens", "hosts/h1/drain", "network/measure", "alerts/silences"])
+def test_no_long_body_is_read_in_the_event_loop_but_for_what_needs_one(
+    daemon_of_all: Daemon, path: str
+) -> None:
+    status, told = call(daemon_of_all, "POST", f"/v1/{path}", raw=b'{"name":[' + b"[]," * (1 << 20) + b"[]]}")
+    assert (status, told["error"]["kind"]) == (400, "UsageError")
+    assert "this one may have" in told["error"]["message"]
+
+
 def test_bodies_under_way_are_bounded_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head = b"POST /v1/jobs HTTP/1.1\r\nHost: rm\r\nContent-Length: 600\r\n\r\n"
     with limited(tmp_path, monkeypatch, bytes_under_way=1000) as daemon, connected(daemon) as first:
@@ -267,6 +316,45 @@ def test_without_descriptors_connections_are_turned_away_and_the_log_is_not_floo
     assert [r.getMessage() for r in caplog.records] == [
         "connections cannot be accepted: Too many open files (1 times)"
     ]
+
+
+def test_at_a_waiting_daemon_a_user_has_a_bounded_number_of_connections_for_a_bounded_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It needs its descriptors when it takes over."""
+    monkeypatch.setattr(door, "SWEEP_S", 0.02)
+    path = str(tmp_path / "standby.sock")
+    config = Config(daemon=DaemonConfig(socket=path), limits=LimitsConfig(connections=5, header_s=0.3))
+    with standing_by(config, Lease), ExitStack() as stack:
+        silent = []
+        for _ in range(6):
+            silent.append(stack.enter_context(socket.socket(socket.AF_UNIX)))
+            silent[-1].settimeout(30)
+            silent[-1].connect(path)
+        assert b" 429 " in ends(silent.pop())
+        silent[0].sendall(HEAD)
+        assert [ends(one) for one in silent] == [b""] * 5
+        client = Connection(path, patience_s=0)
+        with pytest.raises(Standby):
+            client.get("status")
+        client.close()
+
+
+def test_what_is_no_http_is_a_few_short_records_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(malformed.malformed, "_pace", Pace(3, 0.0))
+    with limited(tmp_path, monkeypatch) as daemon:
+        for _ in range(10):
+            with connected(daemon) as connection:
+                connection.sendall(HEAD + b"X: \x00 ERROR rm: forged\r\n\r\n")
+                assert b" 400 " in ends(connection)
+    found = [record for record in caplog.records if record.name == "aiohttp.server"]
+    assert len(found) == 3
+    for record in found:
+        assert record.getMessage().startswith("a request is no HTTP: ")
+        assert record.getMessage().isprintable()
+        assert (record.exc_info, record.levelname) == (None, "WARNING")
 
 
 def test_a_name_that_goes_to_another_user_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

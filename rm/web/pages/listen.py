@@ -84,10 +84,10 @@ def page_listener(listen: str) -> socket.socket:
 
 
 def guests_of(limits: LimitsConfig) -> Guests:
-    """Anyone who reaches the port may hold connections, of half the descriptors at most: the daemon has
+    """Anyone who reaches a port may hold connections, of half the descriptors at most: the daemon has
     others to serve, and files to open."""
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return Guests(Shares(limits, descriptors // 2), limits.header_s, limits.idle_s)
+    return Guests(Shares(limits, descriptors), limits.header_s, limits.idle_s)
 
 
 def _attended(guests: Guests) -> Middleware:
