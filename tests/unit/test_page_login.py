@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -148,6 +148,49 @@ def test_logging_out_ends_the_session(daemon: Daemon, tokens: Tokens) -> None:
         assert (await thief.get("/", **stolen)).where == "/login"
 
     visiting(daemon.socket, story)
+
+
+def test_forms_that_no_browser_sends_are_refused_without_much_work(
+    daemon: Daemon, tokens: Tokens, caplog: pytest.LogCaptureFixture
+) -> None:
+    part = '--b\r\nContent-Disposition: form-data; name="a"\r\n\r\nx\r\n'
+    several = ("multipart/form-data; boundary=b", part * 100 + "--b--\r\n")
+    nameless = ("multipart/form-data; boundary=b", "--b\r\n\r\nx\r\n--b--\r\n")
+    many = ("application/x-www-form-urlencoded", "&".join(["a=1"] * 100))
+    odd = ("application/x-www-form-urlencoded; charset=zip", "a=1")
+
+    async def story(visit: Visit) -> None:
+        ann = visit()
+
+        async def post(path: str, kind: str, body: str, chunked: bool = False) -> int:
+            async def pieces() -> AsyncIterator[bytes]:
+                yield body.encode()
+
+            headers = {"Origin": ann.url, "Content-Type": kind}
+            data = pieces() if chunked else body
+            async with ann.session.post(ann.url + path, data=data, headers=headers) as told:
+                return told.status
+
+        # whoever reaches the page
+        assert [await post("/login", *form) for form in (several, nameless, many, odd)] == [
+            415,
+            415,
+            413,
+            400,
+        ]
+        assert await post("/login", *many, chunked=True) == 411
+        assert await post("/login", many[0], "a=1&" * 10_000) == 413
+        # who is logged in
+        assert (await ann.log_in("t-ann")).status == 303
+        assert [await post("/submit", *form) for form in (several, nameless, many, odd)] == [
+            413,
+            400,
+            413,
+            400,
+        ]
+
+    visiting(daemon.socket, story)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_sessions_end_in_time_and_do_not_fill_the_memory() -> None:

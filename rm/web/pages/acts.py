@@ -15,6 +15,7 @@ from aiohttp import web
 
 from rm.errors import RmError, UsageError
 from rm.units import parse_duration_us
+from rm.web.pages.forms import form_of
 from rm.web.pages.frame import Frame
 from rm.web.pages.login import PERSON
 from rm.web.pages.people import Sessions
@@ -210,7 +211,7 @@ class Acts:
 
     async def do(self, request: web.Request) -> web.Response:
         act, person = _act(request), request[PERSON]
-        sent = await request.post()
+        sent = await form_of(request)
         form = {field.name: str(sent.get(field.name, "")) for field in act.fields}
         try:
             told = await act.send(self._source.at(person.door), form)

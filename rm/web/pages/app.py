@@ -16,6 +16,7 @@ from rm.errors import Unreachable
 from rm.web.etag import etag_of, is_known
 from rm.web.pages.acts import Acts
 from rm.web.pages.find_page import FindPage
+from rm.web.pages.forms import FIELDS_MOST, FORM_MOST
 from rm.web.pages.frame import Frame
 from rm.web.pages.guard import add_headers, guarded
 from rm.web.pages.job_page import JobPage
@@ -40,7 +41,6 @@ KEPT = 256  # drawn parts
 FRESH_PARTS_S = {"network": SLOW_S, "pair": SLOW_S}  # what is drawn of answers that are kept longer
 COMPRESSED_FROM = 8_192  # bytes
 NAME_MOST = 255  # characters of a name in a query
-FORM_MOST = 5 << 20  # bytes: a script has 4 MiB
 Drawn = tuple[int, str]  # status, HTML
 
 
@@ -50,7 +50,11 @@ def make_page(source: Source, settings: PageSettings) -> web.Application:
     frame = Frame(sessions)
     login = Login(source, settings, sessions, frame)
     names = frozenset(name.lower() for name in settings.names)
-    app = web.Application(middlewares=[guarded(names), login.middleware()], client_max_size=FORM_MOST)
+    app = web.Application(
+        middlewares=[guarded(names), login.middleware()],
+        client_max_size=FORM_MOST,
+        client_max_fields=FIELDS_MOST,
+    )
     page = _Page(source, frame)
     app.add_routes(
         [

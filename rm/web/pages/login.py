@@ -11,6 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from rm.errors import Forbidden, RmError, Unreachable
+from rm.web.pages.forms import form_of, simple_form_of
 from rm.web.pages.frame import Frame
 from rm.web.pages.people import (
     NOBODY,
@@ -30,7 +31,6 @@ OPEN_TO_ALL = ("/login", "/enter", "/favicon.ico")
 FOR_PROGRAMS = ("/metrics", "/maddash/")
 REFUSED = (401, 403)
 TOKEN_MOST = 500  # characters
-FORM_MOST = 8_192  # bytes of the login's
 
 
 class Login:
@@ -95,7 +95,7 @@ class Login:
     async def _must_be_ours(self, request: web.Request, person: Person) -> None:
         """That the request was sent from where it says is `guard`'s; here, that the form was made for this
         session."""
-        given = str((await request.post()).get("secret", ""))
+        given = str((await form_of(request)).get("secret", "")) if person.known else ""
         if not person.known or not hmac.compare_digest(given.encode(), person.secret.encode()):
             told = "This form belongs to another session, and nothing was done: open it again"
             raise web.HTTPForbidden(reason=told)
@@ -110,9 +110,7 @@ class Login:
     async def enter_with_token(self, request: web.Request) -> web.Response:
         if not self._is_private(request):
             return self._shown(request, "This connection is not encrypted.", 403)
-        if (request.content_length or 0) > FORM_MOST:
-            raise web.HTTPRequestEntityTooLarge(FORM_MOST, request.content_length or 0)
-        asked = await request.post()
+        asked = await simple_form_of(request)
         token = str(asked.get("token", "")).strip()
         if not token or len(token) > TOKEN_MOST or not token.isascii() or not token.isprintable():
             return self._shown(request, "That is not a token.", 403)

@@ -16,6 +16,7 @@ from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, script_text
 from rm.units import fold_hosts
 from rm.web.pages import why_view
+from rm.web.pages.forms import form_of
 from rm.web.pages.frame import Frame
 from rm.web.pages.login import PERSON
 from rm.web.pages.people import Sessions
@@ -58,7 +59,7 @@ class SubmitPage:
         return self._shown(request, {"script": EXAMPLE})
 
     async def submit(self, request: web.Request) -> web.Response:
-        sent = await request.post()
+        sent = await form_of(request)
         given = {name: str(sent.get(name, "")).strip() for name, _, _ in FIELDS}
         # browsers always send the line ends of MIME
         given["script"] = str(sent.get("script", "")).replace("\r\n", "\n")
