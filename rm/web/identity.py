@@ -54,7 +54,7 @@ class Caller:
     @property
     def local(self) -> bool:
         """Did the kernel itself name this account: no token, and no program in between?"""
-        return self.via == "unix"
+        return self.via == "unix" and not self.token
 
     def must_own(self, user: str, what: str, least: Role = Role.OPERATOR) -> None:
         """That `what` is the caller's, or the caller's role is `least` or above."""

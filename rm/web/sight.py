@@ -57,15 +57,22 @@ class Sight:
         if not (self.jobs or self._vague):
             return job
         if self.jobs:
-            job = replace(job, history=tuple((at_us, self.text(what)) for at_us, what in job.history))
-        if job.state is JobState.PENDING and job.reason is not None:
-            job = replace(job, reason=self.reason(job.reason))
+            history = tuple((at_us, self.text(what)) for at_us, what in job.history)
+            earlier = tuple(replace(one, why=self.text(one.why)) for one in job.earlier)
+            job = replace(job, history=history, earlier=earlier)
+        if job.reason is not None:
+            told = self.reason if job.state is JobState.PENDING else self._known
+            job = replace(job, reason=told(job.reason))
         return job
 
     def reason(self, reason: Reason) -> Reason:
         """Why something waits."""
         if self._vague:
             return replace(reason, message=FOR_OPERATORS, numbers=())
+        return self._known(reason)
+
+    def _known(self, reason: Reason) -> Reason:
+        """Without the jobs that may not be known."""
         if not self.jobs:
             return reason
         numbers = tuple((n, v) for n, v in reason.numbers if not n.endswith("_job") or self.of(int(v)))

@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from rm.config import AlertsConfig, Config, PrivacyConfig
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
-from rm.core.model.job import JobState
+from rm.core.model.job import EarlierAttempt, JobState
+from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.people.privacy import without_others
 from rm.core.people.rights import Role
 from rm.core.registry import load
@@ -35,6 +37,7 @@ from rm.daemon.services.service import Service
 from rm.protocol.codes import Code
 from rm.web import identity
 from rm.web.pages.parts import ALL_PARTS
+from rm.web.sight import sight_of
 from tests import builders
 from tests.fake_page import PageMonitoring
 from tests.fake_service import serving
@@ -359,6 +362,24 @@ def pending(world: World) -> list[int]:
 )
 def test_a_sentence_loses_the_jobs_that_may_not_be_known(text: str, told: str) -> None:
     assert without_others(text, {7, 8}.__contains__) == told
+
+
+def test_the_story_of_ones_own_job_names_no_others() -> None:
+    """A job that is moved is not waiting any more, and not ended yet."""
+    said = "moved: it shares a link with job 7, and has room without it"
+    reason = Reason(ReasonCode.RESOURCES, said, (("with_job", 7), ("links", 1)))
+    job = replace(
+        builders.job(5, user=BOB), state=JobState.COMPLETING, reason=reason, history=((1, said),),
+        earlier=(EarlierAttempt(1, why=said),),
+    )  # fmt: skip
+    sight = sight_of(PrivacyConfig(jobs=True), identity.Caller(7, BOB), {5})
+    told = sight.job(job)
+    assert told.reason == replace(
+        reason, message=said.replace("job 7", "another job"), numbers=(("links", 1),)
+    )
+    assert "job 7" not in str(told)
+    assert sight_of(PrivacyConfig(jobs=True), identity.Caller(7, BOB), {5, 7}).job(job) == job
+    assert sight_of(PrivacyConfig(usage=True), identity.Caller(7, BOB), {5}).job(job) == job
 
 
 def test_closed_hosts_are_those_without_a_job_of_ones_own(

@@ -234,6 +234,12 @@ def test_files_on_this_machine_are_made_only_for_the_caller(
             assert status == 400
             assert "Unknown field 'deliver'" in answer["error"]["message"]
 
+        async def with_token(*_: Any) -> identity.Caller:
+            return identity.Caller(12345, "ann", via="unix", token="t1")
+
+        monkeypatch.setattr("rm.web.access.caller_of", with_token)  # whoever holds it, on this machine
+        assert delivered_as(chdir="/home/ann") == ""
+
         async def root(*_: Any) -> identity.Caller:
             return identity.Caller(0, "root", Role.ADMIN)
 
