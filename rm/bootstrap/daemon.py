@@ -22,6 +22,7 @@ from aiohttp import web
 from rm import __version__
 from rm.adapters import sources as archives
 from rm.adapters.clock import SystemClock
+from rm.adapters.collector import look_at_all, pass_over_survivors
 from rm.adapters.cron import Timers, interval_us, zone_of
 from rm.adapters.hosts.fleet import Fleet
 from rm.adapters.hosts.settings import SshSettings
@@ -129,6 +130,7 @@ def run_daemon(config: Config) -> None:
     start_logging(config)
     raise_descriptors()
     sys.setswitchinterval(SWITCH_S)
+    pass_over_survivors()
     must_hold(config)  # a wrong rm.toml must fail before anything is touched
     faults = Faults(lambda sentence, error: log.error("%s", sentence, exc_info=error))
     policies = policies_of(config, faults)
@@ -242,7 +244,7 @@ class Daemon:
         config, store, clock, epoch = self.config, self.store, self.clock, lease.epoch
         gathered, logs = log_place(config, store)
         loaded, state, recent_us = found.loaded, found.state, found.recent_us
-        gc.freeze()  # the collector need not go over all jobs again and again, while everybody waits
+        gc.freeze()  # the collector need not go over all jobs, while everybody waits
         witness = Witness(Path(config.daemon.state_dir))
         witness.check(loaded, config.daemon.database)
         actions, damaged = revivable(loaded.actions)
@@ -368,6 +370,7 @@ class Daemon:
             self._sources(leader, board, meshes, timers),
         )
         timers.every(60, "tokens", tokens.write_down)
+        timers.every(3600, "look for garbage", look_at_all)
         timers.every(3600, "prune the audit log", audit.prune)
         kept = (config.jobs.keep_days, config.jobs.keep_finished)
         timers.every(3600, "prune", lambda: prune(store, logs, clock, *kept))

@@ -1,0 +1,211 @@
+"""The leader's longest turns: processor time in which nobody else is served, for the largest things asked.
+
+The real leader, executor and use cases over SQLite, with hosts that say what they are told to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from bench.figure import Figure, Settings
+from rm.adapters.clock import SystemClock
+from rm.adapters.collector import pass_over_survivors
+from rm.adapters.store.log_directory import LogDirectory
+from rm.adapters.store.sql import open_store
+from rm.config import FenceConfig
+from rm.core.jobs.placed import placed_task
+from rm.core.jobs.state import ClusterState
+from rm.core.model.host import Host, HostState
+from rm.core.model.identity import NO_CLUSTER
+from rm.core.model.job import JobSpec
+from rm.core.registry import load
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Policies
+from rm.daemon.execution.executor import Executor
+from rm.daemon.execution.fence import fence_of
+from rm.daemon.execution.launch import LaunchRules, launch_request
+from rm.daemon.leading.leader import Leader
+from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.services.service import Service
+from rm.errors import Unreachable
+from rm.protocol.attempts import TaskReport, TaskReports, Tasks
+from rm.protocol.hosts import Facts, HostFacts
+from rm.protocol.notifications import Hello
+from rm.protocol.request import Request
+
+TARGET_MS = 50.0
+HOSTS, ZONES, CPUS = 1_000, 20, 64
+AT_ONCE, QUEUED = 1_000, 50_000  # jobs of one submission, and of a long queue
+CANCELLED = 6_000
+REPORTED = 60_000  # tasks in one answer of a host, about as many as fit a line
+PATIENCE_S = 300.0
+USER = "ann"
+
+
+class Timed(Leader):
+    """Knows the longest of its turns since it was last asked."""
+
+    longest_s = 0.0
+
+    def _turn(self, items: list[Any]) -> None:
+        since = time.thread_time()
+        super()._turn(items)
+        self.longest_s = max(self.longest_s, time.thread_time() - since)
+
+
+class Hosts:
+    """The agents of hosts that take every order and answer none; what they have and run, they tell."""
+
+    cluster = NO_CLUSTER
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[TaskReport]] = {}
+
+    def call(self, name: str, request: Request[Any], timeout_s: float = 10.0) -> Future[Any]:
+        answer: Future[Any] = Future()
+        if isinstance(request, Facts):
+            answer.set_result(HostFacts(boot_id="1", cpus=CPUS, mem_bytes=1 << 38))
+        elif isinstance(request, Tasks):
+            answer.set_result(TaskReports(tasks=self.runs.get(name, [])))
+        return answer
+
+    def hello(self, name: str) -> Hello:
+        return Hello(version="1", protocol=1)
+
+    def add(self, host: Host) -> None: ...
+    def remove(self, name: str) -> None: ...
+    def raise_epoch(self, name: str, epoch: int) -> None: ...
+    def reconnect(self, name: str) -> None: ...
+    def peers(self, name: str) -> list[str]:
+        return []
+
+    def clock_offset_us(self, name: str) -> int:
+        return 0
+
+
+class House:
+    """A leader with everything that works in its thread."""
+
+    def __init__(self, directory: Path) -> None:
+        clock, state, self.hosts = SystemClock(), ClusterState(), Hosts()
+        self.store = open_store(f"sqlite:///{directory}/rm.db")
+        epoch = self.store.acquire_lease("bench", clock.now_us(), 10**12)
+        assert epoch is not None
+        policies = Policies(
+            load("queue", "priority"), load("placement", "metronome"), load("comm", "metronome")
+        )
+        version = self.store.load().version
+        self.leader = leader = Timed(Cycle(state, policies), self.store, version, clock)
+        logs = LogDirectory(directory / "logs")
+        rules = LaunchRules(30_000_000, False, "nobody", "rm", False, "/usr/lib/rm", fence_of(FenceConfig()),
+                            64 << 20, 512 << 20, lambda user: None)  # fmt: skip
+        leader.executor = self.executor = Executor(
+            self.hosts, leader.post, clock, launch_request(state, rules, epoch), logs, directory,
+            epoch, 64 << 20,
+            lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
+            lambda: True, 30_000_000, lambda host, message: None, lambda why: None,
+        )  # fmt: skip
+        nothing: Any = None
+        self.service = Service(
+            leader, self.store, self.hosts, nothing, nothing, lambda zone: Measured(0), clock, logs,
+            10**12, {"epoch": epoch, "agents": "1"},
+        )  # fmt: skip
+        leader.on_jobs = self.service.jobs_changed
+        leader.start(())
+
+    def close(self) -> None:
+        self.leader.stop()
+        self.executor.close()
+        self.service.close()
+        self.store.close()
+
+    async def longest_ms(self, work: Coroutine[Any, Any, Any]) -> float:
+        """The longest turn of the leader from now until the work is done."""
+        self.leader.longest_s = 0.0
+        await work
+        await self.quiet()
+        return 1000 * self.leader.longest_s
+
+    async def quiet(self) -> None:
+        """Until nothing is left in the inbox."""
+        until = time.monotonic() + PATIENCE_S
+        await asyncio.wrap_future(self.leader.ask(lambda cycle, now_us: None))
+        while self.leader.is_busy():
+            if time.monotonic() > until:
+                raise Unreachable("The leader is still busy.")
+            await asyncio.sleep(0.01)
+
+    async def connect(self, names: list[str]) -> None:
+        for name in names:
+            self.executor.on_state(name, True, "")
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            found = await self.service.hosts()
+            if all(host.state is HostState.UP for host, _, _ in found if host.name in names):
+                return
+            await asyncio.sleep(0.05)
+        raise Unreachable("The hosts did not come up.")
+
+
+def hosts() -> list[Host]:
+    return [Host(f"h{i:04}", f"z{i % ZONES:02}", f"10.0.{i // 250}.{i % 250 + 1}") for i in range(HOSTS)]
+
+
+def specs(count: int, **more: Any) -> list[JobSpec]:
+    return [JobSpec(f"job{i % 50}", USER, "#!/bin/sh\ntrue\n", **more) for i in range(count)]
+
+
+async def measured(house: House) -> dict[str, float]:
+    """What was asked -> milliseconds of the longest turn that it took."""
+    service, names = house.service, [host.name for host in hosts()]
+    found: dict[str, float] = {}
+
+    async def queue() -> None:
+        for _ in range(0, QUEUED, 10_000):
+            await service.submit(specs(10_000, hold=True))
+
+    async def listed(limit: int) -> None:
+        await service.jobs(states=frozenset(), user="", name="", limit=limit, everything=False)
+
+    found[f"an inventory of {HOSTS:,} hosts"] = await house.longest_ms(service.add_hosts(hosts(), USER))
+    found[f"{HOSTS:,} hosts that come up"] = await house.longest_ms(house.connect(names))
+    one = "liar"
+    await service.add_hosts([Host(one, "z00", "10.1.0.1")], USER)
+    house.hosts.runs[one] = [
+        TaskReport(job=10**6 + i, attempt=1, rank=0, state="running", cpus=1) for i in range(REPORTED)
+    ]
+    found[f"a host that reports {REPORTED:,} tasks"] = await house.longest_ms(house.connect([one]))
+    await service.remove_host(one, USER)
+    found[f"{AT_ONCE:,} jobs in one call, all of which can start"] = await house.longest_ms(
+        service.submit(specs(AT_ONCE))
+    )
+    found[f"{QUEUED:,} jobs in calls of 10,000"] = await house.longest_ms(queue())
+    found[f"a list of {QUEUED:,} jobs"] = await house.longest_ms(listed(0))
+    found["the queue, ordered"] = await house.longest_ms(service.queue(user="", limit=0))
+    newest = house.leader.cycle.state.next_job - 1
+    found["why one of them waits"] = await house.longest_ms(service.why(newest))
+    found["a dry run"] = await house.longest_ms(service.plan(specs(1)[0]))
+    some = list(range(newest - CANCELLED, newest))
+    found[f"a cancellation of {CANCELLED:,} jobs"] = await house.longest_ms(service.cancel_all(some, USER))
+    return found
+
+
+def run(settings: Settings) -> list[Figure]:
+    pass_over_survivors()  # as the daemon does
+    with tempfile.TemporaryDirectory(prefix="rm-bench-", dir="/var/tmp") as directory:
+        house = House(Path(directory))
+        try:
+            found = asyncio.run(measured(house))
+        finally:
+            house.close()
+    worst = max(found, key=lambda what: found[what])
+    return [
+        Figure("the leader's longest turn", found[worst], "ms", f"of processor: {worst}", TARGET_MS),
+        *[Figure(f"longest turn: {what}", ms, "ms") for what, ms in found.items()],
+    ]

@@ -1,0 +1,57 @@
+"""The collector of cycles goes over what is old only when it is told to, and finds the cycles there then."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from rm.adapters import collector
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    before = list(gc.callbacks)
+    collector.pass_over_survivors()
+    yield
+    gc.callbacks[:] = before
+    gc.unfreeze()
+
+
+def test_what_outlived_a_full_collection_is_not_gone_over_again() -> None:
+    old = Cycle()
+    gc.collect()
+    assert not any(one is old for one in gc.get_objects())  # those that a collection goes over
+    new = Cycle()
+    assert any(one is new for one in gc.get_objects())
+
+
+def test_what_was_made_since_the_last_full_collection_is_collected() -> None:
+    gc.collect()
+    gone = weakref.ref(Cycle())
+    gc.collect()
+    assert gone() is None
+
+
+def test_an_old_cycle_is_collected_once_all_is_looked_at() -> None:
+    old = Cycle()
+    gc.collect()
+    gone = weakref.ref(old)
+    del old
+    gc.collect()
+    assert gone() is not None
+    collector.look_at_all()
+    gc.collect()
+    assert gone() is None
+
+
+def test_it_is_enough_to_ask_once() -> None:
+    collector.pass_over_survivors()
+    assert gc.callbacks.count(collector._freeze) == 1
