@@ -18,6 +18,7 @@ from rm.adapters.clock import SystemClock
 from rm.adapters.collector import pass_over_survivors
 from rm.adapters.store.log_directory import LogDirectory
 from rm.adapters.store.sql import open_store
+from rm.bootstrap.choices import PLACEMENTS
 from rm.config import FenceConfig
 from rm.core.jobs.placed import placed_task
 from rm.core.jobs.state import ClusterState
@@ -26,7 +27,7 @@ from rm.core.model.identity import NO_CLUSTER
 from rm.core.model.job import JobSpec
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.fence import fence_of
 from rm.daemon.execution.launch import LaunchRules, launch_request
@@ -101,7 +102,8 @@ class House:
             load("queue", "priority"), load("placement", "metronome"), load("comm", "metronome")
         )
         version = self.store.load().version
-        self.leader = leader = Timed(Cycle(state, policies), self.store, version, clock)
+        cycle = Cycle(state, policies, tuning=Tuning(placements=PLACEMENTS))
+        self.leader = leader = Timed(cycle, self.store, version, clock)
         logs = LogDirectory(directory / "logs")
         rules = LaunchRules(30_000_000, False, "nobody", "rm", False, "/usr/lib/rm", fence_of(FenceConfig()),
                             64 << 20, 512 << 20, lambda user: None)  # fmt: skip

@@ -20,6 +20,8 @@ from rm.core.scheduling.guarded import Faults, guarded
 from rm.daemon.alerts.setup import ChannelTable, channels_of, check_conditions, rules_of
 from rm.units import DAY_US
 
+PLACEMENTS = 32  # that the leader makes in one turn, in which nobody else is served: tens of milliseconds
+
 
 def ssh_settings(config: Config) -> SshSettings:
     """How this installation reaches its hosts."""
@@ -65,7 +67,8 @@ def _options(config: Config, kind: str, name: str) -> dict[str, Any]:
 
 
 def tuning_of(config: Config) -> Tuning:
-    return Tuning(config.policies.candidates, config.policies.min_score or float("-inf"))
+    least = config.policies.min_score or float("-inf")
+    return Tuning(config.policies.candidates, least, PLACEMENTS)
 
 
 def alert_rules(config: Config) -> tuple[Rule, ...]:

@@ -12,10 +12,13 @@ from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.model.job import JobSpec, JobState
 from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Tuning
 from rm.core.store import Batch
 from rm.daemon.leading.leader import TURN_WEIGHT, Leader
 from rm.daemon.services import service as service_module
 from rm.daemon.services.backlog import Backlog
+from rm.daemon.services.host_service import HOSTS_AT_ONCE
+from rm.daemon.services.service import SLICE
 from rm.errors import Conflict
 from tests import builders
 from tests.fakes import PATIENCE_S, ManualClock
@@ -52,7 +55,7 @@ def test_many_jobs_are_submitted_in_parts_and_acknowledged_when_all_are_durable(
     made = commits(house, monkeypatch)
     ids = submit(house, [builders.spec(name=f"j{i}", hold=True) for i in range(1_234)])
     assert ids == list(range(1, 1_235))
-    assert [len(batch.jobs) for batch in made if batch.jobs] == [500, 500, 234]
+    assert [len(batch.jobs) for batch in made if batch.jobs] == [SLICE] * 6 + [34]
     assert len(house.store.jobs()) == 1_234
 
 
@@ -167,7 +170,7 @@ def test_six_thousand_jobs_are_cancelled_by_one_request(
     made = commits(house, monkeypatch)
     done = asyncio.run(house.service.cancel_all(ids, "alice"))
     assert {job.state for job in done} == {JobState.CANCELLED}
-    assert [len(batch.jobs) for batch in made if batch.jobs] == [500] * 12
+    assert [len(batch.jobs) for batch in made if batch.jobs] == [SLICE] * 30
     assert asyncio.run(house.service.cancel_all(ids, "alice"))[0].state is JobState.CANCELLED
 
 
@@ -191,3 +194,24 @@ def test_the_leader_goes_on_while_a_question_is_thought_about(
     go_on.set()
     asking.join(PATIENCE_S)
     assert answers[0]["placement"] is None
+
+
+def test_jobs_that_can_all_start_are_placed_a_few_in_each_turn(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.do(ev.HostAdded(builders.host("h1", cpus=8)))
+    house.leader.cycle.tuning = Tuning(placements=2)
+    made = commits(house, monkeypatch)
+    ids = submit(house, [builders.spec()] * 7)
+    for _ in range(4):  # nothing but the clock asks for the turns to come; here each question is one, too
+        left = house.leader.ask(lambda cycle, now_us: len(cycle.state.pending)).result(PATIENCE_S)
+    assert left == 0
+    launched = [[a.job for a in batch.actions if a.kind == "launch"] for batch in made]
+    assert [jobs for jobs in launched if jobs] == [ids[:2], ids[2:4], ids[4:6], ids[6:]]
+
+
+def test_an_inventory_is_taken_in_parts(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = commits(house, monkeypatch)
+    hosts = [builders.host(f"h{i}") for i in range(HOSTS_AT_ONCE + 1)]
+    assert len(asyncio.run(house.service.add_hosts(hosts, "root"))) == len(hosts)
+    assert [len(batch.hosts) for batch in made if batch.hosts] == [HOSTS_AT_ONCE, 1]

@@ -12,7 +12,7 @@ from rm.core.model.host import Zone
 from rm.core.model.snapshot import Free
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.engine import Policies, Tuning
 from tests.builders import host, job, profile, snapshot, spec
 
 SECOND_US = 1_000_000
@@ -33,7 +33,7 @@ SHAPES = [
 ]
 
 
-def cycle(placement: str, queue: str) -> Cycle:
+def cycle(placement: str, queue: str, placements: int = 0) -> Cycle:
     state = ClusterState()
     for i in range(4):
         made = host(f"h{i}", f"z{i % 2}", gpus=2 if i < 3 else 0)
@@ -41,7 +41,7 @@ def cycle(placement: str, queue: str) -> Cycle:
         state.zones[made.zone] = Zone(made.zone)
         state.recount(made.name)
     policies = Policies(load("queue", queue), load("placement", placement), load("comm", "metronome"))
-    return Cycle(state, policies)
+    return Cycle(state, policies, tuning=Tuning(placements=placements))
 
 
 def happenings(state: ClusterState, chance: random.Random, now_us: int) -> list[ev.Event]:
@@ -94,6 +94,36 @@ def test_incremental_passes_decide_like_full_ones(placement: str, queue: str, se
             waited += 1
     assert placed > 50
     assert waited > 50
+
+
+@pytest.mark.parametrize(("placement", "queue"), POLICIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_passes_of_a_few_placements_each_decide_together_like_one_of_any_number(
+    placement: str, queue: str, seed: int
+) -> None:
+    few, any_number = cycle(placement, queue, placements=1), cycle(placement, queue)
+    chance = random.Random(seed)
+    cut = 0
+    for now_us in range(SECOND_US, 80 * SECOND_US, SECOND_US):
+        events = happenings(few.state, chance, now_us)
+        outcomes = [few.step(events, now_us)]
+        while few.next_due_us() == 0:
+            outcomes.append(few.step([], now_us))
+        cut += len(outcomes) > 1
+        whole = any_number.step(events, now_us)
+        *mine, theirs = [
+            [e for e in one.recorded if isinstance(e, ev.JobPlaced)] for one in (*outcomes, whole)
+        ]
+        assert max(map(len, mine)) <= 1
+        assert [placed for one in mine for placed in one] == theirs
+        assert few.state.placed.keys() == any_number.state.placed.keys()
+        for job_id in few.state.pending:
+            my_why, their_why = (c.reason_of(c.state.jobs[job_id]) for c in (few, any_number))
+            assert my_why is not None
+            assert their_why is not None
+            # behind a reservation a job waits for room, too: both are true
+            assert my_why.code is their_why.code or queue == "backfill"
+    assert cut > 5
 
 
 @pytest.mark.parametrize("seed", range(30))

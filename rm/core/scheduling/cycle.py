@@ -75,6 +75,7 @@ class Cycle:
     _seen_capacity: int = -1
     _begins_us: dict[int, int] = field(default_factory=dict)  # of jobs that may not begin yet
     _seen_placed: int = -1
+    _untried: list[int] = field(default_factory=list)  # pending jobs that the last pass came not to
 
     def step(self, events: Sequence[ev.Event], now_us: int) -> Outcome:
         """One turn; `events` in the order in which they arrived."""
@@ -101,6 +102,7 @@ class Cycle:
         `aligned`: the state's alignment is for the jobs that are placed now."""
         self.blocked.clear()
         self._begins_us.clear()
+        self._untried.clear()
         self._seen_capacity = -1
         self._seen_placed = self.state.placed_version if aligned else -1
 
@@ -116,7 +118,9 @@ class Cycle:
 
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
-        a host given up."""
+        a host given up. 0: at once, since the last pass has left jobs untried."""
+        if self._untried:
+            return 0
         due = [
             since + self.rules.down_after_us
             for host, since in self.state.silent_since.items()
@@ -155,6 +159,7 @@ class Cycle:
         state = self.state
         fresh, state.fresh = state.fresh, {}
         freed, state.freed = state.freed, {}
+        untried, self._untried = dict.fromkeys(self._untried), []
         begin = {j: None for j, at_us in self._begins_us.items() if at_us <= now_us}
         for job_id in begin:
             del self._begins_us[job_id]
@@ -164,7 +169,7 @@ class Cycle:
             chosen = list(state.pending)
         else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
-            chosen = [j for j in fresh | again | begin if j in state.pending]
+            chosen = [j for j in untried | fresh | again | begin if j in state.pending]
             if self.blocked.reservation is not None:
                 chosen = self._in_turn(chosen, self.blocked.reservation.job.id, now_us)
         if not chosen:
@@ -175,6 +180,7 @@ class Cycle:
         for job_id in chosen:
             state.reasons.pop(job_id, None)
         state.reasons |= result.reasons
+        self._untried = result.untried
         for job_id, reason in result.reasons.items():
             if reason.code is ReasonCode.BEGIN_TIME:
                 self._begins_us[job_id] = state.jobs[job_id].begin_us

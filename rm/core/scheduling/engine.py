@@ -39,10 +39,12 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting."""
+    """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting. A pass places at
+    most `placements` jobs; 0: any number."""
 
     top_k: int = 4
     min_score: float = float("-inf")
+    placements: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,13 @@ class Decision:
 @dataclass(slots=True)
 class Pass:
     """The result of one pass. `taken` notes how each decision came about; `reasons` are those of single
-    jobs; of shapes, see `Blocked`."""
+    jobs; of shapes, see `Blocked`. `untried` are the jobs that the next pass is to try, since this one has
+    placed as many as it may."""
 
     decisions: list[Decision] = field(default_factory=list)
     taken: dict[int, Taken] = field(default_factory=dict)
     reasons: dict[int, Reason] = field(default_factory=dict)
+    untried: list[int] = field(default_factory=list)
 
 
 def decide(
@@ -99,6 +103,11 @@ def decide(
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     for job in policies.queue.order(eligible, snapshot):
         if left == 0 and (ahead is None or ahead.reservation is not None):
+            break
+        if left and len(result.decisions) == tuning.placements > 0:
+            # behind a reservation also those keep their turn that are known not to fit
+            others = (j for j in eligible if ahead is not None or shape(j) not in blocked.reasons)
+            result.untried = [j.id for j in others if j.id not in result.taken]
             break
         key = shape(job)
         if key not in blocked.reasons:

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 # A turn, in which nobody else is served, takes about as many changes: some tens of milliseconds. One
 # request has at most so many.
-TURN_WEIGHT = 500
+TURN_WEIGHT = 200
 RETRY_S = 0.5  # between two tries of a commit that the database could not take
 STEP_US = 500_000  # less than that between two turns is not a clock that was set, but a machine that is busy
 SLOW_S = 2.0  # a commit that takes longer is reported to every request

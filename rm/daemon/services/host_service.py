@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from rm.core.jobs import events as ev
@@ -27,6 +28,8 @@ from rm.daemon.services.host_keys import HostKeyDesk, Keys
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
 from rm.errors import Conflict, NotFound
+
+HOSTS_AT_ONCE = 200  # of an inventory, in one turn of the leader
 
 
 class HostService(Asking):
@@ -63,7 +66,9 @@ class HostService(Asking):
 
     async def add_hosts(self, hosts: Sequence[Host], by: str) -> Sequence[Host]:
         names = [h.name for h in hosts]
-        await self._request(lambda state: [ev.HostAdded(h) for h in hosts])
+        for begin in range(0, len(hosts), HOSTS_AT_ONCE):
+            part = hosts[begin : begin + HOSTS_AT_ONCE]
+            await self._request(partial(_all_added, part), weight=len(part))
 
         def ask(cycle: Cycle, now_us: int) -> list[Host]:
             return [cycle.state.hosts[n] for n in names if n in cycle.state.hosts]
@@ -209,6 +214,10 @@ def known_host(state: ClusterState, name: str) -> Host:
     if name not in state.hosts:
         raise NotFound(f"There is no host '{name}'.", "`rmx hosts` lists them.")
     return state.hosts[name]
+
+
+def _all_added(hosts: Sequence[Host], state: ClusterState) -> list[ev.Event]:
+    return [ev.HostAdded(host) for host in hosts]
 
 
 def shown(host: Host, jobs: set[int]) -> Host:

@@ -50,7 +50,7 @@ from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, 
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
 
-SLICE = 500  # changes that one request makes in one turn of the leader …
+SLICE = 200  # changes that one request makes in one turn of the leader …
 BUSY_SLICE = 100  # … when others wait
 POSSIBLE_MAX = 10_000  # shapes of jobs that are known to fit some time
 
