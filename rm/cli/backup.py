@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @json_option
 @click.pass_obj
 def backup(session: Session, /, file: str, as_json: bool) -> None:
-    """Copy the daemon's database to FILE. The daemon may work on meanwhile."""
+    """Copy the daemon's database to FILE. The daemon may keep running."""
     from rm.adapters.store.backup import back_up_to
 
     config = _config(session)
@@ -38,8 +38,8 @@ def backup(session: Session, /, file: str, as_json: bool) -> None:
 def restore(session: Session, /, file: str, as_json: bool) -> None:
     """Put the backup FILE in the database's place. Stop the daemon first.
 
-    The database that is there now is kept. Jobs that were submitted after the backup are not in it: what of
-    them still runs is stopped when the daemon starts.
+    The present database is kept. Jobs that were submitted after the backup are not in it: the daemon
+    stops those that still run when it starts.
     """
     from rm.bootstrap.database import restore_database
 
@@ -57,9 +57,9 @@ def restore(session: Session, /, file: str, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def upgrade(session: Session, /, check: bool, as_json: bool) -> int:
-    """Bring the database to this rm's schema; with --check say what that, and the hosts, would need.
+    """Bring the database to this rm's schema; with --check show what that would change, and on which hosts.
 
-    Without --check the daemon must be stopped. A database of SQLite is copied first.
+    Without --check the daemon must be stopped. A SQLite database is copied first.
     """
     from rm.bootstrap.database import look, upgrade_database
 

@@ -40,7 +40,7 @@ def _complaints(loaded: Loaded) -> list[str]:
 @json_option
 @click.pass_obj
 def check(session: Session, /, as_json: bool) -> int:
-    """Say all that is wrong with the configuration; also policies, meshes, alerts, certificates."""
+    """List all errors of the configuration, also of policies, meshes, alerts and certificates."""
     loaded = _loaded(session)
     found = _complaints(loaded)
     if as_json:

@@ -33,8 +33,8 @@ FORMATS = (".svg", ".png", ".pdf")
 def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
     """Bring up hosts on this machine, and let two training jobs share their links, with and without rm.
 
-    Takes some four minutes (--quick: one), needs about 1 GB of memory, and leaves nothing behind but what
-    it was asked to write. As root, or without root where the system allows user namespaces.
+    Takes about four minutes (--quick: one), needs about 1 GB of memory, and leaves nothing behind but the
+    files that you name. As root, or without root where the system allows user namespaces.
     """
     from rm.cli.lab import default_directory
     from rm.client.connection import Connection

@@ -168,7 +168,7 @@ def down(directory: Path) -> None:
 @json_option
 @click.pass_obj
 def status(directory: Path, as_json: bool) -> None:
-    """List the lab's hosts and how they are."""
+    """List the lab's hosts and their states."""
     _show(_load(directory), as_json)
 
 

@@ -74,7 +74,7 @@ def list_(session: Session, /, user: str, everybody: bool, as_json: bool) -> Non
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
 @click.pass_obj
 def revoke(session: Session, /, ids: tuple[str, ...]) -> None:
-    """Let tokens count no more, at once."""
+    """End tokens at once."""
     for one in ids:
         session.client.accounts.revoke_token(one)
         click.echo(f"Token {one} is revoked.")

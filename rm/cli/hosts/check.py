@@ -50,11 +50,11 @@ def check(
     session: Session, /, inventory: Sequence[str], limit: str, known_hosts: str | None,
     private_key: str | None, user: str | None, only: str, as_json: bool,
 ) -> int:  # fmt: skip
-    """Look at hosts over SSH, whether rm is installed there or not, and say what to mend.
+    """Check hosts over SSH, whether rm is installed there or not, and list what to mend.
 
     Reach, key, clock, Python, sudo, control groups, tools, interfaces, routes between the hosts, disks, home
     and uids. It changes nothing. Exit code 1: something must be mended before rm works there. With --only the
-    other findings are neither shown nor counted; that a host is not reached always is.
+    other findings are neither shown nor counted, except a host that is not reached.
     """
     from rm.adapters.playbook.become import Passwords
     from rm.adapters.playbook.hosts import Ways

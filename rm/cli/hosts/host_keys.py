@@ -191,8 +191,8 @@ def accept_key(
     """Pin the key of HOST, or of --all hosts, once it is confirmed.
 
     Shows the fingerprints and asks; compare them with the hosts' own (ssh-keygen -lf
-    /etc/ssh/ssh_host_ed25519_key.pub there). FILE of --expected holds a line for each host: its name, and
-    its fingerprint somewhere behind (what `show-key --all` prints will do). Exit code 1: not all are pinned.
+    /etc/ssh/ssh_host_ed25519_key.pub there). FILE of --expected has a line for each host: its name, and
+    its fingerprint anywhere after it (the output of `show-key --all` works). Exit code 1: not all are pinned.
     """
     if sum(map(bool, (fingerprint, expected, yes))) > 1 or (fingerprint and everything):
         raise UsageError("Give only one of --fingerprint (for one host), --expected and --yes.")

@@ -57,7 +57,7 @@ def _unenforced(host: Host) -> str:
 @json_option
 @click.pass_obj
 def hosts(session: Session, /, zone: str | None, as_json: bool) -> None:
-    """List hosts with what is free of what they have."""
+    """List hosts with their resources, free and in all."""
     found = [host for host in session.client.hosts() if zone in (None, host.zone)]
     if as_json:
         emit_json({"hosts": found})
@@ -93,7 +93,7 @@ def _told(fields: Mapping[str, Any], as_json: bool, sentence: str) -> None:
 @json_option
 @click.pass_obj
 def add(session: Session, /, host: str | None, host_word: str | None, as_json: bool, **given: Any) -> None:
-    """Add HOST, or change what is known of it."""
+    """Add HOST, or change its settings."""
     name = one_host(host, host_word)
     from rm.api.hosts import Gpu, HostRequest
 
@@ -230,7 +230,7 @@ def adopt(
 ) -> None:
     """Take HOST over from another cluster, whose daemon it then refuses.
 
-    What the other cluster's jobs have left there, their logs too, is removed.
+    The files of the other cluster's jobs there, logs included, are removed.
     """
     name = one_host(host, host_word)
     adopted = session.client.adopt(name, stop_jobs=stop_jobs)

@@ -72,7 +72,7 @@ def queue(
     noheader: bool,
     as_json: bool,
 ) -> None:
-    """List jobs: the unfinished ones, and those that ended within the last minutes."""
+    """List jobs: the unfinished ones, and those that ended in the last minutes."""
     slurm_form = form if form and "%" in form else ""
     columns = (
         chosen(form) if form and not slurm_form else [COLUMNS[name] for name in (LONG if wide else USUAL)]

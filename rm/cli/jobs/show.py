@@ -124,7 +124,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
 @json_option
 @click.pass_obj
 def show(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
-    """Show JOB: what was asked for, where it runs, each task, and all that happened."""
+    """Show JOB: its request, its hosts, each task, and its whole story."""
     found = session.client.job(one_job(job, job_word))
     if as_json:
         emit_json({"job": found})
@@ -190,7 +190,7 @@ def first_failure(tasks: Sequence[Task]) -> int:
 @json_option
 @click.pass_obj
 def iterations(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
-    """Show the measured iteration times of JOB beside what they are without contention."""
+    """Show the measured iteration times of JOB beside those without contention."""
     answer = session.client.iterations(one_job(job, job_word))
     if as_json:
         emit_answer(answer)

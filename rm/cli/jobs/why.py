@@ -113,7 +113,7 @@ def _alignment(alignment: Alignment | None, when: str = "") -> None:
 @json_option
 @click.pass_obj
 def why(session: Session, /, job: str | None, job_word: str | None, as_json: bool) -> None:
-    """Say why JOB waits: every blocker with its numbers; or how it was placed, as it was recorded then."""
+    """Show why JOB waits: every blocker with its numbers; or the recorded decision that placed it."""
     answer = session.client.why(one_job(job, job_word))
     if as_json:
         emit_answer(answer)

@@ -22,7 +22,7 @@ COMMENT = click.option("--comment", "-m", default="", metavar="TEXT", help="Why,
 @json_option
 @click.pass_context
 def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool) -> None:
-    """List alerts: those firing, those about to, and those that are over, the newest first; and silences."""
+    """List alerts (firing, pending and over, the newest first) and silences."""
     if ctx.invoked_subcommand is not None:
         return
     session: Session = ctx.obj
@@ -70,7 +70,7 @@ def alerts(ctx: click.Context, /, active: bool, host: str | None, as_json: bool)
 @json_option
 @click.pass_obj
 def ack(session: Session, /, names: tuple[str, ...], comment: str, as_json: bool) -> None:
-    """Note that you look after what fires: ALERT is its subject, or RULE/CONDITION/SUBJECT."""
+    """Acknowledge firing alerts: ALERT is a subject, or RULE/CONDITION/SUBJECT."""
     keys = session.client.alerts.acknowledge(names, comment)
     if as_json:
         emit_json({"acknowledged": keys})
@@ -95,7 +95,7 @@ def silence(
     comment: str,
     as_json: bool,
 ) -> None:
-    """Let nothing new fire for a time. The end of an alert that fires already is still notified."""
+    """Keep new alerts from firing for a time. The end of a firing alert is still notified."""
     made = session.client.alerts.silence(
         parse_duration_us(duration) / 1e6, conditions=conditions, hosts=hosts, comment=comment
     )
@@ -110,7 +110,7 @@ def silence(
 @json_option
 @click.pass_obj
 def unsilence(session: Session, /, number: int, as_json: bool) -> None:
-    """End a silence; what holds then fires."""
+    """End a silence; conditions that hold then fire."""
     gone = session.client.alerts.unsilence(number)
     if as_json:
         emit_json({"silence": gone})

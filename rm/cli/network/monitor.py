@@ -57,7 +57,7 @@ def list_meshes(session: Session, /, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def status(session: Session, /, mesh: str | None, as_json: bool) -> None:
-    """Show each mesh's last run and how many cells are in which status; or one mesh's bad cells."""
+    """Show each mesh's last run and its cells by status; or one mesh's bad cells."""
     if mesh is not None:
         _show_mesh(session.client.monitor.grid(mesh), as_json)
         return
@@ -153,7 +153,7 @@ def history(
 @json_option
 @click.pass_obj
 def run(session: Session, /, mesh: str, once: bool, everything: bool, as_json: bool) -> None:
-    """Run a mesh now and wait until it is over: what system cron would call. Fails if a test failed."""
+    """Run a mesh now and wait until it is over (for system cron, too). Fails if a test failed."""
     answer = session.client.monitor.run(mesh, all_rounds=everything)
     if as_json:
         emit_json({"mesh": answer})
@@ -187,7 +187,7 @@ def resume(session: Session, /, mesh: str) -> None:
 @json_option
 @click.pass_obj
 def sources(session: Session, /, name: str | None, as_json: bool) -> None:
-    """List the archives whose measurements join ours, and what became of the newest reading."""
+    """List the archives whose measurements join ours, and the result of the newest reading."""
     if name is not None:
         session.client.monitor.read_source(name)
     answer = session.client.monitor.sources()

@@ -54,7 +54,7 @@ SVG = click.Path(dir_okay=False, path_type=Path)
 def interleave(
     file: str, offline: bool, mode: str, metric: str | None, budget: int, svg: Path | None, as_json: bool
 ) -> None:
-    """Find time-shifts with which jobs share links without meeting on them.
+    """Find time-shifts that keep jobs apart on the links that they share.
 
     FILE is JSON: jobs with their periods and phases, and one link or several (docs/interleaving.md).
     """

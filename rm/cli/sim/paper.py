@@ -43,8 +43,8 @@ def paper(
     """Reproduce a paper's results with rm's own policies; without NAME, list the papers.
 
     Each row has the published value, mean and standard deviation over the seeds, and the range
-    within which the paper is said to be reproduced. Rows outside their range are results, too: docs/papers/
-    says why. Equal seeds give equal results, however many processes there are.
+    in which a result reproduces the paper. Rows outside their range are results, too: docs/papers/
+    says why. Equal seeds give equal results with any number of processes.
     """
     from rm.sim.papers.frame import find
 

@@ -52,8 +52,8 @@ def replay(
 
     JOURNAL is a database (a SQLite file, or a URL) or a file made with --export; by default the
     database of rm.toml. Without policies every decision is compared with the recorded one, and a
-    difference ends it with code 1. With policies the same submissions meet these, and what would
-    have been different is told.
+    difference ends it with code 1. With policies the same submissions meet these, and the
+    differences are shown.
     """
     from rm import __version__
     from rm.sim.journal_source import export, open_journal

@@ -67,7 +67,7 @@ def compare(file: Path, vary: tuple[str, ...], seeds: int | None, plot: Path | N
     """Compare policies on one scenario: the file as it stands, its [[variant]]s, and those of --vary.
 
     All run over the same seeds: jobs, arrivals and noise of a seed are the same for each, and gains
-    are those of pairs.
+    compare pairs.
     """
     from rm.sim import experiment, plots, scenario, summary
     from rm.sim.statistics import mean_std
