@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from rm.client import Client, JobRequest, batch_job, exit_code
+from rm.errors import TimedOut
 from rm.units import parse_hosts
 from tests.cluster import RMX, WAIT_S, Cluster, until
 
@@ -271,6 +273,30 @@ def test_hold_release_begin_and_requeue(cluster: Cluster) -> None:
     cluster.rmx("cancel", again)
     assert cluster.wait(again)["state"] == "CANCELLED"
     assert cluster.run("wait", "--timeout=1s", cluster.submit("--hold", "--wrap", "true")).returncode == 124
+
+
+def test_a_program_submits_a_sweep_and_reads_its_results(cluster: Cluster, tmp_path: Path) -> None:
+    script = tmp_path / "sweep.sh"
+    script.write_text('#!/bin/sh\n#SBATCH --ntasks=2\necho "$SLURM_PROCID $1"\nexit "$1"\n')
+    with Client(cluster.socket) as client:
+        ids = client.submit_many([batch_job(script, code, job_name=f"s{code}", chdir="/") for code in (0, 3)])
+        held = client.submit(batch_job(script, 0, hold=True, chdir="/"))
+        assert client.why(held).reasons[0].code == "JobHeldUser"
+        with pytest.raises(TimedOut, match=f"Job {held} has not ended"):
+            client.wait(held, timeout_s=0.1)
+        assert not client.release(held).held
+        ended = list(client.wait_each([*ids, held], WAIT_S))
+        assert [(job.state, exit_code(job)) for job in ended] == [
+            ("COMPLETED", 0), ("FAILED", 3), ("COMPLETED", 0),
+        ]  # fmt: skip
+        assert [b"".join(client.logs(ids[0], rank)) for rank in (0, 1)] == [b"0 0\n", b"1 0\n"]
+        request = JobRequest(name="f", script="#!/bin/sh\necho one\nexec sleep 600\n", chdir="/")
+        followed = client.submit(request)
+        parts = client.logs(followed, follow=True)
+        assert next(parts) == b"one\n"
+        assert client.cancel(followed).id == followed  # while its output is followed
+        assert (b"".join(parts), client.wait(followed, WAIT_S).state) == (b"", "CANCELLED")
+        assert [host.state for host in client.hosts()] == ["UP"] * len(cluster.hosts())
 
 
 def test_every_command_speaks_json(cluster: Cluster) -> None:
