@@ -103,7 +103,8 @@ def _shown(kind: types.Type) -> str:
     if isinstance(kind, types.StructType):
         return kind.cls.__name__
     if isinstance(kind, types.UnionType):
-        return " | ".join(map(_shown, kind.types))
+        shown = list(map(_shown, kind.types))
+        return " | ".join(one for one in shown if one != "int" or "number" not in shown)
     if isinstance(kind, types.TupleType):
         return f"[{', '.join(map(_shown, kind.item_types))}]"
     if isinstance(kind, types.CollectionType):

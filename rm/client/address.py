@@ -61,14 +61,17 @@ def find_daemon(socket_flag: str | None, config_flag: str | None, named: str | N
     socket = socket_flag or os.environ.get("RM_DAEMON__SOCKET")
     if socket and not named:
         return Address("unix", socket)
+    address = parse(named, "The daemon's address") if named else None
+    if address is not None and address.scheme != "https":
+        return address
     euid = paths.effective_user()
     files = [config_flag] if config_flag else paths.config_files(os.environ, euid)
     must_exist = bool(config_flag or os.environ.get("RM_CONFIG"))
     tables: dict[str, dict[str, object]] = {
         file: _daemon_table(file) for file in files if must_exist or os.path.exists(file)
     }
-    if named:
-        return _with_files(parse(named, "The daemon's address"), tables)
+    if address is not None:
+        return _with_files(address, tables)
     url = os.environ.get("RM_DAEMON")
     if url:
         return _with_files(parse(url, "RM_DAEMON"), tables)

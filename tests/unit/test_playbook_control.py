@@ -2,15 +2,17 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from copy import copy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rm.adapters.playbook.control import Hands, carry_out
 from rm.core.model.host import Host
-from rm.errors import NotFound, Unreachable
+from rm.errors import Unreachable
 from tests.steps_request import rm_steps, step
 
 Send = Callable[[str, dict[str, Any]], dict[str, Any]]
@@ -169,33 +171,38 @@ def test_wait_for_connection() -> None:
 
 
 class Daemon:
-    """Answers as rm's API does; a job ends each time somebody looks."""
+    """Answers as the daemon's client does; a job ends each time somebody looks."""
 
     def __init__(self, jobs: list[int], drained_by: str = "") -> None:
-        self.host = {"name": "gpu01", "drained_by": drained_by, "jobs": jobs}
-        self.asked: list[tuple[str, ...]] = []
+        self.host = SimpleNamespace(name="gpu01", drained_by=drained_by, jobs=jobs)
+        self.asked: list[str] = []
 
-    def __call__(self, method: str, path: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
-        self.asked.append((method, *path))
-        if method == "GET":
-            answer = {"hosts": [json.loads(json.dumps(self.host))]}
-            self.host["jobs"] = self.host["jobs"][1:]
-            return answer
-        if path[1] != "gpu01":
-            raise NotFound("There is no such host.")
-        self.host["drained_by"] = f"{body['reason']} (root)" if path[2] == "drain" else ""
-        return {"host": self.host}
+    def hosts(self) -> list[Any]:
+        self.asked.append("hosts")
+        found = copy(self.host)
+        self.host.jobs = self.host.jobs[1:]
+        return [found]
+
+    def drain(self, name: str, reason: str = "") -> Any:
+        self.asked.append(f"drain {name}")
+        self.host.drained_by = f"{reason} (root)"
+        return self.host
+
+    def resume(self, name: str) -> Any:
+        self.asked.append(f"resume {name}")
+        self.host.drained_by = ""
+        return self.host
 
 
 @pytest.mark.usefixtures("hasty")
 def test_drain_waits_for_jobs_and_resume_returns_only_its_own() -> None:
     daemon = Daemon([1, 2])
     foretold = ask("rm_drain", daemon=daemon, check=True)
-    assert (foretold["changed"], daemon.asked) == (True, [("GET", "hosts")])
+    assert (foretold["changed"], daemon.asked) == (True, ["hosts"])
     daemon = Daemon([1, 2])
     answer = ask("rm_drain", daemon=daemon, reason="new switch")
     assert (answer["changed"], answer["jobs"]) == (True, [])
-    assert daemon.asked.count(("POST", "hosts", "gpu01", "drain")) == 1
+    assert daemon.asked.count("drain gpu01") == 1
     assert not ask("rm_drain", daemon=daemon)["changed"]
     other = ask("rm_resume", daemon=daemon, only_drained_by="bad cable")
     assert (other["changed"], other["msg"]) == (False, "gpu01 stays drained: new switch (root)")

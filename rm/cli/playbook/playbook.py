@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -28,7 +28,7 @@ from rm.cli.session import Session, emit_json, json_option, note, table
 from rm.errors import UsageError
 
 if TYPE_CHECKING:
-    from rm.adapters.playbook.control import Daemon
+    from rm.api.hosts import Host
 
 Tell = Callable[[Any], None]  # shows an event
 Quiet = Callable[[], AbstractContextManager[None]]  # entered while something is asked
@@ -195,7 +195,7 @@ def run(
             start_at=start_at_task,
             files=files,
             agents=DaemonAgents(session.new_connection, note if verbose else lambda why: None),
-            daemon=_daemon(session),
+            daemon=_Daemon(session),
             prompt=Terminal(quiet).ask if sys.stdin.isatty() else None,
             inventory=fleet.variables,
             magic={**fleet.magic, "ansible_verbosity": verbose},
@@ -229,16 +229,24 @@ def _progress(as_json: bool, verbose: bool) -> Iterator[tuple[Tell, Quiet]]:
         yield lines.tell, nullcontext
 
 
-def _daemon(session: Session) -> Daemon:
+class _Daemon:
     """The daemon for `rm_drain` and `rm_resume`; asked by several hosts' threads, one at a time."""
-    turn = threading.Lock()
 
-    def ask(method: str, path: tuple[str, ...], body: Mapping[str, Any]) -> dict[str, Any]:
-        with turn:
-            there = session.connection
-            return there.get(*path) if method == "GET" else there.post(*path, body=body)
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._turn = threading.Lock()
 
-    return ask
+    def hosts(self) -> list[Host]:
+        with self._turn:
+            return self._session.client.hosts()
+
+    def drain(self, name: str, reason: str = "") -> Host:
+        with self._turn:
+            return self._session.client.drain(name, reason)
+
+    def resume(self, name: str) -> Host:
+        with self._turn:
+            return self._session.client.resume(name)
 
 
 def _list(plan: list[dict[str, Any]], hosts: bool, tasks: bool, tags: bool, as_json: bool) -> None:

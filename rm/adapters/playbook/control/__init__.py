@@ -11,16 +11,22 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from rm.api.hosts import Host as DaemonHost
 from rm.core.model.host import Host
 from rm.playbook.run import answers
 
-# (method, path, body) -> the daemon's answer; raises RmError as rm's client does
-Daemon = Callable[[str, tuple[str, ...], Mapping[str, Any]], dict[str, Any]]
-
 # (text, whether what is typed is hidden, set when the run ends) -> the line; raises RmError when it ended
 Prompt = Callable[[str, bool, threading.Event], str]
+
+
+class Daemon(Protocol):
+    """What steps ask of the daemon's client (`rm.client.Client`), from several threads. Raises RmError."""
+
+    def hosts(self) -> Sequence[DaemonHost]: ...
+    def drain(self, name: str, reason: str = "") -> DaemonHost: ...
+    def resume(self, name: str) -> DaemonHost: ...
 
 
 class ControlFailed(Exception):
