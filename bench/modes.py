@@ -20,7 +20,8 @@ from statistics import fmean
 from typing import Any
 
 from bench.figure import Figure, Settings
-from rm.core.model.job import PRIORITY_HIGH, PRIORITY_LOW, JobSpec
+from rm.core.model.demand import PRIORITY_HIGH
+from rm.core.model.job import PRIORITY_LOW, JobSpec
 from rm.core.model.traffic import on_off
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies

@@ -15,6 +15,7 @@ from rm.core.jobs.state import all_of
 from rm.core.model.host import Gpu, Host, HostState, Zone
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.model.network import Link, LinkStats, NetworkView
+from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot
 from rm.core.model.traffic import Phase, TrafficProfile
 
@@ -72,6 +73,11 @@ def job(
         tasks=tasks,
         traffic=made.traffic,
     )
+
+
+def asked(one: Job) -> PlacementRequest:
+    """The job as a placement policy sees it, if nothing was heard of its progress."""
+    return request_of(one, snapshot())
 
 
 def profile(period_ms: float, *phases_ms: tuple[float, float, float]) -> TrafficProfile:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeGuard, runtime_checkable
 from rm.core.model.alignment import Alignment
 from rm.core.model.choice import Judged
 from rm.core.model.job import Job, Placement
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import HostVerdict, Reason
 from rm.core.model.snapshot import PlacedJob, Snapshot
 
@@ -67,8 +68,11 @@ def reserves(policy: QueuePolicy) -> TypeGuard[ReservingPolicy]:
 class PlacementPolicy(Protocol):
     name: str
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        """Placements of all tasks of `job`; never oversubscribes `snapshot.free`."""
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        """Placements of all tasks of a job; never oversubscribes `snapshot.free`.
+
+        Whether there is one depends on the request's demand and the snapshot alone.
+        """
         ...
 
 

@@ -15,7 +15,7 @@ from rm.core import registry
 from rm.core.model.host import HostState
 from rm.core.model.snapshot import Free, TrackedDict
 from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
-from tests.builders import GIB, full_mesh, host, job, linkstats, placed, profile, snapshot
+from tests.builders import GIB, asked, full_mesh, host, job, linkstats, placed, profile, snapshot
 
 PLACEMENTS = registry.names("placement")
 SETTINGS = settings(max_examples=60)
@@ -197,7 +197,7 @@ def could_be_placed(one, snap) -> bool:
 @SETTINGS
 @given(one=jobs(), snap=clusters())
 def test_placements_are_complete_and_exist_whenever_the_job_fits(name, one, snap):
-    proposal = registry.load("placement", name).candidates(one, snap)
+    proposal = registry.load("placement", name).candidates(asked(one), snap)
     found = list(islice(proposal.candidates, CANDIDATES))
     for candidate in found:
         check_placement(one, snap, candidate.placement)
@@ -214,10 +214,10 @@ def test_placements_are_complete_and_exist_whenever_the_job_fits(name, one, snap
 def test_placements_are_a_function_of_their_arguments(name, one, snap, other):
     """The same answer again, from an object with another past, and after an unrelated question."""
     policy = registry.load("placement", name)
-    first = list(islice(policy.candidates(one, snap).candidates, CANDIDATES))
-    list(islice(policy.candidates(one, other).candidates, 2))
-    assert list(islice(policy.candidates(one, replace(snap)).candidates, CANDIDATES)) == first
-    fresh = registry.load("placement", name).candidates(one, snap, explain=True)
+    first = list(islice(policy.candidates(asked(one), snap).candidates, CANDIDATES))
+    list(islice(policy.candidates(asked(one), other).candidates, 2))
+    assert list(islice(policy.candidates(asked(one), replace(snap)).candidates, CANDIDATES)) == first
+    fresh = registry.load("placement", name).candidates(asked(one), snap, explain=True)
     assert list(islice(fresh.candidates, CANDIDATES)) == first, "explaining changes the answer"
 
 
@@ -253,7 +253,7 @@ def test_gpus_are_shared_within_their_memory_and_never_with_an_exclusive_holder(
 @SETTINGS
 @given(one=jobs(), snap=clusters())
 def test_explaining_judges_every_host(name, one, snap):
-    proposal = registry.load("placement", name).candidates(one, snap, explain=True)
+    proposal = registry.load("placement", name).candidates(asked(one), snap, explain=True)
     best = next(proposal.candidates, None)
     assert [v.host for v in proposal.verdicts] == list(snap.hosts)
     for verdict in proposal.verdicts:
@@ -280,7 +280,7 @@ def test_what_is_measured_first_does_not_matter(name, one, snap, data):
         zones=dict(reversed(snap.zones.items())),
     )
     answers = [
-        list(islice(registry.load("placement", name).candidates(one, s).candidates, CANDIDATES))
+        list(islice(registry.load("placement", name).candidates(asked(one), s).candidates, CANDIDATES))
         for s in (snap, shuffled)
     ]
     assert [c.placement for c in answers[0]] == [c.placement for c in answers[1]]
@@ -288,7 +288,7 @@ def test_what_is_measured_first_does_not_matter(name, one, snap, data):
 
 @pytest.mark.parametrize("name", PLACEMENTS)
 def test_an_empty_cluster_is_a_reason_too(name):
-    proposal = registry.load("placement", name).candidates(job(), snapshot(), explain=True)
+    proposal = registry.load("placement", name).candidates(asked(job()), snapshot(), explain=True)
     assert list(proposal.candidates) == []
     assert proposal.reasons
 

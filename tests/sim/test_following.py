@@ -36,8 +36,10 @@ class Pairs:
 
     name = "pairs"
 
-    def candidates(self, job, snapshot, explain=False):
-        tasks = tuple(TaskPlacement(n, host) for n, host in enumerate(PAIRS[job.spec.name]))
+    def candidates(self, request, snapshot, explain=False):
+        tasks = tuple(
+            TaskPlacement(n, host) for n, host in enumerate(PAIRS[snapshot.jobs[request.job].spec.name])
+        )
         return Proposal(iter([Candidate(Placement(tasks))]))
 
 

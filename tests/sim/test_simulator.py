@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rm.cli import main as rmx
-from rm.core.model.job import PRIORITY_HIGH, JobSpec
+from rm.core.model.demand import PRIORITY_HIGH
+from rm.core.model.job import JobSpec
 from rm.core.model.traffic import on_off
 from rm.core.registry import load
 from rm.core.scheduling.engine import Policies

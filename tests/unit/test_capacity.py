@@ -10,7 +10,7 @@ from rm.core.model.host import HostState
 from rm.core.model.job import TaskPlacement
 from rm.core.model.snapshot import TrackedDict
 from rm.policies.placement.steps.capacity import LatestCapacities
-from rm.policies.placement.steps.filters import capacity, shape_of
+from rm.policies.placement.steps.filters import capacity
 from tests.builders import GIB, host, snapshot, spec
 
 SETTINGS = settings(max_examples=80)
@@ -43,7 +43,7 @@ def test_capacities_follow_what_is_taken_in_a_pass_and_between_passes(hosts, ask
     snap = snapshot(*hosts)
     snap = replace(snap, free=TrackedDict(snap.free))
     for one, at, then in asked:
-        shape = shape_of(one)
+        shape = one.demand.shape
         caps = latest.under(snap).of(shape)
         assert list(caps) == [capacity(h, snap.free[h.name], shape) for h in hosts]
         here = hosts[at % len(hosts)]

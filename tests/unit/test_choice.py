@@ -8,6 +8,7 @@ import pytest
 
 from rm.core.model.choice import Choice
 from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import ReasonCode
 from rm.core.model.snapshot import Snapshot, TrackedDict
 from rm.core.ports import Candidate, Proposal
@@ -113,7 +114,9 @@ def test_a_record_is_of_the_moment_of_its_decision(placement: str) -> None:
 
 def test_a_record_can_be_stored_whatever_the_numbers_are() -> None:
     class Endless(Fixed):
-        def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        def candidates(
+            self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False
+        ) -> Proposal:
             def each() -> Iterator[Candidate]:
                 for placement in self.placements:
                     yield Candidate(placement, float("inf"))

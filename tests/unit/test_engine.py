@@ -10,6 +10,7 @@ from rm.core.model.fabric import Fabric
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, Placement
 from rm.core.model.network import Link
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free, PlacedJob, Snapshot, TrackedDict
 from rm.core.model.traffic import TrafficProfile
@@ -30,12 +31,12 @@ class Fixed:
     def __init__(self, *placements: Placement) -> None:
         self.placements, self.taken, self.calls = placements, 0, 0
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
         self.calls += 1
 
         def each() -> Iterator[Candidate]:
             for placement in self.placements:
-                if not set(placement.hosts) & set(job.spec.hosts_excluded):
+                if not set(placement.hosts) & set(request.demand.shape.hosts_excluded):
                     self.taken += 1
                     yield Candidate(placement)
 

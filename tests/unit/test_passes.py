@@ -13,7 +13,7 @@ from rm.core.model.snapshot import Free
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies, Tuning
-from tests.builders import host, job, profile, snapshot, spec
+from tests.builders import asked, host, job, profile, snapshot, spec
 
 SECOND_US = 1_000_000
 SHAPES = [
@@ -139,7 +139,8 @@ def test_headline_is_the_first_of_the_gathered_reasons(seed: int) -> None:
         )
         for h in hosts
     }
-    asked = job(cpus_per_task=9, mem_gib=chance.choice((0, 40)), gpus_per_task=chance.choice((0, 5)))
-    reasons = load("placement", "zone").candidates(asked, snapshot(*hosts, free=free), explain=True).reasons
+    one = job(cpus_per_task=9, mem_gib=chance.choice((0, 40)), gpus_per_task=chance.choice((0, 5)))
+    snap = snapshot(*hosts, free=free)
+    reasons = load("placement", "zone").candidates(asked(one), snap, explain=True).reasons
     assert reasons[0].message == f"no host can take a task now; {reasons[1].message}"
     assert reasons[0].numbers == reasons[1].numbers

@@ -12,7 +12,7 @@ from rm.core.registry import load, names
 from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide
 from rm.errors import ConfigError
 from rm.policies.placement.cassini import CassiniOptions, CassiniPlacement
-from tests.builders import host, job, placed, profile, snapshot
+from tests.builders import asked, host, job, placed, profile, snapshot
 
 LOUD = profile(200, (0, 90, 1_000))  # two of these fit beside each other
 FULL = profile(200, (0, 150, 1_000))  # nothing fits beside it
@@ -30,7 +30,7 @@ def busy(*running: object, hosts: str = "abcdef") -> Snapshot:
 
 def offered(snap: Snapshot, one: Job, **options: object) -> list[tuple[str, ...]]:
     policy = CassiniPlacement(CassiniOptions(**{"base": "first-fit", **options}))  # type: ignore[arg-type]
-    return [c.placement.hosts for c in policy.candidates(one, snap).candidates]
+    return [c.placement.hosts for c in policy.candidates(asked(one), snap).candidates]
 
 
 def test_the_first_candidate_is_the_bases_own_choice() -> None:
@@ -38,7 +38,7 @@ def test_the_first_candidate_is_the_bases_own_choice() -> None:
     for base in names("placement"):
         if base == "cassini":
             continue
-        own = next(load("placement", base).candidates(talker(), snap).candidates)
+        own = next(load("placement", base).candidates(asked(talker()), snap).candidates)
         assert offered(snap, talker(), base=base)[0] == own.placement.hosts
 
 
@@ -118,7 +118,7 @@ def test_meeting_on_an_uplink_is_meeting() -> None:
 
 def test_the_bases_reasons_and_verdicts_are_passed_on() -> None:
     snap = busy(hosts="a")
-    mine = CassiniPlacement(CassiniOptions(base="zone")).candidates(talker(), snap, explain=True)
+    mine = CassiniPlacement(CassiniOptions(base="zone")).candidates(asked(talker()), snap, explain=True)
     assert list(mine.candidates) == []
     assert mine.reasons
     assert [v.host for v in mine.verdicts] == ["a"]

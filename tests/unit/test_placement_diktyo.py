@@ -3,13 +3,13 @@
 from itertools import islice
 
 from rm.core.registry import load
-from tests.builders import full_mesh, host, job, linkstats, placed, profile, snapshot
+from tests.builders import asked, full_mesh, host, job, linkstats, placed, profile, snapshot
 
 NEAR, FAR = linkstats(delay_ms=0.1), linkstats(delay_ms=5)
 
 
 def chosen(one, snap, count=1):
-    found = islice(load("placement", "diktyo").candidates(one, snap).candidates, count)
+    found = islice(load("placement", "diktyo").candidates(asked(one), snap).candidates, count)
     return [c.placement.hosts for c in found]
 
 

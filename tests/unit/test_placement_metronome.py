@@ -12,7 +12,7 @@ from rm.core.model.snapshot import Free
 from rm.errors import ConfigError
 from rm.policies.placement.metronome import MetronomeOptions, MetronomePolicy
 from rm.policies.placement.steps.latency import normalized, raw_latency
-from tests.builders import GIB, full_mesh, host, job, linkstats, network, placed, profile, snapshot
+from tests.builders import GIB, asked, full_mesh, host, job, linkstats, network, placed, profile, snapshot
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "metronome_placement.json").read_text())
 JOB = 900  # id of the job in question; the others are numbered from 1
@@ -58,7 +58,7 @@ def test_raw_latency(case):
             "job": {"ntasks": 1, "low_comm": False, "traffic": None},
         }
     )
-    stages = MetronomePolicy().stages(one, snap)
+    stages = MetronomePolicy().stages(asked(one), snap)
     dependents = [case["hosts"].index(h) for h in case["dependents"]]
     assert list(raw_latency(stages.table.delays_us(), dependents)) == pytest.approx(case["raw_us"])
 
@@ -72,7 +72,7 @@ def test_normalized_latency(case):
 def test_stages_for_one_task(case):
     one, snap = cluster(case)
     expect = case["expect"]
-    stages = MetronomePolicy().stages(one, snap)
+    stages = MetronomePolicy().stages(asked(one), snap)
     if expect is None:
         assert stages is None
         return
@@ -98,7 +98,7 @@ def test_stages_for_one_task(case):
 def test_gangs_task_by_task(case):
     one, snap = cluster(case)
     policy = MetronomePolicy(MetronomeOptions(compact=False, loop_test=case["loop_test"], joint_jobs=0))
-    proposal = policy.candidates(one, snap)
+    proposal = policy.candidates(asked(one), snap)
     first = next(proposal.candidates, None)
     if case["expect"] is None:
         assert first is None
@@ -112,8 +112,8 @@ def test_a_small_loop_of_matching_periods_is_solved_jointly_rather_than_refused(
     one, snap = cluster(case)
     tolerant = MetronomePolicy(MetronomeOptions(loop_test="contended", joint_jobs=2))
     strict = MetronomePolicy(MetronomeOptions(loop_test="contended", joint_jobs=1))
-    assert next(tolerant.candidates(one, snap).candidates).placement.hosts == ("n1", "n2")
-    assert next(strict.candidates(one, snap).candidates, None) is None
+    assert next(tolerant.candidates(asked(one), snap).candidates).placement.hosts == ("n1", "n2")
+    assert next(strict.candidates(asked(one), snap).candidates, None) is None
 
 
 LIGHT = profile(200, (0, 75, 900))  # two of them fit into each other's gaps
@@ -132,14 +132,14 @@ def test_compatible_job_shares_the_links_when_there_is_no_other_room():
     running = placed(1, "a", "b", traffic=LIGHT)
     snap = snapshot(host("a"), host("b"), net=full_mesh("ab"), placed=[running])
     one = job(2, ntasks=2, tasks_per_host=1, traffic=LIGHT)
-    (candidate,) = MetronomePolicy().candidates(one, snap).candidates
+    (candidate,) = MetronomePolicy().candidates(asked(one), snap).candidates
     assert candidate.score == 100
 
 
 def test_jobs_without_a_rotation_are_kept_apart_while_other_hosts_are_free():
     running = placed(1, "a", "b", traffic=HEAVY)
     one = job(2, ntasks=2, tasks_per_host=1, traffic=HEAVY)
-    assert hosts_of(MetronomePolicy().candidates(one, four_hosts(running))) == [("c", "d")]
+    assert hosts_of(MetronomePolicy().candidates(asked(one), four_hosts(running))) == [("c", "d")]
 
 
 def test_when_the_nearest_zone_contends_the_free_zone_is_offered_next():
@@ -147,7 +147,7 @@ def test_when_the_nearest_zone_contends_the_free_zone_is_offered_next():
     running = placed(1, "a", "b", traffic=HEAVY)
     snap = snapshot(*hosts, zones={"near": 1, "far": 9}, placed=[running])
     one = job(2, ntasks=2, tasks_per_host=1, traffic=HEAVY)
-    found = list(islice(MetronomePolicy().candidates(one, snap).candidates, 2))
+    found = list(islice(MetronomePolicy().candidates(asked(one), snap).candidates, 2))
     assert [c.placement.hosts for c in found] == [("a", "b"), ("c", "d")]
     assert found[0].score < 100 == found[1].score
 
@@ -156,21 +156,21 @@ def test_a_gang_takes_one_host_where_it_can_and_may_be_told_not_to():
     net = full_mesh("abcd", linkstats(delay_ms=0.3), a=linkstats(delay_ms=0.1))
     free = {"a": Free(1, 32 * GIB, ())}
     snap = snapshot(*(host(n, cpus=2) for n in "abcd"), net=net, free=free)
-    assert hosts_of(MetronomePolicy().candidates(job(ntasks=2), snap)) == [("b",)]
+    assert hosts_of(MetronomePolicy().candidates(asked(job(ntasks=2)), snap)) == [("b",)]
     spread = MetronomePolicy(MetronomeOptions(compact=False))
-    assert hosts_of(spread.candidates(job(ntasks=2), snap)) == [("a", "b")]
+    assert hosts_of(spread.candidates(asked(job(ntasks=2)), snap)) == [("a", "b")]
 
 
 def test_low_comm_jobs_take_the_worst_connected_host():
     net = full_mesh("abcd", c=linkstats(delay_ms=9, mbps=50))
     one = job(low_comm=True)
-    assert hosts_of(MetronomePolicy().candidates(one, four_hosts(net=net))) == [("c",)]
+    assert hosts_of(MetronomePolicy().candidates(asked(one), four_hosts(net=net))) == [("c",)]
 
 
 def test_badly_connected_host_is_avoided_with_a_verdict():
     net = full_mesh("abcd", c=linkstats(delay_ms=0.1, mbps=50))
     one = job(ntasks=4, traffic=LIGHT)
-    proposal = MetronomePolicy().candidates(one, four_hosts(net=net), explain=True)
+    proposal = MetronomePolicy().candidates(asked(one), four_hosts(net=net), explain=True)
     assert "c" not in hosts_of(proposal)[0]
     (bad,) = [v for v in proposal.verdicts if v.refused]
     assert (bad.host, bad.refused.code) == ("c", ReasonCode.BAD_NETWORK)
@@ -182,19 +182,19 @@ def test_equal_delays_are_settled_by_the_network_score():
     """Loss below the exclusion still decides, where Metronome alone would take list order."""
     net = full_mesh("abcd", a=linkstats(loss_pct=3), b=linkstats(loss_pct=3))
     one = job(ntasks=2, tasks_per_host=1, traffic=LIGHT)
-    assert hosts_of(MetronomePolicy().candidates(one, four_hosts(net=net))) == [("c", "d")]
+    assert hosts_of(MetronomePolicy().candidates(asked(one), four_hosts(net=net))) == [("c", "d")]
 
 
 def test_unknown_traffic_neither_contends_nor_is_reversed():
     running = placed(1, "a", "b", traffic=HEAVY)
     net = full_mesh("abcd", linkstats(delay_ms=0.1), c=linkstats(delay_ms=0.2), d=linkstats(delay_ms=0.2))
     one = job(2, ntasks=2, tasks_per_host=1)
-    assert hosts_of(MetronomePolicy().candidates(one, four_hosts(running, net=net))) == [("a", "b")]
+    assert hosts_of(MetronomePolicy().candidates(asked(one), four_hosts(running, net=net))) == [("a", "b")]
 
 
 def test_declared_rate_beyond_the_link_is_refused_with_numbers():
     one = job(ntasks=2, traffic=profile(200, (0, 50, 2_500)))
-    proposal = MetronomePolicy().candidates(one, four_hosts(), explain=True)
+    proposal = MetronomePolicy().candidates(asked(one), four_hosts(), explain=True)
     assert list(proposal.candidates) == []
     assert proposal.reasons[0].code is ReasonCode.BANDWIDTH
     assert "2500 Mbit/s" in proposal.reasons[0].message
@@ -211,6 +211,6 @@ def test_a_profile_learnt_later_changes_the_choice():
     policy = MetronomePolicy()
     one = job(2, ntasks=2, tasks_per_host=1, traffic=HEAVY)
     unknown, known = placed(1, "a", "b"), placed(1, "a", "b", traffic=HEAVY)
-    assert hosts_of(policy.candidates(one, four_hosts(unknown))) == [("a", "b")]
-    assert hosts_of(policy.candidates(one, four_hosts(known))) == [("c", "d")]
-    assert hosts_of(policy.candidates(one, four_hosts())) == [("a", "b")]
+    assert hosts_of(policy.candidates(asked(one), four_hosts(unknown))) == [("a", "b")]
+    assert hosts_of(policy.candidates(asked(one), four_hosts(known))) == [("c", "d")]
+    assert hosts_of(policy.candidates(asked(one), four_hosts())) == [("a", "b")]

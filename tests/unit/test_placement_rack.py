@@ -12,7 +12,7 @@ from rm.core.model.job import Job, Placement
 from rm.core.model.snapshot import Snapshot
 from rm.core.registry import load
 from rm.errors import ConfigError
-from tests.builders import host, job, snapshot
+from tests.builders import asked, host, job, snapshot
 
 SETTINGS = settings(max_examples=100)
 
@@ -25,7 +25,9 @@ def cluster(rooms: dict[str, int], leaf_of: dict[str, str]) -> Snapshot:
 
 
 def chosen(one: Job, snap: Snapshot, **options: object) -> Placement:
-    found: Placement = next(load("placement", "rack", options).candidates(one, snap).candidates).placement
+    found: Placement = next(
+        load("placement", "rack", options).candidates(asked(one), snap).candidates
+    ).placement
     return found
 
 
@@ -74,9 +76,9 @@ def test_indifferent_placement_draws_hosts_where_no_leaf_holds_the_gang() -> Non
 def test_each_candidate_is_another_lot_and_each_attempt_too() -> None:
     snap = cluster(dict.fromkeys("abcdefgh", 1), leaves("abcdefgh", 2))
     policy = load("placement", "rack", {"across": "any"})
-    found = [c.placement.hosts for c in policy.candidates(job(ntasks=3), snap).candidates]
+    found = [c.placement.hosts for c in policy.candidates(asked(job(ntasks=3)), snap).candidates]
     assert len(set(found)) == len(found) > 3
-    again = next(policy.candidates(replace(job(ntasks=3), attempt=1), snap).candidates)
+    again = next(policy.candidates(asked(replace(job(ntasks=3), attempt=1)), snap).candidates)
     assert again.placement.hosts != found[0]
 
 

@@ -16,7 +16,7 @@ from rm.core.registry import load
 from rm.errors import ConfigError
 from rm.policies.placement.steps.capacity import LatestCapacities
 from rm.policies.placement.steps.workload import LatestWorkload
-from tests.builders import GIB, host, job, snapshot
+from tests.builders import GIB, asked, host, job, snapshot
 
 SETTINGS = settings(max_examples=60)
 SECOND_US = 1_000_000
@@ -54,7 +54,7 @@ def cluster(*jobs: Job, hosts: int = 2, gpus: int = 2, now_us: int = 0) -> Snaps
 
 def chosen(policy: str, one: Job, snap: Snapshot, **options: object) -> list[tuple[str, int]]:
     """The GPUs of the best placement, in the order of the ranks."""
-    best = next(load("placement", policy, options).candidates(one, snap).candidates)
+    best = next(load("placement", policy, options).candidates(asked(one), snap).candidates)
     return [(t.host, g) for t in best.placement.tasks for g in t.gpus]
 
 
@@ -144,10 +144,10 @@ def test_jobs_without_gpus_go_where_hosts_have_least_to_do():
     busy = replace(busy, tasks=(Task(0, "a"),))
     snap = cluster(busy, gpus=0)
     for policy in ("lwf", "list"):
-        best = next(load("placement", policy).candidates(job(9), snap).candidates)
+        best = next(load("placement", policy).candidates(asked(job(9)), snap).candidates)
         assert best.placement.hosts == ("b",)
     three = job(9, ntasks=3, expected_us=SECOND_US)  # 3 more on b with each task
-    best = next(load("placement", "list").candidates(three, snap).candidates)
+    best = next(load("placement", "list").candidates(asked(three), snap).candidates)
     assert Counter(t.host for t in best.placement.tasks) == {"b": 2, "a": 1}
 
 
@@ -206,7 +206,7 @@ def test_random_takes_every_slot_with_the_same_chance():
     policy = load("placement", "random")
     for id in range(2_000):
         one = replace(asking(4), id=id)
-        best = next(policy.candidates(one, snap).candidates)
+        best = next(policy.candidates(asked(one), snap).candidates)
         taken.update((t.host, g) for t in best.placement.tasks for g in t.gpus)
     assert len(taken) == 16
     assert all(440 < count < 560 for count in taken.values())  # 500 expected, deviation 19
@@ -214,7 +214,8 @@ def test_random_takes_every_slot_with_the_same_chance():
 
 def test_further_candidates_do_without_the_hosts_that_came_first():
     found = [
-        c.placement.hosts for c in load("placement", "lwf").candidates(asking(2), cluster(hosts=3)).candidates
+        c.placement.hosts
+        for c in load("placement", "lwf").candidates(asked(asking(2)), cluster(hosts=3)).candidates
     ]
     assert found == [("a",), ("b",), ("c",)]
 

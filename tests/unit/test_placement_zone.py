@@ -14,7 +14,7 @@ from rm.policies.placement.first_fit import FirstFitPolicy
 from rm.policies.placement.steps.network_score import NetworkWeights, select
 from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.zone import ZonePolicy
-from tests.builders import full_mesh, host, job, linkstats, snapshot
+from tests.builders import asked, full_mesh, host, job, linkstats, snapshot
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "zone_first.json").read_text())
 
@@ -52,7 +52,7 @@ def test_zone_choice(case):
     hosts = [host(f"{zone}{n}", zone, cpus=1) for zone, room in case["room"].items() for n in range(room)]
     net = {(f"{a}0", f"{b}0"): linkstats(0, delay) for a, b, delay in case["zone_delay_ms"]}
     snap = snapshot(*hosts, zones=case["user_delay_ms"], net=net)
-    found = first(ZonePolicy().candidates(job(ntasks=case["tasks"]), snap))
+    found = first(ZonePolicy().candidates(asked(job(ntasks=case["tasks"])), snap))
     shares = Counter(name[0] for name in found.hosts)  # in the order in which zones are filled
     assert [list(share) for share in shares.items()] == case["shares"]
 
@@ -65,7 +65,7 @@ def test_badly_connected_host_is_avoided_and_the_verdict_says_why():
     names = [f"g{i}" for i in range(1, 5)]
     net = full_mesh(names, linkstats(0, 0.2, 970), g2=linkstats(0.1, 0.3, 80))
     snap = snapshot(*(host(n, gpus=2) for n in names), net=net)
-    proposal = ZonePolicy().candidates(job(ntasks=6, gpus_per_task=1), snap, explain=True)
+    proposal = ZonePolicy().candidates(asked(job(ntasks=6, gpus_per_task=1)), snap, explain=True)
     assert first(proposal).hosts == ("g1", "g3", "g4")
     (bad,) = [v for v in proposal.verdicts if v.refused]
     assert bad.host == "g2"
@@ -78,7 +78,7 @@ def test_bad_host_is_compared_with_pairs_that_it_is_no_part_of():
     names = ["g1", "g2", "g3"]
     net = full_mesh(names, linkstats(0, 0.2, 970), g3=linkstats(5, 20, 10))
     snap = snapshot(*(host(n, cpus=1) for n in names), net=net)
-    proposal = ZonePolicy().candidates(job(ntasks=2), snap, explain=True)
+    proposal = ZonePolicy().candidates(asked(job(ntasks=2)), snap, explain=True)
     (said,) = [v.refused.message for v in proposal.verdicts if v.refused]
     assert "loss 5.0 % (peers 0.0 %)" in said
     assert "10 Mbit/s (peers 970 Mbit/s)" in said
@@ -88,7 +88,9 @@ def test_badly_connected_host_is_used_when_nothing_else_fits():
     names = ["g1", "g2", "g3", "g4"]
     net = full_mesh(names, g2=linkstats(30, 0.2, 900))
     snap = snapshot(*(host(n, gpus=2) for n in names), net=net)
-    assert set(first(ZonePolicy().candidates(job(ntasks=8, gpus_per_task=1), snap)).hosts) == set(names)
+    assert set(first(ZonePolicy().candidates(asked(job(ntasks=8, gpus_per_task=1)), snap)).hosts) == set(
+        names
+    )
 
 
 def test_far_zone_without_bad_hosts_comes_before_near_zone_with_them():
@@ -97,28 +99,28 @@ def test_far_zone_without_bad_hosts_comes_before_near_zone_with_them():
     hosts = [host(n, "near", gpus=1) for n in near] + [host(n, "far", gpus=1) for n in far]
     busy = {"a3": Free(8, 1 << 35, ())}
     snap = snapshot(*hosts, zones={"near": 1, "far": 9}, net=net, free=busy)
-    assert first(ZonePolicy().candidates(job(ntasks=2, gpus_per_task=1), snap)).hosts == ("b1", "b2")
+    assert first(ZonePolicy().candidates(asked(job(ntasks=2, gpus_per_task=1)), snap)).hosts == ("b1", "b2")
 
 
 def test_never_measured_hosts_rank_below_ordinary_ones_but_are_not_bad():
     names = ["u1", "m1", "m2"]
     snap = snapshot(*(host(n, cpus=1) for n in names), net=full_mesh(["m1", "m2"]))
-    proposal = ZonePolicy().candidates(job(ntasks=2), snap, explain=True)
+    proposal = ZonePolicy().candidates(asked(job(ntasks=2)), snap, explain=True)
     assert set(first(proposal).hosts) == {"m1", "m2"}
     assert all(v.refused is None for v in proposal.verdicts)
-    assert set(first(ZonePolicy().candidates(job(ntasks=3), snap)).hosts) == set(names)
+    assert set(first(ZonePolicy().candidates(asked(job(ntasks=3)), snap)).hosts) == set(names)
 
 
 def test_nothing_measured_falls_back_to_inventory_order():
     snap = snapshot(*(host(n, cpus=1) for n in ("h3", "h1", "h2")))
-    assert first(ZonePolicy().candidates(job(ntasks=2), snap)).hosts == ("h3", "h1")
+    assert first(ZonePolicy().candidates(asked(job(ntasks=2)), snap)).hosts == ("h3", "h1")
 
 
 def test_link_that_stopped_answering_counts_as_bad():
     names = ["g1", "g2", "g3", "g4"]
     net = full_mesh(names, g1=linkstats(0, 0.2, 990, failures=5))
     snap = snapshot(*(host(n, cpus=1) for n in names), net=net)
-    proposal = ZonePolicy().candidates(job(ntasks=2), snap, explain=True)
+    proposal = ZonePolicy().candidates(asked(job(ntasks=2)), snap, explain=True)
     assert "g1" not in first(proposal).hosts
     assert "last 5 measurements failed" in proposal.verdicts[0].refused.message
 
@@ -127,28 +129,28 @@ def test_spills_over_only_when_no_zone_fits():
     hosts = [host(f"{z}{i}", z, cpus=2) for z in ("a", "b", "c") for i in (1, 2)]
     net = {("a1", "b1"): linkstats(0, 40), ("a1", "c1"): linkstats(0, 3), ("b1", "c1"): linkstats(0, 30)}
     snap = snapshot(*hosts, zones={"a": 1, "b": 2, "c": 3}, net=net)
-    inside = first(ZonePolicy().candidates(job(ntasks=4), snap))
+    inside = first(ZonePolicy().candidates(asked(job(ntasks=4)), snap))
     assert set(inside.hosts) == {"a1", "a2"}
-    across = first(ZonePolicy().candidates(job(ntasks=6), snap))
+    across = first(ZonePolicy().candidates(asked(job(ntasks=6)), snap))
     assert set(across.hosts) == {"a1", "a2", "c1"}  # c is farther from the user, but nearer to a
 
 
 def test_one_host_job_takes_the_tightest_fit_and_concrete_gpus():
     tight = Free(4, 1 << 34, (3, 5))
     snap = snapshot(host("big", gpus=8), host("tight", gpus=8), free={"tight": tight})
-    got = first(ZonePolicy().candidates(job(ntasks=2, gpus_per_task=1), snap))
+    got = first(ZonePolicy().candidates(asked(job(ntasks=2, gpus_per_task=1)), snap))
     assert [(t.host, t.gpus) for t in got.tasks] == [("tight", (3,)), ("tight", (5,))]
 
 
 def test_asked_number_of_hosts_is_shared_evenly():
     snap = snapshot(*(host(n, cpus=16) for n in "abc"))
-    got = first(ZonePolicy().candidates(job(ntasks=4, hosts_min=2, hosts_max=2), snap))
+    got = first(ZonePolicy().candidates(asked(job(ntasks=4, hosts_min=2, hosts_max=2)), snap))
     assert [t.host for t in got.tasks] == ["a", "a", "b", "b"]
 
 
 def test_further_candidates_begin_with_hosts_not_used_before():
     snap = snapshot(*(host(n, cpus=1) for n in "abcd"))
-    found = list(ZonePolicy().candidates(job(ntasks=2), snap).candidates)
+    found = list(ZonePolicy().candidates(asked(job(ntasks=2)), snap).candidates)
     assert [c.placement.hosts for c in found[:2]] == [("a", "b"), ("c", "d")]
     assert len({c.placement.hosts for c in found}) == len(found)
 
@@ -172,7 +174,7 @@ def test_further_candidates_begin_with_hosts_not_used_before():
 def test_every_no_says_its_numbers(policy, fields, code, words):
     down = host("down", gpus=8, cpus=64, state=HostState.DOWN, reason="no answer for 30 s")
     snap = snapshot(host("a", gpus=3), down, free={"a": Free(8, 32 << 30, (0, 2))})
-    proposal = policy().candidates(job(**fields), snap, explain=True)
+    proposal = policy().candidates(asked(job(**fields)), snap, explain=True)
     assert list(proposal.candidates) == []
     assert proposal.reasons[0].code is code
     assert words in proposal.reasons[0].message
@@ -184,7 +186,7 @@ def test_every_no_says_its_numbers(policy, fields, code, words):
 
 def test_exclusive_jobs_get_untouched_hosts_only():
     snap = snapshot(host("used"), host("idle"), free={"used": Free(7, 32 << 30, ())})
-    assert first(ZonePolicy().candidates(job(exclusive=True), snap)).hosts == ("idle",)
+    assert first(ZonePolicy().candidates(asked(job(exclusive=True)), snap)).hosts == ("idle",)
 
 
 def test_a_pass_that_reserves_sees_its_own_reservations():
@@ -194,12 +196,12 @@ def test_a_pass_that_reserves_sees_its_own_reservations():
     passing = type(snap)(0, snap.hosts, snap.zones, snap.links, snap.network, tracked, {})
     policy = ZonePolicy()
     for step in range(6):
-        mine = first(policy.candidates(job(cpus_per_task=2), passing))
-        assert mine == first(ZonePolicy().candidates(job(cpus_per_task=2), passing))
+        mine = first(policy.candidates(asked(job(cpus_per_task=2)), passing))
+        assert mine == first(ZonePolicy().candidates(asked(job(cpus_per_task=2)), passing))
         left = tracked[mine.hosts[0]]
         tracked[mine.hosts[0]] = Free(left.cpus - 2, left.mem_bytes, left.gpus)
         assert sum(f.cpus for f in tracked.values()) == 12 - 2 * (step + 1)
-    assert list(policy.candidates(job(cpus_per_task=2), passing).candidates) == []
+    assert list(policy.candidates(asked(job(cpus_per_task=2)), passing).candidates) == []
 
 
 def test_new_measurements_in_the_same_mapping_are_seen():
@@ -207,6 +209,6 @@ def test_new_measurements_in_the_same_mapping_are_seen():
     net = full_mesh(names)
     hosts = [host(n, cpus=1) for n in names]
     policy = ZonePolicy()
-    assert first(policy.candidates(job(ntasks=2), snapshot(*hosts, net=net))).hosts == ("g1", "g2")
+    assert first(policy.candidates(asked(job(ntasks=2)), snapshot(*hosts, net=net))).hosts == ("g1", "g2")
     net.update(full_mesh(names, g1=linkstats(40)))
-    assert first(policy.candidates(job(ntasks=2), snapshot(*hosts, net=net))).hosts == ("g2", "g3")
+    assert first(policy.candidates(asked(job(ntasks=2)), snapshot(*hosts, net=net))).hosts == ("g2", "g3")

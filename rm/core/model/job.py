@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
 
-PRIORITY_HIGH = 100
 PRIORITY_LOW = 0
 BLOCK, CYCLIC = "block", "cyclic"
 PER_TASK, NO_BIND = "per_task", "none"
@@ -65,8 +65,15 @@ _SHORT = {
 }
 
 
+class _WithDemand:
+    """A place beside the fields for what is worked out of them once: a pass asks every job for it."""
+
+    __slots__ = ("_demand",)
+    _demand: Demand
+
+
 @dataclass(frozen=True, slots=True)
-class JobSpec:
+class JobSpec(_WithDemand):
     """What the user asked for; never changed after submission.
 
     `hosts_min`/`hosts_max` are Slurm's --nodes (0 = as many as the tasks need). Resources are
@@ -128,6 +135,48 @@ class JobSpec:
     def is_high(self) -> bool:
         """Metronome's high class: never paused, never injected."""
         return self.priority >= PRIORITY_HIGH
+
+    @property
+    def demand(self) -> Demand:
+        """What the user asked of the hosts."""
+        try:
+            return self._demand
+        except AttributeError:
+            demand = _demand_of(self)
+            object.__setattr__(self, "_demand", demand)
+            return demand
+
+
+def _demand_of(spec: JobSpec) -> Demand:
+    shape = Shape(
+        cpus_per_task=spec.cpus_per_task,
+        mem_bytes_per_task=spec.mem_bytes_per_task,
+        mem_bytes_per_host=spec.mem_bytes_per_host,
+        mem_all=spec.mem_all,
+        gpus_per_task=spec.gpus_per_task,
+        gpus_per_host=spec.gpus_per_host,
+        gpu_bind=spec.gpu_bind,
+        ntasks_per_gpu=spec.ntasks_per_gpu,
+        gpu_type=spec.gpu_type,
+        gpu_mem_bytes=spec.gpu_mem_bytes,
+        tasks_per_host=spec.tasks_per_host,
+        distribution=spec.distribution,
+        partitions=spec.partitions,
+        zone=spec.zone,
+        hosts_only=spec.hosts_only,
+        hosts_excluded=spec.hosts_excluded,
+        exclusive=spec.exclusive,
+    )
+    return Demand(
+        shape=shape,
+        ntasks=spec.ntasks,
+        hosts_min=spec.hosts_min,
+        hosts_max=spec.hosts_max,
+        priority=spec.priority,
+        low_comm=spec.low_comm,
+        traffic=spec.traffic,
+        declared_bps=spec.traffic.peak_bps if spec.traffic is not None else 0,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +280,14 @@ class Job:
         if not self.tasks:
             return None
         return Placement(tuple(TaskPlacement(t.rank, t.host, t.gpus) for t in self.tasks))
+
+    @property
+    def demand(self) -> Demand:
+        """What it needs now: with the traffic that was measured, and the hosts that failed to launch it."""
+        demand = self.spec.demand
+        if self.traffic is demand.traffic and not self.avoid:
+            return demand
+        return demand._replace(traffic=self.traffic, avoid=self.avoid)
 
     @property
     def begin_us(self) -> int:

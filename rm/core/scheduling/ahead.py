@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from rm.core.model.demand import Demand
 from rm.core.model.job import Job, Placement
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Snapshot
-from rm.core.scheduling.blocked import shape
 from rm.core.scheduling.reservation import Ends, Reservation, earliest
 
 
@@ -34,12 +34,12 @@ class Ahead(Generic[D]):
         self._snapshot = snapshot
         self._ends = ends
         self._attempt = attempt
-        self._hopeless: set[object] = set()  # shapes that do not fit even when all has ended
-        self._behind: dict[object, Reason] = {}  # shapes that it refused to a job that would outlast it
+        self._hopeless: set[Demand] = set()  # what does not fit even when all has ended
+        self._behind: dict[Demand, Reason] = {}  # what it refused to a job that would outlast it
 
     def reserve(self, job: Job) -> bool:
         """Give the reservation to a job that does not fit, if it is the first that ever will."""
-        kind = shape(job)
+        kind = job.demand
         if self.reservation is not None or kind in self._hopeless:
             return False
 
@@ -54,7 +54,7 @@ class Ahead(Generic[D]):
 
     def place(self, job: Job) -> tuple[D | None, list[Reason]]:
         """The engine's choice, unless it would delay the reserved job: then another that would not."""
-        ahead, kind = self.reservation, shape(job)
+        ahead, kind = self.reservation, job.demand
         stays = ahead is not None and ahead.outlasted_by(self._ends(job))
         if stays and kind in self._behind:
             return None, [self._behind[kind]]

@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rm.core.jobs.state import ClusterState, may_take
+from rm.core.model.demand import Demand
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.scheduling.reservation import Reservation
 
+Key = Demand | tuple[str, Demand]
+
 
 @dataclass(slots=True)
 class Blocked:
-    """Shapes of jobs that did not fit and the jobs that wait for it, so that a queue of 10,000
+    """Demands of jobs that did not fit and the jobs that wait for it, so that a queue of 10,000
     equal jobs costs one look.
 
     Valid until something that may fit comes free: the owner calls `release` or `clear` then. Jobs
@@ -22,13 +25,13 @@ class Blocked:
     at `retry_us` at the latest, since by then what it was reckoned from has come to pass or not.
     """
 
-    reasons: dict[object, Reason] = field(default_factory=dict)
-    waiting: dict[object, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
+    reasons: dict[Key, Reason] = field(default_factory=dict)
+    waiting: dict[Key, dict[int, None]] = field(default_factory=dict)  # insertion-ordered sets
     reservation: Reservation | None = None
     retry_us: int | None = None
 
     def reason_of(self, job: Job) -> Reason | None:
-        reason = self.reasons.get(shape(job))
+        reason = self.reasons.get(job.demand)
         if reason is None and job.id in self.waiting.get(behind(job), ()):
             return self.reasons[behind(job)]
         return reason
@@ -45,7 +48,7 @@ class Blocked:
     def release(self, freed: Iterable[str], state: ClusterState) -> list[int]:
         """Forget the refusals that these hosts' being freer may have ended: the jobs to try again.
 
-        A shape that lacked resources lacks them still unless one of the hosts takes a task of
+        A demand that lacked resources lacks them still unless one of the hosts takes a task of
         it now; any other refusal may depend on all that runs there.
         """
         hosts = [state.hosts[h] for h in freed if h in state.hosts]
@@ -69,17 +72,6 @@ class Blocked:
         return again
 
 
-def shape(job: Job) -> object:
-    """What decides whether a job fits: two jobs of equal shape fit or fail together."""
-    s = job.spec
-    return (
-        s.ntasks, s.hosts_min, s.hosts_max, s.tasks_per_host, s.cpus_per_task, s.mem_bytes_per_task,
-        s.mem_bytes_per_host, s.mem_all, s.gpus_per_task, s.gpus_per_host, s.gpu_bind, s.ntasks_per_gpu,
-        s.gpu_type, s.gpu_mem_bytes, s.distribution, s.partition, s.zone, s.hosts_only, s.hosts_excluded,
-        s.exclusive, s.low_comm, s.is_high, job.traffic, job.avoid,
-    )  # fmt: skip
-
-
-def behind(job: Job) -> object:
+def behind(job: Job) -> Key:
     """What jobs have in common that fit but would outlast the start of the reserved job."""
-    return ("behind", shape(job))
+    return ("behind", job.demand)

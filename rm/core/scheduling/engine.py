@@ -12,18 +12,20 @@ from itertools import islice
 
 from rm.core.jobs.state import all_of, placed_view, take
 from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
+from rm.core.model.demand import Demand
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, Placement
+from rm.core.model.placement_request import PlacementRequest, request_of
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import NEWEST, Snapshot
 from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, reserves
 from rm.core.scheduling.ahead import Ahead
-from rm.core.scheduling.blocked import Blocked, behind, shape
+from rm.core.scheduling.blocked import Blocked, behind
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
 from rm.core.scheduling.neighbours import Neighbourhood
 
 __all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
-           "not_yet", "place", "shape"]  # fmt: skip
+           "not_yet", "place"]  # fmt: skip
 
 EPSILON = 1e-9
 REJECTED_MAX = 64  # candidates that the comm policy may reject in one round
@@ -59,7 +61,7 @@ class Decision:
 @dataclass(slots=True)
 class Pass:
     """The result of one pass. `taken` notes how each decision came about; `reasons` are those of single
-    jobs; of shapes, see `Blocked`. `untried` are the jobs that the next pass is to try, since this one has
+    jobs; of demands, see `Blocked`. `untried` are the jobs that the next pass is to try, since this one has
     placed as many as it may."""
 
     decisions: list[Decision] = field(default_factory=list)
@@ -83,7 +85,7 @@ def decide(
     """
     result = Pass()
     eligible: list[Job] = []
-    groups: dict[object, dict[int, None]] = {}  # those not yet looked at, by shape
+    groups: dict[Demand, dict[int, None]] = {}  # those not yet looked at
     ahead = reserving(snapshot, policies, tuning)
     left = 0
     for job in pending:
@@ -91,7 +93,7 @@ def decide(
         if waits is not None:
             result.reasons[job.id] = waits
             continue
-        key = shape(job)
+        key = job.demand
         if key in blocked.reasons:  # refused before, and nothing has come free since
             blocked.waiting[key][job.id] = None
             if ahead is None:
@@ -106,10 +108,10 @@ def decide(
             break
         if left and len(result.decisions) == tuning.placements > 0:
             # behind a reservation also those keep their turn that are known not to fit
-            others = (j for j in eligible if ahead is not None or shape(j) not in blocked.reasons)
+            others = (j for j in eligible if ahead is not None or j.demand not in blocked.reasons)
             result.untried = [j.id for j in others if j.id not in result.taken]
             break
-        key = shape(job)
+        key = job.demand
         if key not in blocked.reasons:
             group = groups[key]
             if ahead is not None:
@@ -181,21 +183,45 @@ def place(
     the placement policy is asked to do without the hosts whose links stood against them. Hosts that
     failed to launch the job are taken only when there is no other way.
     """
-    if job.avoid:
-        elsewhere = place(avoiding(job), snapshot, policies, tuning, sequence)
+    request = request_of(job, snapshot)
+    demand = request.demand
+
+    def first_of(demands: Iterable[Demand]) -> tuple[Decision | None, list[Reason]]:
+        """The first that has a placement, or every reason of all."""
+        reasons: list[Reason] = []
+        for one in demands:
+            decision, against = _place(
+                job, replace(request, demand=one), snapshot, policies, tuning, sequence
+            )
+            if decision is not None:
+                return decision, []
+            reasons += against
+        return None, list(dict.fromkeys(reasons))
+
+    if demand.avoid:
+        elsewhere = first_of(demand.avoiding().in_each_partition())
         if elsewhere[0] is not None:
             return elsewhere
-    if len(job.spec.partitions) > 1:
-        return place_in_first(in_each_partition(job), snapshot, policies, tuning, sequence)
+        demand = demand._replace(avoid=())
+    return first_of(demand.in_each_partition())
+
+
+def _place(
+    job: Job,
+    request: PlacementRequest,
+    snapshot: Snapshot,
+    policies: Policies,
+    tuning: Tuning,
+    sequence: int,
+) -> tuple[Decision | None, list[Reason]]:
     reasons: list[Reason] = []
-    asked = job
     tried = Tried()
     for _ in range(ROUNDS_MAX):
-        best, refusals, against = best_of(asked, snapshot, policies, tuning, sequence, tried)
+        best, refusals, against = best_of(job, request, snapshot, policies, tuning, sequence, tried)
         reasons = reasons or refusals
         if best is not None or not against:
             break
-        asked = without(asked, against)
+        request = replace(request, demand=request.demand.without(against))
     if best is None:
         return None, reasons or [Reason(ReasonCode.RESOURCES, "no placement was found")]
     if best.alignment.score < tuning.min_score:
@@ -204,26 +230,9 @@ def place(
     return Decision(job.id, candidate.placement, alignment, candidate.note, tried.grounds_of(best)), []
 
 
-def in_each_partition(job: Job) -> list[Job]:
-    """The job for each partition that it may run in, the first choice first: its hosts are all of one."""
-    return [replace(job, spec=replace(job.spec, partition=one)) for one in job.spec.partitions] or [job]
-
-
-def place_in_first(
-    jobs: Iterable[Job], snapshot: Snapshot, policies: Policies, tuning: Tuning, sequence: int
-) -> tuple[Decision | None, list[Reason]]:
-    """What `place` says of the first that has a placement, or every reason of all."""
-    reasons: list[Reason] = []
-    for job in jobs:
-        decision, against = place(job, snapshot, policies, tuning, sequence)
-        if decision is not None:
-            return decision, []
-        reasons += against
-    return None, list(dict.fromkeys(reasons))
-
-
 def best_of(
     job: Job,
+    request: PlacementRequest,
     snapshot: Snapshot,
     policies: Policies,
     tuning: Tuning,
@@ -232,7 +241,7 @@ def best_of(
 ) -> tuple[Best | None, list[Reason], set[str]]:
     """(the best of the candidates, the reasons for none, the hosts whose links stood against those
     that were rejected); adds to `tried` all that it looked at."""
-    proposal = policies.placement.candidates(job, snapshot)
+    proposal = policies.placement.candidates(request, snapshot)
     best: Best | None = None
     rejections: list[Reason] = []
     against: set[str] = set()
@@ -252,16 +261,6 @@ def best_of(
         if best.alignment.score >= PERFECT - EPSILON or compared == tuning.top_k:
             break  # candidates come best first: no later one can be better than a perfect one
     return best, [*proposal.reasons, *dict.fromkeys(rejections)], against
-
-
-def avoiding(job: Job) -> Job:
-    """The job as the placement policy sees it: without the hosts that failed to launch it."""
-    return replace(without(job, job.avoid), avoid=())
-
-
-def without(job: Job, hosts: Iterable[str]) -> Job:
-    """The job as if its user had excluded these hosts too."""
-    return replace(job, spec=replace(job.spec, hosts_excluded=(*job.spec.hosts_excluded, *sorted(hosts))))
 
 
 def align_candidate(
@@ -305,7 +304,7 @@ def explain(
     `reserved` is the job that has a reservation, if any.
     """
     waits = not_yet(job, snapshot.now_us)
-    proposal = policies.placement.candidates(job, snapshot, explain=True)
+    proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning)
     mine = reserved is not None and reserved.id == job.id
     if ahead is not None:
@@ -339,8 +338,9 @@ def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]
         placed={},
     )
     reasons: list[Reason] = []
-    for one in in_each_partition(job):
-        proposal = policies.placement.candidates(one, idle)
+    request = request_of(job, idle)
+    for demand in request.demand.in_each_partition():
+        proposal = policies.placement.candidates(replace(request, demand=demand), idle)
         if next(proposal.candidates, None) is not None:
             return []
         reasons += proposal.reasons

@@ -14,6 +14,7 @@ from typing import Any
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.choice import Judged
 from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import PlacedJob, Snapshot
 from rm.core.ports import (
@@ -79,9 +80,9 @@ class _Reserving(_Queue):
 
 
 class _Placement(_Guarded):
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
         try:
-            found: Proposal = self._policy.candidates(job, snapshot, explain)
+            found: Proposal = self._policy.candidates(request, snapshot, explain)
         except Exception as error:
             return Proposal(iter(()), [self._waits(error)])
         found.candidates = self._tried(found, found.candidates)

@@ -25,6 +25,7 @@ from rm.core.jobs.actions import Collect
 from rm.core.jobs.fencing import waiting
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.demand import Demand
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.logs import LogPlace
@@ -35,7 +36,7 @@ from rm.core.model.unknown import unknown_names
 from rm.core.ports import Clock
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.cycle import Cycle, in_order
-from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, shape
+from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.store import Damaged, Store
 from rm.daemon.agents import Hosts
@@ -52,7 +53,7 @@ from rm.protocol.codes import Code, code_of
 
 SLICE = 200  # changes that one request makes in one turn of the leader …
 BUSY_SLICE = 100  # … when others wait
-POSSIBLE_MAX = 10_000  # shapes of jobs that are known to fit some time
+POSSIBLE_MAX = 10_000  # demands that are known to fit some time
 
 
 class Iterations(Protocol):
@@ -87,7 +88,7 @@ class Service(HostService):
         self._reader = LogReader(hosts, logs, self.job, store.logs, collecting)
         self._recent_us = recent_us
         self._facts = facts
-        self._possible: set[object] = set()
+        self._possible: set[Demand] = set()
         self._possible_for: list[Host] = []
         # of its own, for the thread that thinks: the leader's remember what they saw last
         self._own_policies = policies
@@ -151,10 +152,10 @@ class Service(HostService):
         return ids
 
     async def _refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
-        """Raise for a job that no state of this cluster could take; each shape is asked once."""
-        kinds: dict[object, JobSpec] = {}
+        """Raise for a job that no state of this cluster could take; each demand is asked once."""
+        kinds: dict[Demand, JobSpec] = {}
         for spec in specs:
-            kinds.setdefault(shape(Job(0, spec, 0, traffic=spec.traffic)), spec)
+            kinds.setdefault(spec.demand, spec)
 
         # one look, without a turn of the leader's: hosts may as well change after the answer
         if kinds.keys() <= self._possible_on([*self._leader.cycle.state.hosts.values()]):
@@ -185,8 +186,8 @@ class Service(HostService):
 
         await self._think(specs[0].user, think)
 
-    def _possible_on(self, hosts: list[Host]) -> set[object]:
-        """Shapes of jobs that are known to fit some time on these hosts; in the event loop's thread."""
+    def _possible_on(self, hosts: list[Host]) -> set[Demand]:
+        """Demands that are known to fit some time on these hosts; in the event loop's thread."""
         known = self._possible_for
         same = len(hosts) == len(known) and all(map(operator.is_, hosts, known))
         if not same or len(self._possible) > POSSIBLE_MAX:

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core import registry
-from rm.core.jobs.state import placed_view
 from rm.core.model.fabric import uplink_name
-from rm.core.model.job import Job, Placement
-from rm.core.model.snapshot import NEWEST, Snapshot
+from rm.core.model.job import Placement
+from rm.core.model.placement_request import PlacementRequest
+from rm.core.model.snapshot import NEWEST, PlacedJob, Snapshot
 from rm.core.ports import Candidate, PlacementPolicy, Proposal
 from rm.core.scheduling.neighbours import links_of
 from rm.errors import ConfigError
@@ -63,18 +63,20 @@ class CassiniPlacement:
         self.options = options or CassiniOptions()
         self.base: PlacementPolicy = registry.load("placement", self.options.base, self.options.base_options)
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        proposal = self.base.candidates(job, snapshot, explain)
-        found = islice(self._varied(proposal.candidates, job, snapshot), self.options.candidates)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        proposal = self.base.candidates(request, snapshot, explain)
+        found = islice(self._varied(proposal.candidates, request, snapshot), self.options.candidates)
         # the base fills in its reasons when its candidates are exhausted, in this very list
         return Proposal(found, proposal.reasons, proposal.verdicts, proposal.observe)
 
-    def _varied(self, own: Iterator[Candidate], job: Job, snapshot: Snapshot) -> Iterator[Candidate]:
+    def _varied(
+        self, own: Iterator[Candidate], request: PlacementRequest, snapshot: Snapshot
+    ) -> Iterator[Candidate]:
         """Candidates of different sharing, the base's own first."""
-        meetings = Meetings(job, snapshot)
+        meetings = Meetings(request, snapshot)
         offered: set[Sharing] = set()
         shared: dict[str, None] = {}  # hosts on which the job would meet others, as they come up
-        for candidate in islice(self._answers(own, shared, job, snapshot), self.options.looked):
+        for candidate in islice(self._answers(own, shared, request, snapshot), self.options.looked):
             sharing, hosts = meetings.of(candidate.placement)
             shared |= dict.fromkeys(hosts)
             if sharing not in offered:
@@ -82,7 +84,11 @@ class CassiniPlacement:
                 yield candidate
 
     def _answers(
-        self, own: Iterator[Candidate], shared: Mapping[str, None], job: Job, snapshot: Snapshot
+        self,
+        own: Iterator[Candidate],
+        shared: Mapping[str, None],
+        request: PlacementRequest,
+        snapshot: Snapshot,
     ) -> Iterator[Candidate]:
         """What the base answers, then what it answers without one host of `shared`, which grows."""
         yield from islice(own, self.options.looked // 2)
@@ -92,25 +98,35 @@ class CassiniPlacement:
             if host is None:
                 return
             without.add(host)
-            spec = replace(job.spec, hosts_excluded=(*job.spec.hosts_excluded, host))
-            yield from islice(self.base.candidates(replace(job, spec=spec), snapshot).candidates, 2)
+            elsewhere = replace(request, demand=request.demand.without([host]))
+            yield from islice(self.base.candidates(elsewhere, snapshot).candidates, 2)
 
 
 class Meetings:
     """Whom a job would meet on the links of a placement."""
 
-    def __init__(self, job: Job, snapshot: Snapshot) -> None:
-        self._job = job
+    def __init__(self, request: PlacementRequest, snapshot: Snapshot) -> None:
+        self._request = request
         self._snapshot = snapshot
         self._jobs_on: dict[str, list[int]] = {}
         for other in snapshot.placed.values():
-            if other.communicates and other.job != job.id:
+            if other.communicates and other.job != request.job:
                 for link in links_of(other, snapshot.fabric):
                     self._jobs_on.setdefault(link, []).append(other.job)
 
     def of(self, placement: Placement) -> tuple[Sharing, list[str]]:
         """The sharing, and the hosts on which it happens (below a shared uplink, too)."""
-        view = placed_view(self._job, placement, NEWEST)
+        wants = self._request.demand
+        view = PlacedJob(
+            job=self._request.job,
+            name="",
+            high=wants.is_high,
+            priority=wants.priority,
+            sequence=NEWEST,
+            placement=placement,
+            traffic=wants.traffic,
+            low_comm=wants.low_comm,
+        )
         if not view.communicates:
             return (), []
         fabric = self._snapshot.fabric

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.policies.placement.least_loaded import DECIMALS, share_of_a_task, shares_taken
@@ -37,8 +37,8 @@ class DiktyoPolicy:
         self._capacities = LatestCapacities()
         self._tables = LatestNetworkTable(NetworkWeights())
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return propose(job, snapshot, self._capacities.under(snapshot), explain, self._rank)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        return propose(request, snapshot, self._capacities.under(snapshot), explain, self._rank)
 
     def _rank(self, ask: Ask) -> Ranking:
         taken, by_gpu = shares_taken(ask.capacities)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.policies.placement.steps.capacity import LatestCapacities
@@ -27,8 +27,8 @@ class FirstFitPolicy:
     def __init__(self) -> None:
         self._capacities = LatestCapacities()
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return propose(job, snapshot, self._capacities.under(snapshot), explain, _rank)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        return propose(request, snapshot, self._capacities.under(snapshot), explain, _rank)
 
 
 POLICY = FirstFitPolicy

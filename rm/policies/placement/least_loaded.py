@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.demand import Shape
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.policies.placement.steps.capacity import CPUS, GPUS, MEM, Capacities, LatestCapacities
-from rm.policies.placement.steps.filters import Shape
 from rm.policies.placement.steps.gang import Ints
 from rm.policies.placement.steps.network_score import Floats
 from rm.policies.placement.steps.ranking import Ask, Ranking, propose
@@ -34,8 +34,8 @@ class LeastLoadedPolicy:
     def __init__(self) -> None:
         self._capacities = LatestCapacities()
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return propose(job, snapshot, self._capacities.under(snapshot), explain, _rank)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        return propose(request, snapshot, self._capacities.under(snapshot), explain, _rank)
 
 
 POLICY = LeastLoadedPolicy
@@ -68,10 +68,10 @@ def shares_taken(capacities: Capacities) -> tuple[Floats, Floats]:
 def share_of_a_task(capacities: Capacities, shape: Shape) -> Floats:
     """What one task takes of each host, as a share."""
     total = capacities.total
-    gpus = np.full(len(capacities.hosts), float(shape.gpus))
+    gpus = np.full(len(capacities.hosts), float(shape.gpus_per_task))
     if shape.gpu_mem_bytes:
         gpus = gpus * shape.gpu_mem_bytes * total[GPUS] / np.maximum(capacities.gpu_total.sum(axis=1), 1)
-    needs = (shape.cpus, shape.mem_bytes, gpus)
+    needs = (shape.cpus_per_task, shape.mem_bytes_per_task, gpus)
     return _mean([need / np.maximum(have, 1) for need, have in zip(needs, total, strict=True)], total)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.policies.placement.lwf import DAY_US, LwfOptions, LwfPolicy
@@ -29,8 +29,8 @@ class ListPolicy:
         unknown_us = (options or ListOptions()).unknown_us
         self._lwf = LwfPolicy(LwfOptions(kappa=1 << 62, unknown_us=unknown_us))
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return self._lwf.candidates(job, snapshot, explain)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        return self._lwf.candidates(request, snapshot, explain)
 
 
 POLICY = ListPolicy

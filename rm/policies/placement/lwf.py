@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.errors import ConfigError
@@ -61,14 +61,14 @@ class LwfPolicy:
         self._capacities = LatestCapacities()
         self._workload = LatestWorkload(self._options.unknown_us)
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return propose(job, snapshot, self._capacities.under(snapshot), explain, self._rank)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        return propose(request, snapshot, self._capacities.under(snapshot), explain, self._rank)
 
     def _rank(self, ask: Ask) -> Ranking:
         load = self._workload.under(ask.snapshot, ask.capacities)
         kappa = self._options.kappa
         if ask.gpus <= kappa:
-            own = self._workload.own(ask.job, ask.snapshot)
+            own = self._workload.own(ask.request)
             return least_loaded_slots(ask, load, own, f"{ask.gpus} of the GPUs with the least workload")
         order = np.argsort(load.hosts, kind="stable")
 
@@ -87,8 +87,8 @@ def least_loaded_slots(ask: Ask, load: Workload, own: float, note: str) -> Ranki
 
     `own` is what each task of the job adds to its host, where tasks have no GPUs.
     """
-    if ask.shape.gpus:  # those of a host are taken together, whichever they are
-        keys = slot_sums(ask.capacities.usable(ask.shape), load.gpus, ask.shape.gpus)
+    if ask.shape.gpus_per_task:  # those of a host are taken together, whichever they are
+        keys = slot_sums(ask.capacities.usable(ask.shape), load.gpus, ask.shape.gpus_per_task)
     else:
         most = min(int(ask.caps.max()), ask.gang.tasks)
         keys = load.hosts[:, None] + own * np.arange(most)

@@ -29,7 +29,8 @@ from itertools import chain, islice
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.demand import Demand, Shape
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Observed, Proposal
@@ -39,7 +40,6 @@ from rm.policies.interleave.profile import DEMAND_MODELS
 from rm.policies.interleave.solve import Thresholds
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, LatestCapacities
-from rm.policies.placement.steps.filters import Shape, shape_of
 from rm.policies.placement.steps.gang import Gang, Ints, place
 from rm.policies.placement.steps.link_score import LinkScores, PlacedLoads
 from rm.policies.placement.steps.network_score import NetworkWeights
@@ -109,7 +109,7 @@ OPTIONS = MetronomeOptions
 class _Ask:
     """One question to the policy, with everything looked up for it."""
 
-    job: Job
+    demand: Demand
     snapshot: Snapshot
     capacities: Capacities
     shape: Shape
@@ -130,10 +130,10 @@ class MetronomePolicy:
         self._tables = LatestNetworkTable(self.options)
         self._loads = PlacedLoads(self.options.demand)
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        ask, narrow = self._ask(job, snapshot)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        ask, narrow = self._ask(request, snapshot)
         if not ask.gang.fits(ask.caps):
-            reasons = [too_narrow(ask, narrow) if narrow else headline(job, ask.capacities)]
+            reasons = [too_narrow(ask, narrow) if narrow else headline(request.demand, ask.capacities)]
             verdicts: list[HostVerdict] = []
             if explain:
                 reasons += by_kind(ask.shape, ask.capacities)
@@ -148,32 +148,33 @@ class MetronomePolicy:
             proposal.verdicts = self._explain(ask, narrow, first)
         return proposal
 
-    def stages(self, job: Job, snapshot: Snapshot) -> Stages | None:
+    def stages(self, request: PlacementRequest, snapshot: Snapshot) -> Stages | None:
         """The stages over the nearest pool, to be asked task by task; None when nothing fits."""
-        ask, _ = self._ask(job, snapshot)
+        ask, _ = self._ask(request, snapshot)
         if not ask.gang.fits(ask.caps):
             return None
         return self._stages(next(self._pools(ask)), ask, ask.gang)
 
-    def _ask(self, job: Job, snapshot: Snapshot) -> tuple[_Ask, dict[int, Reason]]:
+    def _ask(self, request: PlacementRequest, snapshot: Snapshot) -> tuple[_Ask, dict[int, Reason]]:
         """The question, and the hosts whose link is too narrow for it."""
         capacities = self._capacities.under(snapshot)
-        shape, gang = shape_of(job.spec), Gang.of(job.spec)
+        demand = request.demand
+        shape, gang = demand.shape, Gang.of(demand)
         caps = capacities.of(shape)
         links, narrow = None, {}
         o = self.options
-        if job.traffic is not None and not job.spec.low_comm and gang.fits(caps):
+        if demand.traffic is not None and not demand.low_comm and gang.fits(caps):
             self._loads.follow(snapshot)
             joint = 0 if o.mode == "paper" else o.joint_jobs
-            links = LinkScores(job, job.traffic, self._loads, o.thresholds, o.demand, o.loop_test, joint)
-            narrow = narrow_links(job, capacities, caps, self._loads.capacity)
+            links = LinkScores(request, self._loads, o.thresholds, o.demand, o.loop_test, joint)
+            narrow = narrow_links(demand, capacities, caps, self._loads.capacity)
             if narrow:
                 caps = caps.copy()
                 caps[list(narrow)] = 0
-        return _Ask(job, snapshot, capacities, shape, gang, caps, links), narrow
+        return _Ask(demand, snapshot, capacities, shape, gang, caps, links), narrow
 
     def _pools(self, ask: _Ask) -> Iterator[Pool]:
-        talks = ask.gang.tasks > 1 and not ask.job.spec.low_comm
+        talks = ask.gang.tasks > 1 and not ask.demand.low_comm
         return pools_for(
             ask.capacities, ask.caps, ask.gang, lambda: self._tables.under(ask.snapshot), lambda _: talks
         )
@@ -225,7 +226,7 @@ class MetronomePolicy:
 
     def _stages(self, pool: Pool, ask: _Ask, gang: Gang) -> Stages:
         table = self._tables.under(ask.snapshot)
-        return Stages(pool, ask.capacities.hosts, gang, table, ask.links, ask.job.spec.low_comm)
+        return Stages(pool, ask.capacities.hosts, gang, table, ask.links, ask.demand.low_comm)
 
     def _observed(self, ask: _Ask, narrow: dict[int, Reason], candidate: Candidate) -> Observed:
         stages = candidate.grounds
@@ -258,11 +259,13 @@ class MetronomePolicy:
 POLICY = MetronomePolicy
 
 
-def narrow_links(job: Job, capacities: Capacities, caps: Ints, link_bps: dict[str, int]) -> dict[int, Reason]:
+def narrow_links(
+    demand: Demand, capacities: Capacities, caps: Ints, link_bps: dict[str, int]
+) -> dict[int, Reason]:
     """Hosts with room whose link is slower than the declared rate of a task (eq. 14)."""
-    if job.spec.traffic is None:
+    rate = demand.declared_bps
+    if not rate:
         return {}
-    rate = job.spec.traffic.peak_bps
     return {
         int(n): Reason(
             ReasonCode.BANDWIDTH,
@@ -276,8 +279,7 @@ def narrow_links(job: Job, capacities: Capacities, caps: Ints, link_bps: dict[st
 
 def too_narrow(ask: _Ask, narrow: dict[int, Reason]) -> Reason:
     """The headline when the job would fit if its rate were lower."""
-    assert ask.job.spec.traffic is not None
-    rate = ask.job.spec.traffic.peak_bps
+    rate = ask.demand.declared_bps
     widest = max(int(dict(r.numbers)["link_bps"]) for r in narrow.values())
     return Reason(
         ReasonCode.BANDWIDTH,

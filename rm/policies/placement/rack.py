@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.errors import ConfigError
@@ -65,13 +65,13 @@ class RackPolicy:
         self.options = options or RackOptions()
         self._capacities = LatestCapacities()
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return propose(job, snapshot, self._capacities.under(snapshot), explain, self._rank)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        return propose(request, snapshot, self._capacities.under(snapshot), explain, self._rank)
 
     def _rank(self, ask: Ask) -> Ranking:
         leaf = leaf_numbers(ask)
         place = leaf if self.options.near == "leaf" else np.arange(len(leaf))
-        lots = np.random.default_rng([self.options.seed, ask.job.id, ask.job.attempt])
+        lots = np.random.default_rng([self.options.seed, ask.request.job, ask.request.attempt])
         by_lot = self.options.across == "any"
 
         def choose(caps: Ints) -> Counts:

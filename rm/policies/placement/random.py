@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Proposal
 from rm.errors import ConfigError
@@ -39,11 +39,11 @@ class RandomPolicy:
             raise ConfigError(f"random cannot work with seed = {self._seed}.", "Write 0 or more.")
         self._capacities = LatestCapacities()
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        return propose(job, snapshot, self._capacities.under(snapshot), explain, self._rank)
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        return propose(request, snapshot, self._capacities.under(snapshot), explain, self._rank)
 
     def _rank(self, ask: Ask) -> Ranking:
-        chance = np.random.default_rng([self._seed, ask.job.id])
+        chance = np.random.default_rng([self._seed, ask.request.job])
         gpus = chance.random(ask.capacities.gpu_index.shape)
         # a host gives its slots in turn: the order statistics of as many draws as it has slots
         # (A. Renyi, 1953), of which no more are made than the job has tasks

@@ -19,13 +19,13 @@ from itertools import chain, islice
 
 import numpy as np
 
-from rm.core.model.job import Job
+from rm.core.model.demand import Shape
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import HostVerdict
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Observed, Proposal
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, LatestCapacities
-from rm.policies.placement.steps.filters import Shape, shape_of
 from rm.policies.placement.steps.gang import Gang, Ints, place
 from rm.policies.placement.steps.network_score import (
     DECIMALS,
@@ -54,12 +54,12 @@ class ZonePolicy:
         self._capacities = LatestCapacities()
         self._tables = LatestNetworkTable(options or NetworkWeights())
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
         capacities = self._capacities.under(snapshot)
-        shape, gang = shape_of(job.spec), Gang.of(job.spec)
+        shape, gang = request.demand.shape, Gang.of(request.demand)
         caps = capacities.of(shape)
         if not gang.fits(caps):
-            reasons = [headline(job, capacities)]
+            reasons = [headline(request.demand, capacities)]
             verdicts: list[HostVerdict] = []
             if explain:
                 reasons += by_kind(shape, capacities)

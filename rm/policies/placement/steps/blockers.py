@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from rm.core.model.demand import Demand, Shape
 from rm.core.model.host import Host
-from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.policies.placement.steps.capacity import CPUS, Capacities
-from rm.policies.placement.steps.filters import Shape, refusal, shape_of
+from rm.policies.placement.steps.filters import refusal
 from rm.policies.placement.steps.gang import Gang
 
 
-def headline(job: Job, capacities: Capacities) -> Reason:
+def headline(demand: Demand, capacities: Capacities) -> Reason:
     """The one blocker to show in a queue listing."""
-    shape = shape_of(job.spec)
+    shape, gang = demand.shape, Gang.of(demand)
     caps = capacities.of(shape)
-    gang = Gang.of(job.spec)
     if len(capacities.hosts) == 0:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, "there are no hosts yet", (("hosts", 0),))
     if caps.any() or gang.most_hosts < gang.hosts_min:

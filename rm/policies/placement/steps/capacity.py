@@ -14,9 +14,10 @@ from operator import is_
 import numpy as np
 from numpy.typing import NDArray
 
+from rm.core.model.demand import Shape
 from rm.core.model.host import Host
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict
-from rm.policies.placement.steps.filters import UNLIMITED, Shape, admits
+from rm.policies.placement.steps.filters import UNLIMITED, admits
 from rm.policies.placement.steps.gang import Ints
 
 CPUS, MEM, GPUS = range(3)  # rows of the table of what is free
@@ -148,7 +149,7 @@ class Capacities:
         gpus = free[GPUS]
         if shape.gpu_mem_bytes or shape.gpu_type:
             gpus = self.usable(shape).sum(axis=1)
-        return (gpus, shape.least_gpus), (free[CPUS], shape.cpus), (free[MEM], shape.least_mem_bytes)
+        return (gpus, shape.least_gpus), (free[CPUS], shape.cpus_per_task), (free[MEM], shape.least_mem_bytes)
 
     def _note(self, i: int, have: Free | None) -> None:
         self._read[i] = have

@@ -6,75 +6,14 @@ for any host, capacity is 0 exactly when there is a refusal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rm.core.jobs.state import usable_gpus
+from rm.core.model.demand import Shape
 from rm.core.model.host import Host
-from rm.core.model.job import JobSpec
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.units import GIB, fold_hosts
 
 UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What one task of a job asks of its host, and the job once of each of its hosts (`_per_host`): jobs of
-    one shape pass the same filters. Of `gpus` and `gpus_per_host` one is 0."""
-
-    cpus: int
-    mem_bytes: int
-    mem_bytes_per_host: int
-    mem_all: bool
-    gpus: int
-    gpus_per_host: int
-    gpu_bind: str
-    ntasks_per_gpu: int
-    gpu_type: str
-    gpu_mem_bytes: int
-    tasks_per_host: int
-    distribution: str
-    partitions: tuple[str, ...]
-    zone: str
-    hosts_only: tuple[str, ...]
-    hosts_excluded: tuple[str, ...]
-    exclusive: bool
-
-    @property
-    def least_gpus(self) -> int:
-        """That a host must have for a single task."""
-        return self.gpus or self.gpus_per_host
-
-    @property
-    def least_mem_bytes(self) -> int:
-        return self.mem_bytes + self.mem_bytes_per_host
-
-    def gpus_for(self, tasks: int) -> int:
-        """GPUs of a host with this many tasks of the job."""
-        return self.gpus_per_host or self.gpus * tasks
-
-
-def shape_of(spec: JobSpec) -> Shape:
-    return Shape(
-        spec.cpus_per_task,
-        spec.mem_bytes_per_task,
-        spec.mem_bytes_per_host,
-        spec.mem_all,
-        spec.gpus_per_task,
-        spec.gpus_per_host,
-        spec.gpu_bind,
-        spec.ntasks_per_gpu,
-        spec.gpu_type,
-        spec.gpu_mem_bytes,
-        spec.tasks_per_host,
-        spec.distribution,
-        spec.partitions,
-        spec.zone,
-        spec.hosts_only,
-        spec.hosts_excluded,
-        spec.exclusive,
-    )
 
 
 def gpus_for(host: Host, free: Free, shape: Shape) -> tuple[int, ...]:
@@ -107,12 +46,12 @@ def room(host: Host, free: Free | None, shape: Shape) -> int:
     if free is None or (shape.exclusive and not _untouched(host, free)):
         return 0
     tasks = shape.tasks_per_host or UNLIMITED
-    if shape.cpus:
-        tasks = min(tasks, free.cpus // shape.cpus)
-    if shape.mem_bytes:
-        tasks = min(tasks, (free.mem_bytes - shape.mem_bytes_per_host) // shape.mem_bytes)
-    if shape.gpus:
-        tasks = min(tasks, len(gpus_for(host, free, shape)) // shape.gpus)
+    if shape.cpus_per_task:
+        tasks = min(tasks, free.cpus // shape.cpus_per_task)
+    if shape.mem_bytes_per_task:
+        tasks = min(tasks, (free.mem_bytes - shape.mem_bytes_per_host) // shape.mem_bytes_per_task)
+    if shape.gpus_per_task:
+        tasks = min(tasks, len(gpus_for(host, free, shape)) // shape.gpus_per_task)
     if free.mem_bytes < (host.mem_bytes if shape.mem_all else shape.mem_bytes_per_host):
         return 0
     if shape.gpus_per_host and len(gpus_for(host, free, shape)) < shape.gpus_per_host:
@@ -182,9 +121,9 @@ def _lacking(host: Host, free: Free, shape: Shape) -> Reason | None:
             each = f" with {_gib(shape.gpu_mem_bytes)} of memory" if shape.gpu_mem_bytes else ""
             told.append(f"{need} {kind}GPUs{each}, {have} free of {total}")
             numbers += [("gpus_needed", need), ("gpus_free", have), ("gpus", total)]
-    if free.cpus < shape.cpus:
-        told.append(f"{shape.cpus} CPUs, {free.cpus} free of {host.cpus}")
-        numbers += [("cpus_needed", shape.cpus), ("cpus_free", free.cpus), ("cpus", host.cpus)]
+    if free.cpus < shape.cpus_per_task:
+        told.append(f"{shape.cpus_per_task} CPUs, {free.cpus} free of {host.cpus}")
+        numbers += [("cpus_needed", shape.cpus_per_task), ("cpus_free", free.cpus), ("cpus", host.cpus)]
     mem_bytes = host.mem_bytes if shape.mem_all else shape.least_mem_bytes
     if free.mem_bytes < mem_bytes:
         told.append(f"{_gib(mem_bytes)} of memory, {_gib(free.mem_bytes)} free of {_gib(host.mem_bytes)}")

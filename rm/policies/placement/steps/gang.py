@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rm.core.model.demand import Demand, Shape
 from rm.core.model.host import Host
-from rm.core.model.job import CYCLIC, NO_BIND, JobSpec, Placement, TaskPlacement
+from rm.core.model.job import CYCLIC, NO_BIND, Placement, TaskPlacement
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
-from rm.policies.placement.steps.filters import Shape, gpus_for
+from rm.policies.placement.steps.filters import gpus_for
 
 Ints = NDArray[np.int64]
 
@@ -30,8 +31,8 @@ class Gang:
     hosts_max: int = 0
 
     @classmethod
-    def of(cls, spec: JobSpec) -> Gang:
-        return cls(spec.ntasks, spec.hosts_min, spec.hosts_max)
+    def of(cls, demand: Demand) -> Gang:
+        return cls(demand.ntasks, demand.hosts_min, demand.hosts_max)
 
     @property
     def most_hosts(self) -> int:
@@ -195,4 +196,4 @@ def seen_by_tasks(gpus: Sequence[int], tasks: int, shape: Shape) -> list[tuple[i
         return [(gpus[task // shape.ntasks_per_gpu],) for task in range(tasks)]
     if shape.gpus_per_host or shape.gpu_bind == NO_BIND:
         return [gpus] * tasks
-    return [gpus[task * shape.gpus : (task + 1) * shape.gpus] for task in range(tasks)]
+    return [gpus[task * shape.gpus_per_task : (task + 1) * shape.gpus_per_task] for task in range(tasks)]

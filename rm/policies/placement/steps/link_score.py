@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rm.core.model.alignment import PERFECT
-from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import NEWEST, PlacedJob, Snapshot, TrackedDict
 from rm.core.model.traffic import TrafficProfile
@@ -142,22 +142,23 @@ class LinkScores:
 
     def __init__(
         self,
-        job: Job,
-        traffic: TrafficProfile,
+        request: PlacementRequest,
         loads: PlacedLoads,
         thresholds: Thresholds,
         model: str,
         loop_test: str,
         joint_jobs: int,
     ) -> None:
-        self._job = job
-        self._traffic = traffic
+        assert request.demand.traffic is not None, "what nobody knows has no score"
+        self._job = request.job
+        self._wants = request.demand
+        self._traffic: TrafficProfile = request.demand.traffic
         self._loads = loads
         self._thresholds = thresholds
         self._model = model
         self._loop_test = loop_test
         self._joint_jobs = joint_jobs
-        self._rank = rank_key(job.spec.priority, NEWEST, job.spec.name)
+        self._rank = rank_key(self._wants.priority, NEWEST, "")
         self._demand: dict[tuple[int, int], tuple[int, Phases]] = {}
         self._known: dict[tuple[str, int], LinkScore] = {}
 
@@ -168,10 +169,9 @@ class LinkScores:
 
     def score_at(self, host: str, tasks: int) -> float:
         """The score of `at`, shared by all links that bear the same load."""
-        if host not in self._loads.phases or self._job.id in self._loads.phases[host]:
+        if host not in self._loads.phases or self._job in self._loads.phases[host]:
             return self.at(host, tasks).score
-        spec = self._job.spec
-        key = (self._loads.signature(host), self._mine(host, tasks), spec.priority, spec.is_high)
+        key = (self._loads.signature(host), self._mine(host, tasks), self._wants.priority)
         known = self._loads.scores.get(key)
         if known is None:
             known = self._loads.scores[key] = self.at(host, tasks).score
@@ -202,24 +202,24 @@ class LinkScores:
     def _mine(self, host: str, tasks: int) -> tuple[int, Phases]:
         key = (tasks, self._loads.capacity[host])
         if key not in self._demand:
-            profile = link_demand(self._traffic, tasks, self._job.spec.ntasks, self._model, key[1])
+            profile = link_demand(self._traffic, tasks, self._wants.ntasks, self._model, key[1])
             self._demand[key] = (profile.period_us, phases_of(profile))
         return self._demand[key]
 
     def _with(self, host: str, mine: Phases) -> LinkLoad:
         phases = dict(self._loads.phases.get(host, {}))
-        phases.pop(self._job.id, None)
+        phases.pop(self._job, None)
         if mine:
-            phases[self._job.id] = mine
+            phases[self._job] = mine
         return LinkLoad(self._loads.capacity[host], phases)
 
     def _ranked(self, jobs: Mapping[int, Phases], period: int, mine: Phases) -> list[Demand]:
         """The demands of jobs that share links; high jobs beside low ones are never lengthened."""
-        high = {j: self._job.spec.is_high if j == self._job.id else self._loads.is_high(j) for j in jobs}
+        high = {j: self._wants.is_high if j == self._job else self._loads.is_high(j) for j in jobs}
         mixed = not all(high.values()) and not self._thresholds.paper
         result = []
         for job in jobs:
-            if job == self._job.id:
+            if job == self._job:
                 result.append(Demand(job, period, mine, self._rank, high[job] and mixed))
             else:
                 its = self._loads.demands[job]
@@ -242,7 +242,7 @@ class LinkScores:
         links = {host: self._with(host, mine[host][1] if host in mine else ()) for host in near}
         for names in blocks(links, self._loop_test):
             jobs = {j for n in names for j in links[n].phases}
-            if len(names) < 2 or self._job.id not in jobs:
+            if len(names) < 2 or self._job not in jobs:
                 continue
             if len(jobs) <= self._joint_jobs and self._joint(names, links, mine):
                 continue
@@ -262,7 +262,7 @@ class LinkScores:
         """
         origin: dict[str, str] = {}
         joined = False
-        done: set[int] = {self._job.id}
+        done: set[int] = {self._job}
         for start in shared:
             waiting = [start]
             while waiting:
@@ -288,5 +288,5 @@ class LinkScores:
     ) -> bool:
         jobs = {j: p for n in names for j, p in links[n].phases.items()}
         period = max(p for p, phases in mine.values() if phases)
-        demands = self._ranked(jobs, period, jobs[self._job.id])
+        demands = self._ranked(jobs, period, jobs[self._job])
         return solve_block(demands, [links[n] for n in names], self._thresholds) is not None

@@ -13,13 +13,14 @@ from itertools import islice
 import numpy as np
 
 from rm.core.model.choice import CHOSEN_MAX, REFUSED_MAX, Judged, Refused
+from rm.core.model.demand import Shape
 from rm.core.model.job import Placement
 from rm.core.model.reasons import HostVerdict, Reason
 from rm.core.model.snapshot import Free
 from rm.core.ports import Candidate, Observed
 from rm.core.scheduling.choosing import tasks_of
 from rm.policies.placement.steps.capacity import Capacities
-from rm.policies.placement.steps.filters import Shape, refusal
+from rm.policies.placement.steps.filters import refusal
 from rm.policies.placement.steps.gang import Ints
 from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.steps.pools import Pool

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from rm.core.model.job import Job, Placement
-from rm.core.model.progress import gpus_of
+from rm.core.model.demand import Shape
+from rm.core.model.job import Placement
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.ports import Candidate, Proposal
 from rm.policies.placement.steps.blockers import by_kind, headline
 from rm.policies.placement.steps.capacity import Capacities, Mask
-from rm.policies.placement.steps.filters import Shape, shape_of
 from rm.policies.placement.steps.gang import Gang, Ints, laid_out
 from rm.policies.placement.steps.network_score import Floats
 from rm.policies.placement.steps.observed import Around
@@ -25,7 +25,7 @@ class Ask:
     """A job that fits, and the cluster that it is to be placed in; `caps` are the tasks that each
     host takes."""
 
-    job: Job
+    request: PlacementRequest
     snapshot: Snapshot
     capacities: Capacities
     shape: Shape
@@ -35,7 +35,7 @@ class Ask:
     @property
     def gpus(self) -> int:
         """GPUs of the whole job; of one without GPUs its tasks."""
-        return gpus_of(self.job)
+        return self.request.demand.gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,22 @@ class Ranking:
 
 
 def propose(
-    job: Job, snapshot: Snapshot, capacities: Capacities, explain: bool, rank: Callable[[Ask], Ranking]
+    request: PlacementRequest,
+    snapshot: Snapshot,
+    capacities: Capacities,
+    explain: bool,
+    rank: Callable[[Ask], Ranking],
 ) -> Proposal:
     """The policy's choice; each further candidate does without the first host of the one before."""
-    shape, gang = shape_of(job.spec), Gang.of(job.spec)
+    shape, gang = request.demand.shape, Gang.of(request.demand)
     caps = capacities.of(shape)
     if not gang.fits(caps):
-        reasons = [headline(job, capacities)]
+        reasons = [headline(request.demand, capacities)]
         if not explain:
             return Proposal(iter(()), reasons)
         reasons += by_kind(shape, capacities)
         return Proposal(iter(()), reasons, explain_hosts(capacities, shape, caps))
-    ask = Ask(job, snapshot, capacities, shape, gang, caps)
+    ask = Ask(request, snapshot, capacities, shape, gang, caps)
     ranking = rank(ask)
     usable = capacities.usable(shape).copy() if shape.least_gpus else None
     found = _candidates(ask, ranking, usable)

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from rm.core.model.demand import Shape
 from rm.core.model.job import Placement
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.policies.placement.steps.capacity import Capacities
-from rm.policies.placement.steps.filters import Shape, refusal
+from rm.policies.placement.steps.filters import refusal
 from rm.policies.placement.steps.gang import Ints
 from rm.policies.placement.steps.network_table import NetworkTable
 from rm.policies.placement.steps.pools import Pool

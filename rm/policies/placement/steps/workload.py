@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rm.core.model.job import Job
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.progress import Progress, gpus_of, remaining_us
 from rm.core.model.snapshot import PlacedJob, Snapshot, TrackedDict
 from rm.policies.placement.steps.capacity import Capacities
@@ -66,10 +67,10 @@ class LatestWorkload:
         self._owners: Ints
         self._start_over()
 
-    def own(self, job: Job, snapshot: Snapshot) -> float:
+    def own(self, request: PlacementRequest) -> float:
         """L_J of a job that is to be placed: what each of its GPUs will have more to do."""
-        left_us = remaining_us(job, snapshot.progress.get(job.id), snapshot.now_us)
-        return float((self.unknown_us if left_us is None else left_us) * gpus_of(job))
+        left_us = self.unknown_us if request.remaining_us is None else request.remaining_us
+        return float(left_us * request.demand.gpus)
 
     def under(self, snapshot: Snapshot, capacities: Capacities) -> Workload:
         """The sums for the jobs placed under `snapshot`, whose hosts `capacities` describes."""

@@ -10,7 +10,8 @@ from statistics import fmean
 
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host
-from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
+from rm.core.model.job import JobSpec, Placement, TaskPlacement
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.ports import Candidate, Proposal
@@ -118,8 +119,8 @@ class Given:
     def __init__(self, rings: Mapping[str, tuple[str, ...]]) -> None:
         self._rings = rings
 
-    def candidates(self, job: Job, snapshot: Snapshot, explain: bool = False) -> Proposal:
-        ring = self._rings[job.spec.name]
+    def candidates(self, request: PlacementRequest, snapshot: Snapshot, explain: bool = False) -> Proposal:
+        ring = self._rings[snapshot.jobs[request.job].spec.name]
         tasks = tuple(TaskPlacement(rank, host, (0,)) for rank, host in enumerate(ring))
         return Proposal(iter([Candidate(Placement(tasks))]))
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.job import JobSpec
 from rm.core.model.network import LinkStats, NetworkView
+from rm.core.model.placement_request import PlacementRequest
 from rm.core.model.snapshot import Snapshot
 from rm.policies.placement.steps.network_score import Floats, NetworkWeights, points, select
 from rm.policies.placement.zone import ZonePolicy
@@ -23,14 +24,14 @@ def weights() -> NetworkWeights:
     return NetworkWeights(ref_bandwidth_bps=round(parameters("zone-first")["link_bps"]))
 
 
-def job(need: int, zone: str = ZONE) -> Job:
+def request(need: int, zone: str = ZONE) -> PlacementRequest:
     spec = JobSpec("training", "user", "", ntasks=need, tasks_per_host=1, zone=zone)
-    return Job(1, spec, 0, JobState.PENDING)
+    return PlacementRequest(spec.demand)
 
 
 def by_policy(snapshot: Snapshot, need: int, policy: ZonePolicy | None = None, zone: str = ZONE) -> list[str]:
     """The hosts that the placement policy `zone` proposes first, in the order of the ranks."""
-    proposal = (policy or ZonePolicy(weights())).candidates(job(need, zone), snapshot)
+    proposal = (policy or ZonePolicy(weights())).candidates(request(need, zone), snapshot)
     return list(next(proposal.candidates).placement.hosts)
 
 

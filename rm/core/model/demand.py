@@ -1,0 +1,100 @@
+"""What a job needs of the hosts that it is placed on: all that placement may read of a job.
+
+Two jobs of equal demand fit or fail together, so that the one need not be tried after the other was
+refused (`rm.core.scheduling.blocked`). A need that is not here decides nothing about a placement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rm.core.model.traffic import TrafficProfile
+
+PRIORITY_HIGH = 100
+
+
+class Shape(NamedTuple):
+    """What one task of a job asks of its host, and the job once of each of its hosts (`_per_host`): jobs of
+    one shape pass the same filters. Of `gpus_per_task` and `gpus_per_host` one is 0.
+
+    The fields are JobSpec's. A tuple: a pass compares the shapes of 10,000 jobs.
+    """
+
+    cpus_per_task: int
+    mem_bytes_per_task: int
+    mem_bytes_per_host: int
+    mem_all: bool
+    gpus_per_task: int
+    gpus_per_host: int
+    gpu_bind: str
+    ntasks_per_gpu: int
+    gpu_type: str
+    gpu_mem_bytes: int
+    tasks_per_host: int
+    distribution: str
+    partitions: tuple[str, ...]
+    zone: str
+    hosts_only: tuple[str, ...]
+    hosts_excluded: tuple[str, ...]
+    exclusive: bool
+
+    @property
+    def least_gpus(self) -> int:
+        """That a host must have for a single task."""
+        return self.gpus_per_task or self.gpus_per_host
+
+    @property
+    def least_mem_bytes(self) -> int:
+        return self.mem_bytes_per_task + self.mem_bytes_per_host
+
+    def gpus_for(self, tasks: int) -> int:
+        """GPUs of a host with this many tasks of the job."""
+        return self.gpus_per_host or self.gpus_per_task * tasks
+
+
+class Demand(NamedTuple):
+    """The shape of a job's tasks, how many they are, and what is known of their traffic.
+
+    `traffic` is declared, or measured on an earlier run; `declared_bps` the peak rate that the user
+    declared, 0 = none. `avoid` are hosts that failed to launch the job: they are taken only when there is
+    no other way. The other fields are JobSpec's. A tuple, as Shape is.
+    """
+
+    shape: Shape
+    ntasks: int
+    hosts_min: int
+    hosts_max: int
+    priority: int
+    low_comm: bool
+    traffic: TrafficProfile | None
+    declared_bps: int
+    avoid: tuple[str, ...] = ()
+
+    @property
+    def is_high(self) -> bool:
+        """Metronome's high class: never paused, never injected."""
+        return self.priority >= PRIORITY_HIGH
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole job, at least; of one without GPUs its tasks."""
+        if self.shape.gpus_per_host:
+            return self.shape.gpus_per_host * (self.hosts_min or 1)
+        return self.ntasks * (self.shape.gpus_per_task or 1)
+
+    def without(self, hosts: Iterable[str]) -> Demand:
+        """As if the user had excluded these hosts too."""
+        excluded = (*self.shape.hosts_excluded, *sorted(hosts))
+        return self._replace(shape=self.shape._replace(hosts_excluded=excluded))
+
+    def avoiding(self) -> Demand:
+        """Without the hosts that failed to launch the job."""
+        return self.without(self.avoid)._replace(avoid=())
+
+    def in_each_partition(self) -> list[Demand]:
+        """For each partition that the job may run in, the first choice first: its hosts are all of one."""
+        if len(self.shape.partitions) < 2:
+            return [self]
+        each = [self.shape._replace(partitions=(one,)) for one in self.shape.partitions]
+        return [self._replace(shape=shape) for shape in each]
