@@ -13,6 +13,7 @@ from typing import Any
 from rm.config import Config, JobsConfig
 from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.choice import Choice, Compared
+from rm.core.model.described import Described
 from rm.core.model.host import Host, Nic
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.model.progress import Progress
@@ -106,11 +107,15 @@ class FakeService:
             raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists them.")
         return self.table[job_id]
 
-    def schedule(self, job_id: int) -> Schedule | None:
-        return Schedule(job_id, 1, 40_000, 200_000, 196_000, inject_us=4_000) if job_id == 2 else None
+    async def described(self, job_id: int) -> Described:
+        job = await self.job(job_id)
+        if job_id != 2:
+            return Described(job)
+        schedule = Schedule(job_id, 1, 40_000, 200_000, 196_000, inject_us=4_000)
+        return Described(job, schedule, self.progress([job_id])[job_id])
 
-    def progress(self, job_id: int) -> Progress | None:
-        return Progress(job_id, 1, 60_000_000, 3_540_000_000) if job_id == 2 else None
+    def progress(self, job_ids: Sequence[int]) -> dict[int, Progress]:
+        return {i: Progress(i, 1, 60_000_000, 3_540_000_000) for i in job_ids if i == 2}
 
     def put(self, job_id: int, **changes: Any) -> Job:
         self.table[job_id] = dataclasses.replace(self.table[job_id], **changes)

@@ -128,3 +128,67 @@ def test_types_are_learnt_in_one_place() -> None:
     for path in FILES:
         found = LEARNS_TYPES.findall(path.read_text())
         assert not found or path.name == "typed.py", f"{path}: {found}: rm.typed has convert and decoder_of"
+
+
+LEADER = "rm/daemon/leading/leader.py"
+CHANGING = {
+    "add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault",
+    "update", "enqueue", "forget_finished", "occupy", "recount", "see_again", "vacate",
+}  # fmt: skip
+
+
+def of_the_state(node: ast.AST) -> bool:
+    """Is it something within what a variable `state`, or a cycle's attribute of this name, holds?"""
+    inner = node
+    while isinstance(inner, ast.Attribute | ast.Subscript | ast.Call):
+        inner = inner.func if isinstance(inner, ast.Call) else inner.value
+        if isinstance(inner, ast.Name) and inner.id == "state":
+            return True
+        if isinstance(inner, ast.Attribute) and inner.attr == "state" and "cycle" in ast.unparse(inner.value):
+            return True
+    return False
+
+
+def written(tree: ast.AST) -> list[str]:
+    """What a module writes of the state."""
+    found: list[ast.AST] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign | ast.Delete):
+            found += node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            found.append(node.target)
+        elif (
+            isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in CHANGING
+        ):
+            found.append(node.func)
+    return [ast.unparse(one) for one in found if of_the_state(one)]
+
+
+@pytest.mark.parametrize("code", [
+    "state.next_job += 1", "state.submissions[name] = [1]", "del state.jobs[1]", "state.pending.pop(1)",
+    "state.jobs_on['h1'].add(2)", "cycle.state.alignment = None", "self._cycle.state.fresh.clear()",
+    "state.submissions.setdefault(name, []).append(1)",
+])  # fmt: skip
+def test_a_write_to_the_state_is_seen(code: str) -> None:
+    assert written(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    "code", ["self.state = x", "x = state.jobs[1]", "made.append(state.jobs[1])", "state = 1"]
+)
+def test_what_reads_the_state_is_no_write(code: str) -> None:
+    assert not written(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in FILES if room(named(p)) in ("daemon", "web")],
+    ids=lambda p: str(p.relative_to(ROOT)),
+)  # fmt: skip
+def test_the_state_is_the_leaders(path: Path) -> None:
+    """It is read by questions to the leader and changed by events, whose one door is the lifecycle."""
+    relative, tree = str(path.relative_to(ROOT)), ast.parse(path.read_text())
+    mine = ["self._cycle.state.forget_finished"] if relative == LEADER else []
+    assert written(tree) == mine, f"{relative} writes the state: make an event of it"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ("cycle", "_cycle") and relative != LEADER:
+            assert "leader" not in ast.unparse(node.value), f"{relative} reads the leader's state: ask it"

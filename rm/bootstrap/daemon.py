@@ -323,6 +323,8 @@ class Daemon:
             RotationGaps(leader, regulator.recent, clock),
             self._interval_us,
         )
+        backlog = Backlog(config.limits.pending_jobs, config.limits.pending_bytes)
+        backlog.changed(state.jobs.values())
         service = Service(
             leader,
             store,
@@ -340,7 +342,7 @@ class Daemon:
                 "epoch": epoch,
             },
             policies_of(config, self.faults),
-            Backlog(config.limits.pending_jobs, config.limits.pending_bytes),
+            backlog,
             executor.collecting,
         )
         renewer = Renewer(fleet, epoch, lambda host: is_heard(state, host), lambda: lease.holds)

@@ -25,6 +25,7 @@ from rm.api.openapi import document
 from rm.api.routes import JOBS_MOST
 from rm.config import Config
 from rm.core.model.acceptance import NUMBER_MAX
+from rm.core.model.described import Described
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.reasons import ReasonCode
 from rm.core.people.rights import Role
@@ -264,14 +265,23 @@ class _Api:
         Raises:
             NotFound: there is none that the caller may know of.
         """
+        return (await self._described(request)).job
+
+    async def _described(self, request: web.Request) -> Described:
+        """The job of the path, as the caller may see it, with what is known beside its record.
+
+        Raises:
+            NotFound: there is none that the caller may know of.
+        """
         caller, job_id = request[CALLER], int(request.match_info["id"])
         try:
-            job = await _settled(self.service.job(job_id))
+            found = await _settled(self.service.described(job_id))
         except NotFound:
-            job = None
-        if job is None or self._whose(caller, job.spec.user) is None:
+            found = None
+        if found is None or self._whose(caller, found.job.spec.user) is None:
             raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists those that you may see.")
-        return (await self.sight(request)).job(job)
+        sight = await self.sight(request)
+        return Described(sight.job(found.job), sight.schedule(found.schedule), found.progress)
 
     async def sight(self, request: web.Request) -> Sight:
         """What of others the caller may see."""
@@ -380,10 +390,11 @@ class _Api:
                 before=int(_number(request, "before", 0)),
             )
         )
-        told, sight = self.service.progress, await self.sight(request)
         newest = found[-most:]
+        told = await _settled(self.service.progress([job.id for job in newest if job.occupies]))
+        sight = await self.sight(request)
         return await _listed(
-            request, newest, lambda job: job_of(sight.job(job), told(job.id)), more=len(found) > most
+            request, newest, lambda job: job_of(sight.job(job), told.get(job.id)), more=len(found) > most
         )
 
     async def queue(self, request: web.Request) -> web.Response:
@@ -398,14 +409,13 @@ class _Api:
 
     async def job(self, request: web.Request) -> web.Response:
         caller = request[CALLER]
-        job_id, job = int(request.match_info["id"]), await self._job(request)
+        found = await self._described(request)
+        job = found.job
         own = caller.user == job.spec.user
         private = own or caller.admin
         if private and not own:
             await self.gate.read_of_others(request)
-        schedule = (await self.sight(request)).schedule(self.service.schedule(job_id))
-        progress = self.service.progress(job_id)
-        return respond(jobs.WholeJob(job=full_job_of(job, schedule, progress, private)))
+        return respond(jobs.WholeJob(job=full_job_of(job, found.schedule, found.progress, private)))
 
     async def cancel(self, request: web.Request) -> web.Response:
         job_id, caller = await self._owned(request)

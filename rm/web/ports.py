@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from rm.core.model.alignment import Schedule
+from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.progress import Progress
@@ -100,12 +100,12 @@ class Service(Protocol):
 
     def job(self, job_id: int) -> Answer[Job]: ...
 
-    def schedule(self, job_id: int) -> Schedule | None:
-        """How the job keeps its place in time; None when it is not aligned."""
+    def described(self, job_id: int) -> Answer[Described]:
+        """The job with what is known of it beside its record."""
         ...
 
-    def progress(self, job_id: int) -> Progress | None:
-        """How far a running job has come, by its reports; None when nothing is known."""
+    def progress(self, job_ids: Sequence[int]) -> Answer[Mapping[int, Progress]]:
+        """How far these jobs have come, by their reports."""
         ...
 
     def cancel(self, job_id: int, by: str, signal: int | None) -> Answer[Job]:

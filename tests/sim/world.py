@@ -496,7 +496,6 @@ class World:
                 exclusive=self.measuring.random() < 0.1,
             )
         job_id = self.cycle.state.next_job
-        self.cycle.state.submissions["alice", key] = [job_id]
         if self.turn([ev.JobSubmitted(job_id, spec, key)]):
             self.acknowledged.append(job_id)  # only after the commit
             self.to_submit -= 1

@@ -88,9 +88,8 @@ class House:
         self.clock = ManualClock()
         assert self.store.acquire_lease("here", self.clock.us, 10**12)
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
-        self.leader = Leader(
-            Cycle(ClusterState(), policies), self.store, self.store.load().version, self.clock
-        )
+        self.cycle = Cycle(ClusterState(), policies)
+        self.leader = Leader(self.cycle, self.store, self.store.load().version, self.clock)
         self.executor = FakeExecutor()
         self.leader.executor = self.executor  # type: ignore[assignment]
         self.fatal, self.aligned = Inbox(), Inbox()
@@ -241,7 +240,7 @@ class BrokenQueue:
 def test_a_defect_that_no_item_brings_answers_everybody_and_stops(house: House) -> None:
     house.start()
     house.request(ev.JobSubmitted(1, builders.spec())).result(PATIENCE_S)
-    house.leader.cycle.policies = replace(house.leader.cycle.policies, queue=BrokenQueue())
+    house.cycle.policies = replace(house.cycle.policies, queue=BrokenQueue())
     waiting = house.request(ev.JobSubmitted(2, builders.spec()))
     with pytest.raises(ZeroDivisionError):
         waiting.result(PATIENCE_S)

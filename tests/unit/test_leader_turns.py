@@ -63,7 +63,7 @@ def test_others_have_their_turn_between_the_parts(house: House, monkeypatch: pyt
     """The leader is held in its first part while somebody else asks; who is then served before the third."""
     made = commits(house, monkeypatch)
     asked = threading.Event()
-    apply = house.leader.cycle.step
+    apply = house.cycle.step
 
     def step(events: Any, now_us: int) -> Any:
         if len(events) > 1:
@@ -83,7 +83,7 @@ def test_others_have_their_turn_between_the_parts(house: House, monkeypatch: pyt
 
 
 def test_a_turn_takes_no_more_than_it_should(house: House) -> None:
-    cycle, clock = house.leader.cycle, ManualClock()
+    cycle, clock = house.cycle, ManualClock()
     inbox = Leader(cycle, MemoryStore(), 0, clock)  # nobody takes anything out
     for _ in range(3):
         inbox.request(lambda state: [], weight=TURN_WEIGHT)

@@ -82,7 +82,7 @@ class World:
         self.service = Service(
             self.leader, store, FakeHosts(), anything, self, lambda zone: Measured(0), self.clock,
             folder, 10**9,
-            {"epoch": 7, "started_us": 5, "agents": "0a1b"},
+            {"epoch": 7, "started_us": 5, "agents": "0a1b"}, policies,
         )  # fmt: skip
         self.service.monitoring = Monitoring()  # type: ignore[assignment]
         self.leader.start(())

@@ -4,8 +4,10 @@ import asyncio
 import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
+from copy import copy
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -33,21 +35,60 @@ from tests.unit.test_leader import FakeExecutor
 ENDED = ev.TaskExited(1, 1, "h1", 0, 0, 0, 5, 6)
 
 
+class OnlyTheLeaders(ClusterState):
+    """Notes which threads touch it beside the leader's, as soon as there is one."""
+
+    led = False
+    touched: ClassVar[list[str]] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        thread = threading.current_thread().name
+        if OnlyTheLeaders.led and thread not in ("leader", "offline"):
+            OnlyTheLeaders.touched.append(f"{thread}: {name}")
+        return super().__getattribute__(name)
+
+
+def content(state: ClusterState) -> dict[str, Any]:
+    """All that the state holds, apart from it."""
+    found = {f.name: getattr(state, f.name) for f in fields(ClusterState)}
+    return {
+        name: {key: copy(each) for key, each in value.items()} if isinstance(value, dict) else value
+        for name, value in found.items()
+    }
+
+
 class House:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, comm: str = "none") -> None:
         self.folder, self.store, self.hosts = folder, MemoryStore(), FakeHosts()
         clock = self.clock = ManualClock(100_000_000_000)
         assert self.store.acquire_lease("here", clock.us, 10**12)
-        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
-        self.leader = Leader(Cycle(ClusterState(), policies), self.store, 0, clock)
+        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", comm))
+        OnlyTheLeaders.led, OnlyTheLeaders.touched = False, []
+        self.cycle = Cycle(OnlyTheLeaders(), policies)
+        self.leader = Leader(self.cycle, self.store, 0, clock)
         self.leader.executor = FakeExecutor()  # type: ignore[assignment]
         anything: Any = None
         self.service = Service(
             self.leader, self.store, self.hosts, anything, anything, lambda zone: Measured(0), clock,
-            LogDirectory(folder), 10**9, {"epoch": 7, "agents": "0a1b"},
+            LogDirectory(folder), 10**9, {"epoch": 7, "agents": "0a1b"}, policies,
         )  # fmt: skip
         self.leader.on_jobs = self.service.jobs_changed
+        self.written: list[str] = []  # what requests wrote where they had to answer with events
+        ask = self.leader.request
+
+        def request(make: Any, *more: Any, **named: Any) -> Any:
+            def watched(state: ClusterState) -> Any:
+                before = content(state)
+                events = make(state)
+                after = content(state)
+                self.written += [name for name in before if before[name] != after[name]]
+                return events
+
+            return ask(watched, *more, **named)
+
+        self.leader.request = request  # type: ignore[method-assign]
         self.leader.start(())
+        OnlyTheLeaders.led = True
 
     def do(self, *events: ev.Event) -> None:
         self.leader.request(lambda state: list(events)).result(PATIENCE_S)
@@ -60,10 +101,13 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def house(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[House]:
+    made = House(tmp_path, *([request.param] if hasattr(request, "param") else []))
     yield made
     made.leader.stop()
+    OnlyTheLeaders.led = False
+    assert OnlyTheLeaders.touched == [], "the state is the leader's: ask it, or make a request"
+    assert made.written == [], "a request answers with events: the lifecycle alone changes the state"
 
 
 def test_the_status_names_the_hosts_whose_agents_are_not_this_rms(house: House) -> None:
@@ -245,13 +289,13 @@ def test_the_journal_reaches_back_as_many_days_as_asked() -> None:
     assert prune_journal(store, clock, 0) == 4  # what began last stays: the daemon that runs goes on from it
 
 
+@pytest.mark.parametrize("house", ["foresight"], indirect=True)
 def test_a_dry_run_tells_the_score_of_a_placement_but_no_plan_of_single_iterations(house: House) -> None:
-    policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "foresight"))
-    house.leader.cycle.policies = policies
     house.do(ev.HostAdded(builders.host("h1")), ev.HostAdded(builders.host("h2")))
     wide = builders.spec(ntasks=2, tasks_per_host=1, traffic=builders.profile(100, (0, 30, 1_000)))
     house.do(ev.JobSubmitted(1, wide))
-    assert house.leader.cycle.state.alignment.score == 100
+    score = house.leader.ask(lambda cycle, now_us: cycle.state.alignment.score)
+    assert score.result(PATIENCE_S) == 100
     alignment = asyncio.run(house.service.plan(wide))["alignment"]
     assert alignment.links[0].perimeter_us > 0  # there is a plan
     assert alignment.plans == ()

@@ -30,6 +30,8 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
     ctx.put(job)
     ctx.state.enqueue(job.id)
     ctx.state.next_job = max(ctx.state.next_job, job.id + 1)
+    if e.key:
+        ctx.state.submissions.setdefault((e.spec.user, e.key), []).append(job.id)
 
 
 def _host_added(ctx: Context, e: ev.HostAdded) -> None:

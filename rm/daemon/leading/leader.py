@@ -18,11 +18,13 @@ from rm import __version__
 from rm.adapters.store.audit_scope import Deed, current_deed
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
+from rm.core.jobs.promised import Promised
 from rm.core.jobs.reconcile import reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder, named
 from rm.core.journal.restoring import restore
 from rm.core.model.alignment import Alignment
+from rm.core.model.host import Host
 from rm.core.model.job import Job
 from rm.core.people.audit import Act, with_targets
 from rm.core.people.token import Token
@@ -93,7 +95,9 @@ class Leader:
         recorder: Recorder | None = None,
         recent_us: int = 0,
     ) -> None:
-        self.cycle = cycle
+        self._cycle = cycle
+        self._promised = Promised(cycle.state)
+        self._hosts = tuple(cycle.state.hosts.values())
         self._recorder = recorder or Recorder(__version__, named(cycle.policies))
         self._store = store
         self._version = version
@@ -147,6 +151,16 @@ class Leader:
     def is_busy(self) -> bool:
         """Does anything wait for its turn? From any thread."""
         return not self._inbox.empty()
+
+    @property
+    def promised(self) -> Promised:
+        """What the requests of this turn were promised so far: for a request's `make`, which runs in it."""
+        return self._promised
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """The hosts as of the last commit, in inventory order. From any thread."""
+        return self._hosts
 
     def ask(self, question: Callable[[Cycle, int], Any]) -> Future[Any]:
         """Read the state between two steps."""
@@ -208,7 +222,7 @@ class Leader:
 
     def _gather(self) -> list[Any]:
         """Wait for something to do, then take all that is there: group commit."""
-        due_us = self.cycle.next_due_us()
+        due_us = self._cycle.next_due_us()
         timeout = 5.0
         if due_us is not None:
             timeout = min(timeout, max(0.0, (due_us - self._clock.now_us()) / 1e6))
@@ -272,9 +286,10 @@ class Leader:
         """The state as it was after the last commit."""
         now_us = self._clock.now_us()
         loaded = self._patiently(lambda: self._store.load(ended_after_us=now_us - self._recent_us))
-        restore(self.cycle.state, loaded, now_us)
+        restore(self._cycle.state, loaded, now_us)
         self._version = loaded.version
-        self.cycle.start_over(aligned=False)
+        self._hosts = tuple(self._cycle.state.hosts.values())
+        self._cycle.start_over(aligned=False)
         self._recorder.start_over()
 
     def _stepped(self, now_us: int) -> list[ev.Event]:
@@ -291,6 +306,7 @@ class Leader:
         now_us = self._clock.now_us()
         if stepped := self._stepped(now_us):  # by itself: what fails beside it must not undo it
             self._step(stepped, [], now_us)
+        self._promised = Promised(self._cycle.state)
         events: list[ev.Event] = []
         requests: list[tuple[Request, int, int]] = []
         questions: list[Question] = []
@@ -299,7 +315,7 @@ class Leader:
             if isinstance(item, Request):
                 first = len(events)
                 try:
-                    events += item.make(self.cycle.state)
+                    events += item.make(self._cycle.state)
                     requests.append((item, first, len(events)))
                 except Exception as error:  # the asker gets any error; nobody else is touched
                     item.done.set_exception(error)
@@ -311,14 +327,14 @@ class Leader:
                 events += self._reconcile(item, now_us)
             else:
                 events.append(item)
-        due_us = self.cycle.next_due_us()
+        due_us = self._cycle.next_due_us()
         if events or due_us is None or due_us <= now_us:
             self._step(events, requests, now_us)
         if kept:
             self._keep(kept)
         for question in questions:
             try:
-                question.done.set_result(question.ask(self.cycle, now_us))
+                question.done.set_result(question.ask(self._cycle, now_us))
             except Exception as error:  # the asker gets any error
                 question.done.set_exception(error)
 
@@ -340,9 +356,9 @@ class Leader:
             item.done.set_result(None)
 
     def _step(self, events: list[ev.Event], requests: list[tuple[Request, int, int]], now_us: int) -> None:
-        begun = self._recorder.before(self.cycle, now_us)
-        outcome = self.cycle.step(events, now_us)
-        made = self._recorder.after(self.cycle, events, outcome, now_us)
+        begun = self._recorder.before(self._cycle, now_us)
+        outcome = self._cycle.step(events, now_us)
+        made = self._recorder.after(self._cycle, events, outcome, now_us)
         for index, refusal in outcome.refused.items():
             if not any(a <= index < b for _, a, b in requests):
                 log.info("ignored %s: %s", type(events[index]).__name__, refusal)
@@ -351,13 +367,15 @@ class Leader:
             if request.deed is not None and not _refusal(outcome, first, last):
                 acts += _recorded(request.deed, events[first:last])
         self._commit(outcome, (*begun, *made), tuple(acts))
+        if outcome.changes.hosts or outcome.changes.removed_hosts:
+            self._hosts = tuple(self._cycle.state.hosts.values())
         for request, first, last in requests:
             self._answer(request, outcome, first, last)
         try:
             self._act(outcome)
         except Exception:  # it is durable: what was not done now is done after a restart
             log.exception("a decision was not passed on to all: this is a defect of rm")
-        self.cycle.state.forget_finished()
+        self._cycle.state.forget_finished()
 
     def _act(self, outcome: Outcome) -> None:
         """Hand what is durable to those who carry it out."""
@@ -368,12 +386,12 @@ class Leader:
         if outcome.recompute is not None:
             self._offline.submit(self._recompute, outcome.recompute)
         if outcome.changes.jobs:
-            self.on_jobs([self.cycle.state.jobs[j] for j in outcome.changes.jobs])
+            self.on_jobs([self._cycle.state.jobs[j] for j in outcome.changes.jobs])
         if outcome.realigned or outcome.changes.jobs or outcome.changes.hosts:
-            self.on_alignment(self.cycle.state.alignment, self.cycle.state)
+            self.on_alignment(self._cycle.state.alignment, self._cycle.state)
 
     def _recompute(self, work: Recomputation) -> None:
-        if work.placed_version != self.cycle.state.placed_version:
+        if work.placed_version != self._cycle.state.placed_version:
             return  # the plan has moved on while this waited for its turn
         try:
             self.post(work.run())
@@ -382,7 +400,7 @@ class Leader:
 
     def _reconcile(self, report: HostReport, now_us: int) -> list[ev.Event]:
         assert self.executor is not None
-        state, host = self.cycle.state, report.up.host
+        state, host = self._cycle.state, report.up.host
         if host not in state.hosts or not self.executor.is_current(report):
             return []
         launches: set[tuple[int, int]] = set()
@@ -408,7 +426,7 @@ class Leader:
 
     def _newest_job(self, host: str, told: int) -> int:
         """What ids of new jobs are to be above: hosts may remember jobs of a newer copy of the database."""
-        if told < self.cycle.state.next_job:
+        if told < self._cycle.state.next_job:
             return 0
         if told >= self._ids_until:
             log.error("%s reports job %d, which cannot be one of this cluster's", host, told)
@@ -423,7 +441,7 @@ class Leader:
         return told
 
     def _commit(self, outcome: Outcome, entries: tuple[Entry, ...], acts: tuple[Act, ...] = ()) -> None:
-        changes, state = outcome.changes, self.cycle.state
+        changes, state = outcome.changes, self._cycle.state
         batch = Batch(
             events=entries,
             jobs=tuple(state.jobs[j] for j in sorted(changes.jobs)),
@@ -484,7 +502,7 @@ class Leader:
             request.done.set_exception(refusal)
             return
         try:
-            request.done.set_result(request.answer(self.cycle.state))
+            request.done.set_result(request.answer(self._cycle.state))
         except Exception as error:  # it is done and durable; only the telling failed
             request.done.set_exception(error)
 

@@ -24,8 +24,9 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
 from rm.core.jobs.fencing import waiting
 from rm.core.jobs.state import ClusterState
-from rm.core.model.alignment import Alignment, Schedule
+from rm.core.model.alignment import Alignment
 from rm.core.model.demand import Demand
+from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.logs import LogPlace
@@ -77,7 +78,7 @@ class Service(HostService):
         logs: LogPlace,
         recent_us: int,
         facts: Mapping[str, Any],
-        policies: Policies | None = None,
+        policies: Policies,
         backlog: Backlog | None = None,
         collecting: Callable[[int, int], Sequence[Collect]] = lambda job, attempt: (),
     ) -> None:
@@ -89,11 +90,10 @@ class Service(HostService):
         self._recent_us = recent_us
         self._facts = facts
         self._possible: set[Demand] = set()
-        self._possible_for: list[Host] = []
+        self._possible_for: tuple[Host, ...] = ()
         # of its own, for the thread that thinks: the leader's remember what they saw last
-        self._own_policies = policies
+        self._policies = policies
         self._backlog = backlog or Backlog(LimitsConfig().pending_jobs, LimitsConfig().pending_bytes)
-        self._backlog.changed(leader.cycle.state.jobs.values())
         self._bulks: dict[str, asyncio.Lock] = {}
         self._waiters: dict[int, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
         self._waiters_lock = threading.Lock()
@@ -122,7 +122,8 @@ class Service(HostService):
         def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
             """May be called again, on the state of before, when another item makes the turn fail."""
             nonlocal room
-            known = state.submissions.get(name, []) if key else []
+            promised = self._leader.promised
+            known = promised.submitted(name) if key else []
             if len(known) > len(ids):
                 told = zip(known, specs, strict=False)
                 if len(known) > len(specs) or any(
@@ -134,10 +135,7 @@ class Service(HostService):
             if room is None:
                 room = self._backlog.admit(specs[len(ids) :])
             part = specs[len(ids) : len(ids) + count]
-            made[:] = range(state.next_job, state.next_job + len(part))
-            state.next_job += len(part)
-            if key:
-                state.submissions[name] = [*ids, *made]
+            made[:] = promised.new_jobs(len(part), name if key else None)
             return [ev.JobSubmitted(i, s, key) for i, s in zip(made, part, strict=True)]
 
         try:
@@ -158,12 +156,12 @@ class Service(HostService):
             kinds.setdefault(spec.demand, spec)
 
         # one look, without a turn of the leader's: hosts may as well change after the answer
-        if kinds.keys() <= self._possible_on([*self._leader.cycle.state.hosts.values()]):
+        if kinds.keys() <= self._possible_on(self._leader.hosts):
             return
 
-        def look(cycle: Cycle, now_us: int) -> tuple[list[Host], Snapshot]:
+        def look(cycle: Cycle, now_us: int) -> tuple[tuple[Host, ...], Snapshot]:
             state = cycle.state
-            return [*state.hosts.values()], state.detached(state.snapshot(now_us))
+            return tuple(state.hosts.values()), state.detached(state.snapshot(now_us))
 
         hosts, snapshot = await self._ask(look)
         possible = self._possible_on(hosts)
@@ -186,7 +184,7 @@ class Service(HostService):
 
         await self._think(specs[0].user, think)
 
-    def _possible_on(self, hosts: list[Host]) -> set[Demand]:
+    def _possible_on(self, hosts: tuple[Host, ...]) -> set[Demand]:
         """Demands that are known to fit some time on these hosts; in the event loop's thread."""
         known = self._possible_for
         same = len(hosts) == len(known) and all(map(operator.is_, hosts, known))
@@ -269,23 +267,32 @@ class Service(HostService):
         return await self._think(user, think)
 
     async def job(self, job_id: int) -> Job:
-        def ask(cycle: Cycle, now_us: int) -> Job | None:
-            job = cycle.state.jobs.get(job_id)
-            return with_reason(cycle, job) if job else None
+        return (await self.described(job_id)).job
 
-        job: Job | None = await self._ask(ask)
-        if job is None:
-            job = await asyncio.to_thread(self._store.job, job_id)
+    async def described(self, job_id: int) -> Described:
+        def ask(cycle: Cycle, now_us: int) -> Described | None:
+            state = cycle.state
+            job = state.jobs.get(job_id)
+            if job is None:
+                return None
+            schedule = next((s for s in state.alignment.schedules if s.job == job_id), None)
+            return Described(with_reason(cycle, job), schedule, state.progress.get(job_id))
+
+        found: Described | None = await self._ask(ask)
+        if found is not None:
+            return found
+        job = await asyncio.to_thread(self._store.job, job_id)
         if job is None:
             raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists all jobs.")
-        return job
+        return Described(job)
 
-    def schedule(self, job_id: int) -> Schedule | None:
-        alignment = self._leader.cycle.state.alignment
-        return next((s for s in alignment.schedules if s.job == job_id), None)
+    async def progress(self, job_ids: Sequence[int]) -> Mapping[int, Progress]:
+        def look(cycle: Cycle, now_us: int) -> dict[int, Progress]:
+            told = cycle.state.progress
+            return {i: told[i] for i in job_ids if i in told}
 
-    def progress(self, job_id: int) -> Progress | None:
-        return self._leader.cycle.state.progress.get(job_id)
+        found: dict[int, Progress] = await self._ask(look) if job_ids else {}
+        return found
 
     async def cancel_all(self, job_ids: Sequence[int], by: str) -> Sequence[Job]:
         """Cancel those that have not ended; the jobs as they are then."""
@@ -441,7 +448,7 @@ class Service(HostService):
             others = [h.name for h in state.hosts.values() if h.agent_version not in ("", ours)]
             return {**known, "jobs": jobs, "hosts": hosts, "other_agents": sorted(others)}
 
-        policies = self._leader.cycle.policies
+        policies = self._policies
         known = {
             "daemon": {"version": __version__, "pid": os.getpid(), **self._facts},
             "policies": {
@@ -471,10 +478,6 @@ class Service(HostService):
         if not (await asyncio.wait({looking}, timeout=LOOK_S))[0]:
             raise self._leader.waiting() or StoreUnavailable("The database has not answered yet.")
         return looking.result()
-
-    @property
-    def _policies(self) -> Policies:
-        return self._own_policies or self._leader.cycle.policies
 
     # -- within --------------------------------------------------------------------------------
 
