@@ -136,7 +136,13 @@ async def serve(service: Service, socket_path: str, config: Config) -> web.AppRu
     https = HttpsDoor(config.https) if config.https.listen else None
     if https is not None:
         app.on_cleanup.append(https.stop)
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=config.limits.idle_s, shutdown_timeout=2)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        auto_decompress=False,
+        keepalive_timeout=config.limits.idle_s,
+        shutdown_timeout=2,
+    )
     await runner.setup()
     await Door(runner, listener, app[LIMITS].guests).start()
     if https is not None:

@@ -72,7 +72,7 @@ async def serve_standby(config: Config, leader: Leader) -> web.AppRunner:
     app = _answering(answer)
     app.cleanup_ctx.append(lambda _: _other_doors(config, leader))
     app.on_cleanup.append(remove)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
+    runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=0.5)
     await runner.setup()
     await Door(runner, listener, guests_of(config.limits)).start()
     return runner
@@ -212,7 +212,7 @@ async def _open_https(config: Config, answer: Callable[[], web.Response]) -> web
     door = HttpsDoor(config.https)
     app = _answering(_closing(answer))
     app.on_cleanup.append(door.stop)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S)
     try:
         await runner.setup()
         port = await door.start(runner, guests_of(config.limits))
@@ -226,7 +226,7 @@ async def _open_https(config: Config, answer: Callable[[], web.Response]) -> web
 async def _open_page(config: Config, answer: Callable[[], web.Response]) -> web.AppRunner:
     app = _answering(_closing(answer))
     app.on_response_prepare.append(add_headers)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_S)
+    runner = web.AppRunner(app, access_log=None, auto_decompress=False, shutdown_timeout=SHUTDOWN_S)
     try:
         await runner.setup()
         listener = page_listener(config.web.listen)

@@ -59,7 +59,9 @@ async def serve_page(
     app = make_page(Source(socket_path), replace(settings, names=names))
     guests = guests_of(limits or LimitsConfig())
     app.middlewares.insert(0, _attended(guests))
-    runner = web.AppRunner(app, access_log=None, keepalive_timeout=guests.idle_s, shutdown_timeout=1)
+    runner = web.AppRunner(
+        app, access_log=None, auto_decompress=False, keepalive_timeout=guests.idle_s, shutdown_timeout=1
+    )
     await runner.setup()
     try:
         listener = page_listener(listen)
