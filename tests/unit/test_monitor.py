@@ -178,8 +178,14 @@ MTU = Mesh("mtu", tests=("mtu",))
 
 
 class House:
-    def __init__(self, *meshes: Mesh, hosts: int = 2, windows: Sequence[HostWindow] = ()) -> None:
-        self.lead, self.agents, self.clock, self.gaps = Lead(), Prober(), ManualClock(), Gaps()
+    def __init__(
+        self,
+        *meshes: Mesh,
+        hosts: int = 2,
+        windows: Sequence[HostWindow] = (),
+        agents: Prober | None = None,
+    ) -> None:
+        self.lead, self.agents, self.clock, self.gaps = Lead(), agents or Prober(), ManualClock(), Gaps()
         for name in "abcdefghijkl"[:hosts]:
             self.lead.post(ev.HostAdded(builders.host(name, cpus=2)))
         self.store = MemoryStore()

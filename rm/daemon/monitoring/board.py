@@ -11,7 +11,7 @@ from datetime import tzinfo
 from rm.core.model.host import Host, selected
 from rm.core.monitoring.cells import Cell, Change, Status, change_of, is_stale, shown
 from rm.core.monitoring.history import History, Sample, checks_of
-from rm.core.monitoring.judging import after, least_over_ms
+from rm.core.monitoring.judging import after, judge, least_over_ms
 from rm.core.monitoring.maintenance import HostWindow
 from rm.core.monitoring.mesh import Mesh
 from rm.core.monitoring.metrics import METRIC_OF
@@ -58,6 +58,7 @@ class Board:
         self._usual: dict[
             tuple[str, str], tuple[int, dict[Zones, float]]
         ] = {}  # by mesh and check; since when
+        self._alone: dict[str, set[Key]] = {}  # by mesh: judged while nothing was known of the peers
 
     def tell(self, mesh: Mesh, tried: Iterable[Tried], repeats: bool = False) -> list[Change]:
         """Take the tries in, in order of time; returns how statuses changed.
@@ -70,6 +71,7 @@ class Board:
         near_us = 1_000 * least_over_ms(mesh.thresholds)
         with self._lock:
             known = self._cells.setdefault(mesh.name, {})
+            alone = self._alone.setdefault(mesh.name, set())
             for one in sorted(tried, key=lambda t: t.sample.at_us):
                 if self._is_gone(one.sample):
                     continue
@@ -84,9 +86,12 @@ class Board:
                         continue
                     value = one.sample.values.get(METRIC_OF[check])
                     usual = None
+                    alone.discard(key)
                     # a short delay needs no comparison
                     if check in COMPARED and (check != "delay" or (value or 0) >= near_us or old.values):
                         usual = self._usual_of(mesh, check, one.source.zone, one.destination.zone, now_us)
+                        if usual is None:
+                            alone.add(key)
                     new = after(
                         old,
                         value,
@@ -123,13 +128,26 @@ class Board:
         return usual.get(zones_of(here, there))
 
     def doubtful(self, mesh: Mesh) -> set[frozenset[str]]:
-        """The pairs whose newest try said what does not count yet: worse than the status, or better."""
+        """The pairs whose newest try gave what does not count yet: worse than the status, or better; also
+        those that were good while nothing was known of their peers, and are bad beside them."""
+        now_us = self._clock.now_us()
         with self._lock:
+            known = self._cells.get(mesh.name, {})
+            alone = [known[key] for key in self._alone.get(mesh.name, ()) if key in known]
             return {
                 frozenset((c.source, c.destination))
-                for c in self._cells.get(mesh.name, {}).values()
+                for c in known.values()
                 if c.result is not c.status and c.status is not Status.MAINTENANCE
-            }
+            } | {frozenset((c.source, c.destination)) for c in alone if self._stands_out(mesh, c, now_us)}
+
+    def _stands_out(self, mesh: Mesh, cell: Cell, now_us: int) -> bool:
+        """Is what was good by itself bad beside the peers that are known by now?"""
+        if cell.status is not Status.OK:
+            return False
+        usual = self._usual_of(
+            mesh, cell.check, self._zone_of[cell.source], self._zone_of[cell.destination], now_us
+        )
+        return judge(cell.check, cell.value, "", mesh.thresholds, usual)[0] > Status.OK
 
     # -- what is gone
 

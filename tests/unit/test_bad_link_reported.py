@@ -1,0 +1,103 @@
+"""With the usual meshes and no thresholds of anybody's: a host's bad link is reported within minutes."""
+
+import random
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+import pytest
+
+from rm.config import MonitorConfig
+from rm.core.monitoring.cells import Cell, Status
+from rm.core.monitoring.mesh import usual
+from rm.protocol.line import read_answer
+from rm.protocol.request import Request
+from tests.fakes import asked
+from tests.unit.test_monitor import MINUTE_US, House, Prober
+
+BAD = "c"
+LOSS, DELAY_US, RATE_BPS = 0.05, 23_000, 1_200_000
+GOOD_DELAY_US, GOOD_RATE_BPS = 300, 95_000_000
+
+
+class OneBadLink(Prober):
+    """Agents whose tests with `BAD` find its link as it is, packets lost at random; the rest are good."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._seed, self._tries = seed, dict[tuple[str, str], int]()
+
+    def call(self, name: str, request: Request[Any], timeout_s: float = 10) -> Future[Any]:
+        op, args = asked(request)
+        if op != "probe" or args["kind"] not in ("oneway", "throughput"):
+            return super().call(name, request, timeout_s)
+        other = args["address"].removesuffix(".test")
+        bad = BAD in (name, other)
+        future: Future[Any] = Future()
+        told = (
+            self._latency(name, other, args["count"], bad)
+            if args["kind"] == "oneway"
+            else {"throughput_bps": RATE_BPS if bad else GOOD_RATE_BPS, "bytes": 1, "duration_us": 400_000}
+        )
+        future.set_result(read_answer(type(request), msgspec.json.encode(told)))
+        return future
+
+    def _latency(self, name: str, other: str, sent: int, bad: bool) -> dict[str, Any]:
+        number = self._tries[name, other] = self._tries.get((name, other), 0) + 1
+        chance = random.Random(f"{self._seed} {name} {other} {number}")  # pairs are measured in any order
+        forward, backward = (sum(chance.random() < LOSS for _ in range(sent)) if bad else 0 for _ in range(2))
+        median = {"median": DELAY_US if bad else GOOD_DELAY_US}
+        return {
+            "sent": sent, "received": sent - forward - backward,
+            "loss_forward_pct": 100 * forward / sent, "loss_backward_pct": 100 * backward / sent,
+            "forward_us": median, "backward_us": median, "rtt_us": median, "clock_error_us": 40,
+        }  # fmt: skip
+
+
+def cells_after(minutes: int, seed: int) -> list[Cell]:
+    """Every cell of six hosts in one zone, the meshes as rm.toml has them, so long after the first run."""
+    config = MonitorConfig()
+    meshes = usual(
+        round(config.interval_s * 1e6), round(config.throughput_interval_s * 1e6), config.probe_count
+    )
+    house = House(*meshes, hosts=6, agents=OneBadLink(seed))
+    house.monitor.run("throughput")
+    house.monitor.run("latency")
+    for _ in range(minutes):
+        house.clock.us += MINUTE_US
+        house.monitor.run("latency")
+        house.monitor.confirm()
+    hosts = house.lead.cycle.state.hosts
+    return [
+        cell for mesh in meshes[:2] for cell in house.board.cells(mesh, hosts, house.monitor.every_us(mesh))
+    ]
+
+
+def those_of_the_bad_link(cells: list[Cell], check: str) -> list[Cell]:
+    return [c for c in cells if BAD in (c.source, c.destination) and c.check == check]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_loss_and_delay_of_a_bad_link_are_reported_after_two_minutes_with_their_figures(seed: int) -> None:
+    cells = cells_after(2, seed)
+    delays = those_of_the_bad_link(cells, "delay")
+    assert {(c.status, c.value) for c in delays} == {(Status.CRITICAL, DELAY_US)}
+    assert all(c.message.startswith("delay 23 ms (peers 0.3 ms)") for c in delays)
+    told = [c for c in those_of_the_bad_link(cells, "loss") if c.status in (Status.WARN, Status.CRITICAL)]
+    assert len(told) >= 7  # of the ten directions; the packets of the others were lucky
+    for cell in told:
+        assert cell.value is not None
+        assert 2.0 <= cell.value < 15.0  # few packets, so wide
+        assert cell.message.startswith(f"loss {cell.value:.3g} % (")
+
+
+def test_a_bandwidth_that_was_measured_before_those_of_the_peers_is_reported_after_three_minutes() -> None:
+    assert {c.status for c in those_of_the_bad_link(cells_after(0, 1), "bandwidth")} == {Status.OK}
+    slow = [c for c in those_of_the_bad_link(cells_after(3, 1), "bandwidth") if c.status is not Status.OK]
+    assert {c.message for c in slow} == {"bandwidth 1.2 Mbit/s (peers 95 Mbit/s), critical below 28.5 Mbit/s"}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_links_between_the_other_hosts_stay_green(seed: int) -> None:
+    others = [c for c in cells_after(3, seed) if BAD not in (c.source, c.destination)]
+    assert {c.status for c in others} == {Status.OK}
