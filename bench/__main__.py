@@ -20,8 +20,8 @@ from bench.store import sync_ms
 from rm.errors import RmError
 
 BENCHMARKS = (
-    "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "store",
-    "grid", "gaps", "alerts", "playbook", "hostile", "turns",
+    "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "backlog",
+    "store", "grid", "gaps", "alerts", "playbook", "hostile", "turns",
 )  # fmt: skip
 BY_NAME = ("modes", "solvers", "takeover")  # they take a quarter of an hour each
 KNOWN = BENCHMARKS + BY_NAME
