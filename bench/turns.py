@@ -98,11 +98,12 @@ class House:
         self.store = open_store(f"sqlite:///{directory}/rm.db")
         epoch = self.store.acquire_lease("bench", clock.now_us(), 10**12)
         assert epoch is not None
-        policies = Policies(
-            load("queue", "priority"), load("placement", "metronome"), load("comm", "metronome")
+        deciding, thinking = (
+            Policies(load("queue", "priority"), load("placement", "metronome"), load("comm", "metronome"))
+            for _ in range(2)
         )
         version = self.store.load().version
-        cycle = Cycle(state, policies, tuning=Tuning(placements=PLACEMENTS))
+        cycle = Cycle(state, deciding, tuning=Tuning(placements=PLACEMENTS))
         self.leader = leader = Timed(cycle, self.store, version, clock)
         logs = LogDirectory(directory / "logs")
         rules = LaunchRules(30_000_000, False, "nobody", "rm", False, "/usr/lib/rm", fence_of(FenceConfig()),
@@ -116,7 +117,7 @@ class House:
         nothing: Any = None
         self.service = Service(
             leader, self.store, self.hosts, nothing, nothing, lambda zone: Measured(0), clock, logs,
-            10**12, {"epoch": epoch, "agents": "1"},
+            10**12, {"epoch": epoch, "agents": "1"}, thinking,
         )  # fmt: skip
         leader.on_jobs = self.service.jobs_changed
         leader.start(())
@@ -190,7 +191,7 @@ async def measured(house: House) -> dict[str, float]:
     found[f"{QUEUED:,} jobs in calls of 10,000"] = await house.longest_ms(queue())
     found[f"a list of {QUEUED:,} jobs"] = await house.longest_ms(listed(0))
     found["the queue, ordered"] = await house.longest_ms(service.queue(user="", limit=0))
-    newest = house.leader.cycle.state.next_job - 1
+    newest: int = await asyncio.wrap_future(house.leader.ask(lambda cycle, now_us: cycle.state.next_job - 1))
     found["why one of them waits"] = await house.longest_ms(service.why(newest))
     found["a dry run"] = await house.longest_ms(service.plan(specs(1)[0]))
     some = list(range(newest - CANCELLED, newest))

@@ -200,7 +200,7 @@ def test_jobs_that_can_all_start_are_placed_a_few_in_each_turn(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     house.do(ev.HostAdded(builders.host("h1", cpus=8)))
-    house.leader.cycle.tuning = Tuning(placements=2)
+    house.cycle.tuning = Tuning(placements=2)
     made = commits(house, monkeypatch)
     ids = submit(house, [builders.spec()] * 7)
     for _ in range(4):  # nothing but the clock asks for the turns to come; here each question is one, too
