@@ -22,7 +22,7 @@ class TokenRequest(Request, frozen=True, kw_only=True):
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """What is known of a token; its text is not."""
+    """A token without its text."""
 
     id: str
     user: str

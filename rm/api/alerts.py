@@ -22,8 +22,8 @@ class Owed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """`acked`: who looks after it; `silenced`: why it does not fire; `failed`: which channel could not be
-    told."""
+    """`acked`: who acknowledged it; `silenced`: why it does not fire; `failed`: which channel could not be
+    notified."""
 
     id: str
     state: Literal["firing", "pending", "resolved"]
@@ -43,7 +43,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Silence(msgspec.Struct, frozen=True, kw_only=True):
-    """Nothing fires of these conditions and hosts ([] = all) until it ends."""
+    """Alerts of these conditions and hosts ([] = all) do not fire until it ends."""
 
     id: int
     conditions: Sequence[str]

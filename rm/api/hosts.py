@@ -34,8 +34,8 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostRequest(Request, frozen=True, kw_only=True):
-    """A host to add or to change. What is 0 or empty is found out by its agent; without `address` it is
-    the name."""
+    """A host to add or to change. Its agent detects what is 0 or empty; `address` defaults to the
+    name."""
 
     name: str
     zone: str = "default"

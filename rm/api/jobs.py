@@ -42,8 +42,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     hosts. A task sees its own GPUs of `gpus_per_task`, with `gpu_bind` none all of the job's on its host,
     as of `gpus_per_host`; with `ntasks_per_gpu` one of these. `partition` may be several, with commas.
 
-    With `fence_us` its hosts end it when they have not heard the daemon for so long (0: never), before it is
-    started elsewhere.
+    With `fence_us` its hosts end it when they have not heard the daemon for this time (0: never), before it
+    is started elsewhere.
 
     What is left out has the defaults below; those of `output`, `partition`, `time_limit_us` and `fence_us`
     stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller; an
@@ -263,21 +263,21 @@ class WholeJob(Answer, frozen=True, kw_only=True):
 
 
 class Jobs(Answer, frozen=True, kw_only=True):
-    """Some jobs; `more`: there are older ones, which a request with `before` of the first job's id has."""
+    """Some jobs; `more`: there are older ones; get them with `before` = the first job's id."""
 
     jobs: Sequence[Job]
     more: bool = False
 
 
 class NotCancelled(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of somebody else."""
+    """Another user's job."""
 
     job: int
     message: str
 
 
 class Cancelled(Answer, frozen=True, kw_only=True):
-    """The jobs that fit and had not ended, as they are now; `refused`: those of others."""
+    """The matching jobs that had not ended, as they are now; `refused`: other users' jobs."""
 
     jobs: Sequence[Job]
     refused: Sequence[NotCancelled]

@@ -47,7 +47,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 class Mesh(Run, frozen=True, kw_only=True):
     """`kind` is `mesh`, or the kind of the archive; `sides`: which hosts are measured towards which,
-    null = all with all; `thresholds`: from what on a cell is a warning or critical, 0 = never; `statuses`:
+    null = all with all; `thresholds`: those for a warning and for critical, 0 = never; `statuses`:
     how many cells are in each."""
 
     kind: str

@@ -38,7 +38,7 @@ class Links(Answer, frozen=True, kw_only=True):
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """One direction as it was measured last."""
+    """The newest measurement of one direction."""
 
     source: str
     destination: str

@@ -120,9 +120,9 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """A placement as it was decided, at `at_us`. The answer's `verdicts` are those of that time: of the
-    first of `chosen_hosts`, and of the nearest of `refused_hosts`. `passed_over_hosts` could be taken and
-    were not; null is not known. `compared` are the first of `compared_candidates`."""
+    """A placement as it was decided, at `at_us`. The answer's `verdicts` are from that time: of the
+    first of `chosen_hosts`, and of the nearest of `refused_hosts`. `passed_over_hosts` fitted but
+    were not chosen; null is unknown. `compared` are the first of `compared_candidates`."""
 
     at_us: int
     placement_policy: str

@@ -10,7 +10,7 @@ from rm.api.answer import Answer
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """`agents` is what an agent of this daemon's rm says as its `agent_version`."""
+    """`agents` is the `agent_version` of the agents that come with this rm."""
 
     version: str
     agents: str

@@ -53,7 +53,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Fence(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What keeps the attempt to what it was given: `[fence]` in rm.toml says what each means. `limits` are
+    """The limits of the attempt: `[fence]` in rm.toml explains each field. `limits` are
     (item of limits.conf, soft, hard), -1 for unlimited."""
 
     gpus: bool = True
@@ -96,7 +96,7 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     `log_bytes` in all; logs leave `log_reserve_bytes` of the disk free, or a tenth of a small one. With
     `open_mode` "truncate" the files of `output` and `error` are emptied once, before any task of the job
     starts. With `lease_us` the host ends the tasks, with `grace_us`, when it has not heard the leading daemon
-    for so long; `heard_us` is when it was heard last, see `renew`."""
+    for this time; `heard_us` is when it was last heard, see `renew`."""
 
     user: Word
     script: Text

@@ -26,9 +26,9 @@ class Adopted(Struct, frozen=True, kw_only=True):
 
 
 class Adopt(Request[Adopted], frozen=True, kw_only=True, tag="adopt"):
-    """From now on the host belongs to this cluster. One that belongs to another is taken over only when
-    `instead_of` names that; then all that it holds of that one's jobs is removed, and with `stop_jobs` their
-    tasks are killed first."""
+    """Make the host belong to this cluster. A host of another cluster is taken over only if `instead_of`
+    names that cluster; then all files of its jobs are removed, and with `stop_jobs` their tasks are killed
+    first."""
 
     cluster: Word
     led_at: Word = ""

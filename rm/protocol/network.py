@@ -91,7 +91,7 @@ class Watched(Struct, frozen=True, kw_only=True):
 
 
 class Watch(Request[Watched], frozen=True, kw_only=True, tag="watch"):
-    """Notify `counters` at this interval (at least 1 ms) for so long."""
+    """Notify `counters` at this interval (at least 1 ms) for `duration_us`."""
 
     interface: Word
     interval_us: DurationUs
@@ -121,7 +121,7 @@ class Paused(Struct, frozen=True, kw_only=True):
 
 
 class Pause(OfAttempt[Paused], frozen=True, kw_only=True, tag="pause"):
-    """Freeze the job's processes for so long, at most 10 s: by its control group, else by SIGSTOP."""
+    """Freeze the job's processes for `length_us`, at most 10 s: by its control group, else by SIGSTOP."""
 
     length_us: DurationUs
 
@@ -136,7 +136,7 @@ class Regulated(Struct, frozen=True, kw_only=True):
 
 class Regulate(Ordered[Regulated], frozen=True, kw_only=True, tag="regulate"):
     """Keep a job that knows nothing of rm in its slots: watch its bytes, report `iterations` as those of
-    `rank`, and wait out what its schedule asks by freezing. An iteration has `phases` communication phases;
+    `rank`, and freeze it for the waits of its schedule. An iteration has `phases` communication phases;
     one begins when `need_bytes` came, and ends after `quiet_us` below that. `schedule` holds where the
     attempt has none of its own."""
 

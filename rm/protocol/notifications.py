@@ -31,7 +31,7 @@ class Notification(Struct, frozen=True, kw_only=True, tag_field="event"):
 
 
 class Enforced(Struct, frozen=True, kw_only=True):
-    """By what jobs are limited: `v1` or `v2` for a controller of control groups; `bpf`, `devices` or `cover`
+    """What limits jobs: `v1` or `v2` for a controller of control groups; `bpf`, `devices` or `cover`
     for GPUs; empty for what cannot be limited."""
 
     memory: Word = ""
@@ -42,7 +42,7 @@ class Enforced(Struct, frozen=True, kw_only=True):
 
 class Features(Struct, frozen=True, kw_only=True):
     """What the host's kernel and files can do. `steps` is the SHA-256 of the executor's files; `missing`
-    names what there is not."""
+    names what is missing."""
 
     cgroup: Word = ""  # v2, hybrid, or none
     freezer: bool = False
