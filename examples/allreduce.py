@@ -34,7 +34,7 @@ def options():
     parser.add_argument("--compute-ms", type=float, default=120.0)
     parser.add_argument("--bytes", type=int, default=900_000, help="size of the all-reduced buffer")
     parser.add_argument(
-        "--buckets", type=int, default=1, help="reduce it in so many parts, one after the other, as DDP does"
+        "--buckets", type=int, default=1, help="reduce it in N parts, one after the other, as DDP does"
     )
     parser.add_argument(
         "--jitter", type=float, default=0.0, help="standard deviation of compute time, fraction"

@@ -51,7 +51,7 @@ def version_of(root: Path, changeable: bool = True) -> str:
 
 
 def _git(root: Path, *words: str) -> str:
-    """The answer of git, "" if there is none. Whoever runs rm of this checkout trusts it, whoever owns it."""
+    """git's answer, "" if there is none. A user who runs rm from this checkout trusts it, with any owner."""
     try:
         done = subprocess.run(
             ["git", "-c", f"safe.directory={root}", "-C", str(root), *words],

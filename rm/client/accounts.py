@@ -22,7 +22,7 @@ class Accounts:
     def create_token(
         self, scope: TokenScope, expires_s: float, *, name: str = "", user: str = ""
     ) -> NewToken:
-        """A new token, for oneself, or for administrators for `user`; its `text` is told this once."""
+        """A new token, for oneself, or for administrators for `user`; its `text` is shown this once."""
         body = TokenRequest(scope=scope, expires_s=expires_s, name=name, user=user)
         return self._ask.post(NewToken, "tokens", body=body)
 

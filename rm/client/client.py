@@ -131,7 +131,7 @@ class Client:
             state: names or Slurm's short codes, with commas, such as "PENDING,R".
             mine: only the caller's own.
             ended: those that ended before, too.
-            most: the newest so many; None is all.
+            most: the newest N; None is all.
         """
         pages: list[Sequence[Job]] = []
         left, before = most, 0

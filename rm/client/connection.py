@@ -328,7 +328,7 @@ class Connection:
 
     def _at_a_peer(self, timeout_s: float | None, failure: Unreachable) -> http.client.HTTPConnection:
         """A connection to the first other daemon of the cluster that answers, of those that the configuration
-        names. Raises `failure`, that of our address, if there is none."""
+        names. Raises `failure`, our address's, if there is none."""
         for peer in () if type(failure) is not Unreachable else self.address.peers:
             with suppress(Unreachable):
                 address = self.address.at(peer)

@@ -189,7 +189,7 @@ class SshDoor:
             about = os.lstat(self._directory)
             if about.st_uid != os.geteuid() or about.st_mode & 0o077:
                 raise ConfigError(
-                    f"{self._directory} must be yours alone: whoever writes to it could pose as your daemon.",
+                    f"{self._directory} must be yours alone: its writers can pose as your daemon.",
                     f"Run: chmod 700 {self._directory}",
                 )
         except OSError as error:

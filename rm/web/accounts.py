@@ -1,6 +1,6 @@
 """The accounts of this machine and their roles: by name, and by group, as `[roles]` in rm.toml says.
 
-What the accounts' database says is asked for again after a few seconds, so that whoever leaves a group, or
+What the accounts' database says is asked for again after a few seconds, so that a user who leaves a group, or
 the machine, loses what it gave. It may be a directory on the network: it is asked in a thread.
 """
 

@@ -54,7 +54,7 @@ from rm.web.steps_routes import StepsRoutes
 
 LIMITS = web.AppKey("limits", Limits)
 BESIDE = web.AppKey("beside", asyncio.Semaphore)
-SPECS_PER_REQUEST = 10  # of a user's share of requests: so many jobs in one cost as much as one alone
+SPECS_PER_REQUEST = 10  # of a user's share of requests: this many jobs in one cost as much as one request
 LONG = 500  # jobs in a list, which is then made beside the event loop
 WAIT_MAX_S = 300.0
 _STILL_THERE_S = 2.0

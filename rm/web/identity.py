@@ -30,7 +30,7 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: struct ucred of unix(7)
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who a request is from. `uid` -1: nobody in particular. `via` is the door (unix, https) or the program
+    """Who a request is from. `uid` -1: an anonymous caller. `via` is the door (unix, https) or the program
     that asks for them (page); `origin` the process or address behind it. With a token, `token` is its id, and
     `role` no higher than its scope. A handler has it as `request[CALLER]`."""
 
@@ -138,7 +138,7 @@ def uid_is_trusted(uid: int) -> bool:
 async def caller_of(request: web.Request, keeper: Doorkeeper) -> Caller:
     """The owner of the request's token, the peer of its Unix socket, or the user that this peer acts for.
 
-    Anybody may act for nobody in particular, who may only look. For others only root and the daemon's own
+    Anyone may act for an anonymous caller, who may only look. For others only root and the daemon's own
     user may act, as the page does: of their rights nothing passes to these. What bears a token has its
     rights, through whichever door it comes.
 

@@ -1,4 +1,4 @@
-"""Requests that are no HTTP, in the daemon's log: one short record each, and not many, whoever sends them."""
+"""Requests that are not HTTP, in the daemon's log: one short record each, and few from any sender."""
 
 from __future__ import annotations
 

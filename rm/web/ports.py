@@ -94,8 +94,7 @@ class Service(Protocol):
         ...
 
     def queue(self, *, user: str, limit: int) -> Answer[Sequence[Job]]:
-        """Waiting jobs in the order of their turns; "" = of everybody; limit 0 = no limit, else the first
-        so many."""
+        """Waiting jobs in the order of their turns; "" = of everybody; `limit` 0 = all."""
         ...
 
     def job(self, job_id: int) -> Answer[Job]: ...

@@ -41,8 +41,8 @@ def _unwrap(value: Any) -> Any:
 
 
 def decode(body: bytes, most_bytes: int = SMALL_BYTES) -> dict[str, Any]:
-    """The body of a request: a JSON object; an empty body is an empty object. Whoever takes a long one in
-    the event loop keeps everybody waiting."""
+    """The body of a request: a JSON object; an empty body is an empty object. A handler that takes a long
+    one in the event loop keeps everybody waiting."""
     if len(body) > most_bytes:
         raise UsageError(f"The request has {len(body)} bytes, and this one may have {most_bytes}.")
     return _decoded(_decoder, body, "request's body") if body else {}

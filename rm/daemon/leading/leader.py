@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # A turn, in which nobody else is served, takes about as many changes: some tens of milliseconds. One
-# request has at most so many.
+# request has at most this many.
 TURN_WEIGHT = 200
 RETRY_S = 0.5  # between two tries of a commit that the database could not take
 STEP_US = 500_000  # less than that between two turns is not a clock that was set, but a machine that is busy

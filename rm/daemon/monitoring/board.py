@@ -152,7 +152,7 @@ class Board:
     # -- what is gone
 
     def present(self, samples: Iterable[Sample]) -> list[Sample]:
-        """Those of hosts that were not removed since: what is told late would be taken for that of a new
+        """Those of hosts that were not removed since: a late result would be taken for one of a new
         host of the same name."""
         with self._lock:
             return [s for s in samples if not self._is_gone(s)]

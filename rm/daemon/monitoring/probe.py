@@ -47,7 +47,7 @@ NextGaps = Callable[[int], Sequence[Window]]  # given how much is still to be se
 
 
 class Prober:
-    """Any thread may ask; whoever asks waits."""
+    """Any thread may ask, and then waits."""
 
     def __init__(self, agents: Agents, patience_s: float = PATIENCE_S) -> None:
         self._agents = agents

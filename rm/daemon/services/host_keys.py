@@ -1,7 +1,7 @@
 """Host keys for administrators: asked for in threads of their own, one at a time per host.
 
 A host that does not answer takes a thread for the whole of a connection's time-out. So these threads are no
-one else's; whoever asks for a host that is being asked already waits for that answer; and a host that failed
+one else's; a request for a host that is being asked already waits for that answer; and a host that failed
 is not asked again at once. A key is not kept: one that has changed since must be seen.
 """
 

@@ -74,7 +74,7 @@ def iterations_within(periods_us: Mapping[int, int], horizon_us: int, most: int)
 
     At most one common multiple of the periods (Sec. III), at most `horizon_us`, and about `most`
     iterations of all jobs together. Where the common multiple is too long, the round is as long as
-    so many iterations of some job that the others are idle for the least share of it at its end.
+    a number of iterations of some job after which the others are idle for the least share of it.
     """
     longest = max(periods_us.values())
     within = min(horizon_us, int(most / sum(Fraction(1, p) for p in periods_us.values())))

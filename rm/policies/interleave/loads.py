@@ -1,4 +1,4 @@
-"""What placed jobs put on the links: on that of each of their hosts, and on leaves' uplinks.
+"""What placed jobs put on the links: on each of their hosts' links, and on leaves' uplinks.
 
 Where the snapshot has a fabric, a job whose hosts hang below several leaves loads the uplinks of
 each of these ("leaf:NAME") like a host link. Model: all uplinks of a leaf are one link, as wide as

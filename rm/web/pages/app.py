@@ -112,7 +112,7 @@ def _answer(request: web.Request, body: bytes, kind: str, kept: str = "no-cache"
 
 class _Page:
     """The parts, drawn. What is drawn for a person serves them whenever they ask for the same within a
-    moment; nobody in particular is one person."""
+    moment; all anonymous visitors are one person."""
 
     def __init__(self, source: Source, frame: Frame) -> None:
         self._source = source

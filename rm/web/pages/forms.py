@@ -1,4 +1,4 @@
-"""Forms that the page is sent: read within bounds, whoever made them."""
+"""Forms that the page is sent: read within bounds, from any sender."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def form_of(request: web.Request) -> Mapping[str, Any]:
 
 
 async def simple_form_of(request: web.Request) -> Mapping[str, Any]:
-    """The few short fields of a form from whoever reaches the page; raises as `form_of`."""
+    """The few short fields of a form from anyone who reaches the page; raises as `form_of`."""
     size = request.content_length
     if size is None:
         raise web.HTTPLengthRequired

@@ -49,7 +49,7 @@ def as_own_user() -> Door:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """`user` "" is nobody in particular; `secret` proves that a form is one of ours; `leaves`: they can log
+    """`user` "" is an anonymous visitor; `secret` proves that a form is one of ours; `leaves`: they can log
     out."""
 
     door: Door
