@@ -491,8 +491,8 @@ def _plain(text: str) -> str:
 def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
     """Fill the empty places and check what types cannot say."""
     daemon, ssh, jobs = config.daemon, config.ssh, config.jobs
-    state = os.path.expanduser(daemon.state_dir or paths.state_dir(env, euid))
-    socket = os.path.expanduser(daemon.socket or paths.socket_path(env, euid))
+    state = paths.expanded(daemon.state_dir or paths.state_dir(env, euid), env)
+    socket = paths.expanded(daemon.socket or paths.socket_path(env, euid), env)
     if len(os.fsencode(socket)) > 107:
         raise ConfigError(f"daemon.socket is longer than the 107 bytes a Unix socket may have: {socket}")
     if daemon.log_level not in ("debug", "info", "warning", "error"):
@@ -535,12 +535,12 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
             daemon,
             socket=socket,
             state_dir=state,
-            log_dir=os.path.expanduser(daemon.log_dir),
+            log_dir=paths.expanded(daemon.log_dir, env),
             database=daemon.database or f"sqlite:///{os.path.join(state, 'rm.sqlite3')}",
         ),
         ssh=dataclasses.replace(
             ssh,
-            known_hosts=os.path.expanduser(ssh.known_hosts or os.path.join(state, "known_hosts")),
-            identity_files=tuple(os.path.expanduser(file) for file in ssh.identity_files),
+            known_hosts=paths.expanded(ssh.known_hosts or os.path.join(state, "known_hosts"), env),
+            identity_files=tuple(paths.expanded(file, env) for file in ssh.identity_files),
         ),
     )

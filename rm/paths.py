@@ -32,6 +32,17 @@ def _xdg(env: Mapping[str, str], variable: str, fallback: str) -> str:
     )
 
 
+def state_home(env: Mapping[str, str]) -> str:
+    """The directory of what the user's programs keep."""
+    return _xdg(env, "XDG_STATE_HOME", ".local/state")
+
+
+def expanded(path: str, env: Mapping[str, str]) -> str:
+    """A path of rm.toml. It may begin with `~/`, or with `$XDG_STATE_HOME/`: ~/.local/state unless set."""
+    inside = path.removeprefix("$XDG_STATE_HOME/")
+    return os.path.expanduser(path) if inside == path else os.path.join(state_home(env), inside)
+
+
 def user_config(env: Mapping[str, str]) -> str:
     return os.path.join(_xdg(env, "XDG_CONFIG_HOME", ".config"), "rm", "rm.toml")
 
@@ -44,7 +55,7 @@ def config_files(env: Mapping[str, str], euid: int) -> list[str]:
 
 
 def state_dir(env: Mapping[str, str], euid: int) -> str:
-    return SYSTEM_STATE if euid == 0 else os.path.join(_xdg(env, "XDG_STATE_HOME", ".local/state"), "rm")
+    return SYSTEM_STATE if euid == 0 else os.path.join(state_home(env), "rm")
 
 
 def socket_path(env: Mapping[str, str], euid: int) -> str:

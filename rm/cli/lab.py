@@ -13,6 +13,7 @@ import click
 
 from rm.cli.session import emit_json, json_option, note, table
 from rm.errors import UsageError
+from rm.paths import state_home
 
 if TYPE_CHECKING:
     from rm.lab import Lab
@@ -47,8 +48,7 @@ def lab(ctx: click.Context, directory: str | None) -> None:
 
 def default_directory() -> Path:
     """$XDG_STATE_HOME/rm/lab, for root, too: a lab is a user's toy, not the system's."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    return Path(base if base.startswith("/") else Path.home() / ".local/state", "rm", "lab")
+    return Path(state_home(os.environ), "rm", "lab")
 
 
 def _load(directory: Path) -> Lab:

@@ -79,7 +79,7 @@ def find_daemon(socket_flag: str | None, config_flag: str | None, named: str | N
         if url := _text(table, "url"):
             return _with_files(parse(url, f"daemon.url in {file}"), {file: table})
         if path := _text(table, "socket"):
-            return Address("unix", os.path.expanduser(path))
+            return Address("unix", paths.expanded(path, os.environ))
     own = paths.socket_path(os.environ, euid)
     return Address("unix", own if euid == 0 or os.path.exists(own) else paths.SYSTEM_SOCKET)
 

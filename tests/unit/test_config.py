@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from rm import config
+from rm.cli.lab import default_directory
+from rm.client.address import Address, find_daemon
 from rm.core import registry
 from rm.errors import ConfigError
 from rm.policies.regulate.controller import ControllerOptions
@@ -95,6 +97,19 @@ def test_places_of_root_and_of_users(tmp_path: Path) -> None:
     )
     user = load(tmp_path, XDG_RUNTIME_DIR="/run/user/7", XDG_STATE_HOME="/s").config
     assert (user.daemon.socket, user.ssh.known_hosts) == ("/run/user/7/rm/rm.sock", "/s/rm/known_hosts")
+
+
+@pytest.mark.parametrize("set_to", ["", "/s"])
+def test_the_tours_configuration_and_its_lab_agree_on_where_they_are(
+    monkeypatch: pytest.MonkeyPatch, set_to: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", set_to)
+    example = str(SHIPPED.parent / "examples/lab.toml")
+    monkeypatch.delenv("RM_DAEMON", raising=False)
+    found, lab = config.load_config(example), default_directory()
+    assert found.ssh.known_hosts == str(lab / "known_hosts")
+    assert found.daemon.state_dir == str(lab.parent / "tour")
+    assert find_daemon(None, example) == Address("unix", found.daemon.socket)
 
 
 @pytest.mark.parametrize(
