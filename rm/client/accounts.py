@@ -1,4 +1,4 @@
-"""`client.accounts`: who one is, tokens for the HTTPS door, and the audit log."""
+"""`client.accounts`: the caller, tokens for the HTTPS door, and the audit log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Accounts:
         self._ask = ask
 
     def me(self) -> Me:
-        """Who the caller is, and in which role."""
+        """The caller, with its role."""
         return self._ask.get(Me, "me")
 
     def tokens(self, user: str = "") -> list[Token]:

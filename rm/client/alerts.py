@@ -1,4 +1,4 @@
-"""`client.alerts`: what is wrong now, and what was; who looks after it; silences."""
+"""`client.alerts`: alerts, who looks after them, and silences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Alerting:
         return self._ask.get(Alerts, "alerts")
 
     def acknowledge(self, alerts: Sequence[str], comment: str = "") -> Sequence[str]:
-        """Say that you look after these, by ids, keys or subjects; the keys of those that fire."""
+        """Acknowledge firing alerts, named by ids, keys or subjects; the answer is their keys."""
         body = Acknowledge(alerts=alerts, comment=comment)
         return self._ask.post(Acknowledged, "alerts", "acknowledge", body=body).acknowledged
 

@@ -78,7 +78,7 @@ class Client:
         self.connection.close()
 
     def status(self) -> Status:
-        """The daemon, its policies, how many jobs and hosts are in which state."""
+        """The daemon, its policies, the number of jobs and hosts by state."""
         return self._ask.get(Status, "status")
 
     # -- jobs
@@ -122,7 +122,7 @@ class Client:
         ended: bool = False,
         most: int | None = None,
     ) -> list[Job]:
-        """The jobs that fit, by ascending id: the unfinished ones, and those that ended within
+        """The jobs that match, by ascending id: the unfinished ones, and those that ended within
         `jobs.recent_s`.
 
         They are asked for in pages, so that no answer holds up others.
@@ -233,8 +233,8 @@ class Client:
         return self._ask.get(Why, "jobs", job_id, "why")
 
     def iterations(self, job_id: int, last: int = 0) -> Iterations:
-        """The job's iteration times beside their baseline; of single ones the newest `last`, 0 all that are
-        kept."""
+        """The job's iteration times beside their baseline, with the newest `last` iterations; 0 is all that
+        are kept."""
         return self._ask.get(Iterations, "jobs", job_id, "iterations", last=last)
 
     def cancel(self, job_id: int, signal: int | None = None) -> Job:
@@ -246,7 +246,7 @@ class Client:
         return self._ask.delete(OneJob, "jobs", job_id, signal=signal).job
 
     def cancel_all(self, *, user: str = "", name: str = "", state: str = "") -> Cancelled:
-        """Cancel all jobs that fit and have not ended; those of others are named, not cancelled."""
+        """Cancel all matching jobs that have not ended; the answer names those of others, which stay."""
         return self._ask.delete(Cancelled, "jobs", user=user, name=name, state=state)
 
     def hold(self, job_id: int) -> Job:
@@ -283,7 +283,7 @@ class Client:
         return found
 
     def add_hosts(self, hosts: Sequence[HostRequest]) -> list[Host]:
-        """Add hosts, or change what is known of them."""
+        """Add hosts, or update them."""
         return list(self._ask.post(Hosts, "hosts", body=AddHosts(hosts=hosts)).hosts)
 
     def remove_host(self, name: str) -> Host:
@@ -314,7 +314,7 @@ class Client:
 
     @property
     def network(self) -> Network:
-        """Links, and what is measured between hosts."""
+        """Links, and measurements between hosts."""
         from rm.client.network import Network
 
         return Network(self._ask)
@@ -335,7 +335,7 @@ class Client:
 
     @property
     def accounts(self) -> Accounts:
-        """Who one is, tokens, and the audit log."""
+        """The caller, tokens, and the audit log."""
         from rm.client.accounts import Accounts
 
         return Accounts(self._ask)

@@ -13,7 +13,7 @@ class Monitor:
         self._ask = ask
 
     def meshes(self) -> Meshes:
-        """The meshes and the archives' grids, what rm.toml has wrong about them, and maintenance windows."""
+        """The meshes and the archives' grids, malformed tables of rm.toml, and maintenance windows."""
         return self._ask.get(Meshes, "monitor")
 
     def grid(self, mesh: str) -> Grid:
@@ -30,7 +30,7 @@ class Monitor:
         since_s: float = 604_800,
         limit: int = 10_000,
     ) -> list[Change]:
-        """How the statuses of its cells changed, in the order of time: the newest `limit` that fit."""
+        """The changes of its cells' statuses, in the order of time: the newest `limit` that match."""
         answer = self._ask.get(
             Changes, "monitor", mesh, "changes", check=check, source=source, destination=destination,
             since_s=since_s, limit=limit,
@@ -51,7 +51,7 @@ class Monitor:
         return self._ask.post(OneMesh, "monitor", mesh, "resume").mesh
 
     def sources(self) -> Sources:
-        """The archives that are read, and what rm.toml has wrong about them."""
+        """The archives that are read, and malformed tables of rm.toml."""
         return self._ask.get(Sources, "sources")
 
     def read_source(self, name: str) -> Source:

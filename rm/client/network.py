@@ -1,4 +1,4 @@
-"""`client.network`: links, and what is measured between hosts."""
+"""`client.network`: links, and measurements between hosts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Network:
         return list(self._ask.get(Links, "links").links)
 
     def pairs(self) -> list[Pair]:
-        """What was measured last, for each ordered pair of hosts."""
+        """The newest measurement of each ordered pair of hosts."""
         return list(self._ask.get(Pairs, "network").pairs)
 
     def measure(self, zone: str | None = None) -> Measured:
@@ -23,7 +23,7 @@ class Network:
         return self._ask.post(Measured, "network", "measure", body=Measure(zone=zone))
 
     def history(self, source: str, destination: str, since_s: float = 86_400) -> History:
-        """What was measured of one direction in the last `since_s` seconds."""
+        """The measurements of one direction in the last `since_s` seconds."""
         return self._ask.get(
             History, "network", "history", source=source, destination=destination, since_s=since_s
         )
