@@ -172,7 +172,6 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         what = {
             404: f"There is no {request.path} in this API.",
             413: f"The request is larger than {request.client_max_size} bytes (limits.body_bytes).",
-            415: "The body of the request is compressed: send it as it is.",
         }
         return refuse(
             error.status, "UsageError", what.get(error.status, f"{error.reason}: {request.method}."), ""

@@ -97,7 +97,7 @@ class Limits:
         if not request.can_read_body:
             return 0
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise web.HTTPUnsupportedMediaType  # what it grows to would count for nobody
+            raise UsageError("The body of the request is compressed.", "Send it as it is.")
         most = self._limits.body_bytes
         declared = request.content_length
         if declared is not None and declared > most:
