@@ -41,13 +41,14 @@ FLOORS: list[dict[str, str]] = [
     {
         "units": "exact integers: microseconds, bit/s, bytes",
         "hints": "the known word that a wrong one is most like",
+        "dependencies": "the text of a job's dependency list",
         "paths": "where files lie",
         "typed": "plain values as types, from any thread",
     },
     {"errors": "the error tree: each error says what, where, and what to do", "version": "rm's own version"},
 ]
 # Without clocks, chance, sockets, threads and processes.
-PURE = {"core", "api", "policies", "playbook", "protocol", "units", "hints", "errors"}
+PURE = {"core", "api", "policies", "playbook", "protocol", "units", "hints", "dependencies", "errors"}
 
 
 def folders(room: str) -> list[str]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,9 @@ class FakeService:
         self.tokens: Any = None
         self.audit: Any = None
 
-    async def submit(self, specs: Sequence[JobSpec], key: str = "") -> list[int]:
+    async def submit(
+        self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
+    ) -> list[int]:
         if any(spec.ntasks > 100 for spec in specs):
             raise ImpossibleRequest("The cluster has 2 hosts.", "Ask for less.")
         first = len(self.table) + 1
@@ -63,7 +65,7 @@ class FakeService:
             self.table[number] = Job(number, spec, submitted_us=1_000_000 * number, held=spec.hold)
         return list(range(first, first + len(specs)))
 
-    def plan(self, spec: JobSpec) -> dict[str, Any]:
+    def plan(self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True) -> dict[str, Any]:
         fits = spec.cpus_per_task <= 8
         return {
             "placement": Placement((TaskPlacement(0, "h1", (0,)),)) if fits else None,

@@ -45,6 +45,9 @@ class JobRequest(Request, frozen=True, kw_only=True):
     With `fence_us` its hosts end it when they have not heard the daemon for this time (0: never), before it
     is started elsewhere.
 
+    `dependency` is a list as --dependency has it: `afterok:12:13,after:7+5`; `kill_on_invalid_dep`: whether
+    the job is cancelled when that can never be fulfilled (null: as rm.toml says).
+
     What is left out has the defaults below; those of `output`, `partition`, `time_limit_us` and `fence_us`
     stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller; an
     administrator may name another.
@@ -75,6 +78,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     partition: str | UnsetType = UNSET
     priority: Time = 0
     begin_us: Time | None = None
+    dependency: str = ""
+    kill_on_invalid_dep: bool | None = None
     hold: bool = False
     requeue: bool = True
     fence_us: Count | None = None
@@ -153,6 +158,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     partition: str
     priority: int
     begin_us: int | None
+    dependency: str = ""
+    kill_on_invalid_dep: bool | None = None
     hold: bool
     requeue: bool
     fence_us: int | None
@@ -206,6 +213,19 @@ class EarlierAttempt(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition of the list. `job` is 0 for `singleton`; `delay_us` counts from that job's start, and
+    `from_us` is when it is over (0: it has none, or it is not known yet). `ended`: the state in which that
+    job ended, once that decided; "" if nobody knows it any more."""
+
+    kind: Literal["after", "afterany", "afterok", "afternotok", "singleton"]
+    job: int
+    delay_us: int
+    standing: Literal["unfulfilled", "fulfilled", "failed"]
+    from_us: int
+    ended: str
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the attempt so far, and what it needs yet if nothing disturbs it."""
 
@@ -216,7 +236,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
     `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
-    next one may start; `progress`: there when its iterations show it."""
+    next one may start; `dependencies`: the conditions of its list, each with its standing; `progress`: there
+    when its iterations show it."""
 
     id: int
     spec: Spec
@@ -241,6 +262,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     avoid: Sequence[str]
     history: Sequence[tuple[int, str]]
     earlier: Sequence[EarlierAttempt]
+    dependencies: Sequence[Dependency] = ()
     short_state: str
     exit: str | None
     hosts: Sequence[str]

@@ -149,10 +149,23 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
     ahead: Sequence[JobAhead]
 
 
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """`job` waits for `awaited` to `kind`, Slurm's word. `state` is of the latter, as far as the caller may
+    know of it: null where it is not known (any more), like its `name`."""
+
+    job: int
+    kind: str
+    awaited: int
+    standing: str
+    state: str | None
+    name: str | None
+
+
 class Why(Answer, frozen=True, kw_only=True):
     """Why a job waits; or why it was placed where it is: `choice` is null for a job that waits, and where an
     older rm had placed it without a record. `queue_position` is null for a job that does not wait, and for
-    one that may not be tried now (held, or before its begin time)."""
+    one that may not be tried now (held, before its begin time, or waiting for other jobs). `chain`: for which
+    jobs it waits, then for which these wait, and so on; `chain_left_out` more are not named."""
 
     job: int
     state: str
@@ -162,3 +175,5 @@ class Why(Answer, frozen=True, kw_only=True):
     placement: Placement | None = None
     choice: Choice | None = None
     queue_position: QueuePosition | None = None
+    chain: Sequence[Link] = ()
+    chain_left_out: int = 0

@@ -251,7 +251,10 @@ class Daemon:
         self._set_aside([*loaded.damaged, *damaged])
         state.fabric = fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * 1_000_000)
         rules = Rules(
-            int(config.jobs.grace_s * US), int(config.hosts.down_after_s * US), config.jobs.max_losses
+            int(config.jobs.grace_s * US),
+            int(config.hosts.down_after_s * US),
+            config.jobs.max_losses,
+            config.jobs.dependency_never == "cancel",
         )
         cycle = Cycle(
             state,

@@ -1,7 +1,8 @@
 """The options of `rmx submit` and of directives: one table for both, as plain data.
 
-Names and letters are Slurm's; the network options are ours. None of these is an option of
-coreutils' rm (a test holds it), so that `rm submit --…` handed to the real rm deletes nothing.
+Names and letters are Slurm's; the network options are ours. None of the names is an option of
+coreutils' rm (a test holds it), so that `rm submit --…` handed to the real rm deletes nothing; letters
+are for `rmx` and for directives.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ SUPPORTED = (
     Option("partition", ("partition",), "p", help="Partition; of several, one.", metavar="NAMES"),
     Option("priority", ("priority",), help="high, low or an integer.", metavar="P"),
     Option("begin", ("begin",), "b", help="Not before: now+1hour, 16:00, 2030-01-31T16:00.", metavar="TIME"),
+    Option("dependency", ("dependency",), "d", help="Start after other jobs: afterok:12.", metavar="LIST"),
+    Option("kill_on_invalid_dep", ("kill-on-invalid-dep",), help="Cancel it if that can never be.",
+           metavar="yes|no"),
     Option("hold", ("hold",), "H", FLAG, "Submit in held state."),
     Option("nodelist", ("nodelist", "hosts"), "w", help="On exactly these hosts.", metavar="HOSTS"),
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
@@ -88,14 +92,14 @@ UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     IGNORED,
     "mail-type=", "mail-user=", "nice?", "profile=", "acctg-freq=",
     "cpu-bind=", "mem-bind=", "gres-flags=", "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "wckey=",
-    "kill-on-invalid-dep=", "ntasks-per-core=", "ntasks-per-socket=", "extra-node-info/B=",
+    "ntasks-per-core=", "ntasks-per-socket=", "extra-node-info/B=",
     "sockets-per-node=", "cores-per-socket=", "threads-per-core=", "mincpus=", "tmp=", "contiguous",
     "switches=", "power=", "deadline=", "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job",
     "overcommit/O", "oversubscribe/s", "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=",
     "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "array/a=", "dependency/d=", "constraint/C=", "licenses/L=", "signal=", "input=", "reservation=",
+    "array/a=", "constraint/C=", "licenses/L=", "signal=", "input=", "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "cpus-per-gpu=", "core-spec/S=", "thread-spec=", "batch=", "network=", "prefer=",
     "time-min=", "nodefile/F=", "mcs-label=",

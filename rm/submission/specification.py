@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from rm import units
+from rm import dependencies, units
 from rm.errors import UsageError
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
@@ -157,6 +157,18 @@ def _priority(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"priority": int(text)}
 
 
+def _dependency(values: Mapping[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = {}
+    if values.get("dependency"):
+        dependencies.parse(values["dependency"])
+        spec["dependency"] = values["dependency"].strip()
+    if ends := values.get("kill_on_invalid_dep"):
+        if ends.lower() not in ("yes", "no", "y", "n"):
+            raise UsageError(f"--kill-on-invalid-dep is '{ends}'.", "Write yes or no.")
+        spec["kill_on_invalid_dep"] = ends.lower().startswith("y")
+    return spec
+
+
 def _absolute(path: str, cwd: str) -> str:
     import os.path
 
@@ -300,5 +312,6 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _READERS = (
-    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _hosts, _traffic,
+    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _hosts,
+    _dependency, _traffic,
 )  # fmt: skip

@@ -16,12 +16,13 @@ from msgspec import UNSET, UnsetType
 
 from rm.api.answer import Answer, Problem, Refused
 from rm.api.hosts import Free, Gpu, Host, Nic
-from rm.api.jobs import EarlierAttempt, FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
+from rm.api.jobs import Dependency, EarlierAttempt, FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
 from rm.api.reasons import (
     Alignment,
     Choice,
     Compared,
     JobAhead,
+    Link,
     Plan,
     QueuePosition,
     Reason,
@@ -121,6 +122,9 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
         fields["queue_position"] = QueuePosition(
             position=place.position, jobs_ahead=place.jobs_ahead, ahead=ahead
         )
+    if "chain" in answer:
+        chain = answer["chain"]
+        fields |= {"chain": [typed(one, Link) for one in chain.links], "chain_left_out": chain.left_out}
     return typed(fields, kind)
 
 
@@ -152,6 +156,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) ->
         avoid=job.avoid,
         history=job.history,
         earlier=[typed(one, EarlierAttempt) for one in job.earlier] if job.earlier else (),
+        dependencies=[typed(one, Dependency) for one in job.dependencies] if job.dependencies else (),
         short_state=job.state.short,
         exit=None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}",
         hosts=list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else (),

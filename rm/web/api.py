@@ -264,6 +264,10 @@ class _Api:
             return user
         return caller.user if caller.user and user in ("", caller.user) else None
 
+    def _knows(self, caller: Caller) -> Callable[[str], bool]:
+        """Of which users' jobs the caller may know."""
+        return lambda user: self._whose(caller, user) is not None
+
     async def _job(self, request: web.Request) -> Job:
         """The job of the path, as the caller may see it.
 
@@ -317,7 +321,7 @@ class _Api:
         if len(key) > KEY_MAX or not key.isprintable():
             raise UsageError(f"The idempotency key is longer than {KEY_MAX} characters or not printable.")
         try:
-            ids = await _settled(self.service.submit(specs, key))
+            ids = await _settled(self.service.submit(specs, key, self._knows(request[CALLER])))
         except ImpossibleRequest as error:
             raise (await self.sight(request)).refusal(error) from None
         told = jobs.Submitted(jobs=list(ids)) if several else jobs.Submitted(job=ids[0])
@@ -371,7 +375,7 @@ class _Api:
         specs, several = await self._specs(request)
         if several:
             raise UsageError("A plan is made for one job: send 'spec'.")
-        told = await _settled(self.service.plan(specs[0]))
+        told = await _settled(self.service.plan(specs[0], self._knows(request[CALLER])))
         return respond(explanation((await self.sight(request)).explained(told, specs[0].user), reasons.Plan))
 
     async def jobs(self, request: web.Request) -> web.Response:

@@ -11,7 +11,7 @@ values or core dataclasses.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from rm.core.model.described import Described
@@ -67,12 +67,17 @@ class Tokens(Protocol):
 
 class Service(Protocol):
     # -- jobs
-    def submit(self, specs: Sequence[JobSpec], key: str = "") -> Answer[Sequence[int]]:
+    def submit(
+        self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
+    ) -> Answer[Sequence[int]]:
         """Ids in order; returns only after the commit of all of them. It refuses all or none; only where the
-        daemon ends meanwhile, some of many may be there."""
+        daemon ends meanwhile, some of many may be there. Dependencies may name jobs of users that the caller
+        `may_know`."""
         ...
 
-    def plan(self, spec: JobSpec) -> Answer[Mapping[str, Any]]:
+    def plan(
+        self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True
+    ) -> Answer[Mapping[str, Any]]:
         """Dry run: {"placement", "alignment", "reasons", "verdicts"}."""
         ...
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rm.config import PrivacyConfig
+from rm.core.jobs.chain import Chain
 from rm.core.model.alignment import Alignment, Schedule
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host
@@ -93,7 +94,13 @@ class Sight:
             "alignment": self._alignment(answer["alignment"]),
             **({"choice": self._choice(answer["choice"])} if "choice" in answer else {}),
             "queue_position": self._queue_position(answer.get("queue_position")),
+            "chain": self._chain(answer.get("chain", Chain())),
         }
+
+    def _chain(self, chain: Chain) -> Chain:
+        """Links between jobs that may be known; the others count."""
+        known = tuple(one for one in chain.links if self.of(one.job) and self.of(one.awaited))
+        return Chain(known, chain.left_out + len(chain.links) - len(known))
 
     def _queue_position(self, place: QueuePosition | None) -> QueuePosition | None:
         """Jobs that may not be known count, and have no name; how many wait is what is asked for."""

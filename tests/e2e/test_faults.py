@@ -441,6 +441,37 @@ def test_a_changed_host_key_is_refused_until_it_is_accepted(cluster: Cluster) ->
     assert cluster.wait(cluster.post_job("true", hosts_only=[name]))["state"] == "COMPLETED"
 
 
+def test_a_chain_of_jobs_goes_on_after_a_restart(cluster: Cluster) -> None:
+    """A good and a bad job, what waits for each end, and a daemon that is killed in between."""
+    held = "until [ -e /var/tmp/chain ]; do sleep 0.1; done; exit"
+    good, bad = (cluster.submit("--wrap", f"{held} {code}") for code in (0, 3))
+    for job in (good, bad):
+        cluster.wait(job, "RUNNING")
+    first = cluster.submit("-d", f"afterok:{good}", "--wrap", "true")
+    second = cluster.submit("-d", f"afterok:{first},afternotok:{bad}", "--wrap", "env")
+    never = cluster.submit("-d", f"afterok:{bad}", "--wrap", "true")
+    behind = cluster.submit("-d", f"afterany:{never}?afterok:{never}", "--wrap", "true")
+    assert "(Dependency)" in cluster.rmx("queue", "-o", "jobid,where")
+    chain = cluster.client.get("jobs", second, "why")["chain"]
+    assert [(one["job"], one["awaited"], one["state"]) for one in chain] == [
+        (second, first, "PENDING"), (second, bad, "RUNNING"), (first, good, "RUNNING"),
+    ]  # fmt: skip
+    cluster.kill()
+    for host in cluster.lab.hosts:
+        cluster.lab.exec(host.name, ["touch", "/var/tmp/chain"])
+    cluster.start()
+    ends = [cluster.wait(job) for job in (good, bad, first, second, never, behind)]
+    assert [job["state"] for job in ends] == [
+        "COMPLETED", "FAILED", "COMPLETED", "COMPLETED", "CANCELLED", "COMPLETED",
+    ]  # fmt: skip
+    assert ends[4]["reason"]["code"] == "DependencyNeverSatisfied"
+    assert ends[2]["started_us"] >= ends[0]["ended_us"]
+    assert ends[3]["started_us"] >= max(ends[1]["ended_us"], ends[2]["ended_us"])
+    assert f"SLURM_JOB_DEPENDENCY=afterok:{first},afternotok:{bad}" in cluster.log(second)
+    assert "which there is not" in cluster.refused(2, "submit", "-d", "afterok:999999", "--wrap", "true")
+    cluster.all_up()
+
+
 def test_final_states_survive_a_restart(cluster: Cluster) -> None:
     before = cluster.client.get("jobs", all=True)["jobs"]
     cluster.restart()

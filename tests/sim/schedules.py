@@ -16,6 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from rm.core.jobs.state import all_of
 from rm.core.model.job import JobState
+from rm.dependencies import parse
 from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 
@@ -39,6 +40,7 @@ def check(world: World) -> None:
     assert not world.begun, f"attempts began after they were given up: {world.begun}"
     assert not world.crowded, f"attempts were given processors that others still used: {world.crowded}"
     assert not world.twice, f"fenced attempts ran beside others of their job: {world.twice}"
+    assert not world.early, f"jobs began before those that they waited for had come so far: {world.early}"
     for job_id in world.acknowledged:
         check_end(world, job_id)
     state = world.cycle.state
@@ -54,7 +56,10 @@ def check_end(world: World, job_id: int) -> None:
         ran = {rank for j, attempt, rank in world.starts if (j, attempt) == (job_id, job.attempt)}
         assert ran == set(range(job.spec.ntasks)), f"a part of the gang never ran: {job}"
         assert all(t.exit_code == 0 for t in job.tasks), f"{job}"
-    if job.state is JobState.CANCELLED:
+    unmet = [one for one in parse(job.spec.dependency).of if one.job and not world.met(job, one)]
+    if unmet:
+        assert job.state is JobState.CANCELLED, f"{unmet} were never fulfilled: {job}"
+    elif job.state is JobState.CANCELLED:
         assert job_id in world.cancelled, f"nobody cancelled it: {job}"
     if job.state is JobState.NODE_FAIL:
         assert not job.spec.requeue, f"it may be requeued: {job}"

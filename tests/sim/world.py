@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
+from rm import dependencies
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.placed import is_heard, is_stray
 from rm.core.jobs.reconcile import ReportedTask, reconcile, worth_repeating
@@ -26,6 +28,7 @@ from rm.core.registry import KINDS, load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Measured, StoredAction
+from rm.dependencies import AFTER, AFTERNOTOK, AFTEROK, SINGLETON, Condition, parse
 from tests import builders
 from tests.sim.choices import Choices
 
@@ -94,6 +97,7 @@ class World:
         self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
         self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
+        self.early: list[tuple[int, str]] = []  # (job, dependency) begun before that was fulfilled
         self.cancelled: set[int] = set()
         self.turns = 0
         self.to_submit = jobs
@@ -284,10 +288,25 @@ class World:
         if sum(a.cpus for a in host.attempts.values() if a.state == "running") > CPUS:
             self.crowded.append((host.name, *key))
         self.check_alone(key, attempt)
+        if job is not None:
+            self.early += [
+                (job.id, str(one)) for one in parse(job.spec.dependency).of if not self.met(job, one)
+            ]
         runs = f"{key} ranks {attempt.ranks}"
         attempt.ends_us = self.now_us + self.choices.number(f"{runs} take so long", 1, 30) * S
         attempt.code = 3 if self.choices.happens(f"{runs} fail", 0.1) else 0
         self.starts += [(*key, rank) for rank in attempt.ranks]
+
+    def met(self, job: Job, one: Condition) -> bool:
+        """Is the dependency fulfilled, by what the database says of all jobs?"""
+        if one.kind == SINGLETON:
+            alike = [j for j in self.db.jobs.values() if j.id != job.id and j.spec.name == job.spec.name]
+            return not any(j.occupies and SINGLETON in j.spec.dependency for j in alike)
+        named = self.db.jobs[one.job]
+        if one.kind == AFTER:
+            return named.started_us is not None or bool(named.earlier) or named.state.final
+        good = {AFTEROK: named.state is JobState.COMPLETED, AFTERNOTOK: named.state is not JobState.COMPLETED}
+        return named.state.final and good.get(one.kind, True)
 
     def check_alone(self, key: tuple[int, int], attempt: Attempt) -> None:
         """Of a fenced job no two attempts run at once; what is frozen does not run."""
@@ -485,6 +504,8 @@ class World:
             cpus_per_task=choices.number("its CPUs per task", 1, 2),
             requeue=choices.happens("it may be requeued", 0.5),
             fence_us=LEASE_US if choices.happens("it is fenced", 0.3) else None,
+            name=choices.among("its name", ["a", "b"]),
+            dependency=self.dependency(),
         )
         if self.journalled:
             wait_us = self.measuring.choice([None, None, None, 5 * S])
@@ -496,9 +517,22 @@ class World:
                 exclusive=self.measuring.random() < 0.1,
             )
         job_id = self.cycle.state.next_job
-        if self.turn([ev.JobSubmitted(job_id, spec, key)]):
+        gone = [j for j in self.db.jobs.values() if j.id not in self.cycle.state.jobs]
+        past = (
+            tuple(PastJob(j.id, j.state, j.started_us, j.ended_us) for j in gone) if spec.dependency else ()
+        )
+        if self.turn([ev.JobSubmitted(job_id, spec, key, past)]):
             self.acknowledged.append(job_id)  # only after the commit
             self.to_submit -= 1
+
+    def dependency(self) -> str:
+        choices = self.choices
+        if not choices.happens("it waits for another job", 0.3):
+            return ""
+        kind = choices.among("it waits for", dependencies.KINDS)
+        if kind == SINGLETON:
+            return kind
+        return f"{kind}:{choices.among('that job is', self.acknowledged)}" if self.acknowledged else ""
 
     def cancel(self, job_id: int) -> None:
         job = self.cycle.state.jobs.get(job_id)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,9 @@ import pytest
 
 from rm.cli.main import JOB_VERBS, VERBS, run
 from rm.client import connection as client_module
-from rm.core.model.job import EarlierAttempt, JobSpec, Task
+from rm.core.jobs.chain import Chain, Link
+from rm.core.model.dependency import Dependency, Standing
+from rm.core.model.job import EarlierAttempt, JobSpec, JobState, Task
 from rm.core.scheduling.queue_position import QueuePosition
 from rm.errors import StoreUnavailable
 from tests import builders
@@ -278,6 +281,42 @@ def test_why_of_a_waiting_job_tells_who_is_ahead_of_it(
     assert f"Job 1 is PENDING.\n  {told}\n" in rmx("why", "1").out
 
 
+def test_why_of_a_job_that_waits_for_others_shows_the_chain(
+    daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rmx("submit", "-J", "prepare", "--wrap", "true")
+    assert rmx("submit", "-d", "afterok:1", "--wrap", "true").out == "Submitted batch job 2\n"
+    assert daemon.service.table[2].spec.dependency == "afterok:1"
+    links = (
+        Link(2, "afterok", 1, Standing.UNFULFILLED, JobState.RUNNING, "prepare"),
+        Link(2, "afterany", 77, Standing.FULFILLED, None, None),
+    )
+    why = FakeService.why
+
+    async def with_chain(self: FakeService, job: int) -> Any:
+        return {**await why(self, job), "chain": Chain(links, 3)}
+
+    monkeypatch.setattr(FakeService, "why", with_chain)
+    told = rmx("why", "2").out
+    assert "The chain in front of it:" in told
+    lines = [line.split() for line in told.splitlines()]
+    assert ["2", "afterok", "1", "RUNNING", "unfulfilled", "prepare"] in lines
+    assert ["2", "afterany", "77", "not", "known", "fulfilled", "-"] in lines
+    assert "  and 3 more" in told.splitlines()
+    assert rmx("why", "2", "--json").json["chain_left_out"] == 3
+
+
+def test_show_has_each_dependency_with_what_came_of_it(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "-d", "after:1+5?singleton", "--wrap", "true")
+    dependencies = (
+        Dependency("after", 1, 300_000_000, Standing.FULFILLED, 9),
+        Dependency("singleton", standing=Standing.UNFULFILLED),
+    )
+    daemon.service.table[1] = replace(daemon.service.table[1], dependencies=dependencies)
+    told = "after:1+5(fulfilled)?singleton(unfulfilled)"
+    assert f"Dependency:  {told}\n" in rmx("show", "1").out
+
+
 def test_why_of_a_placed_job_tells_the_decision_as_it_was_taken(daemon: Daemon, rmx: Rmx) -> None:
     rmx("submit", "train.sh")
     daemon.call(daemon.service.finish, 1)
@@ -526,7 +565,7 @@ class Waiting(FakeService):
         self.refusals = 2
         self.keys: list[str] = []
 
-    async def submit(self, specs: Sequence[JobSpec], key: str = "") -> list[int]:
+    async def submit(self, specs: Sequence[JobSpec], key: str = "", *more: Any) -> list[int]:
         self.keys.append(key)
         if self.refusals:
             self.refusals -= 1

@@ -19,6 +19,7 @@ from rm.cli.session import (
     printable,
     table,
 )
+from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
 from rm.units import (
     fold_hosts,
@@ -99,6 +100,9 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Submitted", moment(job.submitted_us)
     if spec.begin_us is not None:
         yield "Begin", moment(spec.begin_us)
+    if job.dependencies:
+        dependencies = ((Condition(d.kind, d.job, d.delay_us), d.standing) for d in job.dependencies)
+        yield "Dependency", with_standings(dependencies, spec.dependency)
     if job.started_us is not None:
         yield "Started", moment(job.started_us)
         yield "Elapsed", format_elapsed(elapsed_us(job))

@@ -12,7 +12,7 @@ from rm.cli.session import Session, emit_answer, job_operand, json_option, one_j
 from rm.units import fold_hosts, format_duration
 
 if TYPE_CHECKING:
-    from rm.api.reasons import Alignment, Choice, Plan, QueuePosition, Reason, Verdict
+    from rm.api.reasons import Alignment, Choice, Plan, QueuePosition, Reason, Verdict, Why
 
 NO_ROOM = 3  # as ImpossibleRequest: it cannot run now
 
@@ -54,6 +54,20 @@ def _position(place: QueuePosition | None) -> None:
             f" and {count - named} more" if count > named else ""
         )
     click.echo(f"  Position {place.position} in the queue." + (f" Ahead of it: {ahead}." if count else ""))
+
+
+def _chain(answer: Why) -> None:
+    """The jobs for which it waits, the nearest first: a line for each condition."""
+    if not answer.chain:
+        return
+    click.echo("\nThe chain in front of it:")
+    rows = [
+        (one.job, one.kind, one.awaited, one.state or "not known", one.standing, printable(one.name or "-"))
+        for one in answer.chain
+    ]
+    table(("JOB", "WAITS FOR", "OF JOB", "STATE", "STANDING", "NAME"), rows, right=("JOB", "OF JOB"))
+    if more := answer.chain_left_out:
+        click.echo(f"  and {more} more")
 
 
 def _choice(choice: Choice | None) -> None:
@@ -121,6 +135,7 @@ def why(session: Session, /, job: str | None, job_word: str | None, as_json: boo
     click.echo(f"Job {answer.job} is {answer.state}.")
     _position(answer.queue_position)
     _reasons(answer.reasons)
+    _chain(answer)
     waits = answer.state == "PENDING"
     if not waits:
         _choice(answer.choice)

@@ -30,11 +30,13 @@ class Changes:
 class Rules:
     """Times of the lifecycle, microseconds: the grace between SIGTERM and SIGKILL, and how
     long a host may be silent before its jobs are lost. A job is held after `max_losses` losses of
-    its hosts in a row (0 = never)."""
+    its hosts in a row (0 = never). `cancel_never`: a job whose dependencies can never be fulfilled is
+    cancelled, unless it says otherwise itself."""
 
     grace_us: int = 30_000_000
     down_after_us: int = 20_000_000
     max_losses: int = 2
+    cancel_never: bool = True
 
 
 @dataclass(slots=True)
@@ -49,6 +51,8 @@ class Context:
     def put(self, job: Job) -> Job:
         self.state.jobs[job.id] = job
         self.changes.jobs.add(job.id)
+        if self.state.dependents.heeds(job):
+            self.state.dependents.stirred[job.id] = None
         return job
 
     def act(self, action: Action) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
+from rm.core.jobs.dependents import asked_for
 from rm.core.jobs.fencing import ended_after_us
 from rm.core.jobs.state import touch
 from rm.core.jobs.transitions import lose_tasks
 from rm.core.model.host import FINDABLE, Host, HostState, Nic, Zone
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import Reason, ReasonCode
 
 
@@ -25,6 +26,7 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         held=e.spec.hold,
         traffic=e.spec.traffic,
         key=e.key,
+        dependencies=asked_for(e.spec.dependency, e.past) if e.spec.dependency else (),
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),
     )
     ctx.put(job)
@@ -261,6 +263,12 @@ def moved_by(job: Job, by_us: int, before_us: int) -> Job:
     """The job whose durations that are under way at `before_us` go on by a clock that was set."""
     if job.not_before_us > before_us:
         job = replace(job, not_before_us=job.not_before_us + by_us)
+    if job.state is JobState.PENDING and job.delayed_until_us > before_us:
+        moved = (
+            replace(one, from_us=one.from_us + by_us) if one.from_us > before_us else one
+            for one in job.dependencies
+        )
+        job = replace(job, dependencies=tuple(moved))
     if job.occupies and job.started_us is not None:
         tasks = tuple(
             replace(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.strays import Held
 from rm.core.model.alignment import Alignment
 from rm.core.model.host import Gpu, Host, Nic
@@ -21,11 +22,13 @@ from rm.protocol.codes import Code
 
 @dataclass(frozen=True, slots=True)
 class JobSubmitted:
-    """`key`: the submission's idempotency key, "" without one."""
+    """`key`: the submission's idempotency key, "" without one; `past`: the jobs that its dependencies name
+    and that may have left the state."""
 
     job: int
     spec: JobSpec
     key: str = ""
+    past: tuple[PastJob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Changes, Context, Rules
 from rm.core.jobs.cluster_events import CLUSTER_EVENTS, stray
+from rm.core.jobs.dependency import settle
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.transitions import TRANSITIONS
 from rm.core.model.job import Job
@@ -28,6 +29,13 @@ def apply(state: ClusterState, event: ev.Event, now_us: int, rules: Rules, chang
         IllegalTransition: the event asks something of a job that its state does not allow.
     """
     ctx = Context(state, now_us, rules, changes)
+    _take(ctx, event)
+    if state.dependents.stirred:
+        settle(ctx)
+
+
+def _take(ctx: Context, event: ev.Event) -> None:
+    state = ctx.state
     on_cluster = CLUSTER_EVENTS.get(type(event))
     if on_cluster is not None:
         on_cluster(ctx, event)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from rm.core.jobs.dependents import Dependents
 from rm.core.jobs.strays import Held, without_strays
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.fabric import Fabric
@@ -98,6 +99,7 @@ class ClusterState:
     placed_version: int = 0
     rescheduled_us: int | None = None  # when a running job was last moved
     submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key
+    dependents: Dependents = field(default_factory=Dependents)  # derived as well
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
@@ -191,6 +193,12 @@ class ClusterState:
         strays = self.strays.get(host)
         return without_strays(free, self.hosts[host].gpus, strays) if strays else free
 
+    def judge_dependencies(self) -> None:
+        """Of all pending jobs, with the next event: nothing is known but the jobs."""
+        self.dependents = Dependents()
+        waits = (job_id for job_id in self.pending if self.jobs[job_id].dependencies)
+        self.dependents.stirred = dict.fromkeys(waits)
+
     def see_again(self, job: Job) -> None:
         """The job's profile or state changed: renew what the policies see of it."""
         if (old := self.placed.get(job.id)) is not None:
@@ -246,6 +254,7 @@ def rebuild(
             state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)
         if state.jobs[job_id].state is JobState.PENDING:
             state.pending[job_id] = None
+    state.judge_dependencies()
     return state
 
 

@@ -21,7 +21,9 @@ from rm.core.model.progress import Progress
 
 # The fields of ClusterState that are not written: they are worked out from the others, or found
 # again by a pass over all pending jobs.
-FOUND_AGAIN = frozenset({"free", "jobs_on", "reasons", "capacity_version", "freed", "fresh", "submissions"})
+FOUND_AGAIN = frozenset(
+    {"free", "jobs_on", "reasons", "capacity_version", "freed", "fresh", "submissions", "dependents"}
+)
 
 
 def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
@@ -87,6 +89,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         state.strays.setdefault(name, {})[job_id, attempt] = from_plain(Held, held)
     for name in state.hosts:
         state.recount(name)
+    state.judge_dependencies()
     return state
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.model.traffic import TrafficProfile
+from rm.dependencies import parse
 from rm.errors import UsageError
 from rm.units import LEASE_LEAST_US, LEASE_MOST_US
 
@@ -20,6 +21,7 @@ NUMBER_MAX = 1 << 53
 NAME_BYTES = 255  # NAME_MAX of Linux: names become parts of file names
 PATH_BYTES = 4095  # PATH_MAX of Linux without the NUL
 COMMENT_BYTES = 4096
+DEPENDENCY_BYTES = 64 << 10
 SCRIPT_BYTES = 4 << 20
 ARGUMENTS_BYTES = 128 << 10  # each with its NUL
 VARIABLES = 8192
@@ -85,6 +87,7 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             text = getattr(spec, name)
             if text:
                 yield from _text(name, text, most)
+    yield from _dependency(spec.dependency)
     if spec.open_mode not in ("", "truncate", "append"):
         yield f"open_mode is '{spec.open_mode[:80]}', and must be truncate or append"
     if spec.chdir and not spec.chdir.startswith("/"):
@@ -95,6 +98,15 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             yield f"{name} names {len(hosts)} hosts, and may name {HOSTS}"
         for host in hosts:
             yield from _text(name, host, NAME_BYTES)
+
+
+def _dependency(text: str) -> Iterator[str]:
+    if _bytes(text) > DEPENDENCY_BYTES:
+        yield f"dependency has {_bytes(text)} bytes, and may have {DEPENDENCY_BYTES}"
+    try:
+        parse(text)
+    except UsageError as error:
+        yield error.what.removesuffix(".")
 
 
 def _text(what: str, text: str, most_bytes: int) -> Iterator[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
+from rm.core.model.dependency import Dependency, Standing, fulfilled_from_us, together
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
 
@@ -107,6 +108,8 @@ class JobSpec(_WithDemand):
     partition: str = ""  # or several, "a,b": the job runs in the first of them that has room
     priority: int = PRIORITY_LOW
     begin_us: int | None = None
+    dependency: str = ""  # what it waits for, as rm.dependencies reads it
+    kill_on_invalid_dep: bool | None = None  # cancel it when that can never be; None: as the daemon does
     hold: bool = False
     requeue: bool = True
     fence_us: int | None = None  # its hosts end it that have not heard the daemon for so long; 0, None: never
@@ -130,6 +133,11 @@ class JobSpec(_WithDemand):
     def partitions(self) -> tuple[str, ...]:
         """Those that it may run in, the first choice first; none = on any host."""
         return tuple(self.partition.split(",")) if self.partition else ()
+
+    @property
+    def any_dependency(self) -> bool:
+        """Is one of its dependencies enough?"""
+        return "?" in self.dependency
 
     @property
     def is_high(self) -> bool:
@@ -274,6 +282,7 @@ class Job:
     history: tuple[tuple[int, str], ...] = field(default=())  # (at_us, what happened)
     earlier: tuple[EarlierAttempt, ...] = ()  # the newest of them, in order
     key: str = ""  # the idempotency key that it was submitted with
+    dependencies: tuple[Dependency, ...] = ()  # those of `spec.dependency`, in its order
 
     @property
     def placement(self) -> Placement | None:
@@ -292,7 +301,21 @@ class Job:
     @property
     def begin_us(self) -> int:
         """The earliest time at which it may be placed; 0 = any."""
-        return max(self.spec.begin_us or 0, self.not_before_us)
+        return max(self.spec.begin_us or 0, self.not_before_us, self.delayed_until_us)
+
+    @property
+    def delayed_until_us(self) -> int:
+        """When the delays of its dependencies are over; 0 = there are none."""
+        if not self.dependencies:
+            return 0
+        return fulfilled_from_us(self.dependencies, self.spec.any_dependency)
+
+    @property
+    def depends(self) -> Standing:
+        """What has come of its dependencies together."""
+        if not self.dependencies:
+            return Standing.FULFILLED
+        return together(self.dependencies, self.spec.any_dependency)
 
     @property
     def occupies(self) -> bool:

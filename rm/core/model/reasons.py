@@ -11,6 +11,7 @@ class ReasonCode(StrEnum):
     RESOURCES = "Resources"
     PRIORITY = "Priority"
     DEPENDENCY = "Dependency"
+    DEPENDENCY_NEVER = "DependencyNeverSatisfied"
     BEGIN_TIME = "BeginTime"
     HELD_USER = "JobHeldUser"
     HELD_ADMIN = "JobHeldAdmin"

@@ -6,7 +6,7 @@ engine decide, and returns what must be committed and then carried out. It does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from rm.core.jobs import events as ev
@@ -26,6 +26,7 @@ from rm.core.scheduling.engine import Blocked, Policies, Tuning, decide, not_yet
 from rm.core.scheduling.rescheduling import to_move
 from rm.errors import IllegalTransition
 
+LATER = frozenset({ReasonCode.BEGIN_TIME, ReasonCode.DEPENDENCY})  # may end when the clock says so
 RETRY_US = 1_000_000  # a reservation that is overdue is looked at again so much later
 
 
@@ -166,7 +167,7 @@ class Cycle:
         if state.capacity_version != self._seen_capacity:
             self._seen_capacity = state.capacity_version
             self.blocked.clear()
-            chosen = list(state.pending)
+            chosen = self._all(fresh)
         else:  # those that were refused before are refused still, unless what came free is for them
             again = dict.fromkeys(self.blocked.release(freed, state)) if freed else {}
             chosen = [j for j in untried | fresh | again | begin if j in state.pending]
@@ -182,13 +183,26 @@ class Cycle:
         state.reasons |= result.reasons
         self._untried = result.untried
         for job_id, reason in result.reasons.items():
-            if reason.code is ReasonCode.BEGIN_TIME:
+            if reason.code in LATER and state.jobs[job_id].begin_us > now_us:
                 self._begins_us[job_id] = state.jobs[job_id].begin_us
         for decision in result.decisions:
+            if not_yet(state.jobs[decision.job], now_us) is not None:
+                # one before it stands against it: what it was given is free for all, at once
+                state.capacity_version += 1
+                self._untried.append(decision.job)
+                del result.taken[decision.job]
+                continue
             self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
         out.taken = result.taken
         starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)
+
+    def _all(self, fresh: Container[int]) -> list[int]:
+        """The pending jobs but those of which it is known that they wait for others."""
+        state, waiting = self.state, self.state.dependents.waiting
+        if not waiting:
+            return list(state.pending)
+        return [j for j in state.pending if j not in waiting or j in fresh or j not in state.reasons]
 
     def _in_turn(self, chosen: list[int], reserved: int, now_us: int) -> list[int]:
         """Whom to try beside the chosen, since the last pass reserved for a job.
@@ -202,7 +216,7 @@ class Cycle:
         if gone or reserved in chosen:
             self.blocked.retry(state)
             self.blocked.reservation = self.blocked.retry_us = None
-            return list(state.pending)
+            return self._all(dict.fromkeys(chosen))
         if not chosen and (due is None or now_us < due):
             return []
         return list(dict.fromkeys([reserved, *self.blocked.retry(state), *chosen]))

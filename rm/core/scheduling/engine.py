@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
+from rm.core.jobs.dependency import why_not
 from rm.core.jobs.state import all_of, placed_view, take
 from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
 from rm.core.model.demand import Demand
@@ -165,6 +166,8 @@ def not_yet(job: Job, now_us: int) -> Reason | None:
         )
     if job.held:
         return Reason(ReasonCode.HELD_USER, f"held; release it with rmx release {job.id}")
+    if job.dependencies and (waits_for := why_not(job, now_us)) is not None:
+        return waits_for
     if now_us < job.begin_us:
         wait_s = (job.begin_us - now_us) / 1e6
         waits = f"may not begin for another {wait_s:.0f} s"

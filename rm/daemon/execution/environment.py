@@ -54,6 +54,8 @@ def job_environment(
     if spec.time_limit_us is not None:
         # from the placing, which is in the record: a repeated launch must ask for the same
         shared["JOB_END_TIME"] = str((placed_us(job) + spec.time_limit_us) // 1_000_000)
+    if spec.dependency:
+        shared["JOB_DEPENDENCY"] = spec.dependency
     if job.attempt > 1:  # unset on the first run, as Slurm has it
         shared["RESTART_COUNT"] = str(job.attempt - 1)
     for name, value in shared.items():

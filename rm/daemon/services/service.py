@@ -22,6 +22,8 @@ from rm import __version__
 from rm.config import LimitsConfig
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
+from rm.core.jobs.chain import Chain, chain_of
+from rm.core.jobs.dependency import depending_now
 from rm.core.jobs.fencing import waiting
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import Alignment
@@ -37,7 +39,7 @@ from rm.core.model.unknown import unknown_names
 from rm.core.ports import Clock
 from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.cycle import Cycle, in_order
-from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits
+from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.store import Damaged, Store
 from rm.daemon.agents import Hosts
@@ -48,6 +50,7 @@ from rm.daemon.services.asking import LOOK_S
 from rm.daemon.services.backlog import Admission, Backlog
 from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService, shown
+from rm.daemon.services.named_jobs import NamedJobs, named_jobs
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
@@ -101,20 +104,24 @@ class Service(HostService):
 
     # -- jobs ----------------------------------------------------------------------------------
 
-    async def submit(self, specs: Sequence[JobSpec], key: str = "") -> Sequence[int]:
+    async def submit(
+        self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
+    ) -> Sequence[int]:
         """The new jobs' ids, each durable; with an idempotency `key` that came before, those of that time.
+        They may depend on jobs of users whose jobs the caller `may_know`.
 
         Many are submitted in parts, between which others have their turn. Where the daemon ends in between,
         the same submission with the same key goes on after the parts that are there.
         """
         await self._refuse_impossible(specs)
+        named = await named_jobs(specs, self.job, may_know)
         if len(specs) <= SLICE:
-            return await self._submit(specs, key)
+            return await self._submit(specs, key, named)
         turn = self._bulks.setdefault(specs[0].user, asyncio.Lock())  # one user has one of these at a time
         async with turn:
-            return await self._submit(specs, key)
+            return await self._submit(specs, key, named)
 
-    async def _submit(self, specs: Sequence[JobSpec], key: str) -> Sequence[int]:
+    async def _submit(self, specs: Sequence[JobSpec], key: str, named: NamedJobs) -> Sequence[int]:
         ids: list[int] = []
         room: Admission | None = None
         name = (specs[0].user, key)
@@ -135,8 +142,9 @@ class Service(HostService):
             if room is None:
                 room = self._backlog.admit(specs[len(ids) :])
             part = specs[len(ids) : len(ids) + count]
+            past = [named.of(spec, state) for spec in part]
             made[:] = promised.new_jobs(len(part), name if key else None)
-            return [ev.JobSubmitted(i, s, key) for i, s in zip(made, part, strict=True)]
+            return [ev.JobSubmitted(i, s, key, p) for i, s, p in zip(made, part, past, strict=True)]
 
         try:
             while len(ids) < len(specs):
@@ -193,17 +201,24 @@ class Service(HostService):
             self._possible_for = hosts
         return self._possible
 
-    async def plan(self, spec: JobSpec) -> Mapping[str, Any]:
+    async def plan(
+        self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True
+    ) -> Mapping[str, Any]:
         await self._refuse_impossible([spec])
+        named = await named_jobs([spec], self.job, may_know)
 
-        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None]:
-            return cycle.state.detached(cycle.state.snapshot(now_us)), cycle.tuning, cycle.reserved
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Job]:
+            state = cycle.state
+            waits_for = depending_now(spec, state, named.of(spec, state))
+            job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
+            return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.reserved, job
 
-        snapshot, tuning, reserved = await self._ask(look)
-        job = Job(0, spec, snapshot.now_us, traffic=spec.traffic)
+        snapshot, tuning, reserved, job = await self._ask(look)
         decision, reasons, verdicts = await self._think(
             spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
         )
+        if not_yet(job, snapshot.now_us) is not None:
+            decision = None
         return {
             "placement": decision.placement if decision else None,
             "alignment": replace(decision.alignment, plans=()) if decision else None,  # for simulators
@@ -409,7 +424,8 @@ class Service(HostService):
         def think() -> dict[str, Any]:
             _, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
             place = queue_position(job, pending, self._policies.queue, snapshot)
-            return {"reasons": reasons, "verdicts": verdicts, "queue_position": place}
+            chain = chain_of(job, snapshot.jobs) if job.dependencies else Chain()
+            return {"reasons": reasons, "verdicts": verdicts, "queue_position": place, "chain": chain}
 
         thoughts = await self._think(job.spec.user, think)
         return {"job": job_id, "state": job.state, "alignment": None, **thoughts}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rm.dependencies import Condition, with_standings
 from rm.units import format_bytes, format_elapsed
 from rm.web.pages.people import Person
 from rm.web.pages.queue_view import Row, group_of, row
@@ -68,6 +69,9 @@ def _facts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     per_host = _resources(spec, "host")
     if spec["mem_all"]:
         per_host.append("all memory")
+    dependencies = [
+        (Condition(one["kind"], one["job"], one["delay_us"]), one["standing"]) for one in told["dependencies"]
+    ]
     return [
         ("Submitted", moment(told["submitted_us"])),
         ("Started", moment(told["started_us"]) if told["started_us"] else ""),
@@ -77,6 +81,7 @@ def _facts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Each host", ", ".join(per_host)),
         ("Time limit", format_elapsed(limit) if limit else ""),
         ("Priority", str(spec["priority"]) if spec["priority"] else ""),
+        ("Dependency", shown(with_standings(dependencies, spec["dependency"]), 300)),
         ("Directory", shown(spec["chdir"], 200)),
         ("Output", shown(spec["output"], 200)),
         ("Comment", shown(spec["comment"], 300)),

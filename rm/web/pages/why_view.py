@@ -38,6 +38,8 @@ class Thoughts:
     position: int = 0  # in the queue; 0 = it is not tried now
     ahead: tuple[tuple[int, str], ...] = ()  # the first jobs before it, with their users
     more_ahead: int = 0  # jobs before it that are not among these
+    chain: tuple[tuple[int, str, int, str, str], ...] = ()  # job, condition, of job, its state, standing
+    more_chain: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,11 @@ def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Lo
         **_thoughts(answer, now_us),
         **_decided(answer),
         **_position(answer.get("queue_position")),
+        chain=tuple(
+            (one["job"], one["kind"], one["awaited"], one["state"] or "not known", one["standing"])
+            for one in answer.get("chain", ())
+        ),
+        more_chain=answer.get("chain_left_out", 0),
     )
 
 

@@ -1,0 +1,77 @@
+"""The chain in front of a job: for which jobs it waits, for which these wait, and so on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from rm.core.jobs.dependents import Group, group_of
+from rm.core.model.dependency import Standing
+from rm.core.model.job import Job, JobState
+from rm.dependencies import SINGLETON
+
+LINKS_MAX = 100  # that are named
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """`job` waits for `awaited`. `state` and `name` are those of the latter; None: not known any more."""
+
+    job: int
+    kind: str
+    awaited: int
+    standing: Standing
+    state: JobState | None
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The nearest links first; `left_out` more are not among them."""
+
+    links: tuple[Link, ...] = ()
+    left_out: int = 0
+
+
+def chain_of(job: Job, jobs: Mapping[int, Job]) -> Chain:
+    """Of a pending job among all jobs; breadth first, each job once."""
+    first = _first_alike(jobs)
+    links: list[Link] = []
+    count, seen, level = 0, {job.id}, [job]
+    while level:
+        further: list[Job] = []
+        for one in level:
+            for link in _links(one, jobs, first):
+                count += 1
+                if count <= LINKS_MAX:
+                    links.append(link)
+                awaited = jobs.get(link.awaited)
+                if awaited is not None and awaited.state is JobState.PENDING and awaited.id not in seen:
+                    seen.add(awaited.id)
+                    further.append(awaited)
+        level = further
+    return Chain(tuple(links), count - len(links))
+
+
+def _links(job: Job, jobs: Mapping[int, Job], first: Mapping[Group, Job]) -> Iterator[Link]:
+    for one in job.dependencies:
+        awaited = jobs.get(one.job)
+        if one.kind == SINGLETON and one.standing is Standing.UNFULFILLED:
+            awaited = first.get(group_of(job))
+        if awaited is not None:
+            yield Link(job.id, one.kind, awaited.id, one.standing, awaited.state, awaited.spec.name)
+        elif one.kind != SINGLETON:
+            state = JobState(one.ended) if one.ended else None
+            yield Link(job.id, one.kind, one.job, one.standing, state, None)
+
+
+def _first_alike(jobs: Mapping[int, Job]) -> Mapping[Group, Job]:
+    """By user and name the unfinished job that others of them wait for: one that runs, else the first."""
+    found: dict[Group, Job] = {}
+    for job in jobs.values():
+        if job.state.final:
+            continue
+        best = found.setdefault(group_of(job), job)
+        if (not job.occupies, job.id) < (not best.occupies, best.id):
+            found[group_of(job)] = job
+    return found

@@ -1,0 +1,174 @@
+"""What a change of one job means for the jobs that depend on it.
+
+Each job keeps what has come of its dependencies in its own record. So the end of a job decides at once, in
+the same commit, and neither a restart nor the pruning of ended jobs can make another job wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
+
+from rm.core.jobs.changes import Context
+from rm.core.jobs.dependents import NamedAlike, PastJob, asked_for, group_of, is_singleton, judged
+from rm.core.jobs.state import ClusterState, touch
+from rm.core.model.dependency import Dependency, Standing, together
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.dependencies import SINGLETON
+
+SHOWN = 5  # dependencies that a sentence names
+
+
+def settle(ctx: Context) -> None:
+    """Judge anew what depends on the jobs that have changed, until nothing changes any more."""
+    dependents = ctx.state.dependents
+    while dependents.stirred:
+        stirred, dependents.stirred = dependents.stirred, {}
+        for job_id in stirred:
+            _tell(ctx, job_id)
+
+
+def _tell(ctx: Context, job_id: int) -> None:
+    """Those that depend on one job, itself among them."""
+    job, awaited = ctx.state.jobs.get(job_id), ctx.state.dependents.awaited
+    if job is not None and job.dependencies:
+        _watch(ctx, job)
+    for waiting in list(awaited.get(job_id, ())):
+        _judge(ctx, ctx.state.jobs[waiting], (job_id,))
+    if job is not None:
+        _settle_alike(ctx, ctx.state.jobs[job_id])
+
+
+def _watch(ctx: Context, job: Job) -> None:
+    dependents = ctx.state.dependents
+    if job.state is not JobState.PENDING:
+        dependents.forget(job)
+        return
+    if new := dependents.watch(job):
+        _judge(ctx, job, new)
+        job = ctx.state.jobs[job.id]
+    if job.depends is Standing.FAILED and _ends(ctx, job):
+        _cancel(ctx, job)
+
+
+def _judge(ctx: Context, job: Job, named: Container[int]) -> None:
+    """The job's dependencies on these jobs, as they are now."""
+    if job.state is JobState.PENDING:
+        jobs = ctx.state.jobs
+        _change(
+            ctx,
+            job,
+            tuple(judged(one, jobs.get(one.job)) if one.job in named else one for one in job.dependencies),
+        )
+
+
+def _settle_alike(ctx: Context, job: Job) -> None:
+    """Of jobs of one user and name at most one singleton may start: the first, when none runs."""
+    state, group = ctx.state, group_of(job)
+    alike = state.dependents.alike.get(group)
+    if alike is None:
+        if job.state is not JobState.PENDING or not is_singleton(job):
+            return
+        alike = state.dependents.alike[group] = NamedAlike()
+        for other in map(state.jobs.__getitem__, (*state.placed, *state.pending)):
+            if group_of(other) == group:
+                alike.note(other)
+    alike.note(job)
+    if not alike.singletons:
+        del state.dependents.alike[group]
+        return
+    first = alike.next()
+    for singleton in dict.fromkeys((alike.may_start, job.id, first)):
+        if singleton is not None and singleton in alike.singletons:
+            _let(ctx, state.jobs[singleton], singleton == first)
+    alike.may_start = first
+
+
+def _let(ctx: Context, job: Job, may_start: bool) -> None:
+    standing = Standing.FULFILLED if may_start else Standing.UNFULFILLED
+    _change(
+        ctx,
+        job,
+        tuple(replace(one, standing=standing) if one.kind == SINGLETON else one for one in job.dependencies),
+    )
+
+
+def _change(ctx: Context, job: Job, dependencies: tuple[Dependency, ...]) -> None:
+    if dependencies == job.dependencies:
+        return
+    state = ctx.state
+    for was, now in zip(job.dependencies, dependencies, strict=True):
+        if now.standing is Standing.FULFILLED and was.standing is not Standing.FULFILLED and now.job:
+            state.dependents.release(now.job, job.id)
+    depends = together(dependencies, job.spec.any_dependency)
+    if depends is job.depends or (depends is Standing.FAILED and _ends(ctx, job)):
+        ctx.put(replace(job, dependencies=dependencies))
+    else:
+        ctx.put(touch(job, ctx.now_us, _story(depends, dependencies), dependencies=dependencies))
+    state.enqueue(job.id)  # its reason has changed
+
+
+def _story(depends: Standing, dependencies: tuple[Dependency, ...]) -> str:
+    if depends is Standing.FAILED:
+        return never(dependencies).message
+    return f"its dependencies are {'fulfilled' if depends is Standing.FULFILLED else 'open again'}"
+
+
+def _ends(ctx: Context, job: Job) -> bool:
+    """Does it end when its dependencies can never be fulfilled? Source: sbatch(1), --kill-on-invalid-dep."""
+    asked = job.spec.kill_on_invalid_dep
+    return ctx.rules.cancel_never if asked is None else asked
+
+
+def _cancel(ctx: Context, job: Job) -> None:
+    reason = never(job.dependencies)
+    ctx.state.pending.pop(job.id, None)
+    ctx.state.reasons.pop(job.id, None)
+    what = f"cancelled: {reason.message}"
+    ctx.put(touch(job, ctx.now_us, what, state=JobState.CANCELLED, ended_us=ctx.now_us, reason=reason))
+
+
+def depending_now(spec: JobSpec, state: ClusterState, past: Iterable[PastJob]) -> tuple[Dependency, ...]:
+    """The dependencies as they would be for a job that was submitted now."""
+    made = (
+        judged(one, state.jobs.get(one.job)) if one.job else one for one in asked_for(spec.dependency, past)
+    )
+    group = (spec.user, spec.name)
+    alike = any(group_of(state.jobs[job_id]) == group for job_id in (*state.placed, *state.pending))
+    free = Standing.UNFULFILLED if alike else Standing.FULFILLED
+    return tuple(one if one.job else replace(one, standing=free) for one in made)
+
+
+def why_not(job: Job, now_us: int) -> Reason | None:
+    """Why its dependencies keep a pending job from being placed now; None: they do not."""
+    depends = job.depends
+    if depends is Standing.FAILED:
+        return never(job.dependencies)
+    if depends is Standing.UNFULFILLED:
+        left = [one for one in job.dependencies if one.standing is Standing.UNFULFILLED]
+        between = " or " if job.spec.any_dependency else ", "
+        said = f"waits for {listed(left, between)}"
+        return Reason(ReasonCode.DEPENDENCY, said, (("unfulfilled", len(left)),))
+    if now_us < job.delayed_until_us:
+        wait_s = (job.delayed_until_us - now_us) / 1e6
+        delayed = [one for one in job.dependencies if one.from_us > now_us]
+        said = f"{listed(delayed, ', ')}: may not begin for another {wait_s:.0f} s"
+        return Reason(ReasonCode.DEPENDENCY, said, (("wait_s", round(wait_s)),))
+    return None
+
+
+def never(dependencies: tuple[Dependency, ...]) -> Reason:
+    """Why a job's dependencies will never be fulfilled."""
+    failed = [one for one in dependencies if one.standing is Standing.FAILED]
+    ended = dict.fromkeys(
+        f"job {one.job} ended {one.ended}" if one.ended else f"nobody knows any more how job {one.job} ended"
+        for one in failed
+    )
+    said = f"{listed(failed, ', ')} will never be fulfilled: {listed(list(ended), ', ')}"
+    return Reason(ReasonCode.DEPENDENCY_NEVER, said, (("failed", len(failed)),))
+
+
+def listed(items: Sequence[object], between: str) -> str:
+    more = [f"{len(items) - SHOWN} more"] if len(items) > SHOWN else []
+    return between.join([*map(str, items[:SHOWN]), *more])

@@ -1,0 +1,151 @@
+"""Which pending jobs wait for which others: an index, so that the end of a job concerns those alone that
+named it.
+
+It is derived from the jobs. `rm.core.jobs.dependency` keeps it in step with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from heapq import heappop, heappush
+
+from rm.core.model.dependency import Dependency, Standing
+from rm.core.model.job import Job, JobState
+from rm.dependencies import AFTER, AFTERANY, AFTEROK, SINGLETON, parse
+
+Group = tuple[str, str]  # a user, and a name of jobs
+
+
+@dataclass(frozen=True, slots=True)
+class PastJob:
+    """How a job ended that only the store remembers."""
+
+    id: int
+    state: JobState
+    started_us: int | None
+    ended_us: int | None
+
+
+@dataclass(slots=True)
+class NamedAlike:
+    """Unfinished jobs of one user and one name, of which at least one is a singleton that waits."""
+
+    placed: set[int] = field(default_factory=set)
+    queued: list[int] = field(default_factory=list)  # a heap; what is not in `pending` is left over
+    pending: set[int] = field(default_factory=set)
+    singletons: set[int] = field(default_factory=set)  # of `pending`
+    may_start: int | None = None  # what `next` answered last
+
+    def note(self, job: Job) -> None:
+        """What has become of one of them."""
+        (self.placed.add if job.occupies else self.placed.discard)(job.id)
+        if job.state is not JobState.PENDING:
+            self.pending.discard(job.id)
+            self.singletons.discard(job.id)
+            return
+        if job.id not in self.pending:
+            self.pending.add(job.id)
+            heappush(self.queued, job.id)
+        if is_singleton(job):
+            self.singletons.add(job.id)
+
+    def next(self) -> int | None:
+        """The only one whose `singleton` may be fulfilled: the first that is pending, if none is placed."""
+        while self.queued and self.queued[0] not in self.pending:
+            heappop(self.queued)
+        return self.queued[0] if self.queued and not self.placed else None
+
+
+@dataclass(slots=True)
+class Dependents:
+    """`awaited` has the pending jobs with a dependency on a job that is not fulfilled, by that job; `waiting`
+    those that may not start for it; `stirred` the jobs that have changed since this was in step."""
+
+    awaited: dict[int, dict[int, None]] = field(default_factory=dict)
+    alike: dict[Group, NamedAlike] = field(default_factory=dict)
+    waiting: set[int] = field(default_factory=set)
+    stirred: dict[int, None] = field(default_factory=dict)
+
+    def heeds(self, job: Job) -> bool:
+        """May the change of this job change another one, or what it waits for itself?"""
+        if job.dependencies or job.id in self.awaited:
+            return True
+        return bool(self.alike) and group_of(job) in self.alike
+
+    def watch(self, job: Job) -> set[int]:
+        """Put a pending job under those that it waits for; the ones that are new there."""
+        new = set()
+        for one in job.dependencies:
+            if one.job and one.standing is not Standing.FULFILLED:
+                under = self.awaited.setdefault(one.job, {})
+                if job.id not in under:
+                    under[job.id] = None
+                    new.add(one.job)
+        (self.waiting.discard if job.depends is Standing.FULFILLED else self.waiting.add)(job.id)
+        return new
+
+    def forget(self, job: Job) -> None:
+        """The job waits no more."""
+        self.waiting.discard(job.id)
+        for one in job.dependencies:
+            self.release(one.job, job.id)
+
+    def release(self, awaited: int, job: int) -> None:
+        under = self.awaited.get(awaited)
+        if under is not None and under.pop(job, 0) is None and not under:
+            del self.awaited[awaited]
+
+
+def group_of(job: Job) -> Group:
+    return job.spec.user, job.spec.name
+
+
+def is_singleton(job: Job) -> bool:
+    return any(one.kind == SINGLETON for one in job.dependencies)
+
+
+def asked_for(text: str, past: Iterable[PastJob]) -> tuple[Dependency, ...]:
+    """The dependencies of a new job, judged as far as they name jobs of the past."""
+    known = {one.id: one for one in past}
+    made = (Dependency(one.kind, one.job, one.delay_us) for one in parse(text).of)
+    return tuple(judged(one, known[one.job]) if one.job in known else one for one in made)
+
+
+def judged(one: Dependency, named: Job | PastJob | None) -> Dependency:
+    """What has come of a dependency on a job; None: there is no record of that job any more.
+
+    A job that was never started counts as ended for `after` (sbatch(1): "start or are cancelled").
+    """
+    if one.standing is Standing.FULFILLED:
+        return one
+    if named is None:
+        return _unrecorded(one)
+    state = named.state
+    if one.kind == AFTER:
+        since_us = named.started_us
+        if since_us is None and state.final:
+            since_us = named.ended_us or 0
+        if since_us is None:
+            return _waits(one)
+        from_us = since_us + one.delay_us if one.delay_us else 0
+        return replace(one, standing=Standing.FULFILLED, from_us=from_us)
+    if not state.final:
+        return _waits(one)
+    well = state is JobState.COMPLETED
+    met = one.kind == AFTERANY or (one.kind == AFTEROK) is well
+    standing = Standing.FULFILLED if met else Standing.FAILED
+    return replace(one, standing=standing, ended=state.value)
+
+
+def _waits(one: Dependency) -> Dependency:
+    """Also of one that had failed: the job that it names was requeued."""
+    return replace(one, standing=Standing.UNFULFILLED, ended="") if one.ended else one
+
+
+def _unrecorded(one: Dependency) -> Dependency:
+    """It is over, and nobody knows how it ended: a job that asks for that must not start."""
+    if one.standing is Standing.FAILED:
+        return one
+    met = one.kind in (AFTER, AFTERANY)
+    return replace(one, standing=Standing.FULFILLED if met else Standing.FAILED, ended="")

@@ -1,0 +1,60 @@
+"""The jobs that submissions name in their dependencies, which may have left the leader's memory long ago."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from rm.core.jobs.dependents import PastJob
+from rm.core.jobs.state import ClusterState
+from rm.core.model.job import Job, JobSpec
+from rm.dependencies import parse
+from rm.errors import Conflict, NotFound, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class NamedJobs:
+    """`ids` of each list of dependencies, by its text; those of `past` had ended when they were looked up."""
+
+    ids: dict[str, frozenset[int]]
+    past: dict[int, PastJob]
+
+    def of(self, spec: JobSpec, state: ClusterState) -> tuple[PastJob, ...]:
+        """Those that the state does not have.
+
+        Raises:
+            Conflict: one that had not ended when it was looked up has left the state since.
+        """
+        gone = sorted(i for i in self.ids.get(spec.dependency, ()) if i not in state.jobs)
+        if missing := [job_id for job_id in gone if job_id not in self.past]:
+            raise Conflict(f"Job {missing[0]} has ended in this very moment.", "Submit the job again.")
+        return tuple(self.past[job_id] for job_id in gone)
+
+
+async def named_jobs(
+    specs: Iterable[JobSpec], job_of: Callable[[int], Awaitable[Job]], may_know: Callable[[str], bool]
+) -> NamedJobs:
+    """Look them up, each once. `job_of` raises NotFound; `may_know`: of the jobs of this user?
+
+    Raises:
+        UsageError: there is no such job, or none that the caller may know of.
+    """
+    names = {spec.dependency: spec.name for spec in specs if spec.dependency}
+    ids = {text: frozenset(one.job for one in parse(text).of if one.job) for text in names}
+    found: dict[int, Job] = {}
+    for text, wanted in ids.items():
+        for job_id in sorted(wanted - found.keys()):
+            try:
+                job = await job_of(job_id)
+            except NotFound:
+                job = None
+            if job is None or not may_know(job.spec.user):
+                raise UsageError(
+                    f"Job '{names[text]}' depends on job {job_id}, which there is not.",
+                    "`rmx queue --all` lists all jobs that are kept.",
+                )
+            found[job_id] = job
+    past = {
+        i: PastJob(i, job.state, job.started_us, job.ended_us) for i, job in found.items() if job.state.final
+    }
+    return NamedJobs(ids, past)

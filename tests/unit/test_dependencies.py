@@ -1,0 +1,71 @@
+"""The text of a dependency list: what is understood, and what is refused with which sentence."""
+
+import pytest
+
+from rm.dependencies import CONDITIONS_MAX, MINUTE_US, Condition, Conditions, parse
+from rm.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "conditions"),
+    [
+        ("", Conditions()),
+        ("  ", Conditions()),
+        ("afterok:12", Conditions((Condition("afterok", 12),))),
+        ("AfterOK:12", Conditions((Condition("afterok", 12),))),
+        ("12", Conditions((Condition("afterany", 12),))),  # Slurm's older form
+        ("12:13", Conditions((Condition("afterany", 12), Condition("afterany", 13)))),
+        ("after:7+5", Conditions((Condition("after", 7, 5 * MINUTE_US),))),
+        ("after:7+5:8", Conditions((Condition("after", 7, 5 * MINUTE_US), Condition("after", 8)))),
+        ("singleton", Conditions((Condition("singleton"),))),
+        (
+            "afterok:1:2,afternotok:3, singleton",
+            Conditions(
+                (
+                    Condition("afterok", 1), Condition("afterok", 2), Condition("afternotok", 3),
+                    Condition("singleton"),
+                )
+            ),
+        ),
+        ("afterok:1?after:2", Conditions((Condition("afterok", 1), Condition("after", 2)), any_of=True)),
+        ("afterok:1:1,afterok:1", Conditions((Condition("afterok", 1),))),
+    ],
+)  # fmt: skip
+def test_a_list_is_understood_as_slurm_does(text: str, conditions: Conditions) -> None:
+    assert parse(text) == conditions
+    between = "?" if conditions.any_of else ","
+    assert parse(between.join(map(str, conditions.of))) == conditions
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("afterok:1,afterany:2?after:3", "it has both ',' (all) and '?' (any)"),
+        ("afterok", "'' is no job id"),
+        ("afterok:", "'' is no job id"),
+        ("afterok:1:", "'' is no job id"),
+        ("afterok:0", "'0' is no job id"),
+        ("afterok:x", "'x' is no job id"),
+        ("afterok:-4", "'-4' is no job id"),
+        ("afterok:1+5", "afterok takes no time"),
+        ("after:1+", "'1+' is no job id"),
+        ("after:1+9999999999", "9999999999 minutes are more than"),
+        ("singleton:4", "'singleton:4' is no condition"),
+        ("whenever:4", "'whenever:4' is no condition"),
+        ("afterok:1,", "a condition is empty"),
+        ("afterok:36_2", "'36_2' names an element of a job array, which rm does not have"),
+        ("aftercorr:36", "aftercorr is not supported: it goes from element to element"),
+        ("expand:36", "expand is not supported"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse(text)
+    assert said in str(refused.value)
+    assert f"--dependency is '{text}'" in refused.value.what
+
+
+def test_a_list_has_an_end() -> None:
+    parse("afterok:" + ":".join(map(str, range(1, CONDITIONS_MAX + 1))))
+    with pytest.raises(UsageError, match="1001 conditions"):
+        parse("afterok:" + ":".join(map(str, range(1, CONDITIONS_MAX + 2))))
