@@ -6,6 +6,7 @@ what the peer's program sends counts as life.
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -19,7 +20,9 @@ PULSES_PER_DEADLINE = 6
 class WatchedSocket:
     """A socket that remembers when it was last heard from, and lets no writer wait for ever.
 
-    Times are monotonic seconds. `dead_after_s` bounds the silence after a question.
+    Times are monotonic seconds. `dead_after_s` bounds the silence after a question. While this process
+    itself stands still, no peer is silent: one look counts no more than `interval_s`, and what has arrived
+    and is not read yet was said in time.
     """
 
     def __init__(self, raw: socket.socket, dead_after_s: float) -> None:
@@ -27,6 +30,8 @@ class WatchedSocket:
         self.dead_after_s = dead_after_s
         self.heard_at = time.monotonic()
         self.asked_at = 0.0
+        self._looked_at = 0.0
+        self._silent_s = 0.0
 
     def recv(self, size: int) -> bytes:
         data = self._raw.recv(size)
@@ -37,7 +42,7 @@ class WatchedSocket:
         try:
             return self._raw.send(data)
         except TimeoutError:
-            if time.monotonic() - self.heard_at > self.dead_after_s:
+            if time.monotonic() - self.heard_at > self.dead_after_s and not self._unread():
                 self.cut()
                 raise ConnectionError("the peer takes no more data") from None
             raise
@@ -47,9 +52,25 @@ class WatchedSocket:
         return self.dead_after_s / PULSES_PER_DEADLINE
 
     def silent(self, now: float) -> bool:
-        """Asked, not answered, and the time is over (less two pulses, which may just have begun)."""
-        patience = self.dead_after_s - 2 * self.interval_s
-        return self.asked_at > self.heard_at and now - self.asked_at > patience
+        """Asked, not answered, and the time is over (less two pulses, which may just have begun).
+
+        To be called again and again.
+        """
+        step_s = min(self.interval_s, now - self._looked_at)
+        self._looked_at = now
+        if self.asked_at <= self.heard_at:
+            self._silent_s = 0.0
+            return False
+        self._silent_s += step_s
+        return self._silent_s > self.dead_after_s - 2 * self.interval_s and not self._unread()
+
+    def _unread(self) -> bool:
+        """Has something arrived that nobody has read?"""
+        with suppress(OSError, ValueError):  # closed meanwhile
+            look = select.poll()
+            look.register(self._raw.fileno(), select.POLLIN)
+            return bool(look.poll(0))
+        return False
 
     def cut(self) -> None:
         """End the connection here; the peer need not be there for it."""

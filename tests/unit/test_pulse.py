@@ -1,0 +1,54 @@
+"""Which peer is silent: one that was asked and says nothing while this process is awake and listens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from rm.adapters.hosts.pulse import WatchedSocket
+
+DEAD_AFTER_S = 6.0
+ASKED_S = 1000.0
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[WatchedSocket, socket.socket]]:
+    """A socket that was asked at 1,000 s, and its peer."""
+    ours, theirs = socket.socketpair()
+    watched = WatchedSocket(ours, DEAD_AFTER_S)
+    watched.heard_at = ASKED_S - 1
+    assert not watched.silent(ASKED_S)
+    watched.asked_at = ASKED_S
+    with ours, theirs:
+        yield watched, theirs
+
+
+def looks(watched: WatchedSocket, until_s: float) -> list[bool]:
+    """What two looks a second say, after the last one at `ASKED_S`."""
+    return [watched.silent(ASKED_S + n / 2) for n in range(1, int(2 * until_s) + 1)]
+
+
+def test_a_peer_that_does_not_answer_is_silent(ends: tuple[WatchedSocket, socket.socket]) -> None:
+    assert looks(ends[0], DEAD_AFTER_S) == [False] * 8 + [True] * 4
+
+
+def test_while_this_process_stood_still_no_peer_was_silent(ends: tuple[WatchedSocket, socket.socket]) -> None:
+    watched, _ = ends
+    assert not watched.silent(ASKED_S + 1)
+    assert not watched.silent(ASKED_S + 100)  # it was stopped, or had no processor
+    assert [watched.silent(ASKED_S + 100 + n) for n in (1, 2, 3)] == [False, False, True]
+
+
+def test_what_has_arrived_and_is_not_read_yet_was_said_in_time(
+    ends: tuple[WatchedSocket, socket.socket],
+) -> None:
+    watched, peer = ends
+    peer.send(b"here")
+    assert not any(looks(watched, 2 * DEAD_AFTER_S))
+    assert watched.recv(9) == b"here"
+    watched.heard_at = ASKED_S + 20  # the test's clock is another
+    assert not watched.silent(ASKED_S + 21)
+    watched.asked_at = ASKED_S + 21
+    assert [watched.silent(ASKED_S + 21 + n) for n in (1, 2, 3, 4, 5)] == [False, False, False, False, True]
