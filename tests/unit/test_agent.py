@@ -202,12 +202,11 @@ def test_stopping_ends_the_whole_tree_gently_first(start: Start, cgroups: str) -
         # a daemon of its own session, own parent, deaf to SIGTERM and without our environment
         f"setsid env -i sh -c 'trap \"\" TERM; echo $$ >deaf; while :; do sleep 0.05; done' &\n"
         "sleep 600 & echo $! >child; echo $$ >self; wait\n",
-        grace_us=200_000,
     )
     found = [
         int(until((pids / n).read_text, n)) for n in ("self", "child", "deaf") if until((pids / n).exists, n)
     ]
-    agent.call("stop", job=1, attempt=1, grace_us=200_000, why="cancel")
+    agent.call("stop", job=1, attempt=1, grace_us=3_000_000, why="cancel")  # the deaf one uses it up
     end = agent.event("exit", job=1)
     assert (end["code"], end["signal"], end["why"]) == (3, 0, "cancel")
     assert not any(alive(pid) for pid in found)  # the end is told when nothing is left, not before

@@ -17,7 +17,8 @@ import rm_lease
 
 Start = Callable[..., Agent]
 FOREVER = "#!/bin/sh\nexec sleep 600\n"
-SHORT_US, LONG_US = 300_000, 600_000_000
+# the scripts have set their traps by then
+SHORT_US, LONG_US = 3_000_000, 600_000_000
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_a_task_that_ends_well_when_its_lease_is_over_was_fenced_all_the_same(ag
 
 
 def test_tasks_that_do_not_end_are_killed_after_the_grace(agent: Agent) -> None:
-    agent.launch("#!/bin/sh\ntrap '' TERM\nsleep 600\n", lease_us=SHORT_US, grace_us=200_000)
+    agent.launch("#!/bin/sh\ntrap '' TERM\nsleep 600\n", lease_us=SHORT_US, grace_us=1_000_000)
     end = agent.event("exit", job=1)
     assert (end["signal"], end["why"]) == (signal.SIGKILL, "fence")
 
@@ -93,8 +94,8 @@ def test_tasks_end_without_an_agent_and_beside_one_that_hangs(
 
 def test_a_renewed_lease_goes_on_and_an_unfenced_attempt_needs_none(agent: Agent) -> None:
     heard_us = agent.call("renew", heard_us=0)["alive_us"]
-    left_us = 4_000_000
-    script = "#!/bin/sh\nsleep 5\n"
+    left_us = 6_000_000
+    script = "#!/bin/sh\nsleep 7\n"
     agent.launch(script, lease_us=heard_us + left_us, heard_us=1)  # as if heard at its boot and never since
     agent.launch(FOREVER, job=2)
     agent.call("renew", heard_us=agent.call("renew", heard_us=0)["alive_us"])
@@ -106,13 +107,13 @@ def test_a_renewed_lease_goes_on_and_an_unfenced_attempt_needs_none(agent: Agent
 
 
 def test_a_renewal_that_counts_from_before_the_launch_renews_nothing(agent: Agent) -> None:
-    agent.launch(FOREVER, lease_us=SHORT_US)
+    agent.launch(FOREVER, lease_us=1_000_000)
     agent.call("renew", heard_us=agent.hello["alive_us"])
     assert agent.event("exit", job=1)["why"] == "fence"
 
 
 def test_a_prepared_gang_ends_and_is_not_started_any_more(agent: Agent) -> None:
-    agent.launch(FOREVER, hold=True, lease_us=SHORT_US)
+    agent.launch(FOREVER, hold=True, lease_us=1_000_000)
     end = agent.event("exit", job=1)
     assert (end["why"], end["started_us"]) == ("fence", None)
     assert agent.call("start", job=1, attempt=1)["tasks"][0]["state"] == "exited"

@@ -104,7 +104,7 @@ def verified(secret: bytes, headers: Mapping[str, str], body: bytes, now_s: floa
 
 def test_the_webhook_signs_the_body_and_when(hook: Hook, secret: str) -> None:
     began_s = int(time.time())
-    WebhookChannel(hook.address, "", secret, 5).tell(NOTICE)
+    WebhookChannel(hook.address, "", secret, PATIENCE_S).tell(NOTICE)
     ((path, headers, body),) = hook.got
     assert path == "/hook/T0K3N"
     assert json.loads(body) == NOTICE
@@ -118,7 +118,7 @@ def test_the_webhook_signs_the_body_and_when(hook: Hook, secret: str) -> None:
 def test_without_a_secret_nothing_is_signed(hook: Hook, tmp_path: Path) -> None:
     address = tmp_path / "address"
     address.write_text(hook.address + "\n")
-    WebhookChannel("", str(address), "", 5).tell(NOTICE)
+    WebhookChannel("", str(address), "", PATIENCE_S).tell(NOTICE)
     assert "Rm-Signature" not in hook.got[0][1]
 
 
@@ -130,7 +130,7 @@ def test_refusals_say_whether_to_try_again_and_nothing_secret(
 ) -> None:
     hook.codes = [code]
     with pytest.raises(NotTold) as caught:
-        WebhookChannel(hook.address, "", secret, 5).tell(NOTICE)
+        WebhookChannel(hook.address, "", secret, PATIENCE_S).tell(NOTICE)
     assert caught.value.again is again
     assert str(code) in str(caught.value)
     assert "T0K3N" not in str(caught.value)
@@ -139,13 +139,13 @@ def test_refusals_say_whether_to_try_again_and_nothing_secret(
 
 def test_a_webhook_that_is_not_there(secret: str, tmp_path: Path) -> None:
     with pytest.raises(NotTold, match="cannot be reached") as caught:
-        WebhookChannel("http://127.0.0.1:1/T0K3N", "", secret, 5).tell(NOTICE)
+        WebhookChannel("http://127.0.0.1:1/T0K3N", "", secret, PATIENCE_S).tell(NOTICE)
     assert caught.value.again
     assert "T0K3N" not in str(caught.value)
     with pytest.raises(NotTold, match=r"missing cannot be read: No such file"):
-        WebhookChannel("http://127.0.0.1:1/", "", str(tmp_path / "missing"), 5).tell(NOTICE)
+        WebhookChannel("http://127.0.0.1:1/", "", str(tmp_path / "missing"), PATIENCE_S).tell(NOTICE)
     with pytest.raises(NotTold):
-        WebhookChannel("http://[T0K3N", "", "", 5).tell(NOTICE)
+        WebhookChannel("http://[T0K3N", "", "", PATIENCE_S).tell(NOTICE)
 
 
 @contextmanager
@@ -220,7 +220,9 @@ def sink() -> Iterator[Sink]:
 
 def mail(sink: Sink) -> MailChannel:
     host, port = sink.server_address[:2]
-    return MailChannel(("ops@x.test", "b@x.test"), "rm@x.test", (str(host), int(port)), "none", "", "", 5)
+    return MailChannel(
+        ("ops@x.test", "b@x.test"), "rm@x.test", (str(host), int(port)), "none", "", "", PATIENCE_S
+    )
 
 
 def test_mail_arrives_and_its_header_cannot_be_forged(sink: Sink) -> None:
@@ -262,7 +264,7 @@ def script(folder: Path, text: str) -> str:
 
 
 def test_the_command_gets_json_on_standard_input(tmp_path: Path) -> None:
-    CommandChannel([script(tmp_path, 'cat > "$1"'), str(tmp_path / "out")], 5).tell(NOTICE)
+    CommandChannel([script(tmp_path, 'cat > "$1"'), str(tmp_path / "out")], PATIENCE_S).tell(NOTICE)
     assert json.loads((tmp_path / "out").read_text()) == NOTICE
 
 
@@ -271,23 +273,23 @@ def test_no_shell_reads_what_an_alert_says(tmp_path: Path) -> None:
     evil = f"$(touch {tmp_path}/a) `touch {tmp_path}/b`; touch {tmp_path}/c # ' \" \\ \n\x00 --help"
     nasty = {**NOTICE, "subject": evil, "message": evil, "hosts": [evil], "id": evil}
     out = tmp_path / "out"
-    CommandChannel(["/bin/sh", "-c", 'cat > "$0"', str(out)], 5).tell(nasty)
+    CommandChannel(["/bin/sh", "-c", 'cat > "$0"', str(out)], PATIENCE_S).tell(nasty)
     assert json.loads(out.read_text()) == nasty
-    CommandChannel([script(tmp_path, 'echo "$#" > "$0.args"')], 5).tell(nasty)
+    CommandChannel([script(tmp_path, 'echo "$#" > "$0.args"')], PATIENCE_S).tell(nasty)
     assert (tmp_path / "tell.args").read_text() == "0\n"
     assert sorted(f.name for f in tmp_path.iterdir()) == ["out", "tell", "tell.args"]
 
 
 def test_a_command_that_does_not_read_is_no_error(tmp_path: Path) -> None:
-    CommandChannel([script(tmp_path, "exit 0")], 5).tell({**NOTICE, "message": "x" * 1_000_000})
+    CommandChannel([script(tmp_path, "exit 0")], PATIENCE_S).tell({**NOTICE, "message": "x" * 1_000_000})
 
 
 def test_commands_that_fail(tmp_path: Path) -> None:
     with pytest.raises(NotTold, match="status 3") as caught:
-        CommandChannel([script(tmp_path, "echo T0K3N >&2; exit 3"), "T0K3N"], 5).tell(NOTICE)
+        CommandChannel([script(tmp_path, "echo T0K3N >&2; exit 3"), "T0K3N"], PATIENCE_S).tell(NOTICE)
     assert "T0K3N" not in str(caught.value)
     with pytest.raises(NotTold, match="cannot be run: No such file"):
-        CommandChannel([str(tmp_path / "none")], 5).tell(NOTICE)
+        CommandChannel([str(tmp_path / "none")], PATIENCE_S).tell(NOTICE)
     with pytest.raises(NotTold, match="longer than"):
         CommandChannel([script(tmp_path, "sleep 60 & wait")], 0.05).tell(NOTICE)
 
@@ -312,7 +314,7 @@ class Settled:
 
 def test_delivery_retries_in_order_and_gives_up(hook: Hook, secret: str) -> None:
     settled = Settled()
-    channel = WebhookChannel(hook.address, "", secret, 5)
+    channel = WebhookChannel(hook.address, "", secret, PATIENCE_S)
     delivery = Delivery({"hook": channel}, settled, attempts=3, backoff_s=0.001)
     try:
         hook.codes = [500, 503, 200, 400, 500, 500, 500]
@@ -359,7 +361,9 @@ class Slow:
 
 def test_a_storm_is_a_few_messages_and_a_slow_channel_holds_nobody_up(hook: Hook) -> None:
     settled, slow = Settled(), Slow()
-    delivery = Delivery({"slow": slow, "hook": WebhookChannel(hook.address, "", "", 5)}, settled, 3, 0.001)
+    delivery = Delivery(
+        {"slow": slow, "hook": WebhookChannel(hook.address, "", "", PATIENCE_S)}, settled, 3, 0.001
+    )
     hosts = [f"h{n:04}" for n in range(1_500)]
     try:
         for channel in ("slow", "hook"):

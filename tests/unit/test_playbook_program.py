@@ -1,6 +1,7 @@
 """The executor as one payload: it runs without any file on the host, and long contents arrive in parts."""
 
 import base64
+import importlib
 import json
 import os
 import shutil
@@ -21,8 +22,21 @@ OLDEST = "python3.8"  # that the executor has to run on; tried where it is insta
 RUNS = (
     shutil.which(OLDEST) and subprocess.run([OLDEST, "-V"], capture_output=True, check=False).returncode == 0
 )
-PARTS = Path("/var/cache/rm-parts" if os.getuid() == 0 else f"/var/tmp/rm-parts-{os.getuid()}")
+rm_steps_blob = importlib.import_module("rm_steps_blob")
 PYTHONS = [sys.executable, *([OLDEST] if RUNS else [])]
+
+
+@pytest.fixture
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where parts are kept: here, where nobody else keeps any."""
+    folder = tmp_path / "kept"
+
+    def private_folder(what: str) -> str:
+        (folder / what).mkdir(parents=True, exist_ok=True)
+        return str(folder / what)
+
+    monkeypatch.setattr(rm_steps_blob, "private_folder", private_folder)
+    return folder / "parts"
 
 
 def ask(python: str, *requests: dict[str, Any], cwd: Path) -> list[dict[str, Any]]:
@@ -55,7 +69,7 @@ def test_every_operation_is_in_the_payload(python: str, tmp_path: Path) -> None:
         assert not any(word in str(one.get("msg")) for word in ("No module", "ImportError", "NameError"))
 
 
-def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path) -> None:
+def test_a_file_of_an_odd_size_travels_in_parts(parts: Path, tmp_path: Path) -> None:
     content = "ä€" * 7 + base64.b64encode(os.urandom(4321)).decode() + "ä"
     steps = [step(i, "copy", dest=f"{tmp_path}/{i}", content=content + str(i)) for i in range(3)]
     steps += [step(9, "copy", dest=f"{tmp_path}/small{i}", content="x" * i) for i in range(30)]
@@ -73,10 +87,10 @@ def test_a_file_of_an_odd_size_travels_in_parts(tmp_path: Path) -> None:
     assert [(tmp_path / str(i)).read_text() for i in range(3)] == [content + str(i) for i in range(3)]
     assert max(sizes) < 3500
     assert sent.count("blob") > 15
-    assert not PARTS.exists()
+    assert not parts.exists()
 
 
-def test_a_long_content_that_is_wanted_twice_arrives_twice(tmp_path: Path) -> None:
+def test_a_long_content_that_is_wanted_twice_arrives_twice(parts: Path, tmp_path: Path) -> None:
     content, source = base64.b64encode(os.urandom(3000)).decode(), tmp_path / "source"
     source.mkdir()
     for name in ("one", "two"):
@@ -88,7 +102,7 @@ def test_a_long_content_that_is_wanted_twice_arrives_twice(tmp_path: Path) -> No
     assert [one.get("msg") for one in answer["results"] if one["failed"]] == []
     for path in ("0", "1", "both/one", "both/two"):
         assert (tmp_path / path).read_text() == content
-    assert not PARTS.exists()
+    assert not parts.exists()
 
 
 def test_the_end_of_a_task_holds_across_parts(tmp_path: Path) -> None:
@@ -154,7 +168,7 @@ def test_an_agent_names_its_executor_by_the_same_digest() -> None:
     assert rm_steps.features()["steps"] == digest()
 
 
-def test_a_damaged_part_is_told_and_nothing_is_written(tmp_path: Path) -> None:
+def test_a_damaged_part_is_told_and_nothing_is_written(parts: Path, tmp_path: Path) -> None:
     one = {**step(1, "copy", dest=f"{tmp_path}/f", content="x"), "parts": True}
     for name in ("blob:" + "0" * 64, "blob:../../etc/passwd"):
         one["args"]["content"] = name

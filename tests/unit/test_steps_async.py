@@ -31,16 +31,16 @@ def test_a_step_that_takes_too_long_is_broken_off(play, tmp_path):
         f"""
     - name: long
       command: sh -c 'echo $$ > {tmp_path}/pid; exec sleep 300'
-      timeout: 1
+      timeout: 3
       ignore_errors: true
       register: long
-    - assert: {{that: "long.timedout.period == 1"}}
+    - assert: {{that: "long.timedout.period == 3"}}
     - name: short
       command: "true"
       timeout: "{{{{ 300 }}}}"
 """
     )
-    assert told[0] == ("long", "failed", "Timed out after 1 second(s).")
+    assert told[0] == ("long", "failed", "Timed out after 3 second(s).")
     assert [status for _, status, _ in told[1:]] == ["ok", "changed"]
     assert report.ok
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()

@@ -328,7 +328,7 @@ def test_uri(web: Any, tmp_path: Path) -> None:
 
 def test_wait_for_text_and_ports(web: Any, tmp_path: Path) -> None:
     port = int(web[0].rpartition(":")[2])
-    kept("wait_for", port=port, timeout=5)
+    kept("wait_for", port=port, timeout=60)
     assert "Timeout" in refused("wait_for", port=port, state="stopped", timeout=0)
     (tmp_path / "log").write_text("started pid=42\n")
     found = kept("wait_for", path=f"{tmp_path}/log", search_regex=r"pid=(\d+)", timeout=0)

@@ -125,7 +125,7 @@ def test_a_silent_handshake_takes_room_and_gives_it_back_after_the_time_for_a_he
         connection.close()
 
     async def main() -> None:
-        async with https(tmp_path, LimitsConfig(connections=4, header_s=0.5), 10_000) as (port, shares):
+        async with https(tmp_path, LimitsConfig(connections=4, header_s=3.0), 10_000) as (port, shares):
             await asyncio.to_thread(silent, port)
             while shares.connections:
                 await asyncio.sleep(0.01)
