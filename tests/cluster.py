@@ -31,17 +31,24 @@ RMX = Path(sys.executable).with_name("rmx")
 FINAL = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY")
 Job = dict[str, Any]
 Settings = Mapping[str, Mapping[str, Any]]
-# a busy machine must not look like a lost host; tests that lose hosts choose shorter times
+# a busy machine must not look like a lost host, nor like a job that does not end when it is asked to
 SETTINGS: Settings = {
-    "jobs": {"run_root_as": "rmjob", "grace_s": 1.0, "deliver": ""},
-    "hosts": {"down_after_s": 60.0},
-    "ssh": {"connect_timeout_s": 10.0, "dead_after_s": 10.0},
+    "jobs": {"run_root_as": "rmjob", "grace_s": 5.0, "deliver": ""},
+    "hosts": {"down_after_s": 300.0},
+    "ssh": {"connect_timeout_s": 30.0, "dead_after_s": 30.0, "agent_dead_after_s": 60.0},
     "monitor": {"enabled": False},
 }
+# for tests that lose a host: noticed within 6 s, but a process that gets no processor for some is none
+LOSING: Settings = {"ssh": {"connect_timeout_s": 10.0, "dead_after_s": 6.0}}
 LAST_WORDS = 6000  # characters of a daemon's log that a failing test shows
 CRASHES = {-n for n in (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)}
 alive: list[Cluster] = []  # those of this process, for the report of a test that fails
 _as_somebody = threading.Lock()
+
+
+def ssh_settings(lab: Lab, **other: Any) -> SshSettings:
+    """For playbooks on a lab's hosts: who tests that a host is lost gives `LOSING["ssh"]`."""
+    return SshSettings(known_hosts=lab.known_hosts, **{**SETTINGS["ssh"], **other})
 
 
 def until(true: Callable[[], Any], what: str, wait_s: float = WAIT_S) -> Any:
@@ -87,13 +94,15 @@ class Cluster:
             "daemon": {"socket": self.socket, "state_dir": str(directory / "state")},
             "ssh": {"known_hosts": str(lab.known_hosts)},
         }
+        self._layers: list[Settings] = []
         self.configure({**SETTINGS, "daemon": {}}, own, settings)
         self.client = self.client_of("root")
 
     def configure(self, *layers: Settings) -> None:
-        """Write rm.toml; later layers win. A list of tables becomes [[section.key]]."""
+        """Write rm.toml; what is given later wins. A list of tables becomes [[section.key]]."""
+        self._layers += layers
         tables: dict[str, dict[str, Any]] = {}
-        for layer in layers:
+        for layer in self._layers:
             for section, values in layer.items():
                 tables.setdefault(section, {}).update(values)
         lines = []
@@ -110,9 +119,9 @@ class Cluster:
     def prepare(self) -> None:
         """Run the shipped playbooks on the hosts, start the daemon and let it know them."""
         hosts = to_hosts(parse(self.lab.inventory.read_text(), str(self.lab.inventory)))
-        ssh = SshSettings(known_hosts=self.lab.known_hosts, connect_timeout_s=5, dead_after_s=5)
         for name in ("bootstrap", "agents"):
-            report = run_playbook(shipped_directory("playbooks") / f"{name}.yml", hosts, ssh)
+            playbook = shipped_directory("playbooks") / f"{name}.yml"
+            report = run_playbook(playbook, hosts, ssh_settings(self.lab))
             assert report.ok, report.failures()
         self.start()
         self.rmx("host", "import", str(self.lab.inventory))
@@ -286,6 +295,12 @@ class Cluster:
     def read(self, host: str, path: str) -> str:
         """A file on a host; empty when there is none."""
         return self.lab.exec(host, ["cat", path]).stdout.decode()
+
+    def write(self, host: str, path: str, text: str, mode: str = "644") -> None:
+        """A file on a host, there at once: no program sees a part of it."""
+        script = f"cat >{path}.new && chmod {mode} {path}.new && mv {path}.new {path}"
+        done = self.lab.exec(host, ["sh", "-c", script], text.encode())
+        assert done.returncode == 0, done.stderr
 
     def alive(self, host: str, pattern: str) -> list[str]:
         """Processes of a host whose command line matches."""

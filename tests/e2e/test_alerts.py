@@ -10,12 +10,12 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.bad_link import LOSSY_MESH, break_link, heal_link
+from tests.e2e.told import channel, told
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]  # a busy machine takes its time
 
@@ -63,10 +63,6 @@ def refused(cluster: Cluster) -> dict[str, str]:
     return {host: why["message"] for host, why in verdicts if why["code"] == "BadNetwork"}
 
 
-def told(file: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in file.read_text().splitlines() if line] if file.exists() else []
-
-
 def alerts(cluster: Cluster, state: str) -> list[str]:
     answer = json.loads(cluster.rmx("alerts", "--json"))
     return [a["subject"] for a in answer["alerts"] if a["state"] == state]
@@ -74,12 +70,11 @@ def alerts(cluster: Cluster, state: str) -> list[str]:
 
 def test_a_link_goes_bad_and_heals(make_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
     file = tmp_path / "told"
-    channel = {"name": "file", "command": ["/bin/sh", "-c", 'cat >> "$0"; echo >> "$0"', str(file)]}
     settings = {
         "daemon": {"lease_s": 3.0},
         "monitor": {"mesh": [LOSSY_MESH]},
         "policies.options.placement.metronome": {"w_delay": 0},  # a busy machine delays
-        "alerts": {"every_s": 0.1, "channel": [channel], "rule": [RULE]},
+        "alerts": {"every_s": 0.1, "channel": [channel(file)], "rule": [RULE]},
     }
     cluster = make_cluster(settings, zones=1, hosts=4, gpus_per_host=2)
     names = sorted(cluster.hosts())

@@ -11,18 +11,17 @@ from tests.cluster import Cluster, until
 from tests.e2e.conftest import MakeCluster
 
 pytestmark = pytest.mark.lab
-SETTINGS = {"hosts": {"down_after_s": 5.0}, "ssh": {"connect_timeout_s": 5.0, "dead_after_s": 5.0}}
 
 
 @pytest.fixture(scope="module")
 def cluster(make_cluster: MakeCluster) -> Cluster:
-    return make_cluster(SETTINGS, zones=1, hosts=2, gpus_per_host=0)
+    return make_cluster({}, zones=1, hosts=2, gpus_per_host=0)
 
 
 @pytest.fixture
 def other(cluster: Cluster, tmp_path: Path) -> Iterator[Cluster]:
     """A second daemon with a database of its own, which knows the same hosts."""
-    made = Cluster(cluster.lab, tmp_path, SETTINGS)
+    made = Cluster(cluster.lab, tmp_path, {})
     made.start()
     try:
         yield made
@@ -40,8 +39,7 @@ def test_a_second_cluster_touches_nothing_until_an_administrator_says_so(
         cluster.wait(job, "RUNNING")
     other.rmx("host", "import", str(cluster.lab.inventory))
     for name in (here, there):
-        reason = other.host_state(name, "DOWN")["reason"]
-        assert f"{name} belongs to cluster " in reason
+        reason = refusal(other, name)
         assert cluster.socket in reason  # who leads it,
         assert f"rmx host adopt {name}" in reason  # and what to do
     assert {cluster.job(job)["state"] for job in (staying, killed)} == {"RUNNING"}
@@ -55,19 +53,28 @@ def test_a_second_cluster_touches_nothing_until_an_administrator_says_so(
     assert first == 1  # an id that the host knew from the other cluster
     assert other.wait(first)["state"] == "COMPLETED"
     assert other.log(first) == "mine\n"
-    assert "belongs to cluster" in cluster.host_state(there, "DOWN")["reason"]
+    refusal(cluster, there)
 
     cluster.lab.exec(here, ["touch", "/var/tmp/go"])
     assert cluster.wait(staying)["state"] == "COMPLETED"
     assert cluster.wait(killed)["state"] == "FAILED"  # by an administrator of the other cluster
     cluster.rmx("host", "adopt", there)  # and back
     cluster.all_up()
-    until(lambda: "belongs to cluster" in other.hosts()[there]["reason"], "the host left the other cluster")
+    refusal(other, there)
+
+
+def refusal(cluster: Cluster, host: str) -> str:
+    """What the daemon says of a host as soon as it knows that the host belongs to another cluster."""
+    said: str = until(
+        lambda: f"{host} belongs to cluster " in (reason := cluster.hosts()[host]["reason"]) and reason,
+        f"{host} belongs to another cluster",
+    )
+    return said
 
 
 def other_id(cluster: Cluster, host: str) -> str:
     """The id of the cluster that the host says it belongs to."""
-    return str(cluster.hosts()[host]["reason"].partition(" belongs to cluster ")[2].partition(" ")[0])
+    return refusal(cluster, host).partition(" belongs to cluster ")[2].partition(" ")[0]
 
 
 def test_a_daemon_whose_database_is_deleted_ends_at_once_and_nothing_is_lost(cluster: Cluster) -> None:

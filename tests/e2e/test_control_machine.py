@@ -103,7 +103,7 @@ def test_it_runs_without_any_right_of_root(there: There) -> None:
 
 
 def test_users_work_with_it_and_find_their_output(there: There) -> None:
-    for user in ("alice", "bob"):
+    for user in ("rm-alice", "rm-bob"):
         done = there("useradd", "--create-home", "--shell", "/bin/sh", user)
         assert done.returncode == 0, done.stderr
     done = there("sh", "-c", HOST)
@@ -111,7 +111,7 @@ def test_users_work_with_it_and_find_their_output(there: There) -> None:
     rmx = "/opt/rmx/bin/rmx"
     name = socket.gethostname()
     assert there(rmx, "host", "add", name, "--address", "127.0.0.1").returncode == 0
-    refused = there("runuser", "-u", "alice", "--", rmx, "host", "drain", name)
+    refused = there("runuser", "-u", "rm-alice", "--", rmx, "host", "drain", name)
     assert "Only an operator" in refused.stderr
     key = there(rmx, "host", "show-key", name).stdout
     fingerprint = re.search(r"SHA256:\S+", key)
@@ -119,12 +119,12 @@ def test_users_work_with_it_and_find_their_output(there: There) -> None:
     done = there(rmx, "host", "accept-key", name, "--fingerprint", fingerprint[0])
     assert done.returncode == 0, done.stderr
     until(lambda: "UP" in there(rmx, "hosts").stdout, "the host is up")
-    submit = f"cd /home/alice && {rmx} submit --parsable --export=NONE --wrap 'id -un'"
-    job = run(there, "alice", "sh", "-c", submit).strip()
-    file = f"/home/alice/rm-{job}.out"
+    submit = f"cd /home/rm-alice && {rmx} submit --parsable --export=NONE --wrap 'id -un'"
+    job = run(there, "rm-alice", "sh", "-c", submit).strip()
+    file = f"/home/rm-alice/rm-{job}.out"
     until(lambda: there("test", "-s", file).returncode == 0, "its output is in its directory")
-    assert run(there, "alice", "cat", file) == "alice\n"
-    assert there("stat", "-c", "%U %a", file).stdout == "alice 644\n"
+    assert run(there, "rm-alice", "cat", file) == "rm-alice\n"
+    assert there("stat", "-c", "%U %a", file).stdout == "rm-alice 644\n"
 
 
 def test_who_takes_the_daemon_over_writes_no_files_but_logs(there: There) -> None:
@@ -154,13 +154,13 @@ said.wait()
 
     assert "root's output is never delivered" in ask("rmd", "root", "/root", "rm-1.out")
     for name in (".bashrc", "authorized_keys", "../rm-1.out"):
-        assert "is not a name that jobs.deliver" in ask("rmd", "alice", "/home/alice", name)
-    assert "Permission denied" in ask("rmd", "bob", "/home/alice", "rm-1.out")
-    assert ask("rmd", "alice", "/home/alice", "rm-9.out") == "\n"
-    assert there("cat", "/home/alice/rm-9.out").stdout == "evil"
+        assert "is not a name that jobs.deliver" in ask("rmd", "rm-alice", "/home/rm-alice", name)
+    assert "Permission denied" in ask("rmd", "rm-bob", "/home/rm-alice", "rm-1.out")
+    assert ask("rmd", "rm-alice", "/home/rm-alice", "rm-9.out") == "\n"
+    assert there("cat", "/home/rm-alice/rm-9.out").stdout == "evil"
     # nobody else can even ask
     other = there(
-        "runuser", "-u", "bob", "--", "/opt/rmx/bin/python", "-c",
+        "runuser", "-u", "rm-bob", "--", "/opt/rmx/bin/python", "-c",
         "import socket; socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET).connect('/run/rm-deliver.sock')",
     )  # fmt: skip
     assert "PermissionError" in other.stderr

@@ -19,6 +19,7 @@ from tests.postgres import Server, binaries
 pytestmark = [pytest.mark.lab, pytest.mark.postgres]
 
 MARK = "echo $RM_ATTEMPT >>/var/tmp/blink.$SLURM_JOB_ID"
+GO = "while [ ! -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
@@ -54,11 +55,16 @@ def ran(cluster: Cluster, job: int) -> list[str]:
     ]
 
 
+def go(cluster: Cluster, job: int) -> None:
+    for host in cluster.lab.hosts:
+        cluster.lab.exec(host.name, ["touch", f"/var/tmp/go.{job}"])
+
+
 @pytest.mark.parametrize("how", ["crash", "freeze"])
 def test_a_database_that_blinks_is_waited_for(cluster: Cluster, server: Server, how: str) -> None:
     assert cluster.daemon is not None
     pid = cluster.daemon.pid
-    ends_meanwhile = cluster.post_job(f"{MARK}; sleep 2")
+    ends_meanwhile = cluster.post_job(f"{MARK}; {GO}")
     cluster.wait(ends_meanwhile, "RUNNING")
     if how == "crash":
         server.end(signal.SIGQUIT)
@@ -71,6 +77,9 @@ def test_a_database_that_blinks_is_waited_for(cluster: Cluster, server: Server, 
         shown = cluster.rmx("status")
         assert "waiting   The daemon has waited" in shown
         assert "503" in _status_line(cluster)
+        go(cluster, ends_meanwhile)
+        script = f"jobs/{ends_meanwhile}.1/script"
+        until(lambda: not any(cluster.alive(h.name, script) for h in cluster.lab.hosts), "it has ended")
     finally:
         if how == "crash":
             server.start()
@@ -83,7 +92,7 @@ def test_a_database_that_blinks_is_waited_for(cluster: Cluster, server: Server, 
     assert ran(cluster, ends_meanwhile) == ran(cluster, late) == ["1"]
     assert len(cluster.client.get("jobs")["jobs"]) == late  # none was made twice
     assert (cluster.daemon.pid, cluster.daemon.poll()) == (pid, None)
-    assert said(cluster) == ""
+    until(lambda: said(cluster) == "", "it waits no more")
 
 
 def _status_line(cluster: Cluster) -> str:
@@ -135,7 +144,7 @@ def test_a_second_daemon_takes_over_from_one_that_vanishes(cluster: Cluster, how
         lambda: not cluster.lab.exec(cluster.job(told)["hosts"][0], ["ls", "/var/lib/rm/jobs"]).stdout,
         "its host forgets it",
     )
-    job = cluster.post_job(f"{MARK}; sleep 4")
+    job = cluster.post_job(f"{MARK}; {GO}")
     cluster.wait(job, "RUNNING")
     second = Second(cluster)
     try:
@@ -150,6 +159,7 @@ def test_a_second_daemon_takes_over_from_one_that_vanishes(cluster: Cluster, how
         if how is signal.SIGSTOP:
             first.send_signal(signal.SIGCONT)
         assert first.wait(WAIT_S) != 0  # the woken one ends by itself
+        go(cluster, job)
         theirs = cluster.client_at(second.socket)
         ended = until(
             lambda: (found := theirs.get("jobs", job)["job"])["state"] == "COMPLETED" and found, "it ends"

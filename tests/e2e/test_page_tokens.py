@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rm.client.connection import Connection
+from rm.errors import Unreachable
 from tests.cluster import RMX, until
 from tests.page_visitor import Visitor
 
@@ -54,15 +55,22 @@ def house(tmp_path: Path) -> Iterator[House]:
             env={**os.environ, "RM_CONFIG": ""},
         )  # fmt: skip
         try:
-            found = until(lambda: re.search(r"http://\S+", log.read_text()), "the page listens")
-            made = House(tmp_path, found[0])
-            until(lambda: made.client.get("status"), "the daemon answers")
+            found = until(lambda: re.search(r"(http://\S+)\s", log.read_text()), "the page listens")
+            made = House(tmp_path, found[1])
+            until(lambda: answers(made.client), "the daemon answers")
             yield made
             made.client.close()
         finally:
             daemon.terminate()
             daemon.wait(60)
     assert "Traceback" not in log.read_text()
+
+
+def answers(client: Connection) -> bool:
+    try:
+        return bool(client.get("status"))
+    except Unreachable:
+        return False
 
 
 def test_a_token_opens_the_page_as_far_as_its_scope_goes_and_until_it_is_revoked(house: House) -> None:

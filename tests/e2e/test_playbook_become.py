@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import Passwords, Report, run_playbook
 from rm.adapters.playbook.vault import seal
 from rm.lab import Lab
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
-from tests.cluster import until
+from tests.cluster import ssh_settings, until
 from tests.stand_in_sudo import SUDO
 
 pytestmark = pytest.mark.lab
@@ -39,10 +38,9 @@ def lab(make_module_lab: Any) -> Lab:
 def run(lab: Lab, path: Path, inventory: Mapping[str, Any] | None = None, **options: Any) -> Report:
     text = lab.inventory.read_text()
     hosts = to_hosts(parse(text, "hosts.yml"))
-    settings = SshSettings(known_hosts=lab.known_hosts, connect_timeout_s=5, dead_after_s=3)
     variables = {"ansible_user": "op", **options.pop("variables", {})}
     given = {host.name: dict(inventory or {}) for host in hosts}
-    return run_playbook(path, hosts, settings, variables=variables, inventory=given, **options)
+    return run_playbook(path, hosts, ssh_settings(lab), variables=variables, inventory=given, **options)
 
 
 PLAY = """

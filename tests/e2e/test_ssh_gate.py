@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.run import Report, run_playbook
 from rm.adapters.playbook.shipped import shipped_directory
 from rm.playbook.inventory.hosts import to_hosts
 from rm.playbook.inventory.inventory import parse
-from tests.cluster import Cluster, until
+from tests.cluster import Cluster, ssh_settings, until
 from tests.e2e.conftest import MakeCluster
 
 pytestmark = pytest.mark.lab
@@ -44,12 +43,11 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
 
 def play(cluster: Cluster, check: bool = False, **variables: str) -> Report:
     hosts = to_hosts(parse(cluster.lab.inventory.read_text(), "hosts.yml"))
-    settings = SshSettings(known_hosts=cluster.lab.known_hosts, connect_timeout_s=10, dead_after_s=10)
     given = {"rm_ssh_gate_exempt": GROUP, **variables}
     path = shipped_directory("playbooks") / "ssh_gate.yml"
 
     def tried() -> Report | None:
-        report = run_playbook(path, hosts, settings, variables=given, check=check)
+        report = run_playbook(path, hosts, ssh_settings(cluster.lab), variables=given, check=check)
         # sshd may just be reading its settings
         return None if any(recap.unreachable for recap in report.recap().values()) else report
 
@@ -123,9 +121,13 @@ def test_a_session_belongs_to_the_newest_job_and_ends_with_it(gated: Cluster, tm
     assert f"/rm/job_{newer}_1\n" in inside.stdout
     # in every group that the task is in: of memory, devices, processes …
     task = ["sh", "-c", "cat /proc/$(pgrep -n -x sleep)/cgroup"]
-    told = gated.lab.exec(gated.lab.hosts[0].name, task).stdout.decode()
+
+    def groups() -> str:
+        told = gated.lab.exec(gated.lab.hosts[0].name, task).stdout.decode()
+        return told if f"job_{newer}_1" in told else ""
+
+    told = until(groups, "the newer job sleeps")
     assert {one for one in told.splitlines() if f"job_{newer}_1" in one} <= {*inside.stdout.splitlines()}
-    assert f"job_{newer}_1" in told
     terminal = [word if word != "-T" else "-tt" for word in words(gated, USER, "tty")]
     done = subprocess.run(terminal, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.stdout.startswith("/dev/pts/"), done.stderr
@@ -145,7 +147,7 @@ def test_what_a_session_leaves_behind_ends_with_the_job(gated: Cluster) -> None:
     name = gated.lab.hosts[0].name
     job = start(gated)
     assert log_in(gated, USER, "setsid sleep 4321 >/dev/null 2>&1 &").returncode == 0
-    assert gated.alive(name, "^sleep 4321$")
+    until(lambda: gated.alive(name, "^sleep 4321$"), "it was started")
     gated.client.delete("jobs", job)
     gated.wait(job)
     until(lambda: not gated.alive(name, "^sleep 4321$"), "it is gone, too")

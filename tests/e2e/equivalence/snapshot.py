@@ -7,6 +7,7 @@ type, mode, owner, group and content. A directory's content is the names in it: 
 from __future__ import annotations
 
 import json
+import stat
 import subprocess
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from rm.lab import Lab
 
 ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var/lib", "/var/spool")
+ALONE = ("/root", "/tmp")  # in which a host sees nothing of this machine
 # logins, and the backups that useradd and its like keep; besides, `.ansible` in a home is
 # the tool's own, what is in `.git` is compared by what git says of it, and
 # `__pycache__` holds moments
@@ -70,6 +72,7 @@ for root in roots or also:
 print(json.dumps(found))
 """  # fmt: skip
 
+DIRECTORY = oct(stat.S_IFDIR)
 ASK = ("/usr/bin/python3", "-S", "-E", "-c", PROGRAM)
 State = dict[str, dict[str, Any]]
 
@@ -81,12 +84,25 @@ def snapshot(lab: Lab, host: str, since_s: float) -> State:
     """
     found = _ask(lab.exec_command(host, ASK), since_s, ROOTS, ())
     here = _ask(ASK, 0.0, (), tuple(found))
-    return {path: fact for path, fact in found.items() if fact != here.get(path)}
+    return {path: _own(path, fact, here.get(path)) for path, fact in found.items() if fact != here.get(path)}
 
 
 def look(lab: Lab, host: str, paths: Iterable[str]) -> State:
     """The same of these paths, changed or not, as far as they are there."""
-    return _ask(lab.exec_command(host, ASK), 0.0, (), tuple(paths))
+    found = _ask(lab.exec_command(host, ASK), 0.0, (), tuple(paths))
+    here = _ask(ASK, 0.0, (), tuple(found))
+    return {path: _own(path, fact, here.get(path)) for path, fact in found.items()}
+
+
+def _own(path: str, fact: dict[str, Any], here: dict[str, Any] | None) -> dict[str, Any]:
+    """Of a directory's names those that the host has added, and with a minus those that it has removed.
+
+    Others come and go on this machine while tests run.
+    """
+    if here is None or path.startswith(ALONE) or {fact["type"], here["type"]} != {DIRECTORY}:
+        return fact
+    mine, theirs = {*fact["content"]}, {*here["content"]}
+    return {**fact, "content": [*sorted(mine - theirs), *sorted(f"-{name}" for name in theirs - mine)]}
 
 
 def _ask(argv: Sequence[str], since_s: float, roots: tuple[str, ...], also: tuple[str, ...]) -> State:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rm.lab import Lab
+from tests.cluster import SETTINGS
 from tests.e2e.equivalence.outcome import Outcome, Run
 from tests.e2e.equivalence.recipe import Recipe
 
@@ -86,6 +87,7 @@ def run_ansible(recipe: Recipe, place: Place) -> Run:
         "ANSIBLE_ACTION_PLUGINS": str(HERE / "action"),
         "ANSIBLE_HOME": str(place.directory.parent / "ansible"),
         "ANSIBLE_PIPELINING": "1",
+        "ANSIBLE_TIMEOUT": f"{SETTINGS['ssh']['connect_timeout_s']:g}",
         "ANSIBLE_SSH_COMMON_ARGS": f"-F none -o UserKnownHostsFile={place.lab.known_hosts}",
         "ANSIBLE_DEVEL_WARNING": "0",
         "RECORD": str(record),
@@ -117,7 +119,8 @@ def run_ansible(recipe: Recipe, place: Place) -> Run:
 def run_rm(recipe: Recipe, place: Place, check: bool = False) -> Run:
     config = place.config or place.directory.with_suffix(".toml")
     if place.config is None:
-        config.write_text(f'[daemon]\nstate_dir = "{place.directory.parent / "state"}"\n')
+        patient = "".join(f"{name} = {value}\n" for name, value in SETTINGS["ssh"].items())
+        config.write_text(f'[daemon]\nstate_dir = "{place.directory.parent / "state"}"\n[ssh]\n{patient}')
     env = {**_environment(), "RM_CONFIG": str(config), "ANSIBLE_CONFIG": _config(recipe, place)}
     argv = [str(BIN / "rmx"), "playbook", "run", "--json", "--known-hosts", str(place.lab.known_hosts)]
     argv += ["--check"] if check else []
