@@ -9,11 +9,13 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cluster import until
 
 AGENTS = Path(__file__).parents[2] / "agents"
 HIGH, LOW = 41, 42
@@ -27,12 +29,10 @@ pytestmark = [
 ]
 
 SEND = """
-import socket, sys, time
+import socket, sys
 link = socket.create_connection((sys.argv[1], int(sys.argv[2])))
-end, block, sent = time.monotonic() + float(sys.argv[3]), bytes(65536), 0
-while time.monotonic() < end:
-    sent += link.send(block)
-print(sent)
+while True:
+    link.send(bytes(65536))
 """
 SINK = """
 import socket, threading
@@ -116,20 +116,12 @@ class Pair:
         for path in self.groups:
             if path.exists():
                 (path / "cgroup.kill").write_text("1")
-                eventually(lambda path=path: "populated 0" in (path / "cgroup.events").read_text())
+                until(lambda path=path: "populated 0" in (path / "cgroup.events").read_text(), "it is empty")
                 path.rmdir()
         for parent in {path.parent for path in self.groups}:
             parent.rmdir()
         for name in self.names:
             self.run("ip", "netns", "del", name)
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait for a condition; the test fails when it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -172,15 +164,25 @@ def test_the_prior_job_keeps_its_rate_and_removal_restores_the_interface(pair: P
     assert sink.stdout is not None
     assert sink.stdout.readline() == "ready\n"
     senders = [
-        pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", "3", group=group)
-        for group in (low, high)
+        pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", group=group) for group in (low, high)
     ]
+
+    def sent() -> list[int]:
+        counted = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"]
+        return [counted[str(job)]["bytes"] for job in (HIGH, LOW)]
+
+    def high_is_prior() -> bool:
+        """While 12 MB are sent, 2 s at the least: a sender that gets no processor for long spoils it."""
+        before = sent()
+        until(lambda: sum(sent()) - sum(before) > 12_000_000, "both send")
+        fast, slow = (now - then for now, then in zip(sent(), before, strict=True))
+        return fast > 4 * slow > 0  # unshaped they would share equally
+
+    until(high_is_prior, "the prior job keeps its rate")
     for sender in senders:
-        sender.wait(timeout=60)
-    counted = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"]
-    fast, slow = counted[str(HIGH)]["bytes"], counted[str(LOW)]["bytes"]
-    assert fast > 4 * slow, counted  # unshaped they would share equally
-    assert slow > 0
+        sender.kill()
+        sender.wait()
+    fast, slow = sent()
     both = pair.ask("rm_shape.py", op="counters", interface="eth7")
     # the interface counts a packet before it is cut into segments, each with headers; the class after
     assert both["tx_bytes"] > 0.8 * (fast + slow)
@@ -233,8 +235,17 @@ def test_a_limit_found_on_the_interface_stays_in_force(pair: Pair, found: list[s
     sink = pair.start(1, sys.executable, "-c", SINK)
     assert sink.stdout is not None
     sink.stdout.readline()
-    pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", "2", group=group).wait(timeout=60)
-    sent = pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"][str(HIGH)]["bytes"]
-    assert 1_000_000 < sent < 8_000_000  # 2 s at 20 Mbit/s are 5 MB, at 1 Gbit/s 250 MB
+    sender = pair.start(0, sys.executable, "-c", SEND, "10.98.7.2", "7777", group=group)
+
+    def sent() -> int:
+        return int(pair.ask("rm_shape.py", op="shape_counters", interface="eth7")["jobs"][str(HIGH)]["bytes"])
+
+    until(lambda: sent() > 1_000_000, "it sends")
+    began = time.monotonic()
+    counted = sent()
+    until(lambda: sent() - counted > 5_000_000, "it sends 5 MB")
+    assert time.monotonic() - began > 1.5  # 2 s at 20 Mbit/s, 0.04 s at 1 Gbit/s: it may only be slower
+    sender.kill()
+    sender.wait()
     pair.ask("rm_shape.py", op="unshape", job=HIGH, attempt=1, interface="eth7")
     assert pair.tc("-d", "qdisc", "show", "dev", "eth7") + pair.tc("class", "show", "dev", "eth7") == before
