@@ -115,9 +115,10 @@ def test_a_file_is_old_or_new_and_the_next_run_finishes(make_lab: Any, tmp_path:
     chance, lab = random.Random(SEED), make_lab(zones=1, hosts=2)
     site = Site(lab, tmp_path)
     hosts = [host.name for host in lab.hosts]
+    began = time.monotonic()
     code, out, err = site.run(0)
     assert code == 0, err
-    lines = len(err.splitlines())  # that a whole run writes as it goes on
+    takes_s = time.monotonic() - began  # a whole run, on this machine as busy as it is
     allowed = {host: {name: {0} for name in (*WRITTEN, "done")} for host in hosts}
     cut_short = 0
     for version, how in enumerate(["kill", "int", "cut", "crash", "kill"], 1):
@@ -125,19 +126,16 @@ def test_a_file_is_old_or_new_and_the_next_run_finishes(make_lab: Any, tmp_path:
         assert process.stderr is not None
         assert process.stdout is not None
         assert process.stderr.readline().startswith("PLAY")
-        for _ in range(chance.randrange(lines // 2)):
-            process.stderr.readline()
-        time.sleep(chance.uniform(0, 0.1))  # any point will do
+        time.sleep(chance.uniform(0, takes_s / 3))  # any point will do
         if how in ("cut", "crash"):
             getattr(lab, how)(hosts[0])
         else:
             process.send_signal(signal.SIGKILL if how == "kill" else signal.SIGINT)
         out, err = process.communicate(timeout=WAIT_S)
         assert "Traceback" not in err
-        recap = out.splitlines()
         if how == "int" and process.returncode:
-            assert process.returncode == 130
-            assert recap[-1].startswith("not finished: ")
+            assert process.returncode in (130, -signal.SIGINT)  # the latter where it was ending by itself
+            assert process.returncode != 130 or out.splitlines()[-1].startswith("not finished: ")
         if how in ("cut", "crash"):
             assert process.returncode in (0, 4), err
             assert f"{hosts[1]} : " in out
@@ -164,12 +162,15 @@ def test_history_tells_how_runs_ended(make_lab: Any, tmp_path: Path) -> None:
     site = Site(lab, tmp_path)
     (tmp_path / "site.yml").write_text(
         "- hosts: all\n  gather_facts: false\n  tasks:\n  - copy: {content: x, dest: /srv/begun}\n"
-        "    register: begun\n  - wait_for: {path: /srv/never, timeout: 60}\n    when: begun is not failed\n"
+        "    register: begun\n  - wait_for: {path: /srv/go}\n    when: begun is not failed\n"
+        "    register: waited\n"
+        "  - wait_for: {path: /srv/never, timeout: 20}\n    when: waited is not failed\n"
     )
     process = site.start(1)
     (name,) = (host.name for host in lab.hosts)
     until(lambda: lab.exec(name, ["test", "-e", "/srv/begun"]).returncode == 0, "the first task is done")
     process.send_signal(signal.SIGINT)
+    lab.exec(name, ["touch", "/srv/go"])  # the step that is under way is finished
     out, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert f"not finished: {name}" in out
