@@ -136,7 +136,7 @@ def test_a_reply_that_grows_long_is_cut_and_the_rest_asked_for(monkeypatch: pyte
     [None, [], {}, {"results": []}, {"results": [1], "planned": {}}, {"results": [{}], "planned": {}}],
 )
 def test_an_answer_of_another_shape_is_none(answer: Any) -> None:
-    with pytest.raises(Unreachable, match="something else"):
+    with pytest.raises(Unreachable, match="something other than step results"):
         in_parts({"steps": [step(1, "ping")], "planned": {}}, lambda request: answer)
 
 
