@@ -14,7 +14,7 @@ from functools import partial
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Action, Collect, Discard, Launch, Start, Stop
-from rm.core.jobs.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.transitions import JOB_FAULTS
 from rm.core.journal.journal import Start as JournalStart
@@ -104,7 +104,7 @@ class ReplayedHosts:
         if host.boot_id and host.boot_id != up.boot_id:
             host.parts.clear()
         host.boot_id, host.reachable = up.boot_id, True
-        reported = [task for key, part in host.parts.items() for task in _reported(key, part)]
+        reported = Reported(task for key, part in host.parts.items() for task in _reported(key, part))
         launches = {key for key, part in host.parts.items() if part.state == "coming"}
         ends: set[Attempt] = set()
         waiting, host.waiting = host.waiting, []

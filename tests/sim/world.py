@@ -16,7 +16,7 @@ from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Laun
 from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.placed import is_heard, is_stray
-from rm.core.jobs.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile, worth_repeating
 from rm.core.jobs.state import rebuild
 from rm.core.journal.journal import Chosen, Recorder
 from rm.core.model.host import HostState
@@ -352,7 +352,7 @@ class World:
 
     def hello(self, host: ModelHost) -> None:
         host.hello_due = False
-        reported = [
+        reported = Reported(
             ReportedTask(
                 job,
                 number,
@@ -369,7 +369,7 @@ class World:
             )
             for (job, number), a in host.attempts.items()
             for rank in a.ranks
-        ]
+        )
         state = self.cycle.state
         up = ev.HostUp(host.name, f"boot {host.boots}", "1")
         mine = [i for i in self.open.values() if i.action.host == host.name]

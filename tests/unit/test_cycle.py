@@ -8,7 +8,7 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules
-from rm.core.jobs.reconcile import ReportedTask, reconcile
+from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.alignment import Alignment, LinkAlignment
 from rm.core.model.host import HostState
@@ -76,7 +76,7 @@ def still_runs(one: Cycle, rank: int, **more: Any) -> ReportedTask:
 
 
 def comes_back(one: Cycle, *tasks: ReportedTask) -> None:
-    one.step([ev.HostUp("h1", "boot", "1"), *reconcile(one.state, "h1", tasks, (), (), 300)], 300)
+    one.step([ev.HostUp("h1", "boot", "1"), *reconcile(one.state, "h1", Reported(tasks), (), (), 300)], 300)
 
 
 def test_what_a_host_still_runs_holds_its_gpus_until_it_ends() -> None:

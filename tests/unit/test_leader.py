@@ -13,6 +13,7 @@ from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.adapters.store.sql import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Intent
+from rm.core.jobs.reconcile import Reported
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Step
 from rm.core.model.host import HostState
@@ -115,7 +116,7 @@ def house() -> Iterator[House]:
 
 
 def host_up(name: str) -> HostReport:
-    return HostReport(ev.HostUp(name, "boot", "1"), [], 1)
+    return HostReport(ev.HostUp(name, "boot", "1"), Reported([]), 1)
 
 
 def test_an_answer_comes_after_the_commit_and_the_intents_are_in_it(house: House) -> None:
@@ -266,7 +267,7 @@ BAD: list[Any] = [
     ev.HostSilent([], "x"),  # type: ignore[arg-type]
     ev.Noted(1, object()),  # type: ignore[arg-type]
     ev.ActionSettled(1 << 70),
-    HostReport(ev.HostUp("h1", "boot", "1"), [3], 1),  # type: ignore[list-item]
+    HostReport(ev.HostUp("h1", "boot", "1"), [3], 1),  # type: ignore[arg-type]
     object(),
 ]
 
@@ -390,7 +391,7 @@ def test_a_removed_host_is_forgotten_with_what_is_open_for_it(house: House) -> N
 def test_a_report_by_a_lost_channel_changes_nothing(house: House) -> None:
     house.start()
     house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
-    house.leader.post(HostReport(ev.HostUp("h1", "other", "1"), [], 99))
+    house.leader.post(HostReport(ev.HostUp("h1", "other", "1"), Reported([]), 99))
     assert house.state().hosts["h1"].boot_id == ""
 
 

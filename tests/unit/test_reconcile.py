@@ -8,7 +8,7 @@ import pytest
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch, Start
 from rm.core.jobs.lifecycle import Changes, Rules, apply
-from rm.core.jobs.reconcile import ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.reconcile import STRAYS_MAX, Reported, ReportedTask, reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
 from rm.core.model.job import JobState, Placement, TaskPlacement
@@ -41,7 +41,7 @@ RANK_0_ENDED = ev.TaskExited(1, 1, "h1", 0, 0, 0, 50, 60)
 
 
 def difference(state: ClusterState, *tasks: ReportedTask, **open: Any) -> list[ev.Event]:
-    return reconcile(state, "h1", tasks, open.get("launches", ()), open.get("ends", ()), 100)
+    return reconcile(state, "h1", Reported(tasks), open.get("launches", ()), open.get("ends", ()), 100)
 
 
 def test_a_host_that_agrees_changes_nothing() -> None:
@@ -56,11 +56,11 @@ def test_news_that_were_missed_become_events() -> None:
         ev.TasksStarted(1, 1, "h1", 100, (1,)),
     ]
     state = cluster(*STARTED)
-    ended = told(1, "exited", started_us=50, ended_us=80, code=3, why="abort")
+    ended = told(1, "exited", started_us=50, ended_us=80, code=3, why="abort", ran_us=29)
     lost = told(0, "lost", why="killed")
     assert difference(state, lost, ended) == [
         ev.TasksLost(1, 1, "h1", (0,), "killed"),
-        ev.TaskExited(1, 1, "h1", 1, 3, 0, 50, 80, False, "abort"),
+        ev.TaskExited(1, 1, "h1", 1, 3, 0, 50, 80, False, "abort", 29),
     ]
 
 
@@ -96,26 +96,39 @@ def test_what_runs_where_it_was_given_up_is_stopped() -> None:
     assert difference(state, told(0), told(1)) == [ev.StrayFound(1, 1, "h1", True, Held((0, 1)))]
 
 
+def test_of_very_many_strays_those_that_run_come_first_and_the_jobs_own_news_before_them() -> None:
+    state = cluster(*STARTED)
+    others = [told(0, "exited", job=10 + i) for i in range(2 * STRAYS_MAX)]
+    running = [told(0, job=10_000), told(0, job=10_001)]
+    found = difference(state, *others, *running, told(0, "lost"), told(1))
+    assert found[:3] == [
+        ev.TasksLost(1, 1, "h1", (0,)),
+        ev.StrayFound(10_000, 1, "h1", True, Held((0,))),
+        ev.StrayFound(10_001, 1, "h1", True, Held((0,))),
+    ]
+    assert found[3:] == [ev.StrayFound(10 + i, 1, "h1", False) for i in range(STRAYS_MAX - 2)]
+
+
 LAUNCH = Launch(1, 1, "h1", GANG.on("h1"), hold=True)
 START = Start(1, 1, "h1")
 
 
 def test_a_launch_is_repeated_when_the_host_never_saw_it() -> None:
     state = cluster()
-    assert worth_repeating(state, UP, [], LAUNCH)
-    assert not worth_repeating(state, UP, [told(0, "prepared")], LAUNCH)
-    assert worth_repeating(state, UP, [told(0, "prepared")], START)
-    assert not worth_repeating(state, UP, [told(0)], START)
-    assert not worth_repeating(state, UP, [], START)
+    assert worth_repeating(state, UP, Reported([]), LAUNCH)
+    assert not worth_repeating(state, UP, Reported([told(0, "prepared")]), LAUNCH)
+    assert worth_repeating(state, UP, Reported([told(0, "prepared")]), START)
+    assert not worth_repeating(state, UP, Reported([told(0)]), START)
+    assert not worth_repeating(state, UP, Reported([]), START)
 
 
 def test_nothing_is_repeated_after_a_reboot_or_for_an_attempt_that_is_over() -> None:
     state = cluster()
-    assert not worth_repeating(state, ev.HostUp("h1", "another", "1"), [], LAUNCH)
-    assert not worth_repeating(state, UP, [], replace(LAUNCH, attempt=2))
-    assert not worth_repeating(state, UP, [], replace(LAUNCH, job=9))
+    assert not worth_repeating(state, ev.HostUp("h1", "another", "1"), Reported([]), LAUNCH)
+    assert not worth_repeating(state, UP, Reported([]), replace(LAUNCH, attempt=2))
+    assert not worth_repeating(state, UP, Reported([]), replace(LAUNCH, job=9))
     given_up = cluster(ev.CancelRequested(1, "alice"))
-    assert not worth_repeating(given_up, UP, [], LAUNCH)
+    assert not worth_repeating(given_up, UP, Reported([]), LAUNCH)
     lost_there = cluster(*STARTED[:2], STARTED[3], ev.HostDown("h1", "silent"))
     assert lost_there.jobs[1].state is JobState.COMPLETING
-    assert not worth_repeating(lost_there, UP, [told(0, "prepared"), told(1, "prepared")], START)
+    assert not worth_repeating(lost_there, UP, Reported([told(0, "prepared"), told(1, "prepared")]), START)

@@ -5,15 +5,17 @@ Used whenever a host's agent says hello: after a cut, a reboot, or a restart of 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch, Start
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
+from rm.core.model.job import Task
 
-STRAYS_MAX = 1_000  # of one hello, those that run first: each becomes an action, and more come at the next
+STRAYS_MAX = 200  # of one hello, those that run first: each becomes an action, and more come at the next
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +42,30 @@ class ReportedTask:
     gpus: tuple[str, ...] | None = None
     ran_us: int | None = None
 
+    @property
+    def runs(self) -> bool:
+        return self.state in ("running", "launching")
 
-def worth_repeating(
-    state: ClusterState, up: ev.HostUp, reported: Iterable[ReportedTask], action: Launch | Start
-) -> bool:
+
+class Reported:
+    """What one host says that it runs. Sorted once, beside the leader, which then looks up what concerns it:
+    a host may report tens of thousands of tasks.
+
+    `attempts`: (job, attempt) -> its tasks by rank; those that still run come first, then by job.
+    """
+
+    def __init__(self, tasks: Iterable[ReportedTask]) -> None:
+        found: dict[tuple[int, int], list[ReportedTask]] = {}
+        for task in sorted(tasks, key=lambda t: (t.job, t.attempt, t.rank)):
+            found.setdefault((task.job, task.attempt), []).append(task)
+        running = {name: told for name, told in found.items() if any(t.runs for t in told)}
+        self.attempts: Mapping[tuple[int, int], Sequence[ReportedTask]] = running | found
+
+    def states(self, job: int, attempt: int) -> set[str]:
+        return {task.state for task in self.attempts.get((job, attempt), ())}
+
+
+def worth_repeating(state: ClusterState, up: ev.HostUp, reported: Reported, action: Launch | Start) -> bool:
     """Must an open launch or start be sent (again) to the host that has just said hello?
 
     Not when the state has given the attempt up, or its tasks there. Not after a reboot: one whose
@@ -58,14 +80,14 @@ def worth_repeating(
         return False
     if all(t.ended_us is not None for t in job.tasks if t.host == up.host):
         return False
-    states = {t.state for t in reported if (t.job, t.attempt) == (action.job, action.attempt)}
+    states = reported.states(action.job, action.attempt)
     return not states if isinstance(action, Launch) else states == {"prepared"}
 
 
 def reconcile(
     state: ClusterState,
     host: str,
-    reported: Iterable[ReportedTask],
+    reported: Reported,
     open_launches: Collection[tuple[int, int]],
     open_ends: Collection[tuple[int, int]],
     now_us: int,
@@ -80,44 +102,22 @@ def reconcile(
     """
     found: list[ev.Event] = []
     seen: set[tuple[int, int, int]] = set()
-    strays: dict[tuple[int, int], list[ReportedTask]] = {}
-    for task in sorted(reported, key=lambda t: (t.job, t.attempt, t.rank)):
-        job = state.jobs.get(task.job)
-        current = job is not None and job.occupies and job.attempt == task.attempt
-        mine = current and any(t.rank == task.rank and t.host == host for t in job.tasks)  # type: ignore[union-attr]
-        if not mine:
-            strays.setdefault((task.job, task.attempt), []).append(task)
-            continue
-        assert job is not None
-        seen.add((task.job, task.attempt, task.rank))
-        known = next(t for t in job.tasks if t.rank == task.rank)
-        if known.ended_us is not None:
-            if task.state == "running":
-                strays.setdefault((task.job, task.attempt), []).append(task)
-        elif task.state == "prepared" and not known.prepared:
-            found.append(ev.TasksPrepared(task.job, task.attempt, host))
-        elif task.state == "running" and known.started_us is None:
-            found.append(
-                ev.TasksStarted(task.job, task.attempt, host, task.started_us or now_us, (task.rank,))
-            )
-        elif task.state == "exited":
-            found.append(
-                ev.TaskExited(
-                    task.job,
-                    task.attempt,
-                    host,
-                    task.rank,
-                    task.code,
-                    task.signal,
-                    task.started_us,
-                    task.ended_us or now_us,
-                    task.out_of_memory,
-                    task.why,
-                    task.ran_us,
-                )
-            )
-        elif task.state == "lost":
-            found.append(ev.TasksLost(task.job, task.attempt, host, (task.rank,), task.why))
+    theirs: dict[tuple[int, int], list[ReportedTask]] = {}  # of current attempts: tasks that are strays
+    for name in sorted(name for name in reported.attempts if _is_current(state, *name)):
+        job = state.jobs[name[0]]
+        mine = {task.rank: task for task in job.tasks if task.host == host}
+        theirs[name] = []
+        for task in reported.attempts[name]:
+            known = mine.get(task.rank)
+            if known is None:
+                theirs[name].append(task)
+                continue
+            seen.add((task.job, task.attempt, task.rank))
+            if known.ended_us is not None:
+                if task.state == "running":
+                    theirs[name].append(task)
+            elif (news := _news(host, task, known, now_us)) is not None:
+                found.append(news)
     for job_id in sorted(state.jobs_on.get(host, ())):
         job = state.jobs[job_id]
         if (job.id, job.attempt) in open_launches:
@@ -129,18 +129,59 @@ def reconcile(
         )
         if missing:
             found.append(ev.TasksLost(job.id, job.attempt, host, missing))
-    given_up = [
-        ev.StrayFound(*name, host, held is not None, held)
-        for name, held in ((name, _held(state, tasks)) for name, tasks in strays.items())
-        if held is not None or name not in open_ends
-    ]
-    given_up.sort(key=lambda stray: (not stray.running, stray.job, stray.attempt))
-    return found + given_up[:STRAYS_MAX]
+    return [*found, *islice(_given_up(state, host, reported, theirs, open_ends), STRAYS_MAX)]
+
+
+def _is_current(state: ClusterState, job_id: int, attempt: int) -> bool:
+    job = state.jobs.get(job_id)
+    return job is not None and job.occupies and job.attempt == attempt
+
+
+def _news(host: str, task: ReportedTask, known: Task, now_us: int) -> ev.Event | None:
+    """What the host says of a task that has not ended by the state."""
+    if task.state == "prepared" and not known.prepared:
+        return ev.TasksPrepared(task.job, task.attempt, host)
+    if task.state == "running" and known.started_us is None:
+        return ev.TasksStarted(task.job, task.attempt, host, task.started_us or now_us, (task.rank,))
+    if task.state == "exited":
+        return ev.TaskExited(
+            task.job,
+            task.attempt,
+            host,
+            task.rank,
+            task.code,
+            task.signal,
+            task.started_us,
+            task.ended_us or now_us,
+            task.out_of_memory,
+            task.why,
+            task.ran_us,
+        )
+    if task.state == "lost":
+        return ev.TasksLost(task.job, task.attempt, host, (task.rank,), task.why)
+    return None
+
+
+def _given_up(
+    state: ClusterState,
+    host: str,
+    reported: Reported,
+    theirs: Mapping[tuple[int, int], Sequence[ReportedTask]],
+    open_ends: Collection[tuple[int, int]],
+) -> Iterator[ev.StrayFound]:
+    """The attempts that the state does not have there, those that run first."""
+    for name, told in reported.attempts.items():
+        tasks = theirs.get(name, told)
+        if not tasks:
+            continue
+        held = _held(state, tasks)
+        if held is not None or name not in open_ends:
+            yield ev.StrayFound(*name, host, held is not None, held)
 
 
 def _held(state: ClusterState, tasks: Iterable[ReportedTask]) -> Held | None:
     """What those of an attempt's tasks hold that still run; a job that had its hosts for itself holds all."""
-    running = [t for t in tasks if t.state in ("running", "launching")]
+    running = [t for t in tasks if t.runs]
     if not running:
         return None
     job = state.jobs.get(running[0].job)

@@ -21,7 +21,7 @@ import msgspec
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Start, Stop
-from rm.core.jobs.reconcile import ReportedTask
+from rm.core.jobs.reconcile import Reported
 from rm.core.jobs.transitions import HOST_FAULTS
 from rm.core.model.job import Task
 from rm.core.model.logs import KeptLog, LogPlace
@@ -65,7 +65,7 @@ class HostReport:
     """
 
     up: ev.HostUp
-    tasks: list[ReportedTask]
+    tasks: Reported
     connection: int
     newest_job: int = 0  # the largest id of a job that the host remembers
 
@@ -324,7 +324,7 @@ class Executor:
                 self._fill(host)
             report = HostReport(
                 up_event(host, facts, hello),
-                [reported(t, self._offset_us(host), self._clock.now_us()) for t in answer.tasks],
+                Reported(reported(t, self._offset_us(host), self._clock.now_us()) for t in answer.tasks),
                 connection,
                 hello.newest_job,
             )

@@ -24,6 +24,16 @@ class Admission:
     kept: dict[str, Load]
 
 
+def loads_of(specs: Sequence[JobSpec]) -> dict[str, Load]:
+    """What the specifications of each user weigh."""
+    loads: dict[str, Load] = {}
+    for spec in specs:
+        load = loads.setdefault(spec.user, Load())
+        load.jobs += 1
+        load.bytes += size_bytes(spec)
+    return loads
+
+
 class Backlog:
     """What `admit` grants counts until `release`; each job that waits counts by itself once it is there."""
 
@@ -34,17 +44,14 @@ class Backlog:
         self._waiting: dict[int, tuple[str, int]] = {}  # job -> (user, bytes)
         self._loads: dict[str, Load] = {}
 
-    def admit(self, specs: Sequence[JobSpec]) -> Admission:
-        """Room for all of these, or for none.
+    def admit(self, specs: Sequence[JobSpec], asked: dict[str, Load] | None = None) -> Admission:
+        """Room for all of these, or for none. `asked` is what they weigh, where that is known.
 
         Raises:
             Conflict: a user would have too many jobs waiting.
         """
-        asked: dict[str, Load] = {}
-        for spec in specs:
-            load = asked.setdefault(spec.user, Load())
-            load.jobs += 1
-            load.bytes += size_bytes(spec)
+        if asked is None:
+            asked = loads_of(specs)
         with self._lock:
             for user, more in asked.items():
                 self._refuse(user, self._loads.get(user, Load()), more)

@@ -47,7 +47,7 @@ from rm.daemon.execution.log_reader import LogReader
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.asking import LOOK_S
-from rm.daemon.services.backlog import Admission, Backlog
+from rm.daemon.services.backlog import Admission, Backlog, loads_of
 from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService, shown
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
@@ -124,6 +124,8 @@ class Service(HostService):
     async def _submit(self, specs: Sequence[JobSpec], key: str, named: NamedJobs) -> Sequence[int]:
         ids: list[int] = []
         room: Admission | None = None
+        # beside the leader and the event loop, which ten thousand would hold up
+        asked = await asyncio.to_thread(loads_of, specs) if len(specs) > SLICE else None
         name = (specs[0].user, key)
 
         def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
@@ -140,7 +142,7 @@ class Service(HostService):
                 made[:] = known[len(ids) :]
                 return []
             if room is None:
-                room = self._backlog.admit(specs[len(ids) :])
+                room = self._backlog.admit(specs[len(ids) :], None if ids else asked)
             part = specs[len(ids) : len(ids) + count]
             past = [named.of(spec, state) for spec in part]
             made[:] = promised.new_jobs(len(part), name if key else None)
