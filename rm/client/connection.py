@@ -329,7 +329,8 @@ class Connection:
     def _at_a_peer(self, timeout_s: float | None, failure: Unreachable) -> http.client.HTTPConnection:
         """A connection to the first other daemon of the cluster that answers, of those that the configuration
         names. Raises `failure`, our address's, if there is none."""
-        for peer in () if type(failure) is not Unreachable else self.address.peers:
+        nobody = type(failure) is Unreachable  # and not somebody whose certificate is not trusted
+        for peer in self.address.peers if nobody else ():
             with suppress(Unreachable):
                 address = self.address.at(peer)
                 door = door_to(address)
