@@ -1,6 +1,6 @@
 """The shipped playbooks under ansible-core and under rm, on fresh hosts: both do the same, twice.
 
-What is compared is what `test_corpus.py` says. rm's own modules (`rm_drain`, `rm_resume`, `rm_burn_in`,
+What is compared is what `parts.py` says. rm's own modules (`rm_drain`, `rm_resume`, `rm_burn_in`,
 `rm_burn_in_network`) exist for rm only: under Ansible an action of the test stands in for each, which does
 nothing, and what these tasks came to is not compared; all other tasks are, and the hosts' end state. `drain`
 needs a daemon: `test_drain.py`.

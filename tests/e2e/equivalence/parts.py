@@ -13,40 +13,31 @@ files in `corpus/files/` and `corpus/templates/`, an inventory of the playbook's
 `corpus/inventories/NAME/`. `here` is a directory of the run on the control machine. To run one:
 
     python -m pytest tests/e2e/equivalence -k NAME
+
+The corpus is in parts of about equal length, each a file of tests: files are what the test runner spreads
+over the cores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import re
 
-import pytest
-
-from tests.e2e.equivalence.judge import compare
 from tests.e2e.equivalence.recipe import Recipe, corpus
-from tests.e2e.equivalence.stage import Stage
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
-CORPUS = corpus()
+PARTS = 4
 
 
-@pytest.fixture(scope="module")
-def stage(
-    request: pytest.FixtureRequest, make_module_lab: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Stage]:
-    """Starts all playbooks that were asked for; the tests wait for theirs."""
-    wanted = {item.callspec.params["recipe"].name for item in request.session.items
-              if item.path == request.path and "recipe" in item.callspec.params}  # fmt: skip
-    recipes = [recipe for recipe in CORPUS if recipe.name in wanted and recipe.possible]
-    hosts = sum(recipe.hosts for recipe in recipes) or 1
-    labs = [make_module_lab(zones=1, hosts=hosts) for _ in ("ansible", "rm")]
-    made = Stage([[recipe] for recipe in recipes], *labs, tmp_path_factory.mktemp("stage"))
-    try:
-        yield made
-    finally:
-        made.close()
+def part(number: int) -> list[Recipe]:
+    """The recipes of one part; what is long is given to whichever part is the shortest."""
+    lengths = [0] * PARTS
+    parts: list[list[Recipe]] = [[] for _ in range(PARTS)]
+    for recipe in sorted(corpus(), key=_length, reverse=True):
+        shortest = lengths.index(min(lengths))
+        lengths[shortest] += _length(recipe)
+        parts[shortest].append(recipe)
+    return parts[number]
 
 
-@pytest.mark.parametrize("recipe", CORPUS, ids=lambda recipe: recipe.name)
-def test_both_do_the_same_and_check_mode_foretells_it(stage: Stage, recipe: Recipe) -> None:
-    compare(stage, recipe)
+def _length(recipe: Recipe) -> int:
+    """Tasks on hosts, about, and as much as some of them for the start of the tool."""
+    return recipe.hosts * (4 + len(re.findall(r"^ *- name:", recipe.path.read_text(), re.MULTILINE)))
