@@ -153,7 +153,7 @@ def test_a_mesh_from_its_table() -> None:
         ({"name": "m", "tests": ["ping"]}, "there is no test 'ping'"),
         ({"name": "m", "tests": []}, "names no test"),
         ({"name": "m", "hosts": "all"}, "not a list of names"),
-        ({"name": "m", "between": "some"}, "none of representatives, all, none"),
+        ({"name": "m", "between": "some"}, "not one of representatives, all, none"),
         ({"name": "m", "rounds": -1}, "not a whole number from 0"),
         ({"name": "m", "rounds": True}, "not a whole number"),
         ({"name": "m", "jitter_s": float("nan")}, "not a number of seconds"),
