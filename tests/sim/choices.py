@@ -20,7 +20,7 @@ class Choices:
     """Drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
-        self.step = 0
+        self.seed, self.step = seed, 0
         self._random = random.Random(seed)
         self._drawn: dict[tuple[int, str], int] = {}
 

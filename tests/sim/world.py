@@ -30,9 +30,11 @@ from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Measured, StoredAction
 from rm.dependencies import AFTER, AFTERNOTOK, AFTEROK, SINGLETON, Condition, parse
 from tests import builders
+from tests.invariants import validate_state
 from tests.sim.choices import Choices
 
 S = 1_000_000
+VALIDATED = 8  # of so many seeds one, since it costs as much as the steps themselves; and what is replayed
 CPUS = 4  # of a host
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
 RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts fail all the time
@@ -153,6 +155,8 @@ class World:
         self.turns += 1
         entries = self.recorder.before(self.cycle, self.now_us) if self.journalled else ()
         outcome = self.cycle.step(events, self.now_us)
+        if self.choices.seed % VALIDATED == 0:
+            validate_state(self.cycle.state)
         if self.journalled:
             entries += self.recorder.after(self.cycle, events, outcome, self.now_us)
         if self.dies(f"before commit {self.turns}", 0.01):

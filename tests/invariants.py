@@ -1,0 +1,99 @@
+"""What holds of the leader's whole state after each of its steps."""
+
+from __future__ import annotations
+
+from rm.core.jobs.state import ClusterState, all_of, needs, placed_view
+from rm.core.jobs.strays import without_strays
+from rm.core.model.host import Host
+from rm.core.model.job import JobState
+from rm.core.model.snapshot import Free
+
+
+def validate_state(state: ClusterState) -> None:
+    """Fail with the first invariant that is broken. Everything derived is worked out again from the jobs."""
+    _queue(state)
+    _placed(state)
+    _hosts(state)
+    assert not state.freed, "the pass did not look at what came free"
+    assert state.fresh.keys() <= state.pending.keys(), f"to be tried are {list(state.fresh)}"
+
+
+def _queue(state: ClusterState) -> None:
+    jobs = state.jobs
+    waiting = {number for number, job in jobs.items() if job.state is JobState.PENDING}
+    assert set(state.pending) == waiting, f"pending are {list(state.pending)}, and wait do {waiting}"
+    assert all(number == job.id for number, job in jobs.items()), "a job stands under another's number"
+    assert state.next_job > max(jobs, default=0), f"the next id {state.next_job} is taken"
+    known = {(job.spec.user, job.key): None for job in jobs.values() if job.key}
+    assert state.submissions.keys() == known.keys(), f"submissions are known by {state.submissions.keys()}"
+    for (user, key), numbers in state.submissions.items():
+        mine = {number for number, job in jobs.items() if (job.spec.user, job.key) == (user, key)}
+        assert mine <= set(numbers), f"{key!r} is {numbers}, not {mine}"
+        assert len(numbers) == len(set(numbers)), f"{key!r} is {numbers}"
+    for job in jobs.values():
+        assert (job.ended_us is not None) == job.state.final, f"job {job.id} is {job.state}: {job.ended_us}"
+        assert bool(job.attempt) or not job.occupies, f"job {job.id} is {job.state} before any attempt"
+        assert job.state is not JobState.PENDING or not job.tasks, f"job {job.id} waits with tasks"
+        ranks = [task.rank for task in job.tasks]
+        assert ranks in ([], list(range(job.spec.ntasks))), f"job {job.id} has the ranks {ranks}"
+
+
+def _placed(state: ClusterState) -> None:
+    placed = state.placed
+    occupying = {number for number, job in state.jobs.items() if job.occupies}
+    assert placed.keys() == occupying, f"placed are {set(placed)}, and hosts are held by {occupying}"
+    for number, view in placed.items():
+        job = state.jobs[number]
+        assert job.placement is not None
+        assert view == placed_view(job, job.placement, view.sequence), f"job {number} is seen as {view}"
+    order = [view.sequence for view in placed.values()]
+    assert len(order) == len(set(order)), f"two jobs were placed at one turn: {order}"
+    assert state.next_sequence > max(order, default=0)
+    on = {name: {n for n, view in placed.items() if name in view.placement.hosts} for name in state.jobs_on}
+    assert {h for view in placed.values() for h in view.placement.hosts} <= on.keys()
+    assert state.jobs_on == on, f"on the hosts are {state.jobs_on}, and placed there {on}"
+    assert state.progress.keys() <= placed.keys(), f"of {set(state.progress)} progress is kept"
+    aligned = {schedule.job for schedule in state.alignment.schedules}
+    assert aligned <= placed.keys(), f"aligned are {aligned}, and placed {set(placed)}"
+
+
+def _hosts(state: ClusterState) -> None:
+    hosts = state.hosts
+    assert state.free.keys() == hosts.keys()
+    assert state.silent_since.keys() <= hosts.keys()
+    assert state.strays.keys() <= hosts.keys()
+    assert {host.zone for host in hosts.values()} <= state.zones.keys()
+    assert {name for pair in state.network for name in pair} <= hosts.keys()
+    for name, host in hosts.items():
+        left = _left(state, host)
+        assert state.free[name] == left, f"of {name} {state.free[name]} is free, and should be {left}"
+
+
+def _left(state: ClusterState, host: Host) -> Free:
+    """What the jobs on a host and its strays leave of it, added up without the accounts that are kept."""
+    whole = all_of(host)
+    cpus, mem_bytes, idle, shared = whole.cpus, whole.mem_bytes, set(whole.gpus), dict(whole.gpu_mem)
+    alone = False
+    for number in state.jobs_on.get(host.name, ()):
+        spec, tasks = state.jobs[number].spec, state.placed[number].placement.on(host.name)
+        alone |= spec.exclusive
+        took_cpus, took_bytes = needs(spec, len(tasks))
+        cpus, mem_bytes = cpus - took_cpus, 0 if spec.mem_all else mem_bytes - took_bytes
+        gpus = {gpu for task in tasks for gpu in task.gpus}
+        if not spec.gpu_mem_bytes:
+            assert gpus <= idle, f"job {number} has GPUs of others on {host.name}: {gpus - idle}"
+        idle -= gpus
+        for gpu in gpus & shared.keys():
+            if spec.gpu_mem_bytes:
+                shared[gpu] -= spec.gpu_mem_bytes
+            else:
+                del shared[gpu]
+    assert min(cpus, mem_bytes) >= 0, f"{host.name} has {cpus} CPUs and {mem_bytes} bytes left"
+    assert all(size >= 0 for size in shared.values()), f"GPUs of {host.name} have {shared} bytes left"
+    if alone:
+        assert len(state.jobs_on[host.name]) == 1, f"{host.name} is not one job's alone"
+        left = Free(0, 0, (), ())
+    else:
+        left = Free(cpus, mem_bytes, tuple(sorted(idle)), tuple(sorted(shared.items())))
+    strays = state.strays.get(host.name)
+    return without_strays(left, host.gpus, strays) if strays else left
