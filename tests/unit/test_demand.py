@@ -26,7 +26,7 @@ from tests.builders import GIB, full_mesh, host, job, placed, placement, profile
 DECIDES_NO_PLACEMENT = {
     "name", "user", "script", "script_args", "env", "chdir", "chdir_required", "output", "error", "open_mode",
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us", "hold",
-    "requeue", "fence_us",
+    "requeue", "fence_us", "dependency", "kill_on_invalid_dep",
 }  # fmt: skip
 QUIET, LOUD = profile(200, (0, 40, 500)), profile(200, (0, 120, 900))
 VALUES: dict[str, tuple[Any, Any]] = {
