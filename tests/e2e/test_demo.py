@@ -63,6 +63,8 @@ def left(home: Path) -> list[str]:
 
 def blurred(told: dict[str, Any]) -> str:
     """Which of the figures a busy machine has spoilt, if it has."""
+    if not told["avoided_hosts"]:  # the other hosts of its zone looked worse: the pair is in another zone
+        return f"where the pair was placed: {told['jobs'][0]['hosts']}"
     high, low = told["jobs"]
     if not 0 < low["shift_ms"] < low["alone_ms"]["mean"] * 1.1:
         return f"the shift: {low}"
