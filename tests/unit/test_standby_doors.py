@@ -62,10 +62,12 @@ class Heard(logging.Handler):
 def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heard]:
     monkeypatch.setattr(standby, "RETRY_S", 0.02)
     log, found = logging.getLogger("rm.web"), Heard()
-    monkeypatch.setattr(log, "level", logging.INFO)
+    before = log.level
+    log.setLevel(logging.INFO)  # forgets, too, which levels were off for the loggers below it
     log.addHandler(found)
     yield found
     log.removeHandler(found)
+    log.setLevel(before)
 
 
 @pytest.fixture
