@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any
 
 
@@ -16,6 +16,7 @@ class Tunnel:
     def __init__(self, program: Sequence[str], timeout_s: float) -> None:
         """Raises OSError where the program cannot be started."""
         self.program, self._said = program, ""
+        self._ending = threading.Lock()  # the connection's own thread and its owner both end it, also at once
         self._raw, theirs = socket.socketpair()
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the tunnel)
         try:
@@ -37,23 +38,29 @@ class Tunnel:
 
     def said(self) -> str:
         """The program's last word on standard error."""
-        with suppress(OSError, ValueError):  # closed: then what was read before
-            self._errors.seek(0)
-            lines = self._errors.read(1 << 16).decode(errors="replace").strip().splitlines()
-            self._said = lines[-1].strip() if lines else ""
+        with self._ending:
+            self._read()
         return self._said
 
     def close(self) -> None:
+        """End the program; to be called again and again, from any thread."""
         self._raw.close()
-        if self._process.poll() is None:
-            self._process.terminate()
-            try:
-                self._process.wait(2)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self.said()
-        self._errors.close()
+        with self._ending:
+            if self._process.poll() is None:
+                self._process.terminate()
+                try:
+                    self._process.wait(2)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+            self._read()
+            self._errors.close()
+
+    def _read(self) -> None:
+        if not self._errors.closed:  # else what was read before
+            self._errors.seek(0)
+            lines = self._errors.read(1 << 16).decode(errors="replace").strip().splitlines()
+            self._said = lines[-1].strip() if lines else ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._raw, name)
