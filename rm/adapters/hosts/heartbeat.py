@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from rm.adapters.hosts.channel import AgentChannel
+from rm.adapters.hosts.silence import Silence
 from rm.protocol.hosts import Ping
 
 BEATS_PER_DEADLINE = 3
-STEP_S = 0.5  # one look at most: while the daemon itself stood still, no agent is blamed
+STEP_S = 0.5  # that one look counts at most
 
 
 class Heartbeat:
@@ -19,20 +20,17 @@ class Heartbeat:
         self._dead_after_s = dead_after_s
         self._interval_s = dead_after_s / BEATS_PER_DEADLINE
         self._heard = 0
-        self._quiet_s = 0.0
+        self._silence = Silence(STEP_S)
         self._asked = False
-        self._looked_at = 0.0  # monotonic seconds
 
     def look(self, channel: AgentChannel, now: float) -> bool:
         """Ask when nothing was heard for a while; False when the agent hangs. `now`: monotonic seconds."""
-        step_s = min(STEP_S, now - self._looked_at)
-        self._looked_at = now
+        quiet_s = self._silence.look(now, channel.heard == self._heard)
         if channel.heard != self._heard:
-            self._heard, self._quiet_s, self._asked = channel.heard, 0.0, False
+            self._heard, self._asked = channel.heard, False
             return True
-        self._quiet_s += step_s
-        if not self._asked and self._quiet_s >= self._interval_s:
+        if not self._asked and quiet_s >= self._interval_s:
             self._asked = True
             channel.call(Ping(), self._dead_after_s)
         # what has arrived and is not read yet is our delay, not the agent's
-        return self._quiet_s < self._dead_after_s or channel.unread
+        return quiet_s < self._dead_after_s or channel.unread

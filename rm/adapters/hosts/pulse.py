@@ -14,15 +14,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from rm.adapters.hosts.silence import Silence
+
 PULSES_PER_DEADLINE = 6
 
 
 class WatchedSocket:
     """A socket that remembers when it was last heard from, and lets no writer wait for ever.
 
-    Times are monotonic seconds. `dead_after_s` bounds the silence after a question. While this process
-    itself stands still, no peer is silent: one look counts no more than `interval_s`, and what has arrived
-    and is not read yet was said in time.
+    Times are monotonic seconds. `dead_after_s` bounds the silence after a question. What has arrived and is
+    not read yet was said in time.
     """
 
     def __init__(self, raw: socket.socket, dead_after_s: float) -> None:
@@ -30,8 +31,7 @@ class WatchedSocket:
         self.dead_after_s = dead_after_s
         self.heard_at = time.monotonic()
         self.asked_at = 0.0
-        self._looked_at = 0.0
-        self._silent_s = 0.0
+        self._silence = Silence(self.interval_s)
 
     def recv(self, size: int) -> bytes:
         data = self._raw.recv(size)
@@ -56,13 +56,8 @@ class WatchedSocket:
 
         To be called again and again.
         """
-        step_s = min(self.interval_s, now - self._looked_at)
-        self._looked_at = now
-        if self.asked_at <= self.heard_at:
-            self._silent_s = 0.0
-            return False
-        self._silent_s += step_s
-        return self._silent_s > self.dead_after_s - 2 * self.interval_s and not self._unread()
+        lasts_s = self._silence.look(now, self.asked_at > self.heard_at)
+        return lasts_s > self.dead_after_s - 2 * self.interval_s and not self._unread()
 
     def _unread(self) -> bool:
         """Has something arrived that nobody has read?"""
