@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from rm.core.jobs.dependents import Group, group_of
 from rm.core.model.dependency import Standing
@@ -35,7 +36,7 @@ class Chain:
 
 def chain_of(job: Job, jobs: Mapping[int, Job]) -> Chain:
     """Of a pending job among all jobs; breadth first, each job once."""
-    first = _first_alike(jobs)
+    first = cache(lambda: _first_alike(jobs))  # a look at all jobs, for a singleton only
     links: list[Link] = []
     count, seen, level = 0, {job.id}, [job]
     while level:
@@ -53,11 +54,11 @@ def chain_of(job: Job, jobs: Mapping[int, Job]) -> Chain:
     return Chain(tuple(links), count - len(links))
 
 
-def _links(job: Job, jobs: Mapping[int, Job], first: Mapping[Group, Job]) -> Iterator[Link]:
+def _links(job: Job, jobs: Mapping[int, Job], first: Callable[[], Mapping[Group, Job]]) -> Iterator[Link]:
     for one in job.dependencies:
         awaited = jobs.get(one.job)
         if one.kind == SINGLETON and one.standing is Standing.UNFULFILLED:
-            awaited = first.get(group_of(job))
+            awaited = first().get(group_of(job))
         if awaited is not None:
             yield Link(job.id, one.kind, awaited.id, one.standing, awaited.state, awaited.spec.name)
         elif one.kind != SINGLETON:

@@ -131,13 +131,15 @@ def _cancel(ctx: Context, job: Job) -> None:
 
 def depending_now(spec: JobSpec, state: ClusterState, past: Iterable[PastJob]) -> tuple[Dependency, ...]:
     """The dependencies as they would be for a job that was submitted now."""
-    made = (
-        judged(one, state.jobs.get(one.job)) if one.job else one for one in asked_for(spec.dependency, past)
+    asked, group = asked_for(spec.dependency, past), (spec.user, spec.name)
+    free = Standing.FULFILLED
+    if any(one.kind == SINGLETON for one in asked) and any(
+        group_of(state.jobs[job_id]) == group for job_id in (*state.placed, *state.pending)
+    ):
+        free = Standing.UNFULFILLED
+    return tuple(
+        judged(one, state.jobs.get(one.job)) if one.job else replace(one, standing=free) for one in asked
     )
-    group = (spec.user, spec.name)
-    alike = any(group_of(state.jobs[job_id]) == group for job_id in (*state.placed, *state.pending))
-    free = Standing.UNFULFILLED if alike else Standing.FULFILLED
-    return tuple(one if one.job else replace(one, standing=free) for one in made)
 
 
 def why_not(job: Job, now_us: int) -> Reason | None:
