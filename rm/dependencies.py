@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from rm.errors import UsageError
+from rm.units import MINUTE_US
 
 AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON = "after", "afterany", "afterok", "afternotok", "singleton"
 KINDS = (AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON)
 CONDITIONS_MAX = 1_000  # of one job: each change of one writes all of them
 MINUTES_MAX = 10 * 366 * 24 * 60
-MINUTE_US = 60_000_000
 
 _JOB = re.compile(r"([1-9]\d{0,17})(?:\+(\d{1,10}))?\Z")
 _ELEMENT = re.compile(r"\d+_(\d+|\*|\[.*\])\Z")

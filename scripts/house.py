@@ -37,11 +37,13 @@ FLOORS: list[dict[str, str]] = [
         "api": "what the HTTP API takes and gives, as types, and the table of its routes",
         "submission": "`#SBATCH` and `#RM` lines and options to a job specification",
     },
-    {"protocol": "what daemon and agents say to each other: a frozen type for each message, with its ranges"},
+    {
+        "protocol": "what daemon and agents say to each other: a frozen type for a message, with its ranges",
+        "dependencies": "the text of a job's dependency list",
+    },
     {
         "units": "exact integers: microseconds, bit/s, bytes",
         "hints": "the known word that a wrong one is most like",
-        "dependencies": "the text of a job's dependency list",
         "paths": "where files lie",
         "typed": "plain values as types, from any thread",
     },

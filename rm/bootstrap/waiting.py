@@ -17,11 +17,11 @@ from rm.core.ports import Clock
 from rm.core.store import Lease, Loaded, Store
 from rm.daemon.leading.lease import HeldLease, Monotonic, Standby, patiently
 from rm.errors import RmError
+from rm.units import SECOND_US
 from rm.web.addresses import doors_of
 from rm.web.standby import serve_standby
 
 log = logging.getLogger(__name__)
-US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Waiting:
         self._store = store
         self._clock = clock
         self._standby = Standby(
-            store, clock, holder, int(config.daemon.lease_s * US), monotonic, doors_of(config)
+            store, clock, holder, int(config.daemon.lease_s * SECOND_US), monotonic, doors_of(config)
         )
         self._ahead = ReadAhead(self._found)
 
@@ -79,7 +79,7 @@ class Waiting:
         return await asyncio.to_thread(patiently, find, stopped)
 
     def _found(self) -> Found:
-        now_us, recent_us = self._clock.now_us(), int(self._config.jobs.recent_s * US)
+        now_us, recent_us = self._clock.now_us(), int(self._config.jobs.recent_s * SECOND_US)
         loaded = self._store.load(ended_after_us=now_us - recent_us)
         network = {(m.source, m.destination): m.stats for m in loaded.measurements}
         counters = loaded.next_job_id, loaded.next_action_id

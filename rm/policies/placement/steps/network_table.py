@@ -19,12 +19,12 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Snapshot
 from rm.policies.placement.steps.latency import raw_latency
 from rm.policies.placement.steps.network_score import Floats, Mask, NetworkWeights, points
+from rm.units import MINUTE_US
 
 NOMINAL_DELAY_US = 100.0  # between hosts of one zone of which nothing was measured
 
 # loss %, delay us, bandwidth bps, failures, confidence in loss and delay, in bandwidth; nan = not measured
 _COLUMNS = 6
-MINUTE_US = 60_000_000  # confidence sinks by the minute, so that a table serves for one at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +301,7 @@ def _signature(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def minute_of(now_us: int) -> int:
+    # confidence sinks by the minute, so that a table serves for one at least
     return now_us // MINUTE_US * MINUTE_US
 
 
