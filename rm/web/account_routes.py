@@ -15,6 +15,7 @@ from rm.errors import Conflict, Forbidden, NotFound
 from rm.web import wire
 from rm.web.accounts import Accounts
 from rm.web.answers import respond
+from rm.web.handling import number
 from rm.web.identity import CALLER
 from rm.web.ports import Auditing, Tokens
 
@@ -22,19 +23,15 @@ ACTS_MOST = 10_000
 
 
 class AccountRoutes:
-    """`number` reads the query."""
-
     def __init__(
         self,
         find_tokens: Callable[[], Tokens | None],
         find_audit: Callable[[], Auditing | None],
         known: Accounts,
-        number: Callable[[web.Request, str, float], float],
     ) -> None:
         self._find_tokens = find_tokens
         self._find_audit = find_audit
         self._known = known
-        self._number = number
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -94,8 +91,8 @@ class AccountRoutes:
         audit = self._find_audit()
         if audit is None:
             raise Conflict("This daemon keeps no audit log.")
-        after, since_us = (int(self._number(request, name, 0)) for name in ("after", "since_us"))
-        limit = max(1, min(int(self._number(request, "limit", 1000)), ACTS_MOST))
+        after, since_us = (int(number(request, name, 0)) for name in ("after", "since_us"))
+        limit = max(1, min(int(number(request, "limit", 1000)), ACTS_MOST))
         found = await audit.read(after, limit, since_us, request.query.get("user", ""))
         told = [accounts.Act(seq=seq, **_fields(act)) for seq, act in found]
         return respond(accounts.Acts(acts=told))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from aiohttp import web
 
@@ -17,44 +16,17 @@ from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond, respond_as, typed
 from rm.web.identity import CALLER
-from rm.web.sight import Sight
+from rm.web.ports import Alerts
+from rm.web.visible_jobs import VisibleJobs
 
 COMMENT_MAX = 500  # characters
 NAMES_MAX = 1_000
 
 
-class Silence(Protocol):
-    """A dataclass."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-
-class Silences(Protocol):
-    def add(
-        self, conditions: Sequence[str], hosts: Sequence[str], for_us: int, by: str, comment: str
-    ) -> tuple[Silence, Future[Any]]: ...
-    def end(self, number: int) -> tuple[Silence, Future[Any]]: ...
-
-
-class Alerts(Protocol):
-    def view(self) -> Mapping[str, Any]:
-        """{"alerts", "silences", "rules", "channels"}"""
-        ...
-
-    def acknowledge(self, names: Sequence[str], by: str, comment: str) -> tuple[list[str], Future[Any]]: ...
-
-    @property
-    def silences(self) -> Silences: ...
-
-
 class AlertRoutes:
-    def __init__(
-        self,
-        find: Callable[[], Alerts | None],
-        sight: Callable[[web.Request], Awaitable[Sight]],
-    ) -> None:
+    def __init__(self, find: Callable[[], Alerts | None], visible: VisibleJobs) -> None:
         self._find = find
-        self._sight = sight
+        self._visible = visible
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -71,7 +43,7 @@ class AlertRoutes:
         return found
 
     async def alerts(self, request: web.Request) -> web.Response:
-        return respond_as(alerts.Alerts, (await self._sight(request)).alerts(self._alerts().view()))
+        return respond_as(alerts.Alerts, (await self._visible.sight(request)).alerts(self._alerts().view()))
 
     async def acknowledge(self, request: web.Request) -> web.Response:
         by = request[CALLER].user

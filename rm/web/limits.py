@@ -129,5 +129,8 @@ class Limits:
         return self._limits.header_s + 8 * size_bytes / SLOWEST_BPS
 
 
+LIMITS = web.AppKey("limits", Limits)
+
+
 def reads_log(request: web.Request) -> bool:
     return request.path.endswith("/logs")

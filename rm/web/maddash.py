@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
@@ -17,6 +17,7 @@ from rm.core.monitoring.cells import Status
 from rm.errors import Conflict, NotFound, UsageError
 from rm.web import wire
 from rm.web.maddash_history import bad_times, seconds, tries_of
+from rm.web.ports import Monitoring
 
 DASHBOARD = "rm"
 ROOT = "/maddash"
@@ -27,17 +28,6 @@ PAST_US = 400 * 86_400_000_000  # for which changes of a check's status are list
 CHANGES = 1_000  # of a check, at most
 EVENTS_US = 7 * 86_400_000_000
 EVENTS = 200  # of a grid, at most
-
-
-class Monitoring(Protocol):
-    """What of the daemon's monitoring is asked."""
-
-    async def meshes(self) -> Mapping[str, Any]: ...
-    async def grid(self, name: str) -> Mapping[str, Any]: ...
-    async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]: ...
-    async def changes(
-        self, name: str, check: str, source: str, destination: str, span_us: int, limit: int
-    ) -> Mapping[str, Any]: ...
 
 
 class Maddash:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from rm.errors import RmError
 from rm.web.metric_families import JOBS_MOST, Told, families
 from rm.web.ports import Service
 from rm.web.sight import Sight
+from rm.web.visible_jobs import VisibleJobs
 
 log = logging.getLogger("rm.web")
 
@@ -39,11 +40,11 @@ class _Once:
         return self._found
 
 
-def metrics_routes(service: Service, sight: Callable[[web.Request], Awaitable[Sight]]) -> list[web.RouteDef]:
+def metrics_routes(service: Service, visible: VisibleJobs) -> list[web.RouteDef]:
     """Jobs that the caller may not know of have no series of their own; they count."""
 
     async def metrics(request: web.Request) -> web.Response:
-        told = seen(await gather(service), await sight(request))
+        told = seen(await gather(service), await visible.sight(request))
         wants = "application/openmetrics-text" in request.headers.get("Accept", "")
 
         def write() -> bytes:

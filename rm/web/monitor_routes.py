@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
@@ -11,42 +11,18 @@ from rm.api import monitoring, network
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
+from rm.web.handling import number
 from rm.web.identity import CALLER
+from rm.web.ports import Monitoring
 
 DAY_S = 86_400.0
 CHANGES_S = 7 * DAY_S
 CHANGES_MOST = 10_000
 
 
-class Monitoring(Protocol):
-    """What the API asks of the daemon's monitoring; mappings are answered as they are."""
-
-    async def meshes(self) -> Mapping[str, Any]: ...
-    async def grid(self, name: str) -> Mapping[str, Any]: ...
-    async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]: ...
-    async def changes(
-        self, name: str, check: str, source: str, destination: str, span_us: int, limit: int
-    ) -> Mapping[str, Any]: ...
-    async def run(self, name: str, everything: bool) -> Mapping[str, Any]: ...
-    async def pause(self, name: str, by: str) -> Mapping[str, Any]: ...
-    async def resume(self, name: str) -> Mapping[str, Any]: ...
-    async def sources(self) -> Mapping[str, Any]: ...
-    async def read_source(self, name: str) -> Mapping[str, Any]: ...
-
-
-Number = Callable[[web.Request, str, float], float]
-
-
 class MonitorRoutes:
-    """`number` reads the query."""
-
-    def __init__(
-        self,
-        find: Callable[[], Monitoring | None],
-        number: Number,
-    ) -> None:
+    def __init__(self, find: Callable[[], Monitoring | None]) -> None:
         self._find = find
-        self._number = number
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -76,8 +52,8 @@ class MonitorRoutes:
     async def changes(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "check", "source", "destination", "since_s", "limit")
         check, source, destination = (request.query.get(n, "") for n in ("check", "source", "destination"))
-        span_us = int(self._number(request, "since_s", CHANGES_S) * 1e6)
-        limit = int(self._number(request, "limit", CHANGES_MOST))
+        span_us = int(number(request, "since_s", CHANGES_S) * 1e6)
+        limit = int(number(request, "limit", CHANGES_MOST))
         name = request.match_info["mesh"]
         most = max(1, min(limit, CHANGES_MOST))
         told = await self._monitoring().changes(name, check, source, destination, span_us, most)
@@ -88,7 +64,7 @@ class MonitorRoutes:
         source, destination = (request.query.get(n, "") for n in ("source", "destination"))
         if not source or not destination:
             raise UsageError("Name the 'source' and the 'destination' of the history.")
-        span_us = int(self._number(request, "since_s", DAY_S) * 1e6)
+        span_us = int(number(request, "since_s", DAY_S) * 1e6)
         return respond_as(network.History, await self._monitoring().history(source, destination, span_us))
 
     async def run(self, request: web.Request) -> web.Response:

@@ -12,7 +12,8 @@ values or core dataclasses.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar
+from concurrent.futures import Future
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from rm.core.model.described import Described
 from rm.core.model.host import Host
@@ -22,9 +23,6 @@ from rm.core.model.snapshot import Free
 from rm.core.people.audit import Act
 from rm.core.people.rights import Scope
 from rm.core.people.token import Token
-from rm.web.alert_routes import Alerts
-from rm.web.monitor_routes import Monitoring
-from rm.web.steps_routes import Steps
 
 T = TypeVar("T")
 Answer: TypeAlias = Awaitable[T] | T
@@ -63,6 +61,53 @@ class Tokens(Protocol):
 
     def use(self, id: str, origin: str) -> None: ...
     def now_us(self) -> int: ...
+
+
+class Silence(Protocol):
+    """A dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+class Silences(Protocol):
+    def add(
+        self, conditions: Sequence[str], hosts: Sequence[str], for_us: int, by: str, comment: str
+    ) -> tuple[Silence, Future[Any]]: ...
+    def end(self, number: int) -> tuple[Silence, Future[Any]]: ...
+
+
+class Alerts(Protocol):
+    def view(self) -> Mapping[str, Any]:
+        """{"alerts", "silences", "rules", "channels"}"""
+        ...
+
+    def acknowledge(self, names: Sequence[str], by: str, comment: str) -> tuple[list[str], Future[Any]]: ...
+
+    @property
+    def silences(self) -> Silences: ...
+
+
+class Monitoring(Protocol):
+    """What the API asks of the daemon's monitoring; mappings are answered as they are."""
+
+    async def meshes(self) -> Mapping[str, Any]: ...
+    async def grid(self, name: str) -> Mapping[str, Any]: ...
+    async def history(self, source: str, destination: str, span_us: int) -> Mapping[str, Any]: ...
+    async def changes(
+        self, name: str, check: str, source: str, destination: str, span_us: int, limit: int
+    ) -> Mapping[str, Any]: ...
+    async def run(self, name: str, everything: bool) -> Mapping[str, Any]: ...
+    async def pause(self, name: str, by: str) -> Mapping[str, Any]: ...
+    async def resume(self, name: str) -> Mapping[str, Any]: ...
+    async def sources(self) -> Mapping[str, Any]: ...
+    async def read_source(self, name: str) -> Mapping[str, Any]: ...
+
+
+class Steps(Protocol):
+    """What the API asks of the daemon; mappings are answered as they are."""
+
+    def channels(self) -> Sequence[Mapping[str, Any]]: ...
+    async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]: ...
 
 
 class Service(Protocol):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -11,29 +10,19 @@ from rm.api import channels
 from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
+from rm.web.handling import while_connected
+from rm.web.ports import Steps
 
 LINE_BYTES = (8 << 20) - 4096  # an agent takes lines of up to 8 MiB
 DOOR = {"host": str, "address": str, "port": int, "login": str}
 REQUEST = {"steps": list, "check": bool, "diff": bool, "planned": dict, "failed_task": int}
 
 
-class Steps(Protocol):
-    """What the API asks of the daemon; mappings are answered as they are."""
-
-    def channels(self) -> Sequence[Mapping[str, Any]]: ...
-    async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]: ...
-
-
-WhileConnected = Callable[[web.Request, Coroutine[Any, Any, Any]], Awaitable[Any]]
-
-
 class StepsRoutes:
-    """For administrators: a step does anything as the agent's user. `while_connected` gives the work up when
-    the client has gone."""
+    """For administrators: a step does anything as the agent's user."""
 
-    def __init__(self, find: Callable[[], Steps | None], while_connected: WhileConnected) -> None:
+    def __init__(self, find: Callable[[], Steps | None]) -> None:
         self._find = find
-        self._while_connected = while_connected
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/v1/channels", self.channels), web.post("/v1/channels/{host}/steps", self.run)]
@@ -57,6 +46,5 @@ class StepsRoutes:
                 raise UsageError(f"'{key}' of the steps must be {kind.__name__}.")
         door = {key: body[key] for key in DOOR}
         asked = {key: body[key] for key in REQUEST if body.get(key) is not None}
-        return respond_as(
-            channels.StepsAnswer, await self._while_connected(request, self._steps().run(door, asked))
-        )
+        told = await while_connected(request, self._steps().run(door, asked))
+        return respond_as(channels.StepsAnswer, told)

@@ -314,7 +314,7 @@ def test_wait_is_a_long_poll(daemon: Daemon) -> None:
 def test_a_client_that_goes_away_is_nothing_to_log(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
-    monkeypatch.setattr("rm.web.api._STILL_THERE_S", 0.01)
+    monkeypatch.setattr("rm.web.handling.STILL_THERE_S", 0.01)
     call(daemon, "POST", "/v1/jobs", {"spec": SPEC})
     client = socket.socket(socket.AF_UNIX)
     client.connect(daemon.socket)

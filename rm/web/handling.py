@@ -1,0 +1,56 @@
+"""What handlers of the API share: numbers of the query, work beside the event loop, clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from aiohttp import web
+
+from rm.core.model.acceptance import NUMBER_MAX
+from rm.errors import UsageError
+from rm.web.ports import Answer
+
+BESIDE = web.AppKey("beside", asyncio.Semaphore)
+STILL_THERE_S = 2.0  # between two looks whether the client waits still
+T = TypeVar("T")
+
+
+async def settled(answer: Answer[T]) -> T:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+async def while_connected(request: web.Request, work: Coroutine[Any, Any, T]) -> T:
+    """The result of `work`, which is cancelled when the client has gone."""
+    task = asyncio.ensure_future(work)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=STILL_THERE_S)
+            if done:
+                return task.result()
+            if request.transport is None or request.transport.is_closing():
+                raise ConnectionResetError("the client has gone")
+    finally:
+        task.cancel()
+
+
+async def beside(request: web.Request, work: Callable[[], T]) -> T:
+    """Off the event loop, one after the other: several would leave it little of the interpreter."""
+    async with request.app[BESIDE]:
+        return await asyncio.to_thread(work)
+
+
+def number(request: web.Request, name: str, default: float, least: float = 0) -> float:
+    """Of the query; one that is larger than any that makes sense is as good as the largest."""
+    text = request.query.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not value >= least or value == float("inf"):
+        raise UsageError(f"'{name}' is '{text}', and must be a number of at least {least:g}.")
+    return min(value, NUMBER_MAX)

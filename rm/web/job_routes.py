@@ -1,0 +1,176 @@
+"""`/v1/jobs` and `/v1/queue`: jobs as they are, why, and what their users do to them. The contract is
+docs/http-api.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from aiohttp import web
+
+from rm.adapters.store.audit_scope import about
+from rm.api import jobs, reasons
+from rm.api.routes import JOBS_MOST
+from rm.core.model.job import Job, JobState
+from rm.core.model.reasons import ReasonCode
+from rm.errors import Forbidden, UsageError
+from rm.web import wire
+from rm.web.access import Gate
+from rm.web.answers import explanation, full_job_of, job_of, respond, respond_as
+from rm.web.handling import beside, number, settled, while_connected
+from rm.web.identity import CALLER
+from rm.web.ports import Service
+from rm.web.visible_jobs import VisibleJobs
+
+LONG = 500  # jobs in a list, which is then made beside the event loop
+WAIT_MAX_S = 300.0
+
+
+class JobRoutes:
+    """`gate` records what administrators read of others."""
+
+    def __init__(self, service: Service, gate: Gate, visible: VisibleJobs) -> None:
+        self._service = service
+        self._gate = gate
+        self._visible = visible
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/v1/jobs", self.jobs),
+            web.delete("/v1/jobs", self.cancel_all),
+            web.get("/v1/queue", self.queue),
+            web.get(r"/v1/jobs/{id:\d{1,18}}", self.job),
+            web.delete(r"/v1/jobs/{id:\d{1,18}}", self.cancel),
+            web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:hold|release|requeue}", self.change),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/wait", self.wait),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/why", self.why),
+            web.get(r"/v1/jobs/{id:\d{1,18}}/iterations", self.iterations),
+        ]
+
+    async def jobs(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "state", "user", "mine", "name", "limit", "before", "all")
+        query = request.query
+        most = min(int(number(request, "limit", 0)) or JOBS_MOST, JOBS_MOST)
+        # asked for by name, they would be missed in a user namespace, where the caller has another one
+        caller = request[CALLER]
+        mine = caller.user if query.get("mine", "") not in ("", "0") else ""
+        states = wire.states_from(query.get("state", ""))
+        user = self._visible.whose(caller, mine or query.get("user", ""))
+        if user is None:
+            return respond(jobs.Jobs(jobs=[]))
+        found = await settled(
+            self._service.jobs(
+                states=states,
+                user=user,
+                name=query.get("name", ""),
+                limit=most + 1,
+                everything=query.get("all", "") not in ("", "0"),
+                before=int(number(request, "before", 0)),
+            )
+        )
+        newest = found[-most:]
+        told = await settled(self._service.progress([job.id for job in newest if job.occupies]))
+        sight = await self._visible.sight(request)
+        return await listed(
+            request, newest, lambda job: job_of(sight.job(job), told.get(job.id)), more=len(found) > most
+        )
+
+    async def queue(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "user", "limit")
+        caller, limit = request[CALLER], int(number(request, "limit", 0))
+        user = self._visible.whose(caller, request.query.get("user", ""))
+        if user is None:
+            return respond(jobs.Jobs(jobs=[]))
+        found = await settled(self._service.queue(user=user, limit=limit))
+        sight = await self._visible.sight(request)
+        return await listed(request, found, lambda job: job_of(sight.job(job)))
+
+    async def job(self, request: web.Request) -> web.Response:
+        caller = request[CALLER]
+        found = await self._visible.described(request)
+        job = found.job
+        own = caller.user == job.spec.user
+        private = own or caller.admin
+        if private and not own:
+            await self._gate.read_of_others(request)
+        return respond(jobs.WholeJob(job=full_job_of(job, found.schedule, found.progress, private)))
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        job_id, caller = await self._visible.owned(request)
+        signal = int(number(request, "signal", 0)) or None
+        if signal is not None and signal > 64:
+            raise UsageError(f"There is no signal {signal}.")
+        job = await settled(self._service.cancel(job_id, caller.user, signal))
+        return respond(jobs.OneJob(job=job_of(job)))
+
+    async def cancel_all(self, request: web.Request) -> web.Response:
+        wire.fields(request.query, "user", "name", "state")
+        query, caller = request.query, request[CALLER]
+        caller.must_be_somebody()
+        asked, name = query.get("user", ""), query.get("name", "")
+        user = self._visible.whose(caller, asked)
+        states = wire.states_from(query.get("state", ""))
+        if not (asked or name or states):
+            raise UsageError("Say whose jobs, of which name, or in which state.")
+        about(f"jobs of user '{asked}', name '{name}', state '{query.get('state', '')}'")
+        listed = (
+            ()
+            if user is None
+            else await settled(
+                self._service.jobs(states=states, user=user, name=name, limit=0, everything=False)
+            )
+        )
+        mine: list[int] = []
+        refused: list[jobs.NotCancelled] = []
+        for job in listed:
+            if job.state.final:
+                continue
+            try:
+                caller.must_own(job.spec.user, f"Job {job.id}")
+            except Forbidden as error:
+                refused.append(jobs.NotCancelled(job=job.id, message=error.what))
+            else:
+                mine.append(job.id)
+        done = await settled(self._service.cancel_all(mine, caller.user))
+        answer = jobs.Cancelled(jobs=[job_of(job) for job in done], refused=refused)
+        return await beside(request, partial(respond, answer)) if len(done) > LONG else respond(answer)
+
+    async def change(self, request: web.Request) -> web.Response:
+        job_id, caller = await self._visible.owned(request)
+        verbs = {
+            "hold": self._service.hold,
+            "release": self._service.release,
+            "requeue": self._service.requeue,
+        }
+        job = await settled(verbs[request.match_info["verb"]](job_id, caller.user))
+        return respond(jobs.OneJob(job=job_of(job)))
+
+    async def wait(self, request: web.Request) -> web.Response:
+        timeout_s = min(number(request, "timeout_s", 60.0), WAIT_MAX_S)
+        job_id = (await self._visible.job(request)).id
+        job = await while_connected(request, settled(self._service.wait(job_id, timeout_s)))
+        return respond(
+            jobs.Waited(job=job_of((await self._visible.sight(request)).job(job)), final=job.state.final)
+        )
+
+    async def why(self, request: web.Request) -> web.Response:
+        job, sight = await self._visible.job(request), await self._visible.sight(request)
+        answer = sight.explained(await settled(self._service.why(job.id)), job.spec.user)
+        if job.state is not JobState.PENDING or job.launch_failures:
+            leases = [sight.reason(r) for r in answer["reasons"] if r.code is ReasonCode.LEASE]
+            answer = {**answer, "reasons": leases or ([job.reason] if job.reason else [])}
+        return respond(explanation(answer, reasons.Why))
+
+    async def iterations(self, request: web.Request) -> web.Response:
+        last = int(number(request, "last", 0))
+        answer = await settled(self._service.iterations((await self._visible.job(request)).id))
+        return respond_as(jobs.Iterations, {**answer, "items": answer["items"][-last:]})
+
+
+async def listed(
+    request: web.Request, found: Sequence[Job], shown: Callable[[Job], jobs.Job], more: bool = False
+) -> web.Response:
+    def make() -> web.Response:
+        return respond(jobs.Jobs(jobs=list(map(shown, found)), more=more))
+
+    return await beside(request, make) if len(found) > LONG else make()

@@ -1,0 +1,58 @@
+"""`GET /v1/jobs/{id}/logs`: a task's output, while it runs if wished. The contract is docs/http-api.md."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from aiohttp import web
+
+from rm.core.people.rights import Role
+from rm.errors import UsageError
+from rm.web.access import Gate
+from rm.web.handling import number, settled, while_connected
+from rm.web.ports import Service
+from rm.web.visible_jobs import VisibleJobs
+
+
+class LogRoutes:
+    """`gate` records what administrators read of others."""
+
+    def __init__(self, service: Service, gate: Gate, visible: VisibleJobs) -> None:
+        self._service = service
+        self._gate = gate
+        self._visible = visible
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.get(r"/v1/jobs/{id:\d{1,18}}/logs", self.logs)]
+
+    async def logs(self, request: web.Request) -> web.StreamResponse:
+        job_id, caller = await self._visible.owned(request, Role.ADMIN)
+        if caller.admin and (await settled(self._service.job(job_id))).spec.user != caller.user:
+            await self._gate.read_of_others(request)
+        stream = request.query.get("stream", "out")
+        if stream not in ("out", "err"):
+            raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")
+        rank, offset = int(number(request, "task", 0)), int(number(request, "offset", 0))
+        tail, lines = int(number(request, "tail", 0)), int(number(request, "lines", 0))
+        if sum(map(bool, (tail, lines, offset))) > 1:
+            raise UsageError("'offset', 'tail' and 'lines' are mutually exclusive.")
+        offset = -tail or offset
+        attempt = int(number(request, "attempt", 0))
+        follow = request.query.get("follow", "") not in ("", "0")
+        chunks = self._service.logs(job_id, rank, stream, offset, follow, lines, attempt)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
+
+        async def next_chunk() -> bytes | None:
+            return await anext(chunks, None)
+
+        # the first chunk before the headers: a job without logs is an error, not an empty log
+        chunk = await while_connected(request, next_chunk())
+        if note := await settled(self._service.log_note(job_id, rank, stream, attempt)):
+            response.headers["Rm-Note"] = quote(note, safe=" '(),/:;")
+        await response.prepare(request)
+        while chunk is not None:
+            if chunk:
+                await response.write(chunk)
+            chunk = await while_connected(request, next_chunk())
+        await response.write_eof()
+        return response

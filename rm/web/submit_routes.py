@@ -1,0 +1,110 @@
+"""`POST /v1/jobs` and `/v1/plan`: who may submit what. The contract is docs/http-api.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from rm.api import jobs, reasons
+from rm.config import Config
+from rm.core.model.job import JobSpec
+from rm.errors import Forbidden, ImpossibleRequest, UsageError
+from rm.units import parse_time_limit_us
+from rm.web import wire
+from rm.web.answers import explanation, respond
+from rm.web.fence_defaults import FenceDefaults
+from rm.web.handling import beside, settled
+from rm.web.identity import CALLER, Caller
+from rm.web.limits import LIMITS
+from rm.web.ports import Service
+from rm.web.visible_jobs import VisibleJobs
+
+SPECS_PER_REQUEST = 10  # of a user's share of requests: this many jobs in one cost as much as one request
+KEY_MAX = 128
+
+
+class SubmitRoutes:
+    """The defaults of jobs are `config`'s."""
+
+    def __init__(self, service: Service, config: Config, visible: VisibleJobs) -> None:
+        self._service = service
+        self._visible = visible
+        self._priority_max = config.limits.max_priority
+        self._specs_max = config.limits.specs_per_request
+        self._root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
+        self._deliver = "" if config.jobs.output else config.jobs.deliver
+        self._fences = FenceDefaults.of(config.jobs)
+        self._defaults = {
+            "output": config.jobs.output,
+            "partition": config.jobs.partition,
+            "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
+        }
+
+    def routes(self) -> list[web.RouteDef]:
+        return [web.post("/v1/jobs", self.submit), web.post("/v1/plan", self.plan)]
+
+    async def submit(self, request: web.Request) -> web.Response:
+        specs, several = await self._specs(request)
+        key = request.headers.get("Idempotency-Key", "")
+        if len(key) > KEY_MAX or not key.isprintable():
+            raise UsageError(f"The idempotency key is longer than {KEY_MAX} characters or not printable.")
+        try:
+            ids = await settled(self._service.submit(specs, key, self._visible.knows(request[CALLER])))
+        except ImpossibleRequest as error:
+            raise (await self._visible.sight(request)).refusal(error) from None
+        told = jobs.Submitted(jobs=list(ids)) if several else jobs.Submitted(job=ids[0])
+        return respond(told, 201)
+
+    async def plan(self, request: web.Request) -> web.Response:
+        specs, several = await self._specs(request)
+        if several:
+            raise UsageError("A plan is made for one job: send 'spec'.")
+        told = await settled(self._service.plan(specs[0], self._visible.knows(request[CALLER])))
+        return respond(
+            explanation((await self._visible.sight(request)).explained(told, specs[0].user), reasons.Plan)
+        )
+
+    async def _specs(self, request: web.Request) -> tuple[list[JobSpec], bool]:
+        """The jobs of the request's body, as the caller may ask for them; and whether it names a list."""
+        caller = request[CALLER]
+        body = await request.read()
+
+        def read() -> tuple[list[JobSpec], bool]:
+            values, several = wire.submission(body, self._specs_max)
+            return [self._spec(value, caller) for value in values], several
+
+        specs, several = await beside(request, read) if len(body) > wire.SMALL_BYTES else read()
+        request.app[LIMITS].charge(request, len(specs) // SPECS_PER_REQUEST)
+        return specs, several
+
+    def _spec(self, value: Any, caller: Caller) -> JobSpec:
+        user = self._user_for(value, caller)
+        # files on this machine are written for no other than the kernel's word names, and never for root
+        deliver = self._deliver if user == caller.user and caller.local and caller.uid != 0 else ""
+        spec = self._fences.applied(wire.spec_from(value, user, self._defaults, deliver))
+        self._may_rank(spec, caller)
+        return spec
+
+    def _user_for(self, value: Any, caller: Caller) -> str:
+        """The caller; an administrator may submit for another user."""
+        user = caller.user
+        named = value.get("user") if isinstance(value, dict) else None
+        if named and named != user:
+            caller.must_administer(f"submit a job for {named}")
+            user = str(named)
+        if user == "root" and not self._root_runs:  # the agents refuse it too
+            raise Forbidden(
+                "Jobs of root are not run.",
+                "Submit as another user, or set jobs.run_root_as or jobs.allow_root in rm.toml.",
+            )
+        return user
+
+    def _may_rank(self, spec: JobSpec, caller: Caller) -> None:
+        """A priority above the limit needs an administrator."""
+        if spec.priority > self._priority_max and not caller.admin:
+            raise Forbidden(
+                f"The job '{spec.name}' asks for priority {spec.priority}, and {caller.user} may ask for at "
+                f"most {self._priority_max}.",
+                "Leave --priority out; administrators may give more, or set limits.max_priority in rm.toml.",
+            )

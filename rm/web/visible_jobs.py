@@ -1,0 +1,76 @@
+"""Which jobs a caller may know of, and what of each: every handler finds its job here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aiohttp import web
+
+from rm.config import PrivacyConfig
+from rm.core.model.described import Described
+from rm.core.model.job import Job
+from rm.core.people.rights import Role
+from rm.errors import NotFound
+from rm.web.handling import settled
+from rm.web.identity import CALLER, Caller
+from rm.web.ports import Service
+from rm.web.sight import Sight, is_open, sight_of
+
+
+class VisibleJobs:
+    """The jobs of the service, under `[privacy]` of rm.toml."""
+
+    def __init__(self, service: Service, privacy: PrivacyConfig) -> None:
+        self._service = service
+        self._privacy = privacy
+
+    def whose(self, caller: Caller, user: str) -> str | None:
+        """Whose jobs a list may show of those asked for, "" = everybody's; None: nobody's."""
+        if not self._privacy.jobs or caller.operates:
+            return user
+        return caller.user if caller.user and user in ("", caller.user) else None
+
+    def knows(self, caller: Caller) -> Callable[[str], bool]:
+        """Of which users' jobs the caller may know."""
+        return lambda user: self.whose(caller, user) is not None
+
+    async def job(self, request: web.Request) -> Job:
+        """The job of the path, as the caller may see it.
+
+        Raises:
+            NotFound: there is none that the caller may know of.
+        """
+        return (await self.described(request)).job
+
+    async def described(self, request: web.Request) -> Described:
+        """The job of the path, as the caller may see it, with what is known beside its record.
+
+        Raises:
+            NotFound: there is none that the caller may know of.
+        """
+        caller, job_id = request[CALLER], int(request.match_info["id"])
+        try:
+            found = await settled(self._service.described(job_id))
+        except NotFound:
+            found = None
+        if found is None or self.whose(caller, found.job.spec.user) is None:
+            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists those that you may see.")
+        sight = await self.sight(request)
+        return Described(sight.job(found.job), sight.schedule(found.schedule), found.progress)
+
+    async def sight(self, request: web.Request) -> Sight:
+        """What of others the caller may see."""
+        caller = request[CALLER]
+        if caller.operates or is_open(self._privacy) or not caller.user:
+            return sight_of(self._privacy, caller, ())
+        own = self._service.jobs(states=frozenset(), user=caller.user, name="", limit=0, everything=False)
+        return sight_of(self._privacy, caller, {job.id for job in await settled(own)})
+
+    async def owned(self, request: web.Request, least: Role = Role.OPERATOR) -> tuple[int, Caller]:
+        """The id of the job in the path, which must be the caller's unless the role is `least` or above."""
+        job_id = int(request.match_info["id"])
+        caller = request[CALLER]
+        if not caller.role >= least:
+            job = await self.job(request)
+            caller.must_own(job.spec.user, f"Job {job_id}", least)
+        return job_id, caller
