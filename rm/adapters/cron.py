@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.jobstores.base import JobLookupError
+from apscheduler.schedulers import SchedulerNotRunningError
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
@@ -142,7 +143,7 @@ class Timers:
 
     def stop(self) -> None:
         self._stopped.set()
-        if self._scheduler.running:
+        with suppress(SchedulerNotRunningError):
             self._scheduler.shutdown(wait=False)
 
 

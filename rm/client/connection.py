@@ -62,6 +62,7 @@ class Connection:
         self._door = door_to(self.address)
         self._connection: http.client.HTTPConnection | None = None
         self._connected = False  # ever
+        self._aborted = False
         self._leader: Address | None = None  # the leader that the daemon at our address has named
 
     def beside(self) -> Connection:
@@ -170,7 +171,8 @@ class Connection:
         self._open(self._timeout_s)
 
     def abort(self) -> None:
-        """End the request that another thread waits for."""
+        """End the request that another thread waits for, or is about to make; there are no more."""
+        self._aborted = True  # first: a thread that has no socket yet looks at it when it has one
         connection = self._connection
         sock = connection.sock if connection is not None else None
         if sock is not None:
@@ -291,6 +293,9 @@ class Connection:
         self, method: str, target: str, payload: bytes | None, timeout_s: float | None, key: str
     ) -> http.client.HTTPResponse:
         connection = self._open(timeout_s)
+        if self._aborted:
+            self.close()
+            raise Unreachable("The daemon was not asked: this connection was ended.")
         try:
             headers = {"Content-Type": "application/json", **self._door.headers}
             if key:

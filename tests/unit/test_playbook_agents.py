@@ -219,6 +219,29 @@ def test_a_run_that_ends_gives_up_what_is_under_way(fleet: Fleet, agents: Daemon
     assert fleet.cancelled.wait(PATIENCE_S)
 
 
+class EndsAsItOpens(Connection):
+    """Another thread ends the run just as this connection was opened, before anything is asked over it."""
+
+    end: Callable[[], None] = staticmethod(lambda: None)
+
+    def open(self) -> None:
+        super().open()
+        type(self).end()
+
+
+def test_a_run_that_ends_sends_no_step_that_was_about_to_go(fleet: Fleet, daemon: Daemon) -> None:
+    agents = DaemonAgents(lambda: EndsAsItOpens(daemon.socket), lambda why: None)
+    assert agents.serves(GPU, False)
+    EndsAsItOpens.end = staticmethod(agents.close)
+    try:
+        with pytest.raises(Unreachable):
+            agents.send(GPU, False, ping())
+    finally:
+        del EndsAsItOpens.end
+    assert agents.send(GPU, False, ping()) is None  # nor is any sent later
+    assert fleet.asked == []
+
+
 def test_who_may_not_or_finds_no_daemon_is_told_once_and_goes_another_way(
     fleet: Fleet, daemon: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

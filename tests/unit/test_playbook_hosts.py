@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.playbook.become import Passwords
+from rm.adapters.playbook.channel import StepsChannel
 from rm.adapters.playbook.hosts import Ways
+from rm.adapters.playbook.local import LocalSteps
 from rm.adapters.playbook.roster import Roster
 from rm.adapters.playbook.run import run_playbook
 from rm.core.model.host import Host
@@ -108,6 +113,50 @@ def send(way: Ways, module: str, **args: Any) -> dict[str, Any]:
     request = {"steps": [step(1, module, **args)], "check": False, "diff": False, "planned": {}}
     result: dict[str, Any] = way.send("one", Batch((), False), request)["results"][0]
     return result
+
+
+def test_steps_on_this_machine_end_with_a_sentence_when_they_are_closed_or_killed() -> None:
+    ping = {"steps": [step(1, "ping")], "check": False, "diff": False, "planned": {}}
+    closed = LocalSteps("here", sys.executable, False)
+    closed.close()
+    closed.close()
+    with pytest.raises(Unreachable, match="here, on this machine, ended"):
+        closed.steps(ping)
+    half = "import sys\nf = sys.stdin.buffer\nf.read(int(f.readline()))\nf.readline()\nprint('{', end='')"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rm.adapters.playbook.local.LOADER", half)
+        killed = LocalSteps("here", sys.executable, False)
+    try:
+        with pytest.raises(Unreachable, match="here, on this machine, ended"):
+            killed.steps(ping)
+    finally:
+        killed.close()
+
+
+def test_a_connection_is_closed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    connection, channel = Mock(), Mock()
+    inside: list[str] = []
+    most: list[int] = []
+    both = threading.Event()
+
+    def close() -> None:
+        inside.append("")
+        most.append(len(inside))
+        if len(inside) > 1:
+            both.set()
+        both.wait(0.1)  # so long another thread may come in, if any can
+        inside.pop()
+
+    connection.close = close
+    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.connect", lambda *_: connection)
+    monkeypatch.setattr("rm.adapters.playbook.channel.ssh.open_channel", lambda *_: channel)
+    steps = StepsChannel(HOSTS[0], SshSettings(Path("none")), False)
+    threads = [threading.Thread(target=steps.close) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1]
 
 
 def test_a_lost_way_is_forgotten_and_an_ended_run_opens_none() -> None:

@@ -67,16 +67,17 @@ class Fleet:
         self._clerk.start()
 
     def add(self, host: Host) -> None:
-        """Start to connect; a host of that name with another address or login is replaced."""
+        """Start to connect; a host of that name with another address or login is replaced. Nothing, once
+        the fleet is closed."""
         with self._lock:
             known = self._hosts.get(host.name)
-            if known is not None and known.same_door(host):
+            if self._closed.is_set() or (known is not None and known.same_door(host)):
                 return
             member = _Member(host, self._settings, self._listener, self.cluster.id)
             self._hosts[host.name] = member
+            member.start()  # in the lock: `close` waits for its end
         if known is not None:
             known.close()
-        member.start()
 
     def remove(self, name: str) -> None:
         with self._lock:
@@ -159,8 +160,8 @@ class Fleet:
 
     def close(self) -> None:
         """Close every channel; tasks on the hosts go on."""
-        self._closed.set()
         with self._lock:
+            self._closed.set()
             members, self._hosts = list(self._hosts.values()), {}
         for member in members:
             member.close()
@@ -278,8 +279,10 @@ class _Member(threading.Thread):
 
     def run(self) -> None:
         retries = Retries(self._settings.down_after_s, time.monotonic())
-        while not self._closed.is_set():
-            self.wake.clear()
+        while True:
+            self.wake.clear()  # before the look: `close` sets both
+            if self._closed.is_set():
+                return
             began, refused, misfit = time.monotonic(), False, False
             self._greeted = False
             try:

@@ -35,7 +35,7 @@ class DaemonClient(Protocol):
     ) -> dict[str, Any]: ...
     def close(self) -> None: ...
     def abort(self) -> None:
-        """End the request under way; called from another thread."""
+        """End the request under way, and make no more; called from another thread."""
         ...
 
 
@@ -51,11 +51,19 @@ class DaemonAgents:
         self._channels: dict[str, Mapping[str, Any]] | None = None
         self._idle: list[DaemonClient] = []
         self._busy: set[DaemonClient] = set()
+        self._closed = False
 
     def serves(self, host: Host, become: bool) -> bool:
         """Could steps for this host, as root if `become`, else as its login, go over an agent's channel?"""
+        return self._uid(host, become) is not None
+
+    def _uid(self, host: Host, become: bool) -> int | None:
+        """The user id of the agent that serves the host; None where none does."""
         channel = self._known().get(host.name)
-        return channel is not None and _same_door(channel, host) and (channel["uid"] == 0 or not become)
+        if channel is None or not _same_door(channel, host):
+            return None
+        uid: int = channel["uid"]
+        return None if become and uid != 0 else uid
 
     def send(self, host: Host, become: bool, request: dict[str, Any]) -> dict[str, Any] | None:
         """The agent's result; None when nothing was sent.
@@ -63,9 +71,10 @@ class DaemonAgents:
         Raises:
             Unreachable: the agent or the daemon was lost, and what was done is unknown.
         """
-        if not self.serves(host, become) or _too_long(request):
+        uid = self._uid(host, become)
+        if uid is None or _too_long(request):
             return None
-        if self._known()[host.name]["uid"] == 0 and not become and host.login != "root":
+        if uid == 0 and not become and host.login != "root":
             request = {**request, "steps": [_as(host.login, step) for step in request["steps"]]}
         door = {"address": host.address, "port": host.port, "login": host.login}
         client = self._take()
@@ -88,7 +97,7 @@ class DaemonAgents:
     def close(self) -> None:
         """End what is under way: a host finishes the step that it is at."""
         with self._guard:
-            self._channels = {}
+            self._closed, self._channels = True, {}
             busy, idle = list(self._busy), list(self._idle)
             self._idle.clear()
         for client in busy:
@@ -116,8 +125,10 @@ class DaemonAgents:
         return {one["host"]: one for one in found if one["executor"] == digest()}
 
     def _take(self) -> DaemonClient | None:
-        """A connection to the daemon; None when it cannot be reached any more."""
+        """A connection to the daemon; None when it cannot be reached, or may not be asked, any more."""
         with self._guard:
+            if self._closed:
+                return None
             client = self._idle.pop() if self._idle else self._connect()
             self._busy.add(client)
         try:
@@ -130,9 +141,10 @@ class DaemonAgents:
     def _leave(self, client: DaemonClient, lost: bool) -> None:
         with self._guard:
             self._busy.discard(client)
-            if not lost:
+            kept = not (lost or self._closed)
+            if kept:
                 self._idle.append(client)
-        if lost:
+        if not kept:
             with suppress(OSError):
                 client.close()
 

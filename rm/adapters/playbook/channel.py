@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +30,7 @@ class StepsChannel:
         self, host: Host, settings: SshSettings, become: bool, passwords: Passwords | None = None
     ) -> None:
         self.host, self.become = host, become
+        self._closing = threading.Lock()
         given = passwords or Passwords()
         self.connection = ssh.connect(host, settings, given.login)
         argv = [settings.python, "-S", "-E", "-c", LOADER]
@@ -110,6 +112,7 @@ class StepsChannel:
         )
 
     def close(self) -> None:
-        with suppress(OSError, EOFError):
+        """From any thread; Paramiko's client cannot be closed by two at once."""
+        with self._closing, suppress(OSError, EOFError):
             self.channel.close()
             self.connection.close()

@@ -143,7 +143,8 @@ class Ways:
                     self.channels[key] = channel
                 return channel.steps(request)
             except (Unreachable, Refused):
-                self.channels.pop(key, None)
+                with self._guard:
+                    self.channels.pop(key, None)
                 channel.close()
                 raise
 
@@ -161,14 +162,17 @@ class Ways:
 
     def reconnect(self, name: str) -> None:
         """Forget the host's kept-open connections: the next request makes new ones."""
-        for key in [key for key in self.channels if key[0] == name]:
-            self.channels.pop(key).close()
+        with self._guard:  # other hosts' connections come and go meanwhile
+            its = [self.channels.pop(key) for key in list(self.channels) if key[0] == name]
+        for channel in its:
+            channel.close()
 
     def close(self) -> None:
         """Nothing is sent any more; a host finishes the step that it is at."""
         with self._guard:
             self._closed = True
+            channels = list(self.channels.values())
         if self.agents is not None:
             self.agents.close()
-        for channel in list(self.channels.values()):
+        for channel in channels:
             channel.close()

@@ -69,15 +69,18 @@ class LocalSteps:
         try:
             self.process.stdin.write(data)
             self.process.stdin.flush()
-        except OSError:
+        except (OSError, ValueError):  # the latter: closed by another thread
             raise self._ended() from None
 
     def steps(self, request: dict[str, Any]) -> dict[str, Any]:
         """The result of one `steps` request."""
         assert self.process.stdout is not None
         self._write(json.dumps({"op": "steps", **request}, separators=(",", ":")).encode() + b"\n")
-        line = self.process.stdout.readline()
-        if not line:
+        try:
+            line = self.process.stdout.readline()
+        except ValueError:  # closed by another thread
+            line = b""
+        if not line.endswith(b"\n"):  # killed, perhaps in the middle of its answer
             raise self._ended()
         reply = json.loads(line)
         if not reply["ok"]:

@@ -47,6 +47,8 @@ class Delivery:
             self._settled(found, channel, "There is no such channel any more.")
             return
         with self._changed:
+            if self._stopping.is_set():
+                return
             if channel not in self._waiting:
                 self._waiting[channel] = []
                 name = f"alerts {channel}"
@@ -61,8 +63,9 @@ class Delivery:
         with self._changed:
             self._stopping.set()
             self._changed.notify_all()
+            threads = list(self._threads)
         deadline = time.monotonic() + LAST_WORDS_S
-        for thread in self._threads:
+        for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
 
     def _next(self, channel: str) -> list[Notice]:

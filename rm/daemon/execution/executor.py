@@ -164,7 +164,8 @@ class Executor:
         self._greeters = ThreadPoolExecutor(8, thread_name_prefix="greet")
 
     def close(self) -> None:
-        self._closed = True
+        with self._lock:  # who holds it may just be about to hand work to one of the pools
+            self._closed = True
         if self._deliverer is not None:
             self._deliverer.close()
         self._pool.close()
