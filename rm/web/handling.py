@@ -14,6 +14,8 @@ from rm.errors import UsageError
 from rm.web.ports import Answer
 
 BESIDE = web.AppKey("beside", asyncio.Semaphore)
+LONG = 50  # jobs whose reading or telling is long: some milliseconds
+REST, REST_MAX_S = 3.0, 0.3  # the pause after a piece of work, in times its length
 STILL_THERE_S = 2.0  # between two looks whether the client waits still
 T = TypeVar("T")
 
@@ -36,10 +38,22 @@ async def while_connected(request: web.Request, work: Coroutine[Any, Any, T]) ->
         task.cancel()
 
 
-async def beside(request: web.Request, work: Callable[[], T]) -> T:
-    """Off the event loop, one after the other: several would leave it little of the interpreter."""
-    async with request.app[BESIDE]:
+async def beside(request: web.Request, work: Callable[[], T], rests: bool = False) -> T:
+    """Off the event loop, one after the other: several would leave it little of the interpreter. Work that
+    `rests` may hold the interpreter in one piece (decoding): a pause as long as REST of it follows, so that a
+    request that needs several turns of the interpreter meets one such piece, not many."""
+    turn, loop = request.app[BESIDE], asyncio.get_running_loop()
+    await turn.acquire()
+    since_s = loop.time()
+    try:
         return await asyncio.to_thread(work)
+    finally:
+        loop.call_later(min(REST * (loop.time() - since_s), REST_MAX_S) if rests else 0.0, turn.release)
+
+
+async def made(request: web.Request, work: Callable[[], T], jobs: int) -> T:
+    """The result of work that goes over this many jobs: of many beside the event loop."""
+    return await beside(request, work) if jobs > LONG else work()
 
 
 def number(request: web.Request, name: str, default: float, least: float = 0) -> float:

@@ -4,7 +4,6 @@ docs/http-api.md."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from aiohttp import web
 
@@ -17,12 +16,11 @@ from rm.errors import Forbidden, UsageError
 from rm.web import wire
 from rm.web.access import Gate
 from rm.web.answers import explanation, full_job_of, job_of, respond, respond_as
-from rm.web.handling import beside, number, settled, while_connected
+from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
 from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs
 
-LONG = 500  # jobs in a list, which is then made beside the event loop
 WAIT_MAX_S = 300.0
 
 
@@ -122,18 +120,25 @@ class JobRoutes:
         )
         mine: list[int] = []
         refused: list[jobs.NotCancelled] = []
-        for job in listed:
-            if job.state.final:
-                continue
-            try:
-                caller.must_own(job.spec.user, f"Job {job.id}")
-            except Forbidden as error:
-                refused.append(jobs.NotCancelled(job=job.id, message=error.what))
-            else:
-                mine.append(job.id)
+
+        def judge() -> None:
+            for job in listed:
+                if job.state.final:
+                    continue
+                try:
+                    caller.must_own(job.spec.user, f"Job {job.id}")
+                except Forbidden as error:
+                    refused.append(jobs.NotCancelled(job=job.id, message=error.what))
+                else:
+                    mine.append(job.id)
+
+        await made(request, judge, len(listed))
         done = await settled(self._service.cancel_all(mine, caller.user))
-        answer = jobs.Cancelled(jobs=[job_of(job) for job in done], refused=refused)
-        return await beside(request, partial(respond, answer)) if len(done) > LONG else respond(answer)
+
+        def answer() -> web.Response:
+            return respond(jobs.Cancelled(jobs=[job_of(job) for job in done], refused=refused))
+
+        return await made(request, answer, len(done) + len(refused))
 
     async def change(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)
@@ -170,7 +175,7 @@ class JobRoutes:
 async def listed(
     request: web.Request, found: Sequence[Job], shown: Callable[[Job], jobs.Job], more: bool = False
 ) -> web.Response:
-    def make() -> web.Response:
+    def answer() -> web.Response:
         return respond(jobs.Jobs(jobs=list(map(shown, found)), more=more))
 
-    return await beside(request, make) if len(found) > LONG else make()
+    return await made(request, answer, len(found))

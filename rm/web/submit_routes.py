@@ -74,7 +74,7 @@ class SubmitRoutes:
             values, several = wire.submission(body, self._specs_max)
             return [self._spec(value, caller) for value in values], several
 
-        specs, several = await beside(request, read) if len(body) > wire.SMALL_BYTES else read()
+        specs, several = await beside(request, read, rests=True) if len(body) > wire.SMALL_BYTES else read()
         request.app[LIMITS].charge(request, len(specs) // SPECS_PER_REQUEST)
         return specs, several
 
