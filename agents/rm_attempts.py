@@ -325,7 +325,10 @@ class Attempts:
             if size_of(path) == offset:
                 continue
             attempt.reported.add(rank)
-            found, attempt.offsets[rank] = rm_reports.read(path, offset, max(most, rm_reports.LINE_BYTES))
+            least = max(most, rm_reports.LINE_BYTES)
+            found, attempt.offsets[rank], requeue = rm_reports.read(path, offset, least)
+            if requeue and attempt.ranks[rank]["state"] in LIVE:
+                attempt.folder.tell({"op": "requeue"})
             items += [item for item in found if item[0] in attempt.ranks]
         if items:
             attempt.reported_at = time.monotonic()

@@ -1,8 +1,9 @@
-"""Iteration reports: what a user's program appended to its file, by a fixed grammar and in bounded pieces.
+"""What a user's program appended to its file, by a fixed grammar and in bounded pieces: reports of
+iterations, and the wish to be requeued.
 
 The file belongs to the user, who may write anything into it, cut it, or give it holes of any size. So a look
 at it reads at most a window of it, each line either has the form `[rank, n, start_us, duration_us,
-paused_us, comm_us|null]` or is passed over, and a file that has grown large is emptied.
+paused_us, comm_us|null]` or `["requeue"]`, or is passed over, and a file that has grown large is emptied.
 """
 
 import os
@@ -14,6 +15,7 @@ KEEP_BYTES = 4 << 20  # what a file may hold before it is emptied
 _NUMBER = rb"-?[0-9]{1,16}"
 _REPORT = re.compile(rb"\[" + rb", ?".join([_NUMBER] * 5) + rb", ?(?:null|" + _NUMBER + rb")\]")
 _LARGEST = 1 << 53
+REQUEUE = b'["requeue"]'
 
 
 def parsed(line):
@@ -26,7 +28,8 @@ def parsed(line):
 
 
 def read(path, offset, most_bytes=WINDOW_BYTES):
-    """(reports after `offset`, offset of the next look). What lies before the window is passed over."""
+    """(reports after `offset`, offset of the next look, is the job to be requeued?). What lies before the
+    window is passed over."""
     fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         size = os.fstat(fd).st_size
@@ -45,7 +48,7 @@ def read(path, offset, most_bytes=WINDOW_BYTES):
             begin = 0
     finally:
         os.close(fd)
-    return [item for item in map(parsed, lines) if item is not None], begin
+    return [item for item in map(parsed, lines) if item is not None], begin, REQUEUE in lines
 
 
 def latest(path):
@@ -54,6 +57,14 @@ def latest(path):
         return read(path, 0)[0]
     except OSError:
         return []
+
+
+def asks_requeue(path):
+    """Does the end of a file say so?"""
+    try:
+        return size_of(path) > 0 and read(path, 0)[2]
+    except OSError:
+        return False
 
 
 def size_of(path):

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import signal
 import time
 
 from rm_fence import checked_settings
@@ -56,6 +57,7 @@ def checked_launch(request):
         ("cpus_per_task", int, 1), ("fence", dict, {}), ("master_port", bool, False),
         ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0), ("open_mode", str, "truncate"),
         ("lease_us", int, 0), ("heard_us", int, 0),
+        ("warn_signal", int, 0), ("warn_before_us", int, 0), ("warn_batch", bool, False),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value
@@ -66,6 +68,8 @@ def checked_launch(request):
         result[key] = None if request.get(key) is None else number(request[key], key)
     if result["open_mode"] not in ("truncate", "append"):
         raise ValueError("open_mode is truncate or append")
+    if result["warn_signal"] >= signal.NSIG:
+        raise ValueError("warn_signal is no signal")
     result["heard_us"] = heard_of(result["heard_us"])
     result["fence"] = checked_settings(result["fence"])
     if not result["tasks"]:

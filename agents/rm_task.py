@@ -18,6 +18,7 @@ import signal
 import time
 import traceback
 
+import rm_reports
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
 from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
@@ -104,7 +105,7 @@ class Supervisor:
         self.fence, self.control, self.events_path = fence, control, events_path
         self.ranks = [Rank(task) for task in request["tasks"]]
         self.why = ""
-        self.limit_at = self.kill_at = None  # monotonic seconds
+        self.limit_at = self.warn_at = self.kill_at = None  # monotonic seconds
         self.lease = None
         if request["lease_us"]:
             self.lease = Lease(request["lease_us"], request["grace_us"], request["heard_us"])
@@ -219,6 +220,8 @@ class Supervisor:
                 rank.capture.close_entrance()
         if self.request["time_limit_us"]:
             self.limit_at = time.monotonic() + self.request["time_limit_us"] / 1e6
+            if self.request["warn_signal"]:
+                self.warn_at = self.limit_at - self.request["warn_before_us"] / 1e6
 
     def _hear(self, rank):
         """The task's own words until exec closes the pipe."""
@@ -241,7 +244,7 @@ class Supervisor:
             rank.started_us, rank.started_alive_us = now_us(), alive_us()
             news = [{"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us}]
         self.meta["chdir"] = self.meta["chdir"] or rank.chdir
-        if all(r.pipe is None for r in self.ranks):
+        if self._all_started():
             try:
                 self._write_tasks()
             except OSError as error:
@@ -282,6 +285,8 @@ class Supervisor:
                     self.poll.register(rank.pipe, select.POLLIN)
             elif op == "stop":
                 self._stop(words["why"], words["grace_us"])
+            elif op == "requeue":
+                self._stop("requeue", self.request["grace_us"])
             elif op == "signal" and self.meta["state"] == "running":
                 send(self._processes(), words["signal"])
             elif op == "renew" and self.lease is not None:
@@ -296,11 +301,22 @@ class Supervisor:
             return
         deadline = time.monotonic() + grace_us / 1e6
         self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
-        self.limit_at = None
+        self.limit_at = self.warn_at = None
         self.group.thaw()
         processes = self._processes()
         send(processes, signal.SIGTERM)
         send(processes, signal.SIGCONT)
+
+    def _all_started(self):
+        return all(rank.pipe is None for rank in self.ranks)
+
+    def _warn(self):
+        """The signal that the user wants before the time limit, once all tasks are at their programs: until
+        then nobody could have a handler for it."""
+        self.warn_at = None
+        number = self.request["warn_signal"]
+        first = [rank.pid for rank in self.ranks if rank.pid and rank.end is None]
+        send(first if self.request["warn_batch"] else self._processes(), number)
 
     def _processes(self):
         return self.group.pids() if self.group.path else descendants(os.getpid())
@@ -315,6 +331,8 @@ class Supervisor:
 
     def _check_time(self):
         now = time.monotonic()
+        if self.warn_at is not None and now >= self.warn_at and self._all_started():
+            self._warn()
         if self.limit_at is not None and now >= self.limit_at:
             self._stop("timeout", self.request["grace_us"])
         if self.lease is not None and self.lease.left_us() <= 0 and not self.finished:
@@ -326,6 +344,8 @@ class Supervisor:
 
     def _timeout_ms(self):
         deadlines = [at for at in (self.limit_at, self.kill_at) if at is not None]
+        if self.warn_at is not None and self._all_started():
+            deadlines.append(self.warn_at)
         deadlines += self.captures.due()
         if self.lease is not None:
             deadlines.append(time.monotonic() + self.lease.look_in_s())
@@ -387,6 +407,8 @@ class Supervisor:
         why = self.why
         if rank.failure:
             code, number, why = 1, 0, rank.failure
+        elif why in ("", "timeout") and rm_reports.asks_requeue(self.folder.reports(rank.rank)):
+            why = "requeue"
         limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
         oom = bool(code or number) and limited > 0 and self.group.oom()
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,

@@ -45,6 +45,9 @@ class JobRequest(Request, frozen=True, kw_only=True):
     With `fence_us` its hosts end it when they have not heard the daemon for this time (0: never), before it
     is started elsewhere.
 
+    With `warn_signal`, the number of a signal, its processes get it `warn_before_us` before the time limit;
+    with `warn_batch` only the first process of each task.
+
     `dependency` is a list as --dependency has it: `afterok:12:13,after:7+5`; `kill_on_invalid_dep`: whether
     the job is cancelled when that can never be fulfilled (null: as rm.toml says).
 
@@ -82,6 +85,9 @@ class JobRequest(Request, frozen=True, kw_only=True):
     kill_on_invalid_dep: bool | None = None
     hold: bool = False
     requeue: bool = True
+    warn_signal: Annotated[int, Meta(ge=0, le=64)] = 0
+    warn_before_us: Count = 0
+    warn_batch: bool = False
     fence_us: Count | None = None
     env: Sequence[tuple[str, str]] = ()
     chdir: Annotated[str, Meta(pattern=r"^(/[^\u0000]*)?$")] = ""
@@ -162,6 +168,9 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     kill_on_invalid_dep: bool | None = None
     hold: bool
     requeue: bool
+    warn_signal: int = 0
+    warn_before_us: int = 0
+    warn_batch: bool = False
     fence_us: int | None
     chdir: str
     chdir_required: bool
@@ -236,7 +245,8 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
     `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
-    next one may start; `dependencies`: the conditions of its list, each with its standing; `progress`: there
+    next one may start; `requeues`: how often it was requeued by request since it was submitted or released;
+    `dependencies`: the conditions of its list, each with its standing; `progress`: there
     when its iterations show it."""
 
     id: int
@@ -257,6 +267,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     ending: State | None
     launch_failures: int
     losses: int
+    requeues: int = 0
     not_before_us: int
     served_us: int
     avoid: Sequence[str]

@@ -255,6 +255,7 @@ class Daemon:
             int(config.hosts.down_after_s * US),
             config.jobs.max_losses,
             config.jobs.dependency_never == "cancel",
+            config.jobs.max_requeues,
         )
         cycle = Cycle(
             state,

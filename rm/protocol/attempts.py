@@ -95,8 +95,10 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     one can guess. Of what a task without `output` prints the host keeps the first and the newest part,
     `log_bytes` in all; logs leave `log_reserve_bytes` of the disk free, or a tenth of a small one. With
     `open_mode` "truncate" the files of `output` and `error` are emptied once, before any task of the job
-    starts. With `lease_us` the host ends the tasks, with `grace_us`, when it has not heard the leading daemon
-    for this time; `heard_us` is when it was last heard, see `renew`."""
+    starts. With `warn_signal` every process gets this signal `warn_before_us` before the time limit, with
+    `warn_batch` only the first one of each task. With `lease_us` the host ends the tasks, with `grace_us`,
+    when it has not heard the leading daemon for this time; `heard_us` is when it was last heard, see
+    `renew`."""
 
     user: Word
     script: Text
@@ -122,6 +124,9 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     open_mode: Literal["truncate", "append"] = "truncate"
     log_bytes: Bytes = 64 << 20
     log_reserve_bytes: Bytes = 0
+    warn_signal: Annotated[int, Meta(ge=0, le=64)] = 0  # 0: none
+    warn_before_us: DurationUs = 0
+    warn_batch: bool = False
     lease_us: DurationUs = 0  # 0: none
     heard_us: AliveUs = 0
 

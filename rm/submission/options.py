@@ -63,6 +63,7 @@ SUPPORTED = (
     Option("nodelist", ("nodelist", "hosts"), "w", help="On exactly these hosts.", metavar="HOSTS"),
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
     Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
+    Option("signal", ("signal",), help="Send it before the time limit.", metavar="[B:]SIG[@S]"),
     Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
     Option("fence", ("fence",), help="A host without a daemon ends it after this, 60s.", metavar="TIME"),
     Option("comment", ("comment",), help="Free text.", metavar="TEXT"),
@@ -99,7 +100,7 @@ UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "array/a=", "constraint/C=", "licenses/L=", "signal=", "input=", "reservation=",
+    "array/a=", "constraint/C=", "licenses/L=", "input=", "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "cpus-per-gpu=", "core-spec/S=", "thread-spec=", "batch=", "network=", "prefer=",
     "time-min=", "nodefile/F=", "mcs-label=",

@@ -14,6 +14,7 @@ from rm import dependencies, units
 from rm.errors import UsageError
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
+from rm.submission.signals import warning_signal
 
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
@@ -61,6 +62,8 @@ def build(
     for read in _READERS:
         with said.gathering():
             spec |= read(values)
+    with said.gathering():
+        spec |= warning_signal(values, said)
     with said.gathering():
         if "begin" in values:
             spec["begin_us"] = begin_us(values["begin"], now)

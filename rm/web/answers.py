@@ -151,6 +151,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) ->
         ending=None if job.ending is None else job.ending.value,
         launch_failures=job.launch_failures,
         losses=job.losses,
+        requeues=job.requeues,
         not_before_us=job.not_before_us,
         served_us=job.served_us,
         avoid=job.avoid,

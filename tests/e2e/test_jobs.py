@@ -169,6 +169,32 @@ def test_a_requeue_loses_nothing_that_an_attempt_wrote(cluster: Cluster) -> None
     assert [one["attempt"] for one in cluster.job(own)["earlier"]] == [1]
 
 
+CHECKPOINTS = """#!/bin/bash
+#SBATCH --time=1 --signal=B:USR1@52 --requeue --open-mode=append
+save() { echo "saved in $((SECONDS < 50)) time"; python3 -m rm_iteration requeue; exit 1; }
+trap save USR1
+echo "starts ${SLURM_RESTART_COUNT-for the first time}"
+[ -z "$SLURM_RESTART_COUNT" ] || exit 0
+sleep 300.3 &
+wait
+"""
+
+
+def test_a_job_saves_its_state_before_the_time_limit_and_goes_on_after_a_requeue(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "checkpoints.sh"
+    script.write_text(CHECKPOINTS)
+    job = int(cluster.rmx("submit", "--parsable", "--output=/var/tmp/saved.%j", script))
+    ended = cluster.wait(job, "COMPLETED")
+    assert (ended["requeues"], ended["attempt"]) == (1, 2)
+    assert "Signal:      B:USR1@52" in cluster.rmx("show", job)
+    said = cluster.read(ended["hosts"][0], f"/var/tmp/saved.{job}").splitlines()
+    assert said == [
+        "starts for the first time", "saved in 1 time", "starts 1",
+    ]  # fmt: skip
+
+
 def test_follow_waits_for_a_pending_job(cluster: Cluster) -> None:
     job_id = cluster.submit("--hold", "--wrap", "echo at last")
     assert "PENDING" in cluster.refused(6, "logs", job_id)

@@ -41,16 +41,28 @@ def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Pat
     assert daemon.service.table[3].spec.script.endswith("\nsleep 1\n")
 
 
+def test_a_task_requeues_its_own_job_without_the_daemon(
+    rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = tmp_path / "reports.jsonl"
+    reports.touch()
+    monkeypatch.setenv("RM_REPORTS", str(reports))
+    monkeypatch.setenv("RM_JOB_ID", "12")
+    result = rmx("requeue", "12")
+    assert (result.code, result.out) == (0, "Job 12 is put back into the queue\n")
+    assert reports.read_text().split() == ['["requeue"]']
+
+
 def test_everything_that_a_script_asks_in_vain_is_told_at_once(
     daemon: Daemon, rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = ("--array=0-9", "--gres=gpu:1,nvme:1", "--time=soon", "--frobnicate")
     (tmp_path / "bad.sh").write_text("#!/bin/sh\n" + "".join(f"#SBATCH {line}\n" for line in lines))
-    monkeypatch.setenv("SBATCH_SIGNAL", "USR1@60")
+    monkeypatch.setenv("SBATCH_RESERVATION", "ours")
     result = rmx("submit", "--begin=later", "bad.sh")
     assert (result.code, daemon.service.table) == (2, {})
     assert "for 6 reasons" in result.err
-    for said in ("--array", "nvme:1", "'soon'", "--frobnicate", "SBATCH_SIGNAL", "'later'"):
+    for said in ("--array", "nvme:1", "'soon'", "--frobnicate", "SBATCH_RESERVATION", "'later'"):
         assert said in result.err
     assert rmx("submit", "--wrap", " ").err == "rmx: --wrap is empty. Write: rmx submit --wrap 'COMMAND'.\n"
 

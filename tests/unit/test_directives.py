@@ -92,14 +92,16 @@ def test_variables_stand_between_the_script_and_the_flags() -> None:
     environment = {
         "SBATCH_PARTITION": "long", "SBATCH_TIMELIMIT": "60", "SBATCH_MEM_PER_NODE": "8G", "SBATCH_WAIT": "0",
         "SBATCH_EXCLUSIVE": "", "SBATCH_NO_REQUEUE": "1", "SBATCH_ACCOUNT": "money", "SBATCH_GRES": "",
-        "SBATCH_NTASKS": "9", "SBATCH_SIGNAL": "USR1@60", "SLURM_HINT": "nomultithread",
+        "SBATCH_NTASKS": "9", "SBATCH_SIGNAL": "USR1@60", "SBATCH_RESERVATION": "ours",
+        "SLURM_HINT": "nomultithread",
     }  # fmt: skip
     values = directives.of_environment(environment, remarks)
     assert values == {
         "partition": "long", "time": "60", "mem": "8G", "exclusive": "", "requeue": False, "account": "money",
+        "signal": "USR1@60",
     }  # fmt: skip
     assert [str(error).split(",")[0] for error in remarks.errors] == [
-        "--signal (SBATCH_SIGNAL in the environment) is not supported"
+        "--reservation (SBATCH_RESERVATION in the environment) is not supported"
     ]
     assert [warning.split()[:2] for warning in remarks.warnings] == [
         ["--account", "(SBATCH_ACCOUNT"],

@@ -366,6 +366,31 @@ def test_a_requeued_job_runs_as_another_attempt() -> None:
     assert world.job.state is S.CONFIGURING
 
 
+def test_a_job_is_requeued_when_one_of_its_tasks_asks_for_it() -> None:
+    world = World().run()
+    world.exit(2, 1)  # the others may fail of it before it is heard
+    assert world.job.ending is S.FAILED
+    stopped = world.exit(0, 143, why="requeue")
+    assert (world.job.ending, stopped) == (S.PENDING, [])
+    world.exit(1, 0, signal=15, why="abort")
+    assert (world.job.state, world.job.requeues, world.job.held) == (S.PENDING, 1, False)
+    assert world.job.earlier[-1].exit_code == 143
+
+
+def test_a_job_that_is_requeued_too_often_is_held() -> None:
+    world = World(ALONE, rules=replace(RULES, max_requeues=2))
+    for _ in range(2):
+        world.run().exit(0, 0, why="requeue")
+        assert not world.job.held
+    world.run().exit(0, 0)
+    world.do(ev.RequeueRequested(1, "ann"))
+    waits = not_yet(world.job, world.now_us)
+    assert waits is not None
+    assert (waits.code, "after 3 requeues" in waits.message) == (ReasonCode.HELD_USER, True)
+    world.do(ev.ReleaseRequested(1, "ann"))
+    assert (world.job.requeues, not_yet(world.job, world.now_us)) == (0, None)
+
+
 def test_a_clock_that_is_set_back_makes_no_negative_durations() -> None:
     world = World(ALONE).run()  # started at 200
     world.now_us = 150

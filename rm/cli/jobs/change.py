@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import click
 
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option, note
-from rm.errors import Forbidden, RmError, UsageError
+from rm.errors import Forbidden, RmError
+from rm.submission.signals import signal_number
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
@@ -50,20 +52,6 @@ def _all_that_fit(session: Session, user: str, name: str, state: str, as_json: b
     return Forbidden.exit_code if answer.refused else 0
 
 
-def _signal_number(text: str | None) -> int | None:
-    if text is None:
-        return None
-    import signal
-
-    name = text.upper().removeprefix("SIG")
-    try:
-        return int(signal.Signals(int(name)) if name.isdecimal() else signal.Signals[f"SIG{name}"])
-    except (ValueError, KeyError):
-        raise UsageError(
-            f"There is no signal '{text}'.", "Write a name or number, such as USR1 or 10."
-        ) from None
-
-
 @click.command()
 @jobs_operand
 @click.option("--signal", "-s", "signal_text", metavar="SIGNAL", help="Only send this signal to the tasks.")
@@ -84,7 +72,7 @@ def cancel(
     as_json: bool,
 ) -> int:
     """Cancel JOBs: SIGTERM to all their processes, and SIGKILL after the grace time."""
-    number = _signal_number(signal_text)
+    number = None if signal_text is None else signal_number(signal_text)
     words = (*jobs, *job_words)
     if (user or name or state) and not words and number is None:
         return _all_that_fit(session, user, name, state, as_json)
@@ -99,6 +87,17 @@ def cancel(
     done = f"got signal {number}" if number else ""
     client = session.client
     return _each(ids, lambda job: client.cancel(job, signal=number), as_json, done)
+
+
+def requeue_itself(environment: Mapping[str, str]) -> bool:
+    """Say it to the agent of this host, as `rm_iteration.requeue` does; False where there is none."""
+    try:
+        with open(environment["RM_REPORTS"], "r+b", buffering=0) as reports:
+            reports.seek(0, os.SEEK_END)
+            reports.write(b'\n["requeue"]\n')
+    except (KeyError, OSError):
+        return False
+    return True
 
 
 def _verb(name: str, text: str, act: Callable[[Client, int], Job]) -> click.Command:
@@ -117,8 +116,23 @@ hold = _verb(
     "hold", "Keep pending JOBs from starting until they are released.", lambda client, job: client.hold(job)
 )
 release = _verb("release", "Let held JOBs start.", lambda client, job: client.release(job))
-requeue = _verb(
-    "requeue",
-    "Stop running JOBs and put them back into the queue; they keep their ids.",
-    lambda client, job: client.requeue(job),
-)
+
+
+@click.command()
+@jobs_operand
+@json_option
+@click.pass_obj
+def requeue(session: Session, /, jobs: tuple[str, ...], job_words: tuple[str, ...], as_json: bool) -> int:
+    """Stop running JOBs and put them back into the queue; they keep their ids.
+
+    A task may do so with its own job on any host, also where no daemon can be reached.
+    """
+    ids = job_ids((*jobs, *job_words))
+    own = int(os.environ.get("RM_JOB_ID") or 0)
+    if own in ids and not as_json and requeue_itself(os.environ):
+        click.echo(f"Job {own} {DONE['requeue']}")
+        ids = [job for job in ids if job != own]
+    if not ids:
+        return 0
+    client = session.client
+    return _each(ids, client.requeue, as_json, DONE["requeue"])

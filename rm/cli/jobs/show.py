@@ -21,6 +21,7 @@ from rm.cli.session import (
 )
 from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
+from rm.submission.signals import shown
 from rm.units import (
     fold_hosts,
     format_bandwidth,
@@ -89,6 +90,8 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     if spec.mem_all:
         yield "MemPerHost", "all"
     yield "TimeLimit", format_time_limit(spec.time_limit_us)
+    if spec.warn_signal:
+        yield "Signal", shown(spec.warn_signal, spec.warn_before_us, spec.warn_batch)
     if spec.fence_us:
         yield "Fence", format_duration(spec.fence_us)
     if spec.expected_us is not None:

@@ -31,12 +31,14 @@ class Rules:
     """Times of the lifecycle, microseconds: the grace between SIGTERM and SIGKILL, and how
     long a host may be silent before its jobs are lost. A job is held after `max_losses` losses of
     its hosts in a row (0 = never). `cancel_never`: a job whose dependencies can never be fulfilled is
-    cancelled, unless it says otherwise itself."""
+    cancelled, unless it says otherwise itself. A job that was requeued by request more than `max_requeues`
+    times is held (0 = never)."""
 
     grace_us: int = 30_000_000
     down_after_us: int = 20_000_000
     max_losses: int = 2
     cancel_never: bool = True
+    max_requeues: int = 0
 
 
 @dataclass(slots=True)

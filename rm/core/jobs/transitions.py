@@ -33,7 +33,8 @@ INNOCENT_US = 3_600_000_000
 LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
 # The agent's words for ends that the daemon or the user asked for; anything else is a sentence.
 FENCED = "fence"  # and for one that its host asked for: the attempt's lease was over
-WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED})
+REQUEUE = "requeue"  # or one of its tasks
+WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED, REQUEUE})
 
 
 def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
@@ -110,6 +111,10 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     # a host may say so of any job, but ends by a lease only what has one
     if e.why == FENCED and job.spec.fence_us and job.ending is None:
         job = _stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
+    # also when another task failed of it meanwhile, perhaps since this one has ended
+    if e.why == REQUEUE and job.ending in (None, S.FAILED):
+        job = touch(job, ctx.now_us, f"requeued by its own task {e.rank} on {e.host}", ending=S.PENDING)
+        job = _stop_rest(ctx, _count_requeue(ctx, job), "abort")
     # a task that ends well on the signal of its time limit has still reached the limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
         ending, reason = _verdict(e)
@@ -247,7 +252,7 @@ def _cancel_requeue(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
 
 
 def _requeue(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
-    job = touch(job, ctx.now_us, f"requeued by {e.by}", ending=S.PENDING)
+    job = _count_requeue(ctx, touch(job, ctx.now_us, f"requeued by {e.by}", ending=S.PENDING))
     _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
 
 
@@ -262,7 +267,16 @@ def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
     earlier = _with_earlier(job, f"ended {job.state}")
     job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, host_faults=0, avoid=(), losses=0,
                 reason=None)  # fmt: skip
-    _back_to_queue(ctx, replace(job, earlier=earlier))
+    _back_to_queue(ctx, _count_requeue(ctx, replace(job, earlier=earlier)))
+
+
+def _count_requeue(ctx: Context, job: Job) -> Job:
+    """A job that is requeued again and again, perhaps by itself, stays in the queue at last."""
+    job = replace(job, requeues=job.requeues + 1)
+    most = ctx.rules.max_requeues
+    if not most or job.requeues <= most:
+        return job
+    return touch(job, ctx.now_us, f"held: it was requeued more than {most} times", held=True)
 
 
 def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
@@ -272,7 +286,7 @@ def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
 
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
     ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False, losses=0, host_faults=0,
-                  not_before_us=0))  # fmt: skip
+                  not_before_us=0, requeues=0))  # fmt: skip
     ctx.state.enqueue(job.id)
 
 

@@ -29,6 +29,7 @@ VARIABLE_BYTES = 128 << 10  # MAX_ARG_STRLEN of Linux: no program can be given a
 ENVIRONMENT_BYTES = 1 << 20
 HOSTS = 4096  # that a job names
 TASKS = 1 << 16
+SIGNAL_MAX = 64
 PHASES = 64  # of a traffic profile
 # A launch is one line to an agent, which takes 8 MiB. JSON makes up to six bytes of one.
 LAUNCH_BYTES = 7 << 20
@@ -39,7 +40,7 @@ _PATHS = ("chdir", "output", "error", "deliver")
 _LEAST = {
     "ntasks": 1, "cpus_per_task": 1, "hosts_min": 0, "hosts_max": 0, "tasks_per_host": 0, "gpus_per_task": 0,
     "gpus_per_host": 0, "ntasks_per_gpu": 0, "mem_bytes_per_task": 0, "mem_bytes_per_host": 0,
-    "gpu_mem_bytes": 0, "iterations": 0,
+    "gpu_mem_bytes": 0, "iterations": 0, "warn_signal": 0, "warn_before_us": 0,
 }  # fmt: skip
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
 _WAYS = {"distribution": (BLOCK, CYCLIC), "gpu_bind": (PER_TASK, NO_BIND)}
@@ -135,6 +136,8 @@ def _counts(spec: JobSpec) -> Iterator[str]:
         time_us = getattr(spec, name)
         if time_us is not None and not 0 < time_us <= NUMBER_MAX:
             yield f"{name} must be above 0 and at most {NUMBER_MAX}"
+    if spec.warn_signal > SIGNAL_MAX:
+        yield f"warn_signal is {spec.warn_signal}, and signals have the numbers 1 to {SIGNAL_MAX}"
     if spec.fence_us and not LEASE_LEAST_US <= spec.fence_us <= LEASE_MOST_US:
         yield f"fence_us is {spec.fence_us}, and must be 0, or from {LEASE_LEAST_US} to {LEASE_MOST_US}"
     if spec.hosts_max and spec.hosts_max < spec.hosts_min:

@@ -112,6 +112,9 @@ class JobSpec(_WithDemand):
     kill_on_invalid_dep: bool | None = None  # cancel it when that can never be; None: as the daemon does
     hold: bool = False
     requeue: bool = True
+    warn_signal: int = 0  # Slurm's --signal: its number, sent before the time limit; 0 = none
+    warn_before_us: int = 0  # how long before
+    warn_batch: bool = False  # to the first process of each task alone
     fence_us: int | None = None  # its hosts end it that have not heard the daemon for so long; 0, None: never
     env: tuple[tuple[str, str], ...] = ()
     chdir: str = ""
@@ -275,6 +278,7 @@ class Job:
     launch_failures: int = 0
     host_faults: int = 0  # launches in a row that failed since the host could not write its spool
     fence_grace_us: int = 0  # from SIGTERM to SIGKILL when a lease of this attempt is over
+    requeues: int = 0  # how often somebody asked for that, since it was submitted or released
     losses: int = 0  # attempts in a row that ended because a host was lost, each soon after its start
     not_before_us: int = 0  # after such a loss: when it may be tried again
     served_us: int = 0  # time that its earlier attempts ran

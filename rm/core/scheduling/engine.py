@@ -165,7 +165,8 @@ def not_yet(job: Job, now_us: int) -> Reason | None:
             (("losses", job.losses),),
         )
     if job.held:
-        return Reason(ReasonCode.HELD_USER, f"held; release it with rmx release {job.id}")
+        often = f" after {job.requeues} requeues" if job.requeues else ""
+        return Reason(ReasonCode.HELD_USER, f"held{often}; release it with rmx release {job.id}")
     if job.dependencies and (waits_for := why_not(job, now_us)) is not None:
         return waits_for
     if now_us < job.begin_us:

@@ -100,5 +100,8 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         open_mode=open_mode(job),
         log_bytes=rules.log_bytes,
         log_reserve_bytes=rules.log_reserve_bytes,
+        warn_signal=spec.warn_signal,
+        warn_before_us=spec.warn_before_us,
+        warn_batch=spec.warn_batch,
         lease_us=spec.fence_us or 0,
     )

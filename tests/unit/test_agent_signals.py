@@ -1,0 +1,96 @@
+"""What a job hears before its time limit, and says when it wants to be requeued, by the host agent alone."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tests.agent_process import agents, until
+
+SH = "#!/bin/sh\n"
+LIMIT_US = 3_600_000_000
+WARNED = {"time_limit_us": LIMIT_US, "warn_before_us": LIMIT_US, "warn_signal": int(signal.SIGUSR1)}
+ASK = "printf '%s\\n' '[\"requeue\"]' >> $RM_REPORTS\n"
+TWO = """#!/bin/sh
+trap heard=yes USR1
+sh -c 'trap "echo child heard it; exit" USR1; trap "echo child is asked; exit" USR2; echo ready
+    while :; do sleep 0.02; done' &
+until [ "$heard" ]; do sleep 0.02; done
+echo first heard it
+$NEXT
+wait
+"""
+
+
+def test_a_job_gets_its_signal_before_the_time_limit() -> None:
+    with agents() as start:
+        agent = start()
+        agent.launch(SH + "sleep 1000", ranks=2, **WARNED)
+        for rank in (0, 1):  # nobody handles it
+            end = agent.event("exit", job=1, rank=rank)
+            assert (end["signal"], end["why"]) == (signal.SIGUSR1, "")
+
+
+@pytest.mark.parametrize(
+    ("batch", "next", "said"), [(False, ":", "child heard it"), (True, "kill -USR2 $!", "child is asked")]
+)
+def test_the_children_get_it_unless_the_job_says_so(batch: bool, next: str, said: str) -> None:
+    with agents() as start:
+        agent = start()
+        for job, after_us in enumerate((500_000, 5_000_000, 50_000_000), 1):
+            warned = {**WARNED, "warn_before_us": LIMIT_US - after_us, "warn_batch": batch}
+            agent.launch(TWO.replace("$NEXT", next), job=job, **warned)
+            agent.event("exit", job=job)
+            lines = agent.log(job=job).splitlines()
+            if "ready" in lines:  # else it came before there was a handler, and the machine is slow
+                break
+        assert {"first heard it", said} <= {*lines}
+        assert len({"child heard it", "child is asked"} & {*lines}) == 1
+
+
+def test_a_job_that_is_stopped_first_gets_no_signal() -> None:
+    with agents() as start:
+        agent = start()
+        late = {**WARNED, "warn_before_us": 0}
+        agent.launch(SH + "sleep 1000", **late)
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+        end = agent.event("exit", job=1)
+        assert (end["why"], end["signal"] == signal.SIGUSR1) == ("cancel", False)
+
+
+def test_a_signal_that_there_is_not_is_refused() -> None:
+    with agents() as start:
+        answer = start().launch(SH + "true", **{**WARNED, "warn_signal": 99})
+        assert answer["code"] == "bad-request"
+
+
+@pytest.mark.parametrize("then", ["sleep 1000", "exit 3"])
+def test_a_task_asks_for_a_requeue(then: str) -> None:
+    with agents() as start:
+        agent = start()
+        agent.launch(SH + ASK + then)
+        assert agent.event("exit", job=1)["why"] == "requeue"
+
+
+def test_a_task_asks_for_a_requeue_from_python() -> None:
+    script = (
+        "#!/usr/bin/env python3\nimport rm_iteration\nassert rm_iteration.requeue()\nraise SystemExit(3)\n"
+    )
+    with agents() as start:
+        agent = start()
+        agent.launch(script)
+        assert agent.event("exit", job=1)["why"] == "requeue"
+
+
+def test_the_wish_counts_also_while_the_job_is_stopped_at_its_time_limit() -> None:
+    script = SH + f"ask() {{\n{ASK}exit 1\n}}\ntrap ask TERM\necho ready\nwhile :; do sleep 0.02; done"
+    with agents() as start:
+        agent = start()
+        agent.launch(script)
+        until(lambda: agent.log() == "ready\n", "the handler is there")
+        agent.call("stop", job=1, attempt=1, grace_us=600_000_000, why="timeout")
+        assert agent.event("exit", job=1)["why"] == "requeue"
+        agent.end()
+        (task,) = start().tasks()  # by what is on the disk
+        assert (task["state"], task["why"]) == ("exited", "requeue")
