@@ -31,6 +31,8 @@ from rm.core.scheduling.engine import Policies, Tuning
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.fence import fence_of
 from rm.daemon.execution.launch import LaunchRules, launch_request
+from rm.daemon.execution.leadership import Leadership
+from rm.daemon.execution.log_home import LogHome
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.service import Service
@@ -109,10 +111,14 @@ class House:
         rules = LaunchRules(30_000_000, False, "nobody", "rm", False, "/usr/lib/rm", fence_of(FenceConfig()),
                             64 << 20, 512 << 20, lambda user: None)  # fmt: skip
         leader.executor = self.executor = Executor(
-            self.hosts, leader.post, clock, launch_request(state, rules, epoch), logs, directory,
-            epoch, 64 << 20,
-            lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
-            lambda: True, 30_000_000, lambda host, message: None, lambda why: None,
+            hosts=self.hosts, post=leader.post, clock=clock,
+            leadership=Leadership(epoch, lambda: True, lambda why: None),
+            launch_of=launch_request(state, rules, epoch),
+            home=LogHome(self.hosts, logs, directory, 64 << 20),
+            placed=lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
+            is_stray=lambda host, job, attempt: False, launch_within_us=30_000_000,
+            on_iterations=lambda host, message: None, owner_of=lambda job: "",
+            delivery_of=lambda action: None,
         )  # fmt: skip
         nothing: Any = None
         self.service = Service(

@@ -66,6 +66,8 @@ from rm.daemon.execution.deliver import Deliverer, deliveries
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.fence import Ids, fence_of
 from rm.daemon.execution.launch import LaunchRules, launch_request
+from rm.daemon.execution.leadership import Leadership
+from rm.daemon.execution.log_home import LogHome
 from rm.daemon.execution.renewing import Renewer
 from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader, revivable
@@ -283,26 +285,21 @@ class Daemon:
             config.shaping,
             epoch,
         )
+        home = LogHome(fleet, logs, gathered, config.jobs.max_log_bytes, log_reserve_bytes(config, gathered))
         executor = Executor(
-            fleet,
-            leader.post,
-            clock,
-            self._launches(state, epoch),
-            logs,
-            gathered,
-            epoch,
-            config.jobs.max_log_bytes,
-            lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
-            lambda: store.epoch() == epoch,
-            int(config.hosts.down_after_s * US) // 2,
-            regulator.iterations,
-            fail,
-            deliveries(state, os.uname().nodename, config.jobs.deliver),
-            Deliverer(logs, config.jobs.deliver),
-            lambda: lease.holds,
-            lambda job: state.jobs[job].spec.user if job in state.jobs else "",
-            log_reserve_bytes(config, gathered),
-            lambda host, job, attempt: is_stray(state, host, job, attempt),
+            hosts=fleet,
+            post=leader.post,
+            clock=clock,
+            leadership=Leadership(epoch, lambda: store.epoch() == epoch, fail, lambda: lease.holds),
+            launch_of=self._launches(state, epoch),
+            home=home,
+            placed=lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
+            is_stray=lambda host, job, attempt: is_stray(state, host, job, attempt),
+            launch_within_us=int(config.hosts.down_after_s * US) // 2,
+            on_iterations=regulator.iterations,
+            owner_of=lambda job: state.jobs[job].spec.user if job in state.jobs else "",
+            delivery_of=deliveries(state, os.uname().nodename, config.jobs.deliver),
+            deliverer=Deliverer(logs, config.jobs.deliver),
         )
         leader.executor = executor
 

@@ -33,6 +33,8 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.launch import LaunchRules, launch_request
+from rm.daemon.execution.leadership import Leadership
+from rm.daemon.execution.log_home import LogHome
 from rm.daemon.leading.leader import Leader, revivable
 from rm.daemon.monitoring.probe import Prober
 from rm.daemon.regulation.regulator import Regulator
@@ -249,20 +251,20 @@ class World:
             0, False, "", "rm", False, "/opt/rm", Fence(), 1_000, 0, lambda user: None
         )
         launches = launch_request(state, rules_of_launches, epoch)
+        logs = folder / "logs"
         self.executor = Executor(
-            self.hosts,
-            self.leader.post,
-            clock,
-            launches,
-            LogDirectory(folder / "logs"),
-            folder / "logs",
-            epoch=epoch,
-            max_log_bytes=1_000,
+            hosts=self.hosts,
+            post=self.leader.post,
+            clock=clock,
+            leadership=Leadership(epoch, lambda: self.store.epoch() == epoch, self.deposed),
+            launch_of=launches,
+            home=LogHome(self.hosts, LogDirectory(logs), logs, 1_000),
             placed=lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
-            leads=lambda: self.store.epoch() == epoch,
+            is_stray=lambda host, job, attempt: False,
             launch_within_us=10_000_000,
             on_iterations=self.regulator.iterations,
-            on_deposed=self.deposed,
+            owner_of=lambda job: "",
+            delivery_of=lambda action: None,
         )
         self.leader.executor = self.executor
         self.leader.on_alignment = self.regulator.aligned

@@ -16,9 +16,11 @@ from rm.core.jobs.actions import Action, Collect, Discard, Intent, Launch, Start
 from rm.core.model.identity import ClusterIdentity
 from rm.core.model.job import Task, TaskPlacement
 from rm.core.model.logs import KeptLog, LogName
-from rm.daemon.execution import executor as module
 from rm.daemon.execution.claims import take_over
-from rm.daemon.execution.executor import Executor, HostReport
+from rm.daemon.execution.executor import FOREIGN_TRIES, LAUNCH_TRIES, Executor
+from rm.daemon.execution.greeting import HostReport
+from rm.daemon.execution.leadership import Leadership
+from rm.daemon.execution.log_home import LogHome
 from rm.errors import Conflict, NotFound, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.codes import Code, NotConnected
@@ -44,25 +46,27 @@ class House:
     def __init__(self, logs: Path, **more: Any) -> None:
         self.hosts, self.inbox, self.deposed = FakeHosts(), Inbox(), Inbox()
         self.iterations: list[tuple[str, Iterations]] = []
-        self.leads = True
+        self.leads = self.may_act = True
+        self.strays: set[tuple[str, int, int]] = set()
         self.tasks = {("h1", 1, 1, rank): Task(rank, "h1") for rank in range(3)}
         self.logs = logs
-        build, place = more.pop("request_of", request_of), more.pop("place", LogDirectory(logs))
-        self.executor = Executor(
-            self.hosts,
-            self.inbox,
-            ManualClock(9_000_000),
-            build,
-            place,
-            logs,
-            epoch=7,
-            max_log_bytes=1_000,
-            placed=lambda host, job, attempt, rank: self.tasks.get((host, job, attempt, rank)),
-            leads=lambda: self.leads,
-            launch_within_us=10_000_000,
-            on_iterations=lambda host, message: self.iterations.append((host, message)),
-            on_deposed=self.deposed,
-        )
+        place = more.pop("place", LogDirectory(logs))
+        given = {
+            "hosts": self.hosts,
+            "post": self.inbox,
+            "clock": ManualClock(9_000_000),
+            "leadership": Leadership(7, lambda: self.leads, self.deposed, lambda: self.may_act),
+            "launch_of": request_of,
+            "home": LogHome(self.hosts, place, logs, 1_000),
+            "placed": lambda host, job, attempt, rank: self.tasks.get((host, job, attempt, rank)),
+            "is_stray": lambda host, job, attempt: (host, job, attempt) in self.strays,
+            "launch_within_us": 10_000_000,
+            "on_iterations": lambda host, message: self.iterations.append((host, message)),
+            "owner_of": lambda job: "",
+            "delivery_of": lambda action: None,
+            "repeat_s": 0.01,
+        }
+        self.executor = Executor(**given | more)
 
     def connect(self, host: str = "h1", tasks: tuple[dict[str, Any], ...] = ()) -> HostReport:
         self.executor.on_state(host, True, "")
@@ -101,8 +105,7 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
-    monkeypatch.setattr(module, "REPEAT_S", 0.01)
+def house(tmp_path: Path) -> Iterator[House]:
     made = House(tmp_path)
     yield made
     made.executor.close()
@@ -239,11 +242,8 @@ def leased(action: Launch) -> wire.Launch:
     return msgspec.structs.replace(request_of(action), lease_us=60_000_000)
 
 
-def test_a_fenced_launch_counts_from_what_the_host_says_of_its_clock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "REPEAT_S", 0.01)
-    house = House(tmp_path, request_of=leased)
+def test_a_fenced_launch_counts_from_what_the_host_says_of_its_clock(tmp_path: Path) -> None:
+    house = House(tmp_path, launch_of=leased)
     house.connect()
     house.submit(LAUNCH)
     assert house.hosts.untaken("launch") == []
@@ -259,7 +259,7 @@ def test_a_fenced_launch_counts_from_what_the_host_says_of_its_clock(
 
 
 def test_an_agent_that_knows_no_leases_gets_no_fenced_job(tmp_path: Path) -> None:
-    house = House(tmp_path, request_of=leased)
+    house = House(tmp_path, launch_of=leased)
     house.connect()
     house.submit(LAUNCH)
     house.hosts.take("renew").refuse("no-such-op")
@@ -275,7 +275,7 @@ def test_a_launch_without_an_answer_is_worn_out_after_some_tries(house: House) -
     house.submit(LAUNCH)
     (intent,) = house.executor.open_intents("h1")
     house.hosts.take("launch").refuse(NotConnected("nothing was sent"))
-    for _ in range(module.LAUNCH_TRIES):
+    for _ in range(LAUNCH_TRIES):
         assert not house.executor.is_worn_out(intent)
         house.hosts.take("launch").refuse(SILENCE)
     assert house.executor.is_worn_out(intent)
@@ -317,7 +317,7 @@ def test_a_launch_that_cannot_be_built_fails_the_job_and_nothing_else(tmp_path: 
             raise ValueError("a defect")
         return request_of(action)
 
-    house = House(tmp_path, request_of=build)
+    house = House(tmp_path, launch_of=build)
     house.connect()
     for job in (1, 2, 3):
         house.submit(Launch(job, 1, "h1", (TaskPlacement(0, "h1"),), hold=False), first=job)
@@ -507,11 +507,11 @@ def test_a_host_that_says_it_is_ours_and_refuses_our_orders_fails_its_launches(h
     house.hosts.cluster, house.hosts.clusters["h1"] = ClusterIdentity("c1"), "c1"
     house.connect()
     house.submit(LAUNCH)
-    for _ in range(module.FOREIGN_TRIES + 1):
+    for _ in range(FOREIGN_TRIES + 1):
         assert house.inbox.of(ev.HostMisbehaved) == []
         house.hosts.take("launch").refuse("foreign-cluster")
     house.settled(1)
-    assert house.hosts.reconnected == ["h1"] * module.FOREIGN_TRIES
+    assert house.hosts.reconnected == ["h1"] * FOREIGN_TRIES
     assert "refuses its orders" in house.inbox.wait(ev.HostMisbehaved).what
     (failed,) = house.inbox.of(ev.LaunchFailed)
     assert failed.code is Code.FOREIGN_CLUSTER

@@ -23,7 +23,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Store
-from rm.daemon.execution.executor import HostReport
+from rm.daemon.execution.greeting import HostReport
 from rm.daemon.leading import leader as leader_module
 from rm.daemon.leading.leader import Leader, revivable, revive, stored
 from rm.errors import Conflict, IllegalTransition, RmError, StoreError, StoreUnavailable, Unreachable

@@ -12,7 +12,6 @@ from rm.adapters.store.log_directory import Disk, LogDirectory, Together, log_pa
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
 from rm.core.model.logs import KeptLog, LogName
-from rm.daemon.execution import executor as module
 from tests.fakes import PATIENCE_S
 from tests.unit.test_executor import House, text
 
@@ -49,9 +48,8 @@ def disk() -> CutDisk:
 
 
 @pytest.fixture
-def house(tmp_path: Path, disk: CutDisk, monkeypatch: pytest.MonkeyPatch) -> House:
-    monkeypatch.setattr(module, "LATER_S", 0.01)
-    return House(tmp_path, place=LogDirectory(tmp_path, disk))
+def house(tmp_path: Path, disk: CutDisk) -> House:
+    return House(tmp_path, place=LogDirectory(tmp_path, disk), later_s=0.01)
 
 
 def give(house: House, rank: int, data: str) -> None:

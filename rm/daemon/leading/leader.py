@@ -32,7 +32,8 @@ from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle, Outcome, Recomputation
 from rm.core.store import Batch, Damaged, Entry, Measured, Store, StoredAction
 from rm.daemon.execution.claims import IDS_MOVED_MAX
-from rm.daemon.execution.executor import Executor, HostReport
+from rm.daemon.execution.executor import Executor
+from rm.daemon.execution.greeting import HostReport
 from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
 from rm.protocol.codes import Code
 from rm.typed import convert

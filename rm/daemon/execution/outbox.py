@@ -1,0 +1,124 @@
+"""The intents whose outcome is not known, by host: what is open, under way, or waits for an exit."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from rm.core.jobs.actions import Collect, Discard, Intent
+from rm.daemon.execution.deliver import Delivery
+from rm.protocol.request import Request
+
+
+@dataclass(slots=True)
+class Open:
+    """An intent whose outcome is not known. `ended`: an exit came while it was under way; `tries`: how often
+    it was sent and no answer came."""
+
+    intent: Intent
+    request: Request[Any] | None  # None: logs are collected, by many requests
+    delivery: Delivery | None = None
+    user: str = ""
+    under_way: bool = False
+    waits_for_exit: bool = False
+    ended: bool = False
+    tries: int = 0
+    foreign: int = 0  # how often it was refused as another cluster's
+
+
+class Outbox:
+    """From any thread. An intent is never under way twice at once."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, dict[int, Open]] = {}
+        self._repeating: set[str] = set()
+        self._lock = threading.Lock()
+
+    def put(self, entry: Open) -> None:
+        with self._lock:
+            self._open.setdefault(entry.intent.action.host, {})[entry.intent.id] = entry
+
+    def remove(self, intent: Intent) -> None:
+        with self._lock:
+            self._open.get(intent.action.host, {}).pop(intent.id, None)
+
+    def of(self, host: str) -> list[Open]:
+        """In the order in which they were decided."""
+        with self._lock:
+            return self._of(host)
+
+    def _of(self, host: str) -> list[Open]:
+        entries = self._open.get(host, {})
+        return [entries[number] for number in sorted(entries)]
+
+    def find(self, intent: Intent) -> Open | None:
+        with self._lock:
+            return self._open.get(intent.action.host, {}).get(intent.id)
+
+    def forget(self, host: str) -> list[Open]:
+        """What was open for a host that was removed."""
+        with self._lock:
+            entries = self._of(host)
+            self._open.pop(host, None)
+            return entries
+
+    def collecting(self, job: int, attempt: int) -> list[Collect]:
+        """The collections of this attempt's logs."""
+        with self._lock:
+            return [
+                entry.intent.action
+                for entries in self._open.values()
+                for entry in entries.values()
+                if isinstance(entry.intent.action, Collect)
+                and (entry.intent.action.job, entry.intent.action.attempt) == (job, attempt)
+            ]
+
+    # -- what is under way
+
+    def begin(self, entry: Open) -> bool:
+        """It is under way now; False when it was before, or is settled."""
+        with self._lock:
+            known = self._open.get(entry.intent.action.host, {})
+            if entry.under_way or entry.intent.id not in known:
+                return False
+            entry.under_way, entry.waits_for_exit = True, False
+            return True
+
+    def rest(self, entry: Open) -> None:
+        """It is not under way any more, and open still."""
+        with self._lock:
+            entry.under_way = False
+
+    def rest_until_exit(self, entry: Open) -> bool:
+        """The exit of its attempt will bring it back; False when that came while it was under way."""
+        with self._lock:
+            entry.under_way, entry.waits_for_exit = False, not entry.ended
+            came, entry.ended = entry.ended, False
+            return not came
+
+    def exited(self, host: str, job: int, attempt: int) -> list[Open]:
+        """What waits for the end of this attempt there, and may go on."""
+        with self._lock:
+            waiting = []
+            for entry in self._open.get(host, {}).values():
+                action = entry.intent.action
+                if isinstance(action, Collect | Discard) and (action.job, action.attempt) == (job, attempt):
+                    entry.ended = entry.under_way
+                    waiting.append(entry)
+            return waiting
+
+    # -- what comes again
+
+    def plan_repeat(self, host: str) -> bool:
+        """False when a repetition of what is open for the host is planned already."""
+        with self._lock:
+            planned = host in self._repeating
+            self._repeating.add(host)
+            return not planned
+
+    def begin_repeat(self, host: str) -> list[Open]:
+        """The planned repetition begins: what is to be sent, in order."""
+        with self._lock:
+            self._repeating.discard(host)
+            return [entry for entry in self._of(host) if not entry.waits_for_exit]

@@ -1,0 +1,81 @@
+"""What is asked of a host for an action, and how it is sent."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import msgspec
+
+from rm.core.jobs.actions import Discard, Start, Stop
+from rm.core.ports import Clock
+from rm.daemon.agents import Hosts
+from rm.daemon.execution.greeting import CALL_TIMEOUT_S
+from rm.protocol import attempts as wire
+from rm.protocol.codes import AgentError, Code, code_of
+from rm.protocol.request import Request
+
+TOO_OLD_TO_FENCE = (
+    "The agent on {host} has a version without leases: it cannot run a job with --fence. Deploy "
+    "this one: rmx playbook run agents --limit {host}"
+)
+
+
+def request_of(action: Start | Stop | Discard, epoch: int) -> Request[Any]:
+    job, attempt = action.job, action.attempt
+    match action:
+        case Start():
+            port = action.master_port
+            return wire.Start(job=job, attempt=attempt, epoch=epoch, not_after_us=0, master_port=port)
+        case Stop():
+            grace_us, why = action.grace_us, action.why
+            return wire.Stop(job=job, attempt=attempt, epoch=epoch, grace_us=grace_us, why=why)
+        case Discard():
+            return wire.Discard(job=job, attempt=attempt, epoch=epoch)
+
+
+class Sender:
+    """`launch_within_us`: how long a launch or start may be under way."""
+
+    def __init__(self, *, hosts: Hosts, clock: Clock, epoch: int, launch_within_us: int) -> None:
+        self._hosts = hosts
+        self._clock = clock
+        self._epoch = epoch
+        self._launch_within_us = launch_within_us
+
+    def send(self, host: str, request: Request[Any]) -> Future[Any]:
+        """The answer, or why there is none."""
+        try:
+            if isinstance(request, wire.Launch | wire.Start):
+                offset_us = self._hosts.clock_offset_us(host) or 0
+                until_us = self._clock.now_us() + self._launch_within_us + offset_us
+                request = msgspec.structs.replace(request, not_after_us=until_us)
+            if isinstance(request, wire.Launch) and request.lease_us:
+                return self._launch_leased(host, request)
+            return self._hosts.call(host, request, CALL_TIMEOUT_S)
+        except Exception as error:
+            failed: Future[Any] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _launch_leased(self, host: str, request: wire.Launch) -> Future[Any]:
+        """Ask the host what time it is by its own clock, and then launch: the lease counts from there."""
+        launched: Future[Any] = Future()
+
+        def pass_on(answer: Future[Any]) -> None:
+            if (error := answer.exception()) is not None:
+                launched.set_exception(error)
+            else:
+                launched.set_result(answer.result())
+
+        def launch(answer: Future[wire.Renewed]) -> None:
+            try:
+                if code_of(answer.exception()) is Code.NO_SUCH_OP:
+                    raise AgentError(Code.NOT_ENFORCED, TOO_OLD_TO_FENCE.format(host=host))
+                leased = msgspec.structs.replace(request, heard_us=answer.result().alive_us)
+                self._hosts.call(host, leased, CALL_TIMEOUT_S).add_done_callback(pass_on)
+            except Exception as error:
+                launched.set_exception(error)
+
+        self._hosts.call(host, wire.Renew(epoch=self._epoch), CALL_TIMEOUT_S).add_done_callback(launch)
+        return launched
