@@ -5,6 +5,7 @@ It asks again while a daemon restarts, and follows the leader. The typed client 
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
 import os
@@ -259,8 +260,11 @@ class Connection:
         machine, _, path = response.getheader(LEADER, "").partition(" ")
         if not path:
             return None
-        here = self.address.scheme == "unix" and machine == socket.gethostname()
-        return Address("unix", path) if here else parse(f"ssh://{machine}{path}", "the leader's address")
+        if self.address.scheme == "unix" and machine == socket.gethostname():
+            return Address("unix", path)
+        leader = parse(f"ssh://{machine}{path}", "the leader's address")
+        # the account decides who the caller is: it must be the one that the user named
+        return dataclasses.replace(leader, user=self.address.user, port=self.address.port)
 
     def _named_https(self, response: http.client.HTTPResponse) -> Address | None:
         """The token goes only where the user's own configuration says, for any answer of a daemon."""

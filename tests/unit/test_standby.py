@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rm.client import connection
+from rm.client.address import Address, parse
 from rm.client.connection import Connection
+from rm.client.unix_door import Door, UnixDoor
 from rm.config import Config, DaemonConfig
 from rm.core.store import Lease
 from rm.errors import Standby, Unreachable
@@ -74,3 +77,30 @@ def test_a_leader_that_has_just_ended_is_no_address(tmp_path: Path) -> None:
         with pytest.raises(Standby, match="waits"):
             client.get("status")
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "followed"),
+    [
+        ("ssh://ann@control1:2222", "ssh://ann@control2:2222"),
+        ("ssh://ann@control1", "ssh://ann@control2"),
+        ("ssh://control1", "ssh://control2"),
+    ],
+)
+def test_who_asks_by_ssh_stays_the_same_account_at_the_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, followed: str
+) -> None:
+    one, two = tmp_path / "one.sock", tmp_path / "two.sock"
+    opened: list[str] = []
+
+    def forwarded(address: Address) -> Door:
+        """As ssh leads to the sockets of both machines."""
+        opened.append(str(address))
+        return UnixDoor(address.path)
+
+    monkeypatch.setattr(connection, "door_to", forwarded)
+    with serving(two), at_socket(one, [f"control2:{two}:a1b2"]):
+        client = Connection(parse(f"{asked}{one}", "the test"))
+        assert client.get("status")["daemon"]["epoch"] == 3
+        client.close()
+    assert opened == [f"{asked}{one}", f"{followed}{two}"]
