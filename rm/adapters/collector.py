@@ -24,6 +24,14 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+@contextmanager
+def made_to_stay() -> Iterator[None]:
+    """What is made meanwhile lives on: nothing is collected, and later collections pass over all of it."""
+    with uncollected():
+        yield
+        gc.freeze()
+
+
 def pass_over_survivors() -> None:
     """From now on a full collection goes over what was made since the last one, and not again over what it
     left alive. Cycles among that are found once `look_at_all` was called."""

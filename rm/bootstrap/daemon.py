@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import logging
 import os
 import resource
@@ -246,7 +245,6 @@ class Daemon:
         config, store, clock, epoch = self.config, self.store, self.clock, lease.epoch
         gathered, logs = log_place(config, store)
         loaded, state, recent_us = found.loaded, found.state, found.recent_us
-        gc.freeze()  # the collector need not go over all jobs, while everybody waits
         witness = Witness(Path(config.daemon.state_dir))
         witness.check(loaded, config.daemon.database)
         actions, damaged = revivable(loaded.actions)

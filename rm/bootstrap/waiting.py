@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from rm.adapters.collector import made_to_stay
 from rm.config import Config
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.ports import Clock
@@ -80,10 +81,11 @@ class Waiting:
 
     def _found(self) -> Found:
         now_us, recent_us = self._clock.now_us(), int(self._config.jobs.recent_s * SECOND_US)
-        loaded = self._store.load(ended_after_us=now_us - recent_us)
-        network = {(m.source, m.destination): m.stats for m in loaded.measurements}
-        counters = loaded.next_job_id, loaded.next_action_id
-        state = rebuild(loaded.jobs, loaded.hosts, loaded.zones, network, *counters, now_us)
+        with made_to_stay():  # while everybody waits
+            loaded = self._store.load(ended_after_us=now_us - recent_us)
+            network = {(m.source, m.destination): m.stats for m in loaded.measurements}
+            counters = loaded.next_job_id, loaded.next_action_id
+            state = rebuild(loaded.jobs, loaded.hosts, loaded.zones, network, *counters, now_us)
         return Found(loaded, state, recent_us)
 
 

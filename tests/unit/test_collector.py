@@ -55,3 +55,17 @@ def test_an_old_cycle_is_collected_once_all_is_looked_at() -> None:
 def test_it_is_enough_to_ask_once() -> None:
     collector.pass_over_survivors()
     assert gc.callbacks.count(collector._freeze) == 1
+
+
+def test_what_is_made_to_stay_is_gone_over_neither_then_nor_later() -> None:
+    looks: list[str] = []
+    gc.callbacks.append(lambda phase, info: looks.append(phase))
+    try:
+        with collector.made_to_stay():
+            kept = [Cycle() for _ in range(100_000)]
+            assert looks == []
+        assert gc.isenabled()
+    finally:
+        gc.callbacks.pop()
+    gone_over = {id(one) for one in gc.get_objects()}
+    assert not any(id(one) in gone_over for one in kept)
