@@ -35,6 +35,8 @@ def demo(json_file: str | None, picture: str | None, quick: bool) -> int:
 
     Takes about four minutes (--quick: one), needs about 1 GB of memory, and leaves nothing behind but the
     files that you name. As root, or without root where the system allows user namespaces.
+
+    If other work on this machine spoils a measurement, all is measured once more when the machine is quieter.
     """
     from rm.cli.lab import default_directory
     from rm.client.connection import Connection

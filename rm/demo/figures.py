@@ -114,6 +114,18 @@ def _computes_then_sends(compute_us: int, comm_us: int) -> TrafficProfile:
     return TrafficProfile(compute_us + comm_us, (Phase(compute_us, comm_us, rate),))
 
 
+def why_no_room(profiles: Mapping[str, TrafficProfile]) -> str:
+    """Why no rotation can keep all of these jobs apart on one link, "" where that is not certain."""
+    communicate_us = sum(found.comm_us for found in profiles.values())
+    shortest_us = min(found.period_us for found in profiles.values())
+    if communicate_us <= shortest_us:
+        return ""
+    return (
+        f"Alone the jobs communicate {communicate_us / 1000:.0f} ms together, more than the "
+        f"{shortest_us / 1000:.0f} ms of one iteration: their transfers waited for this machine."
+    )
+
+
 def report(measured: Measured) -> dict[str, Any]:
     """The JSON file's content."""
     return {

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from rm.core.model.traffic import TrafficProfile
 from rm.demo import figures, scenario
+from rm.demo.again import Spoiled, await_quiet, measured_again
 from rm.demo.figures import Measured, Run
 from rm.demo.meter import LinkMeter
 from rm.demo.scenario import Length, Mode, Training
@@ -38,9 +39,7 @@ def play(
     with stage(connect, base, screen.say) as cluster:
         demo = Demo(cluster, length, screen)
         demo.bootstrap()
-        demo.measure_alone()
-        demo.compare_modes()
-        demo.keep_apart()
+        measured_again(demo.measure, demo.begin_again, screen.say)
         screen.say("taking everything down")
     demo.measured.load = (round(before, 2), round(os.getloadavg()[0], 2))
     return demo.measured, demo.meter
@@ -53,10 +52,27 @@ class Demo:
         self.cluster = cluster
         self.length = length
         self.screen = screen
-        self.measured = Measured(length.repeats, length.left_out_s)
+        self.measured = self._nothing_yet()
         self.meter = LinkMeter(cluster)
         self.trainer = Trainer(cluster, program_text(), scenario.CONGESTION_CONTROL)
         self.profiles: dict[str, TrafficProfile] = {}
+
+    def _nothing_yet(self, shaping: str = "") -> Measured:
+        return Measured(self.length.repeats, self.length.left_out_s, shaping=shaping)
+
+    def measure(self) -> None:
+        self.measure_alone()
+        self.compare_modes()
+        self.keep_apart()
+
+    def begin_again(self) -> None:
+        """As after `bootstrap`: nothing is measured, and no job runs."""
+        self.trainer.end_all()
+        if not await_quiet(self.screen.now):
+            self.screen.say("this machine is as busy as before")
+        self.measured = self._nothing_yet(self.measured.shaping)
+        self.cluster.start_daemon(scenario.MANAGED)
+        self.cluster.await_hosts()
 
     # -- the hosts -----------------------------------------------------------------------------
 
@@ -100,7 +116,7 @@ class Demo:
         self.trainer.follow(jobs, show)
         begin, end = figures.span(jobs, self.length.left_out_s)
         if end <= begin:
-            raise RmError("The jobs did not run at the same time: this machine is too busy for the demo.")
+            raise Spoiled("The jobs did not run at the same time.")
         hosts = jobs[0].hosts
         mbps = {h: self.meter.mean_mbps(h, begin, end) for h in hosts if self.meter.covers(h, begin)}
         run = Run(mode, tuple(jobs), begin, end, mbps)
@@ -125,6 +141,8 @@ class Demo:
                 f"{training.name} computes {found.phases[0].offset_us / 1000:.0f} ms, then communicates "
                 f"{found.comm_us / 1000:.0f} ms, alone"
             )
+        if wrong := figures.why_no_room(self.profiles):
+            raise Spoiled(wrong)
 
     def _tell_hosts(self, first: JobRun) -> None:
         self.measured.hosts = tuple(sorted(first.hosts))
@@ -174,10 +192,9 @@ class Demo:
     def _check_shared(self, run: Run) -> None:
         for job in run.jobs:
             if sorted(job.hosts) != sorted(self.measured.hosts):
-                raise RmError(
+                raise Spoiled(
                     f"The {job.training.name} job ran on {fold_hosts(job.hosts)} instead of sharing "
-                    f"{fold_hosts(self.measured.hosts)}: as measured alone, no rotation keeps the two apart.",
-                    "Try again while this machine is less busy.",
+                    f"{fold_hosts(self.measured.hosts)}: as measured alone, no rotation keeps the two apart."
                 )
 
     def _tell(self, run: Run, title: str) -> None:
@@ -220,10 +237,9 @@ class Demo:
             f"{first.name} on {fold_hosts(one.hosts)}, {second.name} on {fold_hosts(two.hosts)}"
         )
         if not self.measured.apart["apart"]:
-            raise RmError(
+            raise Spoiled(
                 "Two jobs for which no rotation exists were placed on the same links. "
-                + figures.why_not_apart(one.hosts, two.why),
-                "Try again while this machine is less busy.",
+                + figures.why_not_apart(one.hosts, two.why)
             )
 
     def _submit_heavy(self, training: Training, shape: TrafficProfile, *more: str) -> JobRun:

@@ -27,7 +27,7 @@ from rm.errors import RmError, Unreachable
 from rm.lab import Degrade, Lab, LabSpec, up
 from rm.lab.lab import discard
 
-START_S = 30.0
+START_S = 120.0  # of patience, on a machine that is busy
 STOP_S = 15.0
 PR_SET_PDEATHSIG = 1
 
@@ -37,6 +37,7 @@ class Api(Protocol):
 
     def get(self, *path: str | int, **query: Any) -> dict[str, Any]: ...
     def post(self, *path: str | int, body: Mapping[str, Any] | None = ...) -> dict[str, Any]: ...
+    def delete(self, *path: str | int) -> dict[str, Any]: ...
     def close(self) -> None: ...
 
 

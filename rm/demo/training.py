@@ -11,6 +11,7 @@ from typing import Any
 
 from rm.adapters.playbook.shipped import shipped_directory
 from rm.core.model.traffic import TrafficProfile
+from rm.demo.again import Spoiled
 from rm.demo.scenario import Training
 from rm.demo.stage import Stage
 from rm.errors import RmError
@@ -19,6 +20,7 @@ END = "END_OF_PROGRAM"
 POLL_S = 0.5
 PATIENCE_S = 90.0
 REPORTS_S = 3.0
+UNFINISHED = "PENDING,CONFIGURING,RUNNING,COMPLETING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ class Trainer:
         end = time.monotonic() + PATIENCE_S
         while not run.why:
             if time.monotonic() > end:
-                raise RmError(f"Job {run.job} ({run.training.name}) did not start within {PATIENCE_S:g} s.")
+                raise Spoiled(f"Job {run.job} ({run.training.name}) did not start within {PATIENCE_S:g} s.")
             self._look([run])
             time.sleep(0.05)
 
@@ -152,9 +154,17 @@ class Trainer:
                 self._collect(waiting.pop(0), answer["job"])
             elif time.monotonic() > end:
                 state = answer["job"]["state"]
-                raise RmError(
+                raise Spoiled(
                     f"Job {waiting[0].job} ({waiting[0].training.name}) is {state} after {PATIENCE_S:g} s."
                 )
+
+    def end_all(self) -> None:
+        """Cancel what still runs or waits, and see it end."""
+        api = self._stage.api
+        for job in api.get("jobs", state=UNFINISHED)["jobs"]:
+            api.delete("jobs", job["id"])
+            while not api.get("jobs", job["id"], "wait", timeout_s=POLL_S)["final"]:
+                pass
 
     def _look(self, runs: Sequence[JobRun]) -> None:
         api = self._stage.api
@@ -197,7 +207,7 @@ class Trainer:
             if reported["count"] >= expected:
                 return reported
             if time.monotonic() > end:
-                raise RmError(
+                raise Spoiled(
                     f"Of {expected} iterations of job {run.job} only {reported['count']} were reported."
                 )
             time.sleep(0.05)

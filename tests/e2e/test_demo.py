@@ -17,7 +17,7 @@ from rm.lab.requirements import check
 from tests.cluster import until
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(400)]
-TRIES = 3  # on a machine that is so busy that the figures blur
+TRIES = 2  # beside the demo's own two, on a machine that is so busy that the figures blur
 MODES = ("alone", "unmanaged", "shaped", "rotated", "managed")
 
 
@@ -81,12 +81,12 @@ def blurred(told: dict[str, Any]) -> str:
     return "" if managed <= 1.05 * unmanaged else f"the gain: {unmanaged}, {managed}"
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2000)
 def test_the_pair_shares_links_and_gains(home: Path) -> None:
     figures, picture = home / "figures.json", home / "links.png"
     for _ in range(TRIES):
         process = demo(home, f"--json={figures}", f"--picture={picture}")
-        out, err = process.communicate(timeout=360)
+        out, err = process.communicate(timeout=900)
         until(lambda: not left(home), "nothing is left")
         if process.returncode and "busy" in err:  # it says so itself, which is all that it can do
             continue
