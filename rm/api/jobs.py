@@ -80,6 +80,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     iterations: Count = 0
     partition: str | UnsetType = UNSET
     priority: Time = 0
+    nice: Count = 0
     begin_us: Time | None = None
     dependency: str = ""
     kill_on_invalid_dep: bool | None = None
@@ -163,6 +164,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     iterations: int
     partition: str
     priority: int
+    nice: int = 0
     begin_us: int | None
     dependency: str = ""
     kill_on_invalid_dep: bool | None = None

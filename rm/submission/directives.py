@@ -119,6 +119,7 @@ _PROFILE = {"period", "duty_cycle", "bandwidth"}
 _ALTERNATIVES = (
     ({"gpus", "gpus_per_node", "gpus_per_task", "gres"},) * 2,
     ({"mem", "mem_per_cpu", "mem_per_gpu"},) * 2,
+    ({"cpus_per_task", "cpus_per_gpu"},) * 2,
     ({"traffic", "low_comm"}, _PROFILE | {"traffic", "low_comm"}),
     (_PROFILE, {"traffic", "low_comm"}),
 )

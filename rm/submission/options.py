@@ -37,6 +37,7 @@ SUPPORTED = (
     Option("ntasks", ("ntasks",), "n", help="Number of tasks (ranks).", metavar="N"),
     Option("ntasks_per_node", ("ntasks-per-node",), help="At most this many tasks on one host.", metavar="N"),
     Option("cpus_per_task", ("cpus-per-task",), "c", help="Processors of one task.", metavar="N"),
+    Option("cpus_per_gpu", ("cpus-per-gpu",), help="Processors for each GPU.", metavar="N"),
     Option("mem", ("mem",), help="Memory on each host, such as 16G; 0: all of it.", metavar="SIZE"),
     Option("mem_per_cpu", ("mem-per-cpu",), help="Memory for each processor.", metavar="SIZE"),
     Option("mem_per_gpu", ("mem-per-gpu",), help="Memory for each GPU.", metavar="SIZE"),
@@ -55,6 +56,7 @@ SUPPORTED = (
     Option("chdir", ("chdir",), "D", help="Working directory of the tasks.", metavar="DIR"),
     Option("partition", ("partition",), "p", help="Partition; of several, one.", metavar="NAMES"),
     Option("priority", ("priority",), help="high, low or an integer.", metavar="P"),
+    Option("nice", ("nice",), takes=MAYBE, help="Lower its place in the queue by 100, or N.", metavar="[N]"),
     Option("begin", ("begin",), "b", help="Not before: now+1hour, 16:00, 2030-01-31T16:00.", metavar="TIME"),
     Option("dependency", ("dependency",), "d", help="Start after other jobs: afterok:12.", metavar="LIST"),
     Option("kill_on_invalid_dep", ("kill-on-invalid-dep",), help="Cancel it if that can never be.",
@@ -91,19 +93,18 @@ def _other(support: str, *spellings: str) -> tuple[Option, ...]:
 
 UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     IGNORED,
-    "mail-type=", "mail-user=", "nice?", "profile=", "acctg-freq=",
-    "cpu-bind=", "mem-bind=", "gres-flags=", "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "wckey=",
-    "ntasks-per-core=", "ntasks-per-socket=", "extra-node-info/B=",
-    "sockets-per-node=", "cores-per-socket=", "threads-per-core=", "mincpus=", "tmp=", "contiguous",
-    "switches=", "power=", "deadline=", "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job",
-    "overcommit/O", "oversubscribe/s", "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=",
-    "ignore-pbs", "container-id=",
+    "mail-type=", "mail-user=", "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
+    "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=", "ntasks-per-core=",
+    "ntasks-per-socket=", "extra-node-info/B=", "sockets-per-node=", "cores-per-socket=",
+    "threads-per-core=", "mincpus=", "tmp=", "contiguous", "switches=", "power=", "deadline=", "time-min=",
+    "delay-boot=", "no-kill/k", "use-min-nodes", "spread-job", "overcommit/O", "oversubscribe/s",
+    "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "array/a=", "constraint/C=", "licenses/L=", "input=", "reservation=",
+    "array/a=", "constraint/C=", "licenses/L=", "input/i=", "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
-    "gpus-per-socket=", "cpus-per-gpu=", "core-spec/S=", "thread-spec=", "batch=", "network=", "prefer=",
-    "time-min=", "nodefile/F=", "mcs-label=",
+    "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "prefer=", "nodefile/F=",
+    "mcs-label=",
 )  # fmt: skip
 ALL = SUPPORTED + UNSUPPORTED
 

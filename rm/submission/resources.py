@@ -19,7 +19,7 @@ from rm.submission.remarks import Remarks
 
 _NODES = re.compile(r"(\d+)(?:-(\d+))?\Z")
 _MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
-_COUNTS = ("ntasks", "ntasks_per_node", "cpus_per_task", "ntasks_per_gpu")
+_COUNTS = ("ntasks", "ntasks_per_node", "cpus_per_task", "cpus_per_gpu", "ntasks_per_gpu")
 
 
 class Hosts(NamedTuple):
@@ -123,7 +123,32 @@ def _tasks(hosts: Hosts, counts: Mapping[str, int | None], gpus: GpuOptions) -> 
         spec |= {"hosts_min": hosts.low, "hosts_max": hosts.high}
     if on_host := shape.tasks_per_host or per_host:
         spec["tasks_per_host"] = on_host
-    return spec | shape.fields
+    spec |= shape.fields
+    if each := counts["cpus_per_gpu"]:
+        spec["cpus_per_task"] = _cpus_by_gpu(each, counts["cpus_per_task"], spec)
+    return spec
+
+
+def _cpus_by_gpu(each: int, per_task: int | None, spec: Mapping[str, Any]) -> int:
+    """Processors of a task, of which the job has so many for each of its GPUs."""
+    if per_task:
+        raise UsageError("--cpus-per-gpu and --cpus-per-task are mutually exclusive.", "Keep one of them.")
+    if of_task := int(spec.get("gpus_per_task") or 0):
+        return each * of_task
+    gpus = int(spec.get("gpus_per_host") or 0)
+    if not gpus:
+        raise UsageError("--cpus-per-gpu is given, and the job asks for no GPU.", "Add --gpus.")
+    ntasks = int(spec["ntasks"])
+    hosts = 1 if ntasks == 1 else int(spec.get("hosts_max") or 0)
+    exact = hosts == max(spec.get("hosts_min") or 1, 1)
+    on_host = ntasks // hosts if hosts and exact and ntasks % hosts == 0 else 0
+    if not on_host or (each * gpus) % on_host:
+        raise UsageError(
+            f"--cpus-per-gpu={each}: the processors for {gpus} GPUs on each host cannot be shared equally "
+            "by the tasks there, or how many these are is not said.",
+            "Add --nodes, or use --cpus-per-task.",
+        )
+    return each * gpus // on_host
 
 
 def _memory(values: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from rm.submission.signals import warning_signal
 
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
+NICE = 100
 OF_A_JOB = ("SLURM_", "SLURMD_")
 # option -> the variable in which the job finds it; what the placement decides is
 # rm.daemon.execution.environment's
@@ -26,6 +27,7 @@ TOLD = {
     "qos": "SLURM_JOB_QOS",
     "gpu_bind": "SLURM_GPU_BIND",
     "mem_per_gpu": "SLURM_MEM_PER_GPU",
+    "cpus_per_gpu": "SLURM_CPUS_PER_GPU",
 }
 
 
@@ -158,6 +160,21 @@ def _priority(values: Mapping[str, Any]) -> dict[str, Any]:
     if not re.match(r"-?\d{1,10}\Z", text) or abs(int(text)) > _PRIORITY_MAX:
         raise UsageError(f"--priority is '{text}'.", "Write high, low or an integer.")
     return {"priority": int(text)}
+
+
+def _nice(values: Mapping[str, Any]) -> dict[str, Any]:
+    """--nice[=N]: without a number 100, as in Slurm."""
+    if "nice" not in values:
+        return {}
+    text = values["nice"]
+    if text in (True, ""):
+        return {"nice": NICE}
+    if not re.match(r"\d{1,10}\Z", text) or int(text) > _PRIORITY_MAX:
+        raise UsageError(
+            f"--nice is '{text}'.",
+            f"Write a whole number from 0 to {_PRIORITY_MAX}; --priority raises a job.",
+        )
+    return {"nice": int(text)}
 
 
 def _dependency(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,6 +332,6 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _READERS = (
-    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _hosts,
+    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _nice, _hosts,
     _dependency, _traffic,
 )  # fmt: skip

@@ -321,7 +321,7 @@ def test_a_batch_script_is_read_as_rmx_submit_reads_it(
         batch_job(tmp_path / "train.sh", ntask=2, hold="yes", mem=True, array="0-9", wait=True)
     for said in ("--ntask", "'--ntasks'", "--hold", "True or False", "--mem", "--array", "Client.wait(job)"):
         assert said in str(caught.value)
-    with pytest.warns(UserWarning, match="--nice"):
-        batch_job(tmp_path / "train.sh", nice=5)
+    with pytest.warns(UserWarning, match="--reboot"):
+        batch_job(tmp_path / "train.sh", reboot=True)
     with pytest.raises(UsageError, match="cannot be read"):
         batch_job(tmp_path / "nothing.sh")

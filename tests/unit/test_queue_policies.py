@@ -13,6 +13,13 @@ def order(policy: str, *pending: Job) -> list[int]:
     return [j.id for j in load("queue", policy).order(pending, snapshot(now_us=10 * HOUR_US))]
 
 
+def test_niceness_lowers_a_job_in_the_queue_and_nothing_else() -> None:
+    nice = job(1, priority=100, nice=60)
+    assert order("priority", nice, job(2, priority=50), job(3, priority=40), job(4)) == [2, 1, 3, 4]
+    assert nice.spec.is_high
+    assert nice.demand == job(5, priority=100).demand
+
+
 def test_srsf_serves_the_least_gpu_time_first_and_the_unknown_last() -> None:
     waiting = [
         job(1),  # nobody said

@@ -71,6 +71,8 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     if job.exit is not None:
         yield "ExitCode", job.exit
     yield "Priority", "high" if spec.priority >= 100 else spec.priority or "low"
+    if spec.nice:
+        yield "Nice", spec.nice
     yield "Partition", spec.partition
     yield "Zone", spec.zone
     yield "Tasks", spec.ntasks

@@ -107,6 +107,7 @@ class JobSpec(_WithDemand):
     iterations: int = 0  # how many iterations it will make; 0 = not said
     partition: str = ""  # or several, "a,b": the job runs in the first of them that has room
     priority: int = PRIORITY_LOW
+    nice: int = 0  # by how much the job stands lower in the queue, without another effect
     begin_us: int | None = None
     dependency: str = ""  # what it waits for, as rm.dependencies reads it
     kill_on_invalid_dep: bool | None = None  # cancel it when that can never be; None: as the daemon does
@@ -141,6 +142,11 @@ class JobSpec(_WithDemand):
     def any_dependency(self) -> bool:
         """Is one of its dependencies enough?"""
         return "?" in self.dependency
+
+    @property
+    def queue_priority(self) -> int:
+        """By which the queue is ordered."""
+        return self.priority - self.nice
 
     @property
     def is_high(self) -> bool:

@@ -10,7 +10,7 @@ from rm.core.model.snapshot import Snapshot
 
 
 class PriorityPolicy:
-    """By priority (highest first), then time of submission, then job id."""
+    """By priority without niceness (highest first), then time of submission, then job id."""
 
     name = "priority"
     Options = None
@@ -18,7 +18,7 @@ class PriorityPolicy:
     def order(self, pending: Sequence[Job], snapshot: Snapshot) -> Iterable[Job]:
         oldest = sorted(pending, key=attrgetter("submitted_us", "id"))
         # sorting is stable, also in reverse; and attrgetter costs a third of a function
-        return sorted(oldest, key=attrgetter("spec.priority"), reverse=True)
+        return sorted(oldest, key=attrgetter("spec.queue_priority"), reverse=True)
 
 
 POLICY = PriorityPolicy
