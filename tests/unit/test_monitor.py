@@ -18,7 +18,7 @@ from rm.core.model.network import LinkStats
 from rm.core.monitoring.cells import Status
 from rm.core.monitoring.history import Retention
 from rm.core.monitoring.maintenance import HostWindow, parse_window
-from rm.core.monitoring.mesh import Every, Mesh, Thresholds
+from rm.core.monitoring.mesh import Every, Mesh, MeshState, Thresholds
 from rm.core.monitoring.source import Source
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
@@ -543,6 +543,25 @@ def test_a_mesh_runs_once_at_a_time_and_pauses_are_remembered(house: House) -> N
     assert house.store.history.mesh_states()[0].measured == 1
     with pytest.raises(NotFound, match="no mesh 'nope'"):
         house.monitor.run("nope")
+
+
+def test_a_pause_that_comes_while_the_end_of_a_run_is_written_is_remembered(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, pauses = house.store.history.put_mesh_state, []
+
+    def slowly(state: MeshState) -> None:
+        if not pauses:
+            pauses.append(threading.Thread(target=house.monitor.set_paused, args=("latency", "ann")))
+            pauses[0].start()
+            pauses[0].join(0.1)  # so long it has time to be written first, if it can
+        write(state)
+
+    monkeypatch.setattr(house.store.history, "put_mesh_state", slowly)
+    house.monitor.run("latency")
+    pauses[0].join()
+    assert house.monitor.state("latency").paused_by == "ann"
+    assert house.store.history.mesh_states()[0].paused_by == "ann"
 
 
 def test_malformed_meshes_are_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:

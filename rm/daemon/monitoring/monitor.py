@@ -116,6 +116,7 @@ class Monitor:
         self._running: dict[str, threading.Lock] = {m.name: threading.Lock() for m in meshes}
         self._on_demand = threading.Lock()
         self._states = {s.mesh: s for s in history.mesh_states()}
+        self._keeping = threading.Lock()
         self.meshes = {m.name: m for m in meshes}
         self.board = board
         self.prober = Prober(agents)
@@ -192,9 +193,7 @@ class Monitor:
                     skipped=state.skipped + sum(r.skipped for r in results),
                 )
                 self._keep(state)
-            state = replace(self._paused_as_now(state), ended_us=self._clock.now_us())
-            self._keep(state, durable=True)
-            return state
+            return self._keep(replace(state, ended_us=self._clock.now_us()), durable=True)
         finally:
             self._running[name].release()
 
@@ -256,18 +255,19 @@ class Monitor:
     def set_paused(self, name: str, by: str) -> MeshState:
         """Pause the mesh ("" = go on); it is remembered over restarts."""
         self.mesh(name)
-        state = replace(self.state(name), paused_by=by)
-        self._keep(state, durable=True)
-        return state
-
-    def _paused_as_now(self, state: MeshState) -> MeshState:
-        """The state of a run that has ended, during which it may have been paused."""
-        return replace(state, paused_by=self.state(state.mesh).paused_by)
-
-    def _keep(self, state: MeshState, durable: bool = False) -> None:
-        self._states[state.mesh] = state if durable else self._paused_as_now(state)
-        if durable:
+        with self._keeping:
+            state = self._states[name] = replace(self.state(name), paused_by=by)
             self._history.put_mesh_state(state)
+            return state
+
+    def _keep(self, state: MeshState, durable: bool = False) -> MeshState:
+        """The state of a run, during which the mesh may have been paused."""
+        with self._keeping:
+            state = replace(state, paused_by=self.state(state.mesh).paused_by)
+            self._states[state.mesh] = state
+            if durable:
+                self._history.put_mesh_state(state)
+            return state
 
     def _hosts(self) -> list[Host]:
         def all_of(cycle: Cycle, _: int) -> list[Host]:

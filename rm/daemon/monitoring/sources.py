@@ -75,6 +75,7 @@ class Sources:
         self._clock = clock
         self._read = read
         self._states = {s.mesh: s for s in history.mesh_states()}
+        self._keeping = threading.Lock()
         self._locks = {s.name: threading.Lock() for s in sources}
         self._readings = {s.name: Reading(s.name) for s in sources}
         self._newest: dict[str, int] = {}
@@ -101,12 +102,14 @@ class Sources:
 
     def set_paused(self, source: Source, by: str) -> MeshState:
         """Pause the source ("" = go on); it is remembered over restarts."""
-        return self._keep(replace(self.state(source), paused_by=by))
+        return self._keep(source, paused_by=by)
 
-    def _keep(self, state: MeshState) -> MeshState:
-        self._states[state.mesh] = state
-        self._history.put_mesh_state(state)
-        return state
+    def _keep(self, source: Source, **changes: Any) -> MeshState:
+        """A reading and a pause may come at once: each changes its own part."""
+        with self._keeping:
+            state = self._states[source.mesh] = replace(self.state(source), **changes)
+            self._history.put_mesh_state(state)
+            return state
 
     def scheduled(self, name: str) -> None:
         """One reading by the clock: nobody waits for it."""
@@ -164,8 +167,7 @@ class Sources:
         message = f"{count} measurements are left out. {said or found.message}" if count else found.message
         reading = Reading(source.name, now_us, now_us, recorded, count, found.strangers, message)
         self._readings[source.name] = reading
-        state = self.state(source)
-        self._keep(replace(state, begun_us=now_us, ended_us=now_us, measured=recorded, failed=count))
+        self._keep(source, begun_us=now_us, ended_us=now_us, measured=recorded, failed=count)
         return reading
 
     def _since(self, source: Source) -> int:
