@@ -11,7 +11,7 @@ from bench import peers
 from bench.api import batch_per_s
 from bench.cluster import RMX, Cluster, cluster, spec
 from bench.figure import Figure, Settings
-from rm.client.client import JOBS_PAGE
+from rm.client.client import JOBS_PAGE, Client
 from rm.errors import RmError
 
 JOBS = 10_000
@@ -23,6 +23,17 @@ def list_ms(made: Cluster) -> float:
     listed = len(client.get("jobs")["jobs"])
     took = 1000 * (time.perf_counter() - since)
     client.close()
+    if listed < JOBS:
+        raise RmError(f"Of {JOBS} jobs only {listed} were listed.")
+    return took
+
+
+def rows_ms(made: Cluster) -> float:
+    client = Client(made.client())
+    since = time.perf_counter()
+    listed = len(client.rows())
+    took = 1000 * (time.perf_counter() - since)
+    client.connection.close()
     if listed < JOBS:
         raise RmError(f"Of {JOBS} jobs only {listed} were listed.")
     return took
@@ -63,6 +74,7 @@ def run(settings: Settings) -> list[Figure]:
         batch_per_s(made, JOBS)
         full = made.memory_bytes()
         listed = statistics.median(list_ms(made) for _ in range(times))
+        rows = statistics.median(rows_ms(made) for _ in range(times))
         page = statistics.median(page_ms(made) for _ in range(times))
         shown = statistics.median(command_ms(made, "queue") for _ in range(times))
         added = statistics.median(submit_ms(made) for _ in range(2 * times))
@@ -75,8 +87,9 @@ def run(settings: Settings) -> list[Figure]:
         Figure(
             "GET /v1/jobs", listed, "ms", f"all of {pending}, decoded by the client", peer=peers.LIST_10000
         ),
+        Figure("GET /v1/jobs/rows", rows, "ms", f"all of {pending}, decoded by the client", 60),
         Figure("GET /v1/jobs, the first page", page, "ms", f"the newest {JOBS_PAGE} of {pending}", 50),
-        Figure("rmx queue as a process", shown, "ms", f"all of {pending}, as a table into a pipe"),
+        Figure("rmx queue as a process", shown, "ms", f"all of {pending}, as a table into a pipe", 150),
         Figure("one submission by the API", added, "ms", f"behind {pending}", peer=peers.SUBMIT_10000),
         Figure("the daemon's memory, empty", empty / 1e6, "MB"),
         Figure("the daemon's memory, full", full / 1e6, "MB", pending, peer=peers.MEMORY_10000),

@@ -17,8 +17,8 @@ KINDS = (AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON)
 CONDITIONS_MAX = 1_000  # of one job: each change of one writes all of them
 MINUTES_MAX = 10 * 366 * 24 * 60
 
-_JOB = re.compile(r"([1-9]\d{0,17})(?:\+(\d{1,10}))?\Z")
-_ELEMENT = re.compile(r"\d+_(\d+|\*|\[.*\])\Z")
+_JOB = r"([1-9]\d{0,17})(?:\+(\d{1,10}))?\Z"
+_ELEMENT = r"\d+_(\d+|\*|\[.*\])\Z"
 _HINT = "Write KIND:JOB[:JOB...], KIND one of after, afterany, afterok, afternotok; or singleton."
 # what Slurm knows besides, and why it is refused
 _REFUSED = {
@@ -93,9 +93,9 @@ def _part(text: str, part: str) -> list[Condition]:
 
 
 def _condition(text: str, kind: str, job: str) -> Condition:
-    match = _JOB.match(job)
+    match = re.match(_JOB, job)
     if match is None:
-        if _ELEMENT.match(job):
+        if re.match(_ELEMENT, job):
             raise _wrong(text, f"'{job[:80]}' names an element of a job array, which rm does not have", _HINT)
         raise _wrong(text, f"'{job[:80]}' is no job id", _HINT)
     minutes = int(match[2] or 0)

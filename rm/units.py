@@ -28,10 +28,11 @@ _DURATION_UNITS = {
     "h": HOUR_US, "hr": HOUR_US, "hour": HOUR_US, "hours": HOUR_US,
     "d": DAY_US, "day": DAY_US, "days": DAY_US, "w": 7 * DAY_US, "week": 7 * DAY_US, "weeks": 7 * DAY_US,
 }  # fmt: skip
-_NUMBER_UNIT = re.compile(r"\s*(\d+)(?:\.(\d+))?\s*([a-zA-Zµ]+)")
-_QUANTITY = re.compile(r"(\d+)(?:\.(\d+))?\s*([a-zA-Z/]*)\Z")
-_CLOCK = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?\Z")
-_DAYS = re.compile(r"\d+-\Z")
+# compiled when they are first used: a client needs few of them, and waits for each
+_NUMBER_UNIT = r"\s*(\d+)(?:\.(\d+))?\s*([a-zA-Zµ]+)"
+_QUANTITY = r"(\d+)(?:\.(\d+))?\s*([a-zA-Z/]*)\Z"
+_CLOCK = r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?\Z"
+_DAYS = r"\d+-\Z"
 _UNLIMITED = ("UNLIMITED", "INFINITE", "-1")
 
 
@@ -48,7 +49,7 @@ def parse_duration_us(text: str) -> int:
     position, total = 0, 0
     stripped = text.strip()
     while position < len(stripped):
-        match = _NUMBER_UNIT.match(stripped, position)
+        match = re.compile(_NUMBER_UNIT).match(stripped, position)
         factor = _DURATION_UNITS.get(match[3].lower()) if match else None
         if match is None or factor is None:
             break
@@ -81,7 +82,7 @@ def parse_time_limit_us(text: str) -> int | None:
     stripped = text.strip()
     if stripped.upper() in _UNLIMITED:
         return None
-    match = _CLOCK.match(f"{stripped}0" if _DAYS.match(stripped) else stripped)
+    match = re.match(_CLOCK, f"{stripped}0" if re.match(_DAYS, stripped) else stripped)
     if match is None:
         try:
             limit = parse_duration_us(stripped)
@@ -145,7 +146,7 @@ _BINARY = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
 
 def parse_memory_bytes(text: str, default_unit: str = "M") -> int:
     """Slurm's memory sizes: `K M G T` are powers of 1024, without a unit megabytes."""
-    match = _QUANTITY.match(text.strip())
+    match = re.match(_QUANTITY, text.strip())
     unit = match[3].upper() if match else ""
     unit = unit if unit == "B" else unit.removesuffix("IB").removesuffix("B")
     if match is None or (unit not in _BINARY and unit != "B"):
@@ -185,7 +186,7 @@ _DECIMAL = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 def parse_bandwidth_bps(text: str) -> int:
     """`22Gbps`, `100mbit`, `100Mbit/s`, `1.5G`, `1000000` to bit/s; powers of 1000, never bytes."""
-    match = _QUANTITY.match(text.strip())
+    match = re.match(_QUANTITY, text.strip())
     unit = match[3] if match else "?"
     if unit.endswith(("B", "B/s", "Bps", "byte", "bytes", "byte/s", "bytes/s")):
         raise UsageError(
@@ -231,20 +232,20 @@ def _split_hosts(text: str) -> list[str]:
 
 
 _HOSTS_HINT = "Write names and ranges such as gpu[01-04,07],login1."
-_HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]*)\Z")
-_RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z")
+_HOST_NAME = r"[A-Za-z0-9_]([A-Za-z0-9._-]*)\Z"
+_RANGE = r"(\d+)(?:-(\d+))?\Z"
 
 
 def _expand(pattern: str, whole: str) -> list[str]:
     if "[" not in pattern:
-        if not _HOST_NAME.match(pattern):
+        if not re.match(_HOST_NAME, pattern):
             raise UsageError(f"'{pattern}' is not a host name.", _HOSTS_HINT)
         return [pattern]
     head, _, rest = pattern.partition("[")
     body, _, tail = rest.partition("]")
     names: list[str] = []
     for piece in body.split(","):
-        match = _RANGE.match(piece.strip())
+        match = re.match(_RANGE, piece.strip())
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if match is None or high < low:
             raise UsageError(f"'{piece}' is not a range in the host list '{whole}'.", _HOSTS_HINT)
@@ -267,7 +268,7 @@ def parse_hosts(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-_NUMBERED = re.compile(r"(.*?)(\d+)\Z")
+_NUMBERED = r"(.*?)(\d+)\Z"
 
 
 def fold_hosts(hosts: Iterable[str]) -> str:
@@ -294,7 +295,7 @@ def hosts_in_order(hosts: Iterable[str]) -> str:
 
 def _split_names(hosts: Iterable[str]) -> list[tuple[tuple[str, int], int]]:
     """((stem, digits), number) of each host, digits 0 for a name that ends in no number."""
-    names = [(name, _NUMBERED.match(name)) for name in dict.fromkeys(hosts)]
+    names = [(name, re.match(_NUMBERED, name)) for name in dict.fromkeys(hosts)]
     padded = {m[1] for _, m in names if m and len(m[2]) > 1 and m[2].startswith("0")}
     split = []
     for name, match in names:

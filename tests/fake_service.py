@@ -20,6 +20,7 @@ from rm.core.model.progress import Progress
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.queue_position import QueuePosition
+from rm.daemon.services.reasons import NO_REASONS, Reasons
 from rm.errors import Conflict, ImpossibleRequest, NotFound
 from rm.web.api import serve
 from tests import builders
@@ -49,6 +50,7 @@ class FakeService:
         self.pinned: str | None = None
         self.changed = asyncio.Event()
         self.waiting = 0
+        self.keys: list[str] = []  # of the submissions that were taken
         self.monitoring: Any = None
         self.alerting: Any = None
         self.steps: Any = None
@@ -60,6 +62,7 @@ class FakeService:
     ) -> list[int]:
         if any(spec.ntasks > 100 for spec in specs):
             raise ImpossibleRequest("The cluster has 2 hosts.", "Ask for less.")
+        self.keys.append(key)
         first = len(self.table) + 1
         for number, spec in enumerate(specs, first):
             self.table[number] = Job(number, spec, submitted_us=1_000_000 * number, held=spec.hold)
@@ -94,6 +97,9 @@ class FakeService:
             and name in ("", job.spec.name)
         ]
         return found[-limit:] if limit else found
+
+    def jobs_and_reasons(self, **asked: Any) -> tuple[list[Job], Reasons]:
+        return self.jobs(**asked), NO_REASONS
 
     def queue(self, *, user: str, limit: int) -> list[Job]:
         """By priority."""

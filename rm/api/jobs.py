@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from rm.api.answer import NUMBER_MAX, Answer, Count, Number, Request, Time
+from rm.api.job_rows import JobRow
 from rm.api.reasons import Reason, Schedule
 
 State = Literal[
@@ -301,6 +302,14 @@ class Jobs(Answer, frozen=True, kw_only=True):
     """Some jobs; `more`: there are older ones; get them with `before` = the first job's id."""
 
     jobs: Sequence[Job]
+    more: bool = False
+
+
+class JobRows(Answer, frozen=True, kw_only=True):
+    """Some jobs, each as a list of the values of `columns`; `more` as in `Jobs`."""
+
+    columns: Sequence[str]
+    rows: Sequence[JobRow]
     more: bool = False
 
 

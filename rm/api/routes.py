@@ -92,6 +92,15 @@ PATHS: dict[str, Any] = {
 HOSTS = frozenset({"hosts"})
 USED = frozenset({"hosts", "usage"})
 
+JOB_FILTERS = (
+    Parameter("state", str, "names or short codes, with commas", ""),
+    Parameter("user", str, "of one user", ""),
+    Parameter("mine", Flag, "the caller's own", ""),
+    Parameter("name", str, "of one name", ""),
+    Parameter("limit", Count, f"the newest N, at most {JOBS_MOST}; 0 = at most", 0),
+    Parameter("before", Count, "only those with a smaller id: the next page", 0),
+    Parameter("all", Flag, "also those that ended before", ""),
+)
 ROUTES: Sequence[Route] = (
     Route("GET", "/v1/status", "status", "The daemon, its policies, the number of jobs and hosts by state.",
           status.Status),
@@ -105,15 +114,9 @@ ROUTES: Sequence[Route] = (
     Route("POST", "/v1/plan", "plan", "Dry run: where the job would start now, or why it would not.",
           reasons.Plan, jobs.PlanRequest, errors=(422,), who=Who.USER),
     Route("GET", "/v1/jobs", "jobs", "Jobs, the newest last: unfinished ones and those that ended within "
-          "`jobs.recent_s`.", jobs.Jobs, query=(
-              Parameter("state", str, "names or short codes, with commas", ""),
-              Parameter("user", str, "of one user", ""),
-              Parameter("mine", Flag, "the caller's own", ""),
-              Parameter("name", str, "of one name", ""),
-              Parameter("limit", Count, f"the newest N, at most {JOBS_MOST}; 0 = at most", 0),
-              Parameter("before", Count, "only those with a smaller id: the next page", 0),
-              Parameter("all", Flag, "also those that ended before", ""),
-          )),
+          "`jobs.recent_s`.", jobs.Jobs, query=JOB_FILTERS),
+    Route("GET", "/v1/jobs/rows", "job_rows", "The same jobs as rows of a table, for long lists.",
+          jobs.JobRows, query=JOB_FILTERS),
     Route("GET", "/v1/queue", "queue", "Waiting jobs in the queue policy's order as of now; last those that "
           "are held or may not begin yet.", jobs.Jobs, query=(
               Parameter("user", str, "of one user", ""),

@@ -113,6 +113,8 @@ def _shown(kind: types.Type) -> str:
         return f"{{text: {_shown(kind.value_type)}}}"
     if isinstance(kind, types.LiteralType):
         return " | ".join(map(str, kind.values))
+    if isinstance(kind, types.NamedTupleType):
+        return f"[{', '.join(field.name for field in kind.fields)}]"
     return PLAIN[type(kind)]
 
 

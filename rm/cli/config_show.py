@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rm.cli.session import Session, emit_json, json_option, note
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, json_option
 from rm.errors import ConfigError
 
 if TYPE_CHECKING:

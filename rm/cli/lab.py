@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.session import emit_json, json_option, note, table
+from rm.cli.output import note
+from rm.cli.session import emit_json, json_option, table
 from rm.errors import UsageError
 from rm.paths import state_home
 

@@ -1,21 +1,17 @@
-"""`rmx`: the entry point. Commands are loaded when they are called, so that none waits for another.
-
-Exit codes: docs/cli.md. No traceback reaches the user: an RmError is its sentence, and any other
-exception is reported as a defect of rm (RM_DEBUG=1 shows where).
-"""
+"""`rmx` by click. Commands are loaded when they are called, so that none waits for another."""
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import click
 
+from rm.cli.ending import ended
 from rm.cli.lazy import LazyGroup, Verbs
-from rm.cli.session import Session, note
-from rm.errors import RmError, UsageError
+from rm.cli.output import note
+from rm.cli.session import Session
+from rm.errors import UsageError
 
 # verb -> (module, attribute, what it does); the verbs that `rm VERB` takes come first
 JOB_VERBS = {
@@ -64,7 +60,6 @@ OTHER_VERBS = {
     "shell-init": ("rm.cli.shell_init", "shell_init", "Print the shell hook for `rm VERB`."),
 }
 VERBS = JOB_VERBS | OTHER_VERBS
-INTERRUPTED, BROKEN_PIPE, DEFECT = 130, 141, 70
 
 
 class _Commands(LazyGroup):
@@ -124,42 +119,27 @@ def refuse_what_rm_would_delete(words: Sequence[str]) -> None:
 
 def run(words: Sequence[str]) -> int:
     """One command line to its exit code; errors go to standard error."""
+    return ended(lambda: _run(list(words)))
+
+
+def _run(words: list[str]) -> int:
+    if words[:1] == ["--as-rm"]:
+        refuse_what_rm_would_delete(words[1:])
+        del words[0]
     try:
-        rest = list(words)
-        if rest[:1] == ["--as-rm"]:
-            refuse_what_rm_would_delete(rest[1:])
-            del rest[0]
-        code = rmx.main(rest, prog_name="rmx", standalone_mode=False)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except RmError as error:
-        note(str(error))
-        return error.exit_code
+        code = rmx.main(words, prog_name="rmx", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return 0
     except click.ClickException as error:
         note(_sentence(error))
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        note("Interrupted.")
-        return INTERRUPTED
-    except BrokenPipeError:
-        # the reader of our output has gone: say nothing, also not when Python closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
-    except Exception as error:
-        if os.environ.get("RM_DEBUG"):
-            raise
-        note(f"This is a defect of rm: {type(error).__name__}: {error}. RM_DEBUG=1 shows where.")
-        return DEFECT
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    return code if isinstance(code, int) else 0
 
 
 def _sentence(error: click.ClickException) -> str:
     text = error.format_message()
     ctx = getattr(error, "ctx", None)
     return f"{text} `{ctx.command_path} --help` shows the options." if ctx is not None else text
-
-
-def main() -> int:
-    return run(sys.argv[1:])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from rm.cli.output import aligned, note, printable
 from rm.errors import UsageError
 from rm.units import parse_hosts
 
@@ -159,12 +160,6 @@ def host_names(words: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def printable(value: Any) -> str:
-    """A cell for the terminal: a name with control characters must not steer it."""
-    text = "" if value is None else str(value)
-    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
-
-
 def emit_json(fields: Mapping[str, Any]) -> None:
     """One object; values may be types of `rm.api`."""
     click.echo(json.dumps({"version": VERSION, **fields}, ensure_ascii=False, default=_plain))
@@ -179,11 +174,6 @@ def _plain(value: Any) -> Any:
     from msgspec import to_builtins
 
     return to_builtins(value)
-
-
-def note(text: str) -> None:
-    """A message, which is not data: to standard error."""
-    click.echo(f"rmx: {text}", err=True)
 
 
 def table(
@@ -208,11 +198,5 @@ def table(
         least = Console(width=ENDLESS).measure(drawn).minimum
         Console(width=max(Console().width, least)).print(drawn)
         return
-    shown = [list(columns), *cells] if header else cells
-    widths = [max((len(line[i]) for line in shown), default=0) for i in range(len(columns))]
-    for line in shown:
-        padded = [
-            cell.rjust(width) if column in to_the_right else cell.ljust(width)
-            for cell, width, column in zip(line, widths, columns, strict=True)
-        ]
-        click.echo("  ".join(padded).rstrip())
+    for line in aligned(columns, cells, right, header):
+        click.echo(line)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import click
 
 from rm.cli.jobs.show import moment
-from rm.cli.session import Session, emit_answer, json_option, printable
+from rm.cli.output import printable
+from rm.cli.session import Session, emit_answer, json_option
 from rm.units import fold_hosts
 
 

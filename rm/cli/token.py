@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, json_option, table
 
 if TYPE_CHECKING:
     from rm.api.accounts import TokenScope

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from rm.cli.session import Session, note
+from rm.cli.output import note
+from rm.cli.session import Session
 from rm.errors import UsageError
 
 

@@ -6,22 +6,19 @@ RM_DAEMON and `daemon.url` in rm.toml: `ssh://[user@]host[:port][/path/of/the/so
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
-from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from typing import NamedTuple
 
 from rm import paths
 from rm.errors import ConfigError, UsageError
 
-_WORD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\Z")  # no option of ssh, no word of a shell
-_HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*\Z")
+_WORD = r"[A-Za-z0-9_][A-Za-z0-9_.@-]*\Z"  # no option of ssh, no word of a shell
+_HOST = r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]*\Z"
 FORMS = "Write ssh://[user@]host[:port][/path/of/the/socket], https://host:port or unix:///path."
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """`scheme` is unix, ssh or https; `path` is the socket, for ssh on the other machine; port 0 = ssh's."""
 
     scheme: str
@@ -35,7 +32,7 @@ class Address:
 
     def at(self, other: Address) -> Address:
         """Another daemon of the cluster, with the same authorities and token as this one."""
-        return dataclasses.replace(self, host=other.host, port=other.port)
+        return self._replace(host=other.host, port=other.port)
 
     def names(self, other: Address) -> bool:
         """Has the user named that origin, as a daemon to show the token to?"""
@@ -92,6 +89,8 @@ def parse(text: str, where: str) -> Address:
     """
     if text.startswith("/"):
         return Address("unix", text)
+    from urllib.parse import unquote, urlsplit  # who has a socket of this machine does not pay for it
+
     try:
         parts = urlsplit(text)
         port = parts.port or 0
@@ -104,7 +103,7 @@ def parse(text: str, where: str) -> Address:
     problem = ""
     if parts.scheme not in ("ssh", "https"):
         problem = "its beginning is not one of ssh://, https:// and unix://"
-    elif not _HOST.match(host):
+    elif not re.match(_HOST, host):
         problem = "it names no host" if not host else "its host is not a name or address"
     elif parts.password is not None:
         problem = "it holds a password, which every process list would show"
@@ -112,7 +111,7 @@ def parse(text: str, where: str) -> Address:
         problem = "nothing may follow its path"
     elif parts.scheme == "https" and (user or path.strip("/")):
         problem = "an https address is only a host and a port"
-    elif user and not _WORD.match(user):
+    elif user and not re.match(_WORD, user):
         problem = f"'{user}' is not a user name"
     elif parts.scheme == "ssh" and (":" in path or any(ord(char) < 32 for char in path)):
         problem = "ssh forwards to no path with a colon or a control character"
@@ -130,8 +129,7 @@ def _with_files(address: Address, tables: dict[str, dict[str, object]]) -> Addre
 
     if address.scheme != "https":
         return address
-    return dataclasses.replace(
-        address,
+    return address._replace(
         ca_file=first("RM_CA_FILE", "ca_file"),
         token_file=first("RM_TOKEN_FILE", "token_file"),
         peers=next(filter(None, (_peers(table, file) for file, table in tables.items())), ()),

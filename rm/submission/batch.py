@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rm.submission import directives, specification
 from rm.submission.remarks import Remarks
 
 
-@dataclass(frozen=True, slots=True)
-class Submitter:
+class Submitter(NamedTuple):
     """From where a job is submitted, and when."""
 
     environment: Mapping[str, str]

@@ -40,7 +40,12 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
                 words = shlex.split(rest, comments=True)
             except ValueError as error:
                 raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
-            for option, value in _options(words, where):
+            options, rest_of_line = leading_options(words, where)
+            if rest_of_line:
+                raise UsageError(
+                    f"'{rest_of_line[0]}' ({where}) is not an option.", "Directives hold options only."
+                )
+            for option, value in options:
                 values[prefix] |= supported(option, value, where, remarks)
     merged: dict[str, Any] = {}
     for prefix in PREFIXES:
@@ -134,10 +139,15 @@ def merge(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in weaker.items() if key not in dropped} | dict(stronger)
 
 
-def _options(words: Sequence[str], where: str) -> list[tuple[Option, Any]]:
+def leading_options(words: Sequence[str], where: str) -> tuple[list[tuple[Option, Any]], list[str]]:
+    """The options before the first word that is none, each with its value, and that word with what follows.
+
+    Raises:
+        UsageError: an option is unknown, lacks its value, or has one that it does not take.
+    """
     found: list[tuple[Option, Any]] = []
     rest = list(words)
-    while rest:
+    while rest and rest[0].startswith("-") and rest[0] != "-":
         word = rest.pop(0)
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
@@ -148,7 +158,7 @@ def _options(words: Sequence[str], where: str) -> list[tuple[Option, Any]]:
             if option is None:
                 raise _unknown(f"--{name}", where)
             attached = value if equals else None
-        elif word.startswith("-") and len(word) > 1:
+        else:
             option = _BY_SHORT.get(word[1])
             if option is None:
                 raise _unknown(word[:2], where)
@@ -156,8 +166,6 @@ def _options(words: Sequence[str], where: str) -> list[tuple[Option, Any]]:
             if option.takes == FLAG and attached:
                 rest.insert(0, "-" + attached)  # letters together: -HW
                 attached = None
-        else:
-            raise UsageError(f"'{word}' ({where}) is not an option.", "Directives hold options only.")
         if option.takes == FLAG and attached is not None:
             raise UsageError(f"--{option.long[0]} ({where}) takes no value.")
         if option.takes == VALUE and attached is None:
@@ -165,7 +173,7 @@ def _options(words: Sequence[str], where: str) -> list[tuple[Option, Any]]:
                 raise UsageError(f"--{option.long[0]} ({where}) needs a value.")
             attached = rest.pop(0)
         found.append((option, {FLAG: True, MAYBE: attached or ""}.get(option.takes, attached)))
-    return found
+    return found, rest
 
 
 def _unknown(name: str, where: str) -> UsageError:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from rm.errors import UsageError
 
-_NUMBER = re.compile(r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z")
-_BIND = re.compile(r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z")
+_NUMBER = r"(?:([A-Za-z][\w.-]*)[:=])?(\d+)\Z"
+_BIND = r"(?:verbose,)?(none|single|per_task)(?::([1-9]\d*))?\Z"
 RESOURCES = "gpu"  # what --gres may name
 
 
@@ -29,7 +29,7 @@ def gpu_options(values: Mapping[str, Any]) -> GpuOptions:
     numbers: dict[str, int] = {}
     kinds: set[str] = set()
     for key, option, text in _given(values):
-        match = _NUMBER.match(text)
+        match = re.match(_NUMBER, text)
         if match is None:
             raise UsageError(
                 f"{option}={values[key]} is not understood.", "Write a number of GPUs, or TYPE:NUMBER."
@@ -74,7 +74,7 @@ def _given(values: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 def _bind(text: str) -> tuple[str, int]:
     if not text:
         return "", 0
-    match = _BIND.match(text.lower())
+    match = re.match(_BIND, text.lower())
     if match is None or (match[1] != "none") != bool(match[2]):
         raise UsageError(
             f"--gpu-bind={text} is not supported.", "Supported are none, single:TASKS and per_task:GPUS."

@@ -17,7 +17,7 @@ from rm.submission.gpu_options import GpuOptions, gpu_options
 from rm.submission.gpu_shape import gpu_shape
 from rm.submission.remarks import Remarks
 
-_NODES = re.compile(r"(\d+)(?:-(\d+))?\Z")
+_NODES = r"(\d+)(?:-(\d+))?\Z"
 _MEMORY = ("mem", "mem_per_cpu", "mem_per_gpu")
 _COUNTS = ("ntasks", "ntasks_per_node", "cpus_per_task", "cpus_per_gpu", "ntasks_per_gpu")
 
@@ -76,7 +76,7 @@ def resources(values: Mapping[str, Any], remarks: Remarks) -> dict[str, Any]:
 def _hosts(values: Mapping[str, Any]) -> Hosts:
     low = high = 0
     if "nodes" in values:
-        match = _NODES.match(values["nodes"])
+        match = re.match(_NODES, values["nodes"])
         low, high = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if low < 1 or high < low:
             raise UsageError(

@@ -243,8 +243,8 @@ def _is_text(value: str) -> bool:
     return True
 
 
-_OFFSET = re.compile(r"now(?:\s*\+\s*(\d+)\s*([a-z]*))?\Z")
-_AT = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\Z")
+_OFFSET = r"now(?:\s*\+\s*(\d+)\s*([a-z]*))?\Z"
+_AT = r"(\d{1,2}):(\d{2})(?::(\d{2}))?\Z"
 _DAY_TIMES = {"midnight": 0, "noon": 12, "teatime": 16}
 _OFFSET_UNITS = {
     "": "seconds",
@@ -263,13 +263,13 @@ def begin_us(text: str, now: datetime) -> int:
     """
     word = text.strip().lower()
     when: datetime | None = None
-    if offset := _OFFSET.match(word):
+    if offset := re.match(_OFFSET, word):
         unit = _OFFSET_UNITS.get((offset[2] or "").removesuffix("s") if offset[2] != "s" else "second")
         if unit is not None:
             when = now + timedelta(**{unit: int(offset[1] or 0)})
     elif word == "tomorrow" or word == "today":
         when = now + timedelta(days=word == "tomorrow")
-    elif (clock := _AT.match(word)) or word in _DAY_TIMES:
+    elif (clock := re.match(_AT, word)) or word in _DAY_TIMES:
         hour, minute, second = (
             (int(clock[1]), int(clock[2]), int(clock[3] or 0)) if clock else (_DAY_TIMES[word], 0, 0)
         )

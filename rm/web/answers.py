@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from rm.api.answer import Answer, Problem, Refused
 from rm.api.hosts import Free, Gpu, Host, Nic
+from rm.api.job_rows import JobRow, row_of
 from rm.api.jobs import Dependency, EarlierAttempt, FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
 from rm.api.reasons import (
     Alignment,
@@ -163,6 +164,12 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) ->
         hosts=list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else (),
         progress=UNSET if progress is None else _progress(progress),
     )
+
+
+def job_row_of(job: core_job.Job, reason: core_reasons.Reason | None) -> JobRow:
+    """`reason`: the newest."""
+    hosts = list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else ()
+    return row_of(job, job.state.value, job.state.short, hosts, "" if reason is None else reason.code.value)
 
 
 def full_job_of(

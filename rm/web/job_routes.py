@@ -4,24 +4,37 @@ docs/http-api.md."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 from aiohttp import web
 
 from rm.adapters.store.audit_scope import about
 from rm.api import jobs, reasons
+from rm.api.job_rows import JobRow
 from rm.api.routes import JOBS_MOST
 from rm.core.model.job import Job, JobState
 from rm.core.model.reasons import ReasonCode
 from rm.errors import Forbidden, UsageError
 from rm.web import wire
 from rm.web.access import Gate
-from rm.web.answers import explanation, full_job_of, job_of, respond, respond_as
+from rm.web.answers import explanation, full_job_of, job_of, job_row_of, respond, respond_as
 from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
 from rm.web.ports import Service
 from rm.web.visible_jobs import VisibleJobs
 
 WAIT_MAX_S = 300.0
+
+
+class Asked(TypedDict):
+    """Keywords of the service's `jobs`."""
+
+    states: frozenset[JobState]
+    user: str
+    name: str
+    limit: int
+    everything: bool
+    before: int
 
 
 class JobRoutes:
@@ -35,6 +48,7 @@ class JobRoutes:
     def routes(self) -> list[web.RouteDef]:
         return [
             web.get("/v1/jobs", self.jobs),
+            web.get("/v1/jobs/rows", self.rows),
             web.delete("/v1/jobs", self.cancel_all),
             web.get("/v1/queue", self.queue),
             web.get(r"/v1/jobs/{id:\d{1,18}}", self.job),
@@ -46,32 +60,46 @@ class JobRoutes:
         ]
 
     async def jobs(self, request: web.Request) -> web.Response:
+        asked = self._asked(request)
+        found = () if asked is None else await settled(self._service.jobs(**asked))
+        found, more = _page(found, asked)
+        told = await settled(self._service.progress([job.id for job in found if job.occupies]))
+        sight = await self._visible.sight(request)
+        return await listed(request, found, lambda job: job_of(sight.job(job), told.get(job.id)), more=more)
+
+    async def rows(self, request: web.Request) -> web.Response:
+        asked = self._asked(request)
+        if asked is None:
+            return respond(jobs.JobRows(columns=JobRow._fields, rows=()))
+        found, reasons = await settled(self._service.jobs_and_reasons(**asked))
+        found, more = _page(found, asked)
+        sight = await self._visible.sight(request)
+
+        def answer() -> web.Response:
+            rows = [job_row_of(sight.job(job), reasons.of_job(job)) for job in found]
+            return respond(jobs.JobRows(columns=JobRow._fields, rows=rows, more=more))
+
+        return await made(request, answer, len(found))
+
+    def _asked(self, request: web.Request) -> Asked | None:
+        """What the service is asked for: one job more than a page holds; None: of nobody."""
         wire.fields(request.query, "state", "user", "mine", "name", "limit", "before", "all")
         query = request.query
-        most = min(int(number(request, "limit", 0)) or JOBS_MOST, JOBS_MOST)
         # asked for by name, they would be missed in a user namespace, where the caller has another one
         caller = request[CALLER]
         mine = caller.user if query.get("mine", "") not in ("", "0") else ""
         states = wire.states_from(query.get("state", ""))
         user = self._visible.whose(caller, mine or query.get("user", ""))
         if user is None:
-            return respond(jobs.Jobs(jobs=[]))
-        found = await settled(
-            self._service.jobs(
-                states=states,
-                user=user,
-                name=query.get("name", ""),
-                limit=most + 1,
-                everything=query.get("all", "") not in ("", "0"),
-                before=int(number(request, "before", 0)),
-            )
-        )
-        newest = found[-most:]
-        told = await settled(self._service.progress([job.id for job in newest if job.occupies]))
-        sight = await self._visible.sight(request)
-        return await listed(
-            request, newest, lambda job: job_of(sight.job(job), told.get(job.id)), more=len(found) > most
-        )
+            return None
+        return {
+            "states": states,
+            "user": user,
+            "name": query.get("name", ""),
+            "limit": min(int(number(request, "limit", 0)) or JOBS_MOST, JOBS_MOST) + 1,
+            "everything": query.get("all", "") not in ("", "0"),
+            "before": int(number(request, "before", 0)),
+        }
 
     async def queue(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "user", "limit")
@@ -170,6 +198,12 @@ class JobRoutes:
         last = int(number(request, "last", 0))
         answer = await settled(self._service.iterations((await self._visible.job(request)).id))
         return respond_as(jobs.Iterations, {**answer, "items": answer["items"][-last:]})
+
+
+def _page(found: Sequence[Job], asked: Asked | None) -> tuple[Sequence[Job], bool]:
+    """The newest, as many as were asked for, and whether there are older ones."""
+    most = asked["limit"] - 1 if asked else 0
+    return found[-most:] if most else (), len(found) > most
 
 
 async def listed(

@@ -19,6 +19,7 @@ from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
 from rm.core.model.progress import Progress
+from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Free
 from rm.core.people.audit import Act
 from rm.core.people.rights import Scope
@@ -110,6 +111,10 @@ class Steps(Protocol):
     async def run(self, door: Mapping[str, Any], request: Mapping[str, Any]) -> Mapping[str, Any]: ...
 
 
+class Reasons(Protocol):
+    def of_job(self, job: Job) -> Reason | None: ...
+
+
 class Service(Protocol):
     # -- jobs
     def submit(
@@ -141,6 +146,19 @@ class Service(Protocol):
 
         Without `everything`: unfinished jobs and those that ended a short while ago.
         """
+        ...
+
+    def jobs_and_reasons(
+        self,
+        *,
+        states: frozenset[JobState],
+        user: str,
+        name: str,
+        limit: int,
+        everything: bool,
+        before: int = 0,
+    ) -> Answer[tuple[Sequence[Job], Reasons]]:
+        """The same jobs as they are stored, for long lists, and why those of them wait that do."""
         ...
 
     def queue(self, *, user: str, limit: int) -> Answer[Sequence[Job]]:

@@ -33,7 +33,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def demo(home: Path, *words: str) -> subprocess.Popen[str]:
-    program = "import sys; from rm.cli.main import main; sys.exit(main())"
+    program = "import sys; from rm.cli.start import main; sys.exit(main())"
     env = {**os.environ, "XDG_STATE_HOME": str(home / "state"), "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         [sys.executable, "-c", program, "demo", "--quick", *words],

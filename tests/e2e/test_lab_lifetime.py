@@ -122,7 +122,7 @@ def test_a_lab_that_cannot_be_made_leaves_nothing(make_lab: MakeLab, tmp_path: P
 
 def test_interrupted_up_leaves_nothing(make_lab: MakeLab, tmp_path: Path) -> None:
     place = tmp_path / "place"
-    argv = [sys.executable, "-c", "import sys; from rm.cli.main import main; sys.exit(main())"]
+    argv = [sys.executable, "-c", "import sys; from rm.cli.start import main; sys.exit(main())"]
     argv += ["lab", "--dir", str(place), "up", "--zones", "2", "--hosts", "40"]
     for _ in range(TRIES):
         with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as process:
@@ -172,7 +172,7 @@ class Unprivileged:
 
     def lab(self, *words: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
         """`rmx lab WORDS…`, called by `before`."""
-        program = "import sys; from rm.cli.main import main; sys.exit(main())"
+        program = "import sys; from rm.cli.start import main; sys.exit(main())"
         return subprocess.run(
             [*self.become, *before, self.python, "-c", program, "lab", *words],
             env=self.environment,

@@ -543,7 +543,7 @@ def test_submit_imports_nothing_heavy(daemon: Daemon) -> None:
 def test_a_reader_that_goes_away_is_no_error(daemon: Daemon) -> None:
     daemon.service.output["out"] = b"x" * 10_000_000
     run(["submit", "train.sh"])
-    program = "import sys; from rm.cli.main import main; sys.exit(main())"
+    program = "import sys; from rm.cli.start import main; sys.exit(main())"
     script = f'"{sys.executable}" -c "{program}" logs 1 | head -c 5'
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, env=dict(os.environ))
     assert (done.stdout, done.stderr) == ("xxxxx", "")
@@ -575,12 +575,11 @@ class Waiting(FakeService):
     def __init__(self) -> None:
         super().__init__()
         self.refusals = 2
-        self.keys: list[str] = []
 
     async def submit(self, specs: Sequence[JobSpec], key: str = "", *more: Any) -> list[int]:
-        self.keys.append(key)
         if self.refusals:
             self.refusals -= 1
+            self.keys.append(key)
             raise StoreUnavailable("The daemon has waited 3 s for its database.", "It goes on by itself.")
         return await super().submit(specs, key)
 

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from rm.api.jobs import Job
 from rm.cli.jobs.queue_columns import COLUMNS, slurm_line
 from rm.cli.main import VERBS
 from rm.cli.main import rmx as program
 from rm.cli.other_words import CALLED, MISSING, hint
-from rm.typed import convert
+from rm.client import Client
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 
@@ -75,9 +74,9 @@ def test_no_word_is_broken_on_a_narrow_terminal(rmx: Rmx, monkeypatch: pytest.Mo
     assert all(word in text for word in ("PARTITION", "HOSTS(REASON)", "narrow", "h1"))
 
 
-def test_every_column_shows_every_job(rmx: Rmx) -> None:
+def test_every_column_shows_every_job(rmx: Rmx, daemon: Daemon) -> None:
     assert len({column.letter for column in COLUMNS.values()}) == len(COLUMNS)
-    found = [convert(job, Job) for job in rmx("queue", "--json").json["jobs"]]
+    found = Client(daemon.socket).rows()
     for column in COLUMNS.values():
         for job in found:
             assert str(column.text(job)) == slurm_line(f"%{column.letter}", job)

@@ -15,7 +15,8 @@ import click
 import pytest
 
 from rm import config, errors
-from rm.cli.main import BROKEN_PIPE, DEFECT, INTERRUPTED, JOB_VERBS, VERBS, refuse_what_rm_would_delete, rmx
+from rm.cli.ending import BROKEN_PIPE, DEFECT, INTERRUPTED
+from rm.cli.main import JOB_VERBS, VERBS, refuse_what_rm_would_delete, rmx
 
 ROOT = Path(__file__).parents[2]
 DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -32,6 +32,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "me": lambda c: c.accounts.me(),
     "submit": lambda c: c.submit(JOB),
     "plan": lambda c: c.plan(JOB),
+    "job_rows": lambda c: c.rows(),
     "jobs": lambda c: c.jobs(),
     "queue": lambda c: c.queue(),
     "cancel_all": lambda c: c.cancel_all(name="one"),

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rm.cli.session import Session, emit_json, host_operand, json_option, note, table
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, host_operand, json_option, table
 from rm.errors import HostKeyError, RmError, UsageError
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.session import Session, emit_json, host_operand, json_option, one_host, printable, table
+from rm.cli.output import printable
+from rm.cli.session import Session, emit_json, host_operand, json_option, one_host, table
 from rm.units import format_bandwidth, format_bytes
 
 if TYPE_CHECKING:

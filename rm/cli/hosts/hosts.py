@@ -12,6 +12,7 @@ import click
 
 from rm.cli.hosts.host_keys import accept_key, show_key
 from rm.cli.hosts.host_show import cards, free_of, show, state_of
+from rm.cli.output import note
 from rm.cli.session import (
     Session,
     emit_json,
@@ -19,7 +20,6 @@ from rm.cli.session import (
     host_operand,
     hosts_operand,
     json_option,
-    note,
     one_host,
     table,
 )

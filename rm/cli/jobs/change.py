@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option, note
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
 from rm.errors import Forbidden, RmError
 from rm.submission.signals import signal_number
 

@@ -10,7 +10,8 @@ from functools import partial
 
 import click
 
-from rm.cli.session import Session, job_operand, note, one_job
+from rm.cli.output import note
+from rm.cli.session import Session, job_operand, one_job
 from rm.errors import RmError, UsageError
 
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, chosen, ordered, slurm_line
-from rm.cli.session import Session, completes, emit_json, json_option, printable, table
-from rm.units import parse_hosts
+from rm.api.job_rows import JobRow, row_of
+from rm.cli.jobs.queue_view import Selection, View
+from rm.cli.session import Session, completes, emit_json, json_option, table
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
 
 
-def _words(text: str | None) -> frozenset[str]:
-    return frozenset(word.strip() for word in (text or "").split(",") if word.strip())
+def _row_of(job: Job) -> JobRow:
+    return row_of(job, job.state, job.short_state, job.hosts, job.reason.code if job.reason else "")
 
 
 @click.command()
@@ -73,37 +73,20 @@ def queue(
     as_json: bool,
 ) -> None:
     """List jobs: the unfinished ones, and those that ended in the last minutes."""
-    slurm_form = form if form and "%" in form else ""
-    columns = (
-        chosen(form) if form and not slurm_form else [COLUMNS[name] for name in (LONG if wide else USUAL)]
-    )
-    users, names, partitions = _words(user), _words(name), _words(partition)
-    hosts = frozenset(parse_hosts(nodelist)) if nodelist else frozenset()
-    here = len(users) > 1 or len(names) > 1 or bool(partitions or hosts)  # what the daemon does not select
-    found = session.client.jobs(
-        state=state,
-        user=",".join(users) if len(users) == 1 else "",
-        mine=me,
-        name=",".join(names) if len(names) == 1 else "",
-        ended=everything,
-        most=None if here else limit,
-    )
-
-    def fits(job: Job) -> bool:
-        spec = job.spec
-        return (
-            (not users or spec.user in users)
-            and (not names or spec.name in names)
-            and (not partitions or spec.partition in partitions)
-            and (not hosts or not hosts.isdisjoint(job.hosts))
-        )
-
-    jobs = ordered([job for job in found if fits(job)][-(limit or 0) :], sort or "")
+    view = View(
+        state=state, user=user or "", me=me, name=name or "", partition=partition or "",
+        nodelist=nodelist or "", wide=wide, form=form or "", sort=sort or "", noheader=noheader,
+    )  # fmt: skip
+    asked: Selection = {**view.selection, "ended": everything, "most": None if view.selects_more else limit}
     if as_json:
-        emit_json({"jobs": jobs})
-    elif slurm_form:
-        for job in jobs if noheader else [None, *jobs]:
-            click.echo(printable(slurm_line(slurm_form, job)))
+        found = {job.id: job for job in session.client.jobs(**asked)}
+        rows = [_row_of(job) for job in found.values()]
+        emit_json({"jobs": [found[row.id] for row in view.shown(rows, limit)]})
+        return
+    rows = view.shown(session.client.rows(**asked), limit)
+    if view.slurm_form:
+        for line in view.lines(rows):
+            click.echo(line)
     else:
-        rows = [[column.text(job) for column in columns] for job in jobs]
-        table([c.header for c in columns], rows, [c.header for c in columns if c.right], header=not noheader)
+        right = [column.header for column in view.columns if column.right]
+        table([column.header for column in view.columns], view.cells(rows), right, header=not noheader)

@@ -5,48 +5,34 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
+from rm.api.job_rows import JobRow
 from rm.errors import UsageError
 from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
 
-if TYPE_CHECKING:
-    from rm.api.jobs import Job
+
+def elapsed_us(started_us: int | None, ended_us: int | None) -> int:
+    """How long a job has run, or ran."""
+    return 0 if started_us is None else (ended_us or time.time_ns() // 1000) - started_us
 
 
-def elapsed_us(job: Job) -> int:
-    """How long the job has run, or ran."""
-    if job.started_us is None:
-        return 0
-    return (job.ended_us or time.time_ns() // 1000) - job.started_us
+def _elapsed_us(job: JobRow) -> int:
+    return elapsed_us(job.started_us, job.ended_us)
 
 
-def where_or_why(job: Job) -> str:
-    reason = f"({job.reason.code})" if job.reason else ""
+def where_or_why(job: JobRow) -> str:
+    reason = f"({job.reason})" if job.reason else ""
     if job.state == "PENDING":
         return reason or "(None)"
     return " ".join(filter(None, (fold_hosts(job.hosts), reason)))
 
 
-def gpus_of(job: Job) -> int:
-    """Those that it has; before it is placed, and with GPUs counted by host, on as many hosts as it needs."""
-    spec = job.spec
-    hosts = len(job.hosts) or spec.hosts_min or 1
-    return spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * hosts
-
-
-def _mem_bytes(job: Job) -> int:
-    return job.spec.mem_bytes_per_host or job.spec.mem_bytes_per_task
-
-
-def _mem(job: Job) -> str:
+def _mem(job: JobRow) -> str:
     """Of each host or each task, as it was asked for."""
-    spec = job.spec
-    if spec.mem_all:
+    if not job.mem_each:
         return "all/host"
-    each = "host" if spec.mem_bytes_per_host else "task"
-    return f"{format_bytes(_mem_bytes(job))}/{each}" if _mem_bytes(job) else "0"
+    return f"{format_bytes(job.mem_bytes)}/{job.mem_each}" if job.mem_bytes else "0"
 
 
 def moment(us: int | None) -> str:
@@ -56,31 +42,30 @@ def moment(us: int | None) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(us // 1_000_000))
 
 
-def _ends_by_us(job: Job) -> int | None:
+def _ends_by_us(job: JobRow) -> int | None:
     """When it ended, or when its time limit ends it."""
-    ended_us, limit_us = job.ended_us, job.spec.time_limit_us
+    ended_us, limit_us = job.ended_us, job.time_limit_us
     if ended_us is not None or job.started_us is None or limit_us is None:
         return ended_us
     return job.started_us + limit_us
 
 
-def _left_us(job: Job) -> int | None:
-    limit_us = job.spec.time_limit_us
-    return None if limit_us is None else max(0, limit_us - elapsed_us(job))
+def _left_us(job: JobRow) -> int | None:
+    limit_us = job.time_limit_us
+    return None if limit_us is None else max(0, limit_us - _elapsed_us(job))
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """`text` is what is shown, `order` what is sorted by (the text, unless given)."""
 
     name: str
     header: str
     letter: str
-    text: Callable[[Job], Any]
-    order: Callable[[Job], Any] | None = None
+    text: Callable[[JobRow], Any]
+    order: Callable[[JobRow], Any] | None = None
     right: bool = False
 
-    def key(self, job: Job) -> tuple[bool, Any]:
+    def key(self, job: JobRow) -> tuple[bool, Any]:
         """Sorts; what there is none of comes last."""
         value = (self.order or self.text)(job)
         return value is None, value
@@ -90,32 +75,32 @@ COLUMNS = {
     column.name: column
     for column in (
         Column("jobid", "JOBID", "i", lambda j: j.id, right=True),
-        Column("partition", "PARTITION", "P", lambda j: j.spec.partition or "-"),
-        Column("name", "NAME", "j", lambda j: j.spec.name),
-        Column("user", "USER", "u", lambda j: j.spec.user),
+        Column("partition", "PARTITION", "P", lambda j: j.partition or "-"),
+        Column("name", "NAME", "j", lambda j: j.name),
+        Column("user", "USER", "u", lambda j: j.user),
         Column("st", "ST", "t", lambda j: j.short_state),
         Column("state", "STATE", "T", lambda j: j.state),
-        Column("time", "TIME", "M", lambda j: format_elapsed(elapsed_us(j)), elapsed_us, right=True),
+        Column("time", "TIME", "M", lambda j: format_elapsed(_elapsed_us(j)), _elapsed_us, right=True),
         Column(
-            "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j.spec.time_limit_us),
-            lambda j: j.spec.time_limit_us, right=True,
+            "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j.time_limit_us),
+            lambda j: j.time_limit_us, right=True,
         ),
         Column("timeleft", "TIME_LEFT", "L", lambda j: format_time_limit(_left_us(j)), _left_us, right=True),
-        Column("gpus", "GPUS", "b", gpus_of, right=True),
-        Column("tasks", "TASKS", "n", lambda j: j.spec.ntasks, right=True),
+        Column("gpus", "GPUS", "b", lambda j: j.gpus, right=True),
+        Column("tasks", "TASKS", "n", lambda j: j.tasks, right=True),
         Column("hosts", "HOSTS", "D", lambda j: len(j.hosts), right=True),
-        Column("cpus", "CPUS", "C", lambda j: j.spec.cpus_per_task * j.spec.ntasks, right=True),
-        Column("mem", "MEM", "m", _mem, _mem_bytes, right=True),
-        Column("priority", "PRIORITY", "Q", lambda j: j.spec.priority, right=True),
+        Column("cpus", "CPUS", "C", lambda j: j.cpus, right=True),
+        Column("mem", "MEM", "m", _mem, lambda j: j.mem_bytes, right=True),
+        Column("priority", "PRIORITY", "Q", lambda j: j.priority, right=True),
         Column(
             "submit", "SUBMIT_TIME", "V", lambda j: moment(j.submitted_us), lambda j: j.submitted_us
         ),
         Column("start", "START_TIME", "S", lambda j: moment(j.started_us), lambda j: j.started_us),
         Column("end", "END_TIME", "e", lambda j: moment(_ends_by_us(j)), _ends_by_us),
-        Column("workdir", "WORK_DIR", "Z", lambda j: j.spec.chdir),
-        Column("comment", "COMMENT", "k", lambda j: j.spec.comment),
+        Column("workdir", "WORK_DIR", "Z", lambda j: j.chdir),
+        Column("comment", "COMMENT", "k", lambda j: j.comment),
         Column("nodelist", "NODELIST", "N", lambda j: fold_hosts(j.hosts)),
-        Column("reason", "REASON", "r", lambda j: j.reason.code if j.reason else "None"),
+        Column("reason", "REASON", "r", lambda j: j.reason or "None"),
         Column("where", "HOSTS(REASON)", "R", where_or_why),
     )
 }  # fmt: skip
@@ -135,7 +120,7 @@ LONG = (
     "where",
 )
 _LETTERS = {column.letter: column for column in COLUMNS.values()} | {"A": COLUMNS["jobid"]}
-_FIELD = re.compile(r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%%")
+_FIELD = r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%%"
 
 
 def named(text: str) -> Column:
@@ -157,7 +142,7 @@ def chosen(names: str) -> list[Column]:
     return [named(name) for name in names.split(",") if name.strip()]
 
 
-def slurm_line(form: str, job: Job | None) -> str:
+def slurm_line(form: str, job: JobRow | None) -> str:
     """One line of Slurm's `%.8i %j`: the job's, or the headers without a job.
 
     A width cuts what is longer, as squeue does; a dot before it aligns to the right.
@@ -165,7 +150,7 @@ def slurm_line(form: str, job: Job | None) -> str:
     Raises:
         UsageError: a % without a letter that names a column.
     """
-    if "%" in _FIELD.sub("", form):
+    if "%" in re.sub(_FIELD, "", form):
         raise UsageError(
             f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
         )
@@ -180,10 +165,10 @@ def slurm_line(form: str, job: Job | None) -> str:
         width = int(match["width"])
         return text[:width].rjust(width) if match["right"] else text[:width].ljust(width)
 
-    return _FIELD.sub(field, form)
+    return re.sub(_FIELD, field, form)
 
 
-def ordered(jobs: Sequence[Job], by: str) -> list[Job]:
+def ordered(jobs: Sequence[JobRow], by: str) -> list[JobRow]:
     """Sorted by `name,-gpus` or Slurm's letters: the first decides, a minus turns the order round."""
     found = list(jobs)
     for word in reversed([word.strip() for word in by.split(",") if word.strip()]):

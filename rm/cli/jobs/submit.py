@@ -10,7 +10,8 @@ from typing import Any
 
 import click
 
-from rm.cli.session import Session, emit_json, json_option, note
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, json_option
 from rm.client import submission
 from rm.errors import UsageError
 from rm.submission import directives

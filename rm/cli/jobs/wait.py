@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import click
 
-from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option, note
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
 
 
 def wait_for(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, json_option, table
 from rm.units import format_duration, parse_duration_us
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rm.cli.session import printable
+from rm.cli.output import printable
 
 OK, WARN, CRITICAL, UNKNOWN, NOT_RUN, MAINTENANCE = range(6)
 WORDS = ("ok", "warn", "critical", "unknown", "not run", "maintenance")

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from rm.cli.session import Session, note
+from rm.cli.output import note
+from rm.cli.session import Session
 from rm.core.model.host import Host
 from rm.errors import UsageError
 

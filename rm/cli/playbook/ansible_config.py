@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from rm.cli.session import note
+from rm.cli.output import note
 from rm.errors import UsageError
 from rm.playbook.read.ansible_settings import Settings, read
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 from rm.cli.heartbeat import Heartbeat
+from rm.cli.output import printable
 from rm.cli.playbook import text
-from rm.cli.session import printable
 from rm.playbook.run.report import Progress
 
 NAMED_MAX = 3

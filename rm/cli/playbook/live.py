@@ -20,8 +20,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rm.cli.output import printable
 from rm.cli.playbook.text import COLOURS, lines_of
-from rm.cli.session import printable
 
 if TYPE_CHECKING:
     from rm.adapters.playbook.run import Progress

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from rm.cli.session import note
+from rm.cli.output import note
 from rm.errors import UsageError
 
 if TYPE_CHECKING:

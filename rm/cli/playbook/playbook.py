@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rm.cli.output import note
 from rm.cli.playbook import text
 from rm.cli.playbook.ask import Terminal
 from rm.cli.playbook.given import Fleet, extra_variables, fleet_of, playbook_path, vault_of, words
 from rm.cli.playbook.lines import Lines
 from rm.cli.playbook.login import Login, login_options
-from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import UsageError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.session import printable
+from rm.cli.output import printable
 
 if TYPE_CHECKING:
     from rm.adapters.playbook.run import Progress, Report

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.session import emit_json, json_option, note
+from rm.cli.output import note
+from rm.cli.session import emit_json, json_option
 from rm.errors import RmError, UsageError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from fractions import Fraction
 
 import click
 
-from rm.cli.session import printable, table
+from rm.cli.output import printable
+from rm.cli.session import table
 from rm.policies.interleave.answer import Answer, LinkAnswer, Span, sums
 from rm.policies.interleave.problem import ONE_LINK
 from rm.units import format_bandwidth

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rm.cli.heartbeat import Heartbeat
-from rm.cli.session import note, table
+from rm.cli.output import note
+from rm.cli.session import table
 from rm.errors import UsageError
 
 if TYPE_CHECKING:

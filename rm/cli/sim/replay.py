@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rm.cli.session import Session, emit_json, json_option, note, table
+from rm.cli.output import note
+from rm.cli.session import Session, emit_json, json_option, table
 from rm.errors import UsageError
 from rm.units import fold_hosts, parse_duration_us
 

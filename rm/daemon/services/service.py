@@ -13,7 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -37,7 +37,6 @@ from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Snapshot
 from rm.core.model.unknown import unknown_names
 from rm.core.ports import Clock
-from rm.core.scheduling.blocked import Blocked
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
 from rm.core.scheduling.queue_position import queue_position
@@ -51,6 +50,7 @@ from rm.daemon.services.backlog import Admission, Backlog, loads_of
 from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService, shown
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
+from rm.daemon.services.reasons import NO_REASONS, Reasons, with_reason
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
@@ -238,8 +238,26 @@ class Service(HostService):
         everything: bool,
         before: int = 0,
     ) -> Sequence[Job]:
+        found, reasons = await self.jobs_and_reasons(
+            states=states, user=user, name=name, limit=limit, everything=everything, before=before
+        )
+        if len(found) <= SLICE:
+            return [*map(reasons.shown, found)]
+        return await asyncio.to_thread(lambda: [*map(reasons.shown, found)])
+
+    async def jobs_and_reasons(
+        self,
+        *,
+        states: frozenset[JobState],
+        user: str,
+        name: str,
+        limit: int,
+        everything: bool,
+        before: int = 0,
+    ) -> tuple[Sequence[Job], Reasons]:
+        """The jobs as they are stored, and why those of them wait that do."""
         if everything:
-            return await asyncio.to_thread(
+            stored = await asyncio.to_thread(
                 self._store.jobs,
                 states=states or None,
                 user=user or None,
@@ -247,9 +265,10 @@ class Service(HostService):
                 limit=limit or None,
                 before_id=before or None,
             )
+            return stored, NO_REASONS
         since_us = self._clock.now_us() - self._recent_us
 
-        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons | None]:
+        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons]:
             state = cycle.state
             newest_first = (
                 job
@@ -261,12 +280,11 @@ class Service(HostService):
                 and (not name or job.spec.name == name)
             )
             found = list(islice(newest_first, limit or None))[::-1]
-            if len(found) <= SLICE:
-                return [with_reason(cycle, job) for job in found], None
-            return found, Reasons.of(cycle)
+            few = found if len(found) <= SLICE else None
+            return found, Reasons.of(cycle, few)
 
-        found, reasons = await self._ask(look)
-        return found if reasons is None else await asyncio.to_thread(lambda: [*map(reasons.shown, found)])
+        answer: tuple[list[Job], Reasons] = await self._ask(look)
+        return answer
 
     async def queue(self, *, user: str, limit: int) -> Sequence[Job]:
         def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Snapshot, Reasons]:
@@ -523,29 +541,3 @@ def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
         schedules=tuple(s for s in alignment.schedules if s.component == component),
         unmatched=tuple(j for j in alignment.unmatched if any(j in link.jobs for link in mine)),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Reasons:
-    """Why pending jobs wait, by the last passes: no part of their records."""
-
-    of_jobs: Mapping[int, Reason]
-    of_shapes: Blocked
-
-    @classmethod
-    def of(cls, cycle: Cycle) -> Reasons:
-        """Copies, for another thread."""
-        return cls(dict(cycle.state.reasons), cycle.blocked.copy())
-
-    def shown(self, job: Job) -> Job:
-        """The job with its newest reason."""
-        if job.state is not JobState.PENDING:
-            return job
-        reason = self.of_jobs.get(job.id) or self.of_shapes.reason_of(job)
-        return replace(job, reason=reason) if reason is not None else job
-
-
-def with_reason(cycle: Cycle, job: Job) -> Job:
-    """A pending job shows the engine's newest reason, which is not part of its record."""
-    reason = cycle.reason_of(job) if job.state is JobState.PENDING else None
-    return replace(job, reason=reason) if reason is not None else job

@@ -1,0 +1,66 @@
+"""Jobs as the rows of a queue, of which a long list costs a fraction of what whole jobs cost.
+
+Standard library only: commands that scripts call in loops read it without the rest of the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+
+class JobRow(NamedTuple):
+    """What a queue shows of a job. Times are microseconds since the epoch; `gpus` are those that it has, or
+    asks for; `mem_each` is what has `mem_bytes` each: "host", "task", or "" for all memory of its hosts;
+    `reason` is a code, "" = none."""
+
+    id: int
+    partition: str
+    name: str
+    user: str
+    state: str
+    short_state: str
+    submitted_us: int
+    started_us: int | None
+    ended_us: int | None
+    time_limit_us: int | None
+    tasks: int
+    cpus: int
+    gpus: int
+    mem_bytes: int
+    mem_each: str
+    priority: int
+    hosts: Sequence[str]
+    reason: str
+    chdir: str
+    comment: str
+
+
+def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str) -> JobRow:
+    """The row of a job of the core, or of `rm.api.jobs`: both name the fields alike."""
+    spec = job.spec
+    # GPUs counted by host: before it is placed on as many hosts as it needs
+    gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * (len(hosts) or spec.hosts_min or 1)
+    each = "" if spec.mem_all else "host" if spec.mem_bytes_per_host else "task"
+    return JobRow(
+        job.id,
+        spec.partition,
+        spec.name,
+        spec.user,
+        state,
+        short_state,
+        job.submitted_us,
+        job.started_us,
+        job.ended_us,
+        spec.time_limit_us,
+        spec.ntasks,
+        spec.cpus_per_task * spec.ntasks,
+        gpus,
+        spec.mem_bytes_per_host or spec.mem_bytes_per_task,
+        each,
+        spec.priority,
+        hosts,
+        reason,
+        spec.chdir,
+        spec.comment,
+    )

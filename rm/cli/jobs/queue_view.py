@@ -1,0 +1,93 @@
+"""What `rmx queue` asks the daemon for, which of the jobs it shows, and their lines; without click."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypedDict
+
+from rm.api.job_rows import JobRow
+from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, ordered, slurm_line
+from rm.cli.output import aligned, printable
+from rm.units import parse_hosts
+
+
+class Selection(TypedDict, total=False):
+    """What the daemon selects by: keywords of `Client.rows`."""
+
+    state: str
+    user: str
+    name: str
+    mine: bool
+    ended: bool
+    most: int | None
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in text.split(",") if word.strip())
+
+
+class View:
+    """The options of one `rmx queue`: lists with commas, `form` names columns or is Slurm's."""
+
+    def __init__(
+        self,
+        state: str = "",
+        user: str = "",
+        me: bool = False,
+        name: str = "",
+        partition: str = "",
+        nodelist: str = "",
+        wide: bool = False,
+        form: str = "",
+        sort: str = "",
+        noheader: bool = False,
+    ) -> None:
+        """Raises UsageError for a column or a host list that there is not."""
+        self._users, self._names, self._partitions = _words(user), _words(name), _words(partition)
+        self._hosts = frozenset(parse_hosts(nodelist)) if nodelist else frozenset()
+        self._state, self._me, self._sort, self._noheader = state, me, sort, noheader
+        self.slurm_form = form if "%" in form else ""
+        usual = [COLUMNS[one] for one in (LONG if wide else USUAL)]
+        self.columns: Sequence[Column] = chosen(form) if form and not self.slurm_form else usual
+
+    @property
+    def selection(self) -> Selection:
+        """What the daemon selects; several users or names are for us."""
+        found: Selection = {"state": self._state, "mine": self._me}
+        if len(self._users) == 1:
+            found["user"] = next(iter(self._users))
+        if len(self._names) == 1:
+            found["name"] = next(iter(self._names))
+        return found
+
+    @cached_property
+    def selects_more(self) -> bool:
+        """Is there more to select by than the daemon does?"""
+        return len(self._users) > 1 or len(self._names) > 1 or bool(self._partitions or self._hosts)
+
+    def shown(self, rows: Sequence[JobRow], most: int | None = None) -> list[JobRow]:
+        """Those that fit, in order; `most` of them, the newest."""
+        found = [row for row in rows if self._fits(row)] if self.selects_more else list(rows)
+        return ordered(found[-(most or 0) :], self._sort)
+
+    def cells(self, rows: Sequence[JobRow]) -> list[list[Any]]:
+        return [[column.text(row) for column in self.columns] for row in rows]
+
+    def lines(self, rows: Sequence[JobRow]) -> Iterator[str]:
+        """As they go into a file or a pipe."""
+        if self.slurm_form:
+            for row in rows if self._noheader else [None, *rows]:
+                yield printable(slurm_line(self.slurm_form, row))
+            return
+        right = [column.header for column in self.columns if column.right]
+        cells = [[printable(cell) for cell in line] for line in self.cells(rows)]
+        yield from aligned([column.header for column in self.columns], cells, right, not self._noheader)
+
+    def _fits(self, row: JobRow) -> bool:
+        return (
+            (not self._users or row.user in self._users)
+            and (not self._names or row.name in self._names)
+            and (not self._partitions or row.partition in self._partitions)
+            and (not self._hosts or not self._hosts.isdisjoint(row.hosts))
+        )

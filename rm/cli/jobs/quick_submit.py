@@ -1,0 +1,81 @@
+"""`rmx submit [OPTION]... SCRIPT [ARG]...` without click, where all goes well.
+
+It parses options, script and answer by the same functions as `rm.cli.jobs.submit`, which does whatever is
+not simple, and says what is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from rm.cli.ending import ended
+from rm.cli.output import note
+from rm.client.address import Address, find_daemon
+from rm.client.one_request import answered
+from rm.errors import RmError
+from rm.submission import directives
+from rm.submission.batch import Submitter, batch_job
+from rm.submission.remarks import Remarks
+from rm.submission.script import read_script
+
+ASKS_MORE = ("test_only", "wait")
+
+
+def attempt(words: Sequence[str]) -> int | None:
+    """The exit code; None: this is not simple, and nothing has been done."""
+    try:
+        address = find_daemon(None, None)
+        made = _job(words) if address.scheme == "unix" else None
+    except (RmError, OSError):
+        return None
+    if made is None:
+        return None
+    spec, values, warnings = made
+    for warning in warnings:
+        note(f"Warning: {warning}")
+    return ended(lambda: _submit(address, spec, bool(values.get("parsable"))))
+
+
+def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
+    """The specification, all options, and warnings; None where something is wrong, or more is asked for."""
+    given, rest = directives.leading_options(words, "a flag")
+    if not rest or rest[0] == "-":
+        return None
+    script, remarks = rest[0], Remarks()
+    text = read_script(script)
+    options = directives.parse(text, script, remarks)
+    by = Submitter(os.environ, os.getcwd(), os.uname().nodename, datetime.now())
+    flags = {option.key: value for option, value in given}
+    spec, values = batch_job(text, os.path.basename(script) or script, rest[1:], options, flags, by, remarks)
+    if remarks.errors or any(values.get(key) for key in ASKS_MORE):
+        return None
+    return spec, values, remarks.warnings
+
+
+def _submit(address: Address, spec: dict[str, Any], parsable: bool) -> int:
+    key = os.urandom(16).hex()
+    job = _at_once(address.path, spec, key)
+    if job is None:
+        from rm.client.connection import Connection
+        from rm.client.submission import submit
+
+        connection = Connection(address)
+        connection.on_wait = note
+        job = submit(connection, spec, key)  # with the same key it is one job, whatever was heard
+    print(job if parsable else f"Submitted batch job {job}")
+    return 0
+
+
+def _at_once(path: str, spec: dict[str, Any], key: str) -> int | None:
+    headers = {"Content-Type": "application/json", "Idempotency-Key": key}
+    answer = answered(path, "POST", "/v1/jobs", headers, json.dumps({"spec": spec}).encode())
+    if answer is None:
+        return None
+    try:
+        return int(json.loads(answer)["job"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,33 @@
+"""What commands print; standard library only, so that the quick ones can use it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+
+def note(text: str) -> None:
+    """A message, which is not data: to standard error."""
+    print(f"rmx: {text}", file=sys.stderr, flush=True)
+
+
+def printable(value: Any) -> str:
+    """A cell for the terminal: a name with control characters must not steer it."""
+    text = "" if value is None else str(value)
+    return text if text.isprintable() else "".join(char if char.isprintable() else "?" for char in text)
+
+
+def aligned(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[str] = (), header: bool = True
+) -> Iterator[str]:
+    """The lines of a table as plain text; nothing is cut. `right`: the columns that end in one line."""
+    shown = [list(columns), *rows] if header else list(rows)
+    if not shown:
+        return
+    to_the_right = set(right)
+    widths = [max(map(len, cells)) for cells in zip(*shown, strict=True)]
+    sides = ["" if column in to_the_right else "-" for column in columns]
+    form = "  ".join(f"%{side}{width}s" for side, width in zip(sides, widths, strict=True))
+    for line in shown:
+        yield (form % tuple(line)).rstrip()

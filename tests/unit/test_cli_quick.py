@@ -1,0 +1,181 @@
+"""The commands that scripts call in loops: without click they do what they do with it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from rm.cli.jobs import quick_queue, quick_submit
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+
+Attempt = Callable[..., "Done"]
+
+
+class Done(NamedTuple):
+    code: int | None
+    out: str
+    err: str
+
+
+@pytest.fixture
+def quick(capfd: pytest.CaptureFixture[str]) -> Attempt:
+    attempts = {"submit": quick_submit.attempt, "queue": quick_queue.attempt}
+
+    def attempt(verb: str, *words: str) -> Done:
+        capfd.readouterr()
+        code = attempts[verb](words)
+        return Done(code, *capfd.readouterr())
+
+    return attempt
+
+
+SIMPLE = (
+    ("train.sh",),
+    ("train.sh", "--lr", "0.1", "-x"),
+    ("-n", "4", "--gpus-per-task=1", "-t1:00:00", "train.sh"),
+    ("--job-name", "a b", "-H", "--no-requeue", "train.sh", "one"),
+    ("--exclusive", "--comment=é", "--output=%j.out", "train.sh"),
+    ("--requeue", "--no-requeue", "--requeue", "-Hn2", "./train.sh"),
+    ("--dependency=afterany:1?afterok:2", "--mem=16G", "-c4", "--begin=now+1hour", "train.sh"),
+)
+
+
+@pytest.mark.parametrize("words", SIMPLE, ids=" ".join)
+def test_the_job_is_the_same(words: tuple[str, ...], daemon: Daemon, rmx: Rmx, quick: Attempt) -> None:
+    done, usual = quick("submit", *words), rmx("submit", *words)
+    assert (done.code, done.err) == (usual.code, usual.err)
+    assert (done.out, usual.out) == ("Submitted batch job 1\n", "Submitted batch job 2\n")
+    ours, theirs = daemon.service.table[1].spec, daemon.service.table[2].spec
+    assert ours == replace(theirs, begin_us=ours.begin_us)
+    assert (ours.begin_us is None) == (theirs.begin_us is None)
+
+
+def test_the_id_alone_is_printed_when_it_is_asked_for(daemon: Daemon, quick: Attempt) -> None:
+    assert quick("submit", "--parsable", "train.sh").out == "1\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("-",),
+        ("--help",),
+        ("--colour=red", "train.sh"),
+        ("--ntasks=many", "train.sh"),
+        ("--ntasks", "4"),
+        ("--parsable=yes", "train.sh"),
+        ("nothing.sh",),
+        ("--wait", "train.sh"),
+        ("--test-only", "train.sh"),
+        ("--wrap=true",),
+        ("--", "train.sh"),
+    ],
+    ids=" ".join,
+)
+def test_what_is_wrong_or_not_simple_is_left_to_click(
+    words: tuple[str, ...], daemon: Daemon, quick: Attempt
+) -> None:
+    assert quick("submit", *words) == (None, "", "")
+    assert not daemon.service.table
+
+
+def test_a_refusal_of_the_daemon_is_told(daemon: Daemon, rmx: Rmx, quick: Attempt) -> None:
+    done, usual = (submit("submit", "-n", "101", "train.sh") for submit in (quick, rmx))
+    assert done.err.splitlines()[-1] == usual.err.splitlines()[-1]
+    assert done.code == usual.code
+    assert done.code
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_key(
+    daemon: Daemon, quick: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    sent = quick_submit.answered
+
+    def lost(path: str, method: str, target: str, headers: dict[str, str], body: bytes) -> None:
+        asked.append(headers["Idempotency-Key"])
+        assert sent(path, method, target, headers, body)
+
+    monkeypatch.setattr(quick_submit, "answered", lost)
+    assert quick("submit", "train.sh").out == "Submitted batch job 2\n"  # the fake service knows no keys
+    assert daemon.service.keys == asked * 2
+
+
+def test_without_a_daemon_the_sentence_is_clicks(
+    quick: Attempt, rmx: Rmx, monkeypatch: pytest.MonkeyPatch, daemon: Daemon
+) -> None:
+    monkeypatch.setenv("RM_DAEMON__SOCKET", "/nowhere/rm.sock")
+    assert quick("queue") == (None, "", "")
+    done, usual = quick("submit", "train.sh"), rmx("submit", "train.sh")
+    assert done == tuple(usual)
+    assert "No daemon listens on /nowhere/rm.sock" in done.err
+
+
+QUEUES = (
+    (),
+    ("--noheader",),
+    ("-l",),
+    ("-o", "%.5i|%3j|%t 100%%"),
+    ("--format=jobid,name,mem,submit",),
+    ("-S", "-jobid"),
+    ("-t", "PD", "--sort=name"),
+    ("-u", "root,nobody"),
+    ("--user=nobody",),
+    ("-n", "wide,last", "-p", "fast"),
+    ("-w", "h[1-2]"),
+    ("--me",),
+)
+
+
+@pytest.fixture
+def jobs(daemon: Daemon, rmx: Rmx) -> None:
+    """1 runs on h1; 2 and 3 wait, 3 in a partition."""
+    rmx("submit", "--job-name=wide", "--gpus-per-task=1", "-n", "2", "--time=90", "--wrap=true")
+    rmx("submit", "--job-name=narrow\x1b", "--mem=16G", "--wrap=true")
+    rmx("submit", "--job-name=last", "--partition=fast", "--gpus-per-node=3", "--wrap=true")
+    daemon.service.run(1)
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("words", QUEUES, ids=" ".join)
+def test_the_queue_is_the_same(words: tuple[str, ...], rmx: Rmx, quick: Attempt) -> None:
+    usual = rmx("queue", *words)
+    assert quick("queue", *words) == tuple(usual)
+    assert usual.code == 0
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize("page", [1, 2])
+def test_a_long_queue_is_asked_for_in_pages(
+    page: int, rmx: Rmx, quick: Attempt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = rmx("queue").out
+    monkeypatch.setattr("rm.web.job_routes.JOBS_MOST", page)
+    assert quick("queue").out == usual
+
+
+@pytest.mark.usefixtures("jobs")
+@pytest.mark.parametrize(
+    "words",
+    [("--json",), ("--help",), ("-o",), ("-o", "colour"), ("-t", "FOO"), ("-n", "a&b"), ("x",)],
+    ids=" ".join,
+)
+def test_other_queues_are_left_to_click(words: tuple[str, ...], quick: Attempt) -> None:
+    assert quick("queue", *words) == (None, "", "")
+
+
+@pytest.mark.parametrize("words", [("submit", "train.sh"), ("queue",)], ids=" ".join)
+def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None:
+    code = (
+        f"import sys; sys.argv[1:] = {list(words)}; from rm.cli.start import main; code = main()\n"
+        "heavy = {'click', 'msgspec', 'dataclasses', 'http.client', 'urllib.parse', 'pathlib', 'ssl'}\n"
+        "print(code, sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
