@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 
 from rm.errors import ConfigError, StoreError, StoreUnavailable, Unstorable
 
+Value = TypeVar("Value")
 BUSY_TIMEOUT_MS = 5_000
 CONNECT_TIMEOUT_S = 3
 PATIENT_MS = 60_000  # for a transaction in which the leader's place is not held
@@ -150,11 +151,26 @@ def lenient_text(connection: Connection, lenient: bool = True) -> Iterator[None]
     if not lenient or connection.dialect.name != "sqlite":
         yield
         return
-    raw.text_factory = _lenient
+    before, raw.text_factory = raw.text_factory, _lenient
     try:
         yield
     finally:
-        raw.text_factory = str
+        raw.text_factory = before
+
+
+Door = Callable[[str], AbstractContextManager[Connection]]
+
+
+def around_damage(reading: Door, purpose: str, read: Callable[[Connection], Value]) -> Value:
+    """What is read, also where a row holds bytes that are no text: that row then says so by itself."""
+    try:
+        with reading(purpose) as c:
+            return read(c)
+    except StoreError as error:
+        if UNDECODABLE not in error.what:
+            raise
+    with reading(purpose) as c, lenient_text(c):
+        return read(c)
 
 
 @contextmanager

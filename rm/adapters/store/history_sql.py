@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from rm.adapters.store import records, schema
+from rm.adapters.store.database import Door, around_damage, lenient_text
 from rm.adapters.store.set_aside import sound
 from rm.core.monitoring.cells import Cell, Change
 from rm.core.monitoring.history import Retention, Sample, Summary, merge, summarise
@@ -24,7 +24,6 @@ from rm.core.monitoring.mesh import MeshState
 from rm.units import DAY_US, HOUR_US, MINUTE_US
 
 T = TypeVar("T")
-Door = Callable[[str], AbstractContextManager[Connection]]
 CHUNK = 2_000  # rows of one transaction: the leader's commits go on in between
 PAUSE_S = 0.005
 SETTLED_US = 2 * MINUTE_US  # an hour is summarised when it has been over for so long
@@ -52,6 +51,11 @@ class SqlHistory:
         self._add = schema.additions(dialect)
         self._pairs: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()  # of the ids that are known
+
+    def _sound(self, kind: str, query: sa.Select[Any], value: Callable[[Any], T]) -> list[T]:
+        """What can be read; the rest is left out with a word."""
+        purpose = f"read the history ({kind}s)"
+        return around_damage(self._reading, purpose, lambda c: sound(kind, c.execute(query), value))
 
     def record(self, samples: Iterable[Sample]) -> int:
         new = 0
@@ -107,8 +111,7 @@ class SqlHistory:
         if mesh:
             query = query.where(tries.c.mesh == mesh)
         query = query.order_by(tries.c.at_us.desc(), tries.c.mesh.desc()).limit(limit)
-        with self._reading("read the history") as c:
-            return sound("measurement", c.execute(query), records.sample)[::-1]
+        return self._sound("measurement", query, records.sample)[::-1]
 
     def summaries(
         self, source: str, destination: str, span_us: int, since_us: int = 0, until_us: int | None = None
@@ -117,8 +120,7 @@ class SqlHistory:
         query = query.where(spans.c.span_us == span_us, spans.c.start_us >= since_us)
         if until_us is not None:
             query = query.where(spans.c.start_us < until_us)
-        with self._reading("read the history") as c:
-            return sound("summary", c.execute(query.order_by(spans.c.start_us)), records.summary)
+        return self._sound("summary", query.order_by(spans.c.start_us), records.summary)
 
     def latest(self, mesh: str = "") -> list[Sample]:
         other = tries.alias()
@@ -127,9 +129,7 @@ class SqlHistory:
         if mesh:
             newest, query = newest.where(other.c.mesh == mesh), query.where(tries.c.mesh == mesh)
         query = query.where(tries.c.at_us == newest.correlate(pairs).scalar_subquery())
-        with self._reading("read the history") as c:
-            read = sound("measurement", c.execute(query), records.sample)
-            found = {(s.source, s.destination): s for s in read}
+        found = {(s.source, s.destination): s for s in self._sound("measurement", query, records.sample)}
         return [found[pair] for pair in sorted(found)]
 
     # ── growing old ──
@@ -147,11 +147,11 @@ class SqlHistory:
     def _next_hour(self, now_us: int) -> int | None:
         """Summarise the first hour that is over and is not; None when there is none."""
         over_us = (now_us - SETTLED_US) // HOUR_US * HOUR_US
-        with self._changing("summarise measurements") as c:
+        with self._changing("summarise measurements") as c, lenient_text(c):
             known = _marks(c)
             begun = sa.select(sa.func.min(tries.c.at_us)).where(tries.c.at_us >= known.get(HOURLY, 0))
             first_us = c.scalar(begun)
-            if first_us is None or (start_us := first_us // HOUR_US * HOUR_US) >= over_us:
+            if not isinstance(first_us, int) or (start_us := first_us // HOUR_US * HOUR_US) >= over_us:
                 if over_us > known.get(HOURLY, 0):
                     self._mark(c, HOURLY, over_us)
                 return None
@@ -164,12 +164,12 @@ class SqlHistory:
         return len(made)
 
     def _next_day(self) -> int | None:
-        with self._changing("summarise measurements") as c:
+        with self._changing("summarise measurements") as c, lenient_text(c):
             known = _marks(c)
             of_hours = spans.c.span_us == HOUR_US
             begun = sa.select(sa.func.min(spans.c.start_us)).where(of_hours)
             first_us = c.scalar(begun.where(spans.c.start_us >= known.get(DAILY, 0)))
-            if first_us is None:
+            if not isinstance(first_us, int):
                 return None
             start_us = first_us // DAY_US * DAY_US
             if start_us + DAY_US > known.get(HOURLY, 0):
@@ -237,8 +237,7 @@ class SqlHistory:
         query = sa.select(cells).order_by(*cells.primary_key)
         if mesh:
             query = query.where(cells.c.mesh == mesh)
-        with self._reading("read the grid") as c:
-            return sound("cell", c.execute(query), records.cell)
+        return self._sound("cell", query, records.cell)
 
     def put_cells(self, new: Iterable[Cell], changes: Iterable[Change] = ()) -> None:
         for told in chunks(changes, CHUNK):
@@ -263,13 +262,11 @@ class SqlHistory:
             if value:
                 query = query.where(flips.c[name] == value)
         query = query.order_by(flips.c.at_us.desc(), *(flips.c[name].desc() for name in wanted)).limit(limit)
-        with self._reading("read the grid's changes") as c:
-            return sound("change", c.execute(query), records.change)[::-1]
+        return self._sound("change", query, records.change)[::-1]
 
     def mesh_states(self) -> list[MeshState]:
-        with self._reading("read the meshes") as c:
-            query = sa.select(schema.meshes).order_by(schema.meshes.c.mesh)
-            return sound("mesh", c.execute(query), records.mesh_state)
+        query = sa.select(schema.meshes).order_by(schema.meshes.c.mesh)
+        return self._sound("mesh", query, records.mesh_state)
 
     def put_mesh_state(self, state: MeshState) -> None:
         with self._changing("record a mesh") as c:
@@ -289,7 +286,9 @@ class SqlHistory:
 
 
 def _marks(c: Connection) -> dict[str, int]:
-    return {r.name: r.at_us for r in c.execute(MARKS)}
+    """Without those that are damaged: what they would say is found again."""
+    with lenient_text(c):
+        return {r.name: r.at_us for r in c.execute(MARKS) if isinstance(r.at_us, int)}
 
 
 def chunks(values: Iterable[T], size: int) -> Iterator[list[T]]:

@@ -147,6 +147,7 @@ def sample_row(pair: int, s: Sample) -> Row:
 
 
 def sample(row: Any) -> Sample:
+    _dated(row.at_us, f"The measurement {row.source} to {row.destination}")
     values = _from(_object, row.body, f"The measurement {row.source} to {row.destination}")
     failed, checks = values.pop("failed", ""), tuple(values.pop("checks", ()))
     return Sample(row.source, row.destination, row.at_us, row.mesh, values, failed, checks)
@@ -160,6 +161,7 @@ def summary_row(pair: int, s: Summary) -> Row:
 
 def summary(row: Any) -> Summary:
     what = f"The summary {row.source} to {row.destination}"
+    _dated(row.start_us, what)
     tries, failures, stats = _from(_summary, row.body, what)
     known = {name: Stat(*values) for name, values in stats.items()}
     return Summary(row.source, row.destination, row.start_us, row.span_us, known, tries, failures)
@@ -187,7 +189,9 @@ def change_row(change: Change) -> Row:
 
 
 def change(row: Any) -> Change:
-    body = _from(_change, row.body, f"A change of {row.source} to {row.destination}")
+    what = f"A change of {row.source} to {row.destination}"
+    _dated(row.at_us, what)
+    body = _from(_change, row.body, what)
     return Change(row.mesh, row.check_name, row.source, row.destination, row.at_us, *body)
 
 
@@ -275,6 +279,12 @@ def _from(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:
         return decoder.decode(text)
     except _UNREADABLE as e:
         raise damaged(what, str(e)) from e
+
+
+def _dated(at_us: Any, what: str) -> None:
+    """SQLite keeps anything in a column of integers."""
+    if not isinstance(at_us, int):
+        raise damaged(what, "its time is no number")
 
 
 def damaged(what: str, why: str) -> StoreError:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from rm.adapters.store import schema
+from rm.adapters.store.records import damaged
 from rm.core.store import Damaged
 from rm.errors import StoreError
 
@@ -44,6 +45,19 @@ def sound(
             key = tuple(str(getattr(row, column)) for column in _PLACES[kind][0][1])
             damaged.append(Damaged(kind, key, error.what))
     return found
+
+
+def sound_cluster(row: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """The row of the cluster itself, or some of its columns: around it nothing can be read.
+
+    Raises:
+        StoreError: it is damaged.
+    """
+    for name, value in row.items():
+        kind = schema.cluster.c[name].type.python_type
+        if type(value) is not kind or (isinstance(value, int) and value < 0):
+            raise damaged("The row of the cluster", f"{name} is {value!r}")
+    return row
 
 
 def put_aside(c: Connection, damaged: Iterable[Damaged], at_us: int) -> None:

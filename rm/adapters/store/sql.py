@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -20,12 +20,19 @@ from sqlalchemy.engine import URL, Connection, Engine
 
 from rm.adapters.collector import uncollected
 from rm.adapters.store import records, schema
-from rm.adapters.store.database import UNDECODABLE, Prepared, be_patient, lenient_text, make_engine, sentences
+from rm.adapters.store.database import (
+    Prepared,
+    around_damage,
+    be_patient,
+    lenient_text,
+    make_engine,
+    sentences,
+)
 from rm.adapters.store.database_files import DatabaseFiles
 from rm.adapters.store.history_sql import SqlHistory
 from rm.adapters.store.log_database import LogDatabase
 from rm.adapters.store.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
-from rm.adapters.store.set_aside import put_aside, rows_aside, sound
+from rm.adapters.store.set_aside import put_aside, rows_aside, sound, sound_cluster
 from rm.core.model.choice import Choice
 from rm.core.model.job import Job, JobState
 from rm.core.model.logs import KeptLog
@@ -62,15 +69,7 @@ class SqlStore:
         return self._around_damage("load", lambda c: self._load(c, ended_after_us))
 
     def _around_damage(self, purpose: str, read: Callable[[Connection], Value]) -> Value:
-        """What is read, also where a row holds bytes that are no text: that row then says so by itself."""
-        try:
-            with self._reading(purpose) as c:
-                return read(c)
-        except StoreError as error:
-            if UNDECODABLE not in error.what:
-                raise
-        with self._reading(purpose) as c, lenient_text(c):
-            return read(c)
+        return around_damage(self._reading, purpose, read)
 
     def _load(self, c: Connection, ended_after_us: int | None) -> Loaded:
         # a state that is none: whether the job is over is what the rest of its row says
@@ -84,7 +83,7 @@ class SqlStore:
             def read(kind: str, query: sa.Select[Any], value: Callable[[Any], Value]) -> list[Value]:
                 return sound(kind, c.execute(query), value, damaged)
 
-            cluster = c.execute(sa.select(schema.cluster)).mappings().one()
+            cluster = sound_cluster(c.execute(sa.select(schema.cluster)).mappings().one())
             # in order afterwards: SQLite would sort the rows with all that is in them
             jobs = sorted(read("job", schema.JOBS.where(wanted), records.job), key=lambda j: j.id)
             measurements = read("measurement", sa.select(schema.measurements), records.measured)
@@ -175,7 +174,7 @@ class SqlStore:
 
     def lease(self) -> Lease:
         with self._reading("read the lease") as c:
-            return _lease(c.execute(sa.select(schema.cluster)).mappings().one())
+            return _lease(sound_cluster(c.execute(sa.select(schema.cluster)).mappings().one()))
 
     def acquire_lease(
         self, holder: str, now_us: int, ttl_us: int, over: Lease | None = None, doors: Doors = NO_DOORS
@@ -195,7 +194,7 @@ class SqlStore:
         self, holder: str, now_us: int, ttl_us: int, over: Lease | None, doors: Doors
     ) -> int | None:
         with self._transaction("take the lease") as c:
-            cluster = c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one()
+            cluster = sound_cluster(c.execute(schema.CLUSTER_FOR_UPDATE).mappings().one())
             if cluster["holder"] not in ("", holder) and _lease(cluster) != over:
                 return None
             epoch: int = cluster["epoch"] + 1
@@ -218,7 +217,7 @@ class SqlStore:
 
     def epoch(self) -> int:
         with self._reading("read the epoch") as c:
-            return int(c.execute(sa.select(schema.cluster.c.epoch)).scalar_one())
+            return int(sound_cluster(c.execute(sa.select(schema.cluster.c.epoch)).mappings().one())["epoch"])
 
     def release_lease(self) -> None:
         self._change_lease("release the lease", holder="", lease_expires_us=0)
@@ -454,7 +453,7 @@ def _often(driver: str) -> dict[str, Prepared]:
     }
 
 
-def _lease(cluster: sa.RowMapping) -> Lease:
+def _lease(cluster: Mapping[Any, Any]) -> Lease:
     columns = ("holder", "epoch", "lease_expires_us", "lease_us", "version")
     holder, epoch, expires_us, ttl_us, version = (cluster[name] for name in columns)
     doors = Doors(cluster["leader_https_url"], cluster["leader_page_url"])
