@@ -247,20 +247,30 @@ def _understood(schedule: Cron) -> None:
 
 class Later(BaseTrigger):  # type: ignore[misc]
     """The times of another trigger, each up to `jitter_s` later. APScheduler's own jitter can make a run
-    early, and then fires again for the same time."""
+    early, and then fires again for the same time.
+
+    APScheduler asks twice what follows a run: whether that is due as well, and when the next one is. Both get
+    one answer, or every second run would be left out.
+    """
 
     def __init__(self, trigger: BaseTrigger, jitter_s: float) -> None:
         self._trigger = trigger
         self._jitter_s = jitter_s
-        self._plain: datetime | None = None  # without the delay, which must not add up
+        self._asked: datetime | None = None  # what `_answer` follows
+        self._answer: datetime | None = None
+        self._plain: datetime | None = None  # `_answer` without the delay, which must not add up
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime | None:
-        last = (self._plain or previous) if previous is not None else None
-        self._plain = self._trigger.get_next_fire_time(last, now)
-        if self._plain is None:
-            return None
-        # in UTC: two times of one zone are compared by their faces, and adding to one forgets its pass
-        return self._plain.astimezone(UTC) + timedelta(seconds=random.uniform(0, self._jitter_s))
+        if previous is not None and previous == self._asked:
+            return self._answer
+        last = self._plain if previous is not None and previous == self._answer else previous
+        self._asked = previous
+        self._plain = self._answer = self._trigger.get_next_fire_time(last, now)
+        if self._plain is not None:
+            # in UTC: two times of one zone are compared by their faces, and adding to one forgets its pass
+            delay = timedelta(seconds=random.uniform(0, self._jitter_s))
+            self._answer = self._plain.astimezone(UTC) + delay
+        return self._answer
 
 
 def zone_of(name: str) -> tzinfo:

@@ -136,6 +136,22 @@ def test_what_was_missed_is_made_up_for_once_unless_it_slipped_or_is_paused() ->
         timers.stop()
 
 
+@pytest.mark.parametrize("schedule", [Every(HOUR_US), Cron("0 * * * *")], ids=["interval", "cron"])
+@pytest.mark.parametrize("jitter_us", [0, 1_000])
+def test_no_run_of_a_schedule_is_left_out(schedule: Every | Cron, jitter_us: int) -> None:
+    timers = Timers(UTC)
+    ran = threading.Event()
+    timers.follow("hourly", schedule, ran.set, time.time_ns() // 1000 - 10 * HOUR_US, jitter_us)
+    timers.start()
+    try:
+        assert ran.wait(PATIENCE_S)
+        due_us = timers.next_us("hourly")
+        assert due_us is not None
+        assert due_us <= time.time_ns() // 1000 + HOUR_US + jitter_us
+    finally:
+        timers.stop()
+
+
 def test_a_clock_that_is_set_back_keeps_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     back = [timedelta()]
 
