@@ -5,7 +5,6 @@ It asks again while a daemon restarts, and follows the leader. The typed client 
 
 from __future__ import annotations
 
-import dataclasses
 import http.client
 import json
 import os
@@ -264,7 +263,7 @@ class Connection:
             return Address("unix", path)
         leader = parse(f"ssh://{machine}{path}", "the leader's address")
         # the account decides who the caller is: it must be the one that the user named
-        return dataclasses.replace(leader, user=self.address.user, port=self.address.port)
+        return leader._replace(user=self.address.user, port=self.address.port)
 
     def _named_https(self, response: http.client.HTTPResponse) -> Address | None:
         """The token goes only where the user's own configuration says, for any answer of a daemon."""
