@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+from rm.cli import start
+from rm.cli.ending import INTERRUPTED
 from rm.cli.jobs import quick_queue, quick_submit
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
@@ -179,3 +181,15 @@ def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_an_interrupt_ends_it_with_a_sentence(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(words: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["rmx", "queue"])
+    monkeypatch.setattr(quick_queue, "attempt", interrupted)
+    assert start.main() == INTERRUPTED
+    assert capfd.readouterr().err == "rmx: Interrupted.\n"
