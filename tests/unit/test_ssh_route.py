@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+from dataclasses import replace
 from pathlib import Path
 
+import fabric
+import paramiko
 import pytest
 
 from rm.adapters.hosts import route as ssh_route
@@ -31,3 +35,28 @@ def test_a_name_that_no_machine_can_have_is_a_host_that_does_not_answer(tmp_path
     host = builders.host("h1", address=address)
     with pytest.raises(Unreachable, match=r"Host h1 .* does not answer over SSH"):
         ssh.connect(host, SshSettings(known_hosts=tmp_path / "known"))
+
+
+def test_a_server_that_does_not_greet_is_said_to_be_one(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        host = replace(builders.host("h1"), address="127.0.0.1", port=silent.getsockname()[1])
+        settings = SshSettings(known_hosts=tmp_path / "known_hosts", connect_timeout_s=0.2)
+        with pytest.raises(
+            Unreachable, match="takes connections, but does not greet as an SSH server\\. See"
+        ):
+            ssh.connect(host, settings)
+
+
+@pytest.mark.parametrize("theirs", ["Authentication failed.", "No authentication methods available"])
+def test_a_refused_login_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: str
+) -> None:
+    def refuse(connection: fabric.Connection) -> None:
+        raise paramiko.AuthenticationException(theirs)
+
+    monkeypatch.setattr(fabric.Connection, "open", refuse)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host = replace(builders.host("h1"), address="127.0.0.1", port=server.getsockname()[1])
+        with pytest.raises(Unreachable) as refused:
+            ssh.connect(host, SshSettings(known_hosts=tmp_path / "known_hosts"))
+    assert refused.value.what == f"Host h1 refuses the login of root: {theirs.rstrip('.')}."

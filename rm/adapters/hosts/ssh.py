@@ -134,7 +134,7 @@ def connect(host: Host, settings: SshSettings, password: str = "") -> fabric.Con
         if any(word in str(error) for word in ("timeout", "EOF")):  # frozen or cut off in the middle of it
             raise _unreachable(host, error, raw) from None
         raise Unreachable(
-            f"Host {host.name} refuses the login of {host.login}: {error}",
+            f"Host {host.name} refuses the login of {host.login}: {str(error).rstrip('.')}.",
             "Put the daemon's public key into the authorized_keys of that user.",
         ) from None
     except (paramiko.SSHException, OSError, EOFError) as error:
@@ -233,8 +233,16 @@ def _dialled(host: Host, route: Route, timeout_s: float) -> Any:
     return raw
 
 
+# what Paramiko says when the other side falls silent, or ends the connection, before the login
+_IN_OUR_WORDS = {
+    "Error reading SSH protocol banner": "it takes connections, but does not greet as an SSH server",
+    "No existing session": "the connection ended before the login",
+}
+
+
 def _unreachable(host: Host, error: Exception, by: Any = None) -> Unreachable:
-    what = str(error).strip() or type(error).__name__
+    what = str(error).strip().rstrip(".") or type(error).__name__
+    what = next((ours for theirs, ours in _IN_OUR_WORDS.items() if what.startswith(theirs)), what)
     if isinstance(by, Tunnel):
         return Unreachable(
             f"Host {host.name} ({host.address}:{host.port}) does not answer over SSH by way of "
