@@ -25,7 +25,7 @@ from cronsim import CronSim, CronSimError
 from tzlocal import get_localzone
 
 from rm.core.monitoring.mesh import Cron, Every, Schedule
-from rm.errors import ConfigError
+from rm.errors import ConfigError, RmError
 
 log = logging.getLogger(__name__)
 logging.getLogger("apscheduler").setLevel(logging.WARNING)
@@ -55,14 +55,15 @@ class Timers:
         self._stopped = threading.Event()
 
     def every(self, seconds: float, name: str, work: Callable[[], object], jitter_s: float = 0) -> None:
-        """Call `work` at this interval, never twice at once."""
+        """Call `work` at this interval, never twice at once; what fails is tried again the next time."""
         trigger = self._triggers[name] = partial(
             IntervalTrigger, seconds=seconds, jitter=jitter_s or None, timezone="UTC"
         )
         self._scheduler.add_job(
-            work,
+            partial(_guarded, name, work),
             trigger(),
             id=name,
+            name=name,
             coalesce=True,
             max_instances=1,
             misfire_grace_time=None,
@@ -145,6 +146,16 @@ class Timers:
         self._stopped.set()
         with suppress(SchedulerNotRunningError):
             self._scheduler.shutdown(wait=False)
+
+
+def _guarded(name: str, work: Callable[[], object]) -> None:
+    """What goes wrong is one sentence of the log: the database may be away, or the daemon stop."""
+    try:
+        work()
+    except RmError as error:
+        log.warning("%s: %s", name, error)
+    except Exception:
+        log.exception("%s: this is a defect of rm", name)
 
 
 def _clock_s() -> float:

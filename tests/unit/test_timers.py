@@ -13,7 +13,7 @@ import pytest
 from rm.adapters import cron
 from rm.adapters.cron import Timers, first_due, interval_us, trigger_of, zone_of
 from rm.core.monitoring.mesh import Cron, Every
-from rm.errors import ConfigError
+from rm.errors import ConfigError, StoreUnavailable
 from tests.fakes import PATIENCE_S
 
 SATURDAY = datetime(2026, 11, 21, 12, 0, 30, tzinfo=UTC)
@@ -150,6 +150,28 @@ def test_no_run_of_a_schedule_is_left_out(schedule: Every | Cron, jitter_us: int
         assert due_us <= time.time_ns() // 1000 + HOUR_US + jitter_us
     finally:
         timers.stop()
+
+
+def test_work_that_fails_is_a_sentence_of_the_log_and_done_the_next_time(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    timers, done = Timers(UTC), threading.Event()
+    failures: list[Exception] = [StoreUnavailable("The database is away."), KeyError("a defect")]
+
+    def work() -> None:
+        if failures:
+            raise failures.pop(0)
+        done.set()
+
+    timers.every(0.01, "look for crumbs", work)
+    timers.start()
+    try:
+        assert done.wait(PATIENCE_S)
+    finally:
+        timers.stop()
+    away, defect = (record for record in caplog.records if record.name == cron.__name__)
+    assert (away.getMessage(), away.exc_info) == ("look for crumbs: The database is away.", None)
+    assert defect.getMessage() == "look for crumbs: this is a defect of rm"
 
 
 def test_a_clock_that_is_set_back_keeps_nothing_waiting(monkeypatch: pytest.MonkeyPatch) -> None:

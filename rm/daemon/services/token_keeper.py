@@ -113,7 +113,11 @@ class TokenKeeper:
                 self._used.add(id)
 
     def write_down(self) -> None:
-        """Make durable what was used since the last time, and forget what ended long ago."""
+        """Make durable what was used since the last time, and forget what ended long ago.
+
+        Raises:
+            RmError: the leader stops, or the database is away.
+        """
         now_us = self._clock.now_us()
         with self._lock:
             ended = [t.id for t in self._tokens.values() if t.ended_us() < now_us - KEPT_US]
@@ -121,5 +125,11 @@ class TokenKeeper:
                 del self._tokens[id]
             used = tuple(self._tokens[id] for id in self._used if id in self._tokens)
             self._used.clear()
-        if used or ended:
+        if not used and not ended:
+            return
+        try:
             self._leader.keep_tokens(used, tuple(ended)).result()
+        except RmError:  # it is written the next time
+            with self._lock:
+                self._used |= {token.id for token in used}
+            raise
