@@ -40,6 +40,7 @@ FLOORS: list[dict[str, str]] = [
     {
         "protocol": "what daemon and agents say to each other: a frozen type for a message, with its ranges",
         "dependencies": "the text of a job's dependency list",
+        "features": "the text of the features that a job wants of its hosts",
     },
     {
         "units": "exact integers: microseconds, bit/s, bytes",
@@ -50,7 +51,9 @@ FLOORS: list[dict[str, str]] = [
     {"errors": "the error tree: each error says what, where, and what to do", "version": "rm's own version"},
 ]
 # Without clocks, chance, sockets, threads and processes.
-PURE = {"core", "api", "policies", "playbook", "protocol", "units", "hints", "dependencies", "errors"}
+PURE = {
+    "core", "api", "policies", "playbook", "protocol", "units", "hints", "dependencies", "features", "errors",
+}  # fmt: skip
 
 
 def folders(room: str) -> list[str]:

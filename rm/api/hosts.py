@@ -48,6 +48,7 @@ class HostRequest(Request, frozen=True, kw_only=True):
     nic_bps: Count = 0
     interface: str = ""
     partitions: Sequence[str] = ()
+    features: Sequence[str] = ()
     variables: Mapping[str, Any] | Sequence[tuple[str, str]] = ()
 
 
@@ -86,6 +87,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     found: Sequence[str]
     nics: Sequence[Nic]
     partitions: Sequence[str]
+    features: Sequence[str] = ()
     state: State
     drained_by: str
     unwritable: bool

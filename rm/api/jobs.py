@@ -52,6 +52,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `dependency` is a list as --dependency has it: `afterok:12:13,after:7+5`; `kill_on_invalid_dep`: whether
     the job is cancelled when that can never be fulfilled (null: as rm.toml says).
 
+    `constraint` and `prefer` name features of hosts, as --constraint has them.
+
     What is left out has the defaults below; those of `output`, `partition`, `time_limit_us` and `fence_us`
     stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller; an
     administrator may name another.
@@ -98,6 +100,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     error: str = ""
     open_mode: Literal["", "truncate", "append"] = ""
     zone: str = ""
+    constraint: str = ""
+    prefer: str = ""
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()
     exclusive: bool = False
@@ -182,6 +186,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     open_mode: str
     deliver: str
     zone: str
+    constraint: str = ""
+    prefer: str = ""
     hosts_only: Sequence[str]
     hosts_excluded: Sequence[str]
     exclusive: bool

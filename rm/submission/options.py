@@ -64,6 +64,8 @@ SUPPORTED = (
     Option("hold", ("hold",), "H", FLAG, "Submit in held state."),
     Option("nodelist", ("nodelist", "hosts"), "w", help="On exactly these hosts.", metavar="HOSTS"),
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
+    Option("constraint", ("constraint",), "C", help="Hosts with these features: a&!b.", metavar="LIST"),
+    Option("prefer", ("prefer",), help="Rather on hosts with these features.", metavar="LIST"),
     Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
     Option("signal", ("signal",), help="Send it before the time limit.", metavar="[B:]SIG[@S]"),
     Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
@@ -101,9 +103,9 @@ UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "array/a=", "constraint/C=", "licenses/L=", "input/i=", "reservation=",
+    "array/a=", "licenses/L=", "input/i=", "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
-    "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "prefer=", "nodefile/F=",
+    "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
     "mcs-label=",
 )  # fmt: skip
 ALL = SUPPORTED + UNSUPPORTED

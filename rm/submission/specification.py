@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from rm import dependencies, units
+from rm import dependencies, features, units
 from rm.errors import UsageError
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
@@ -114,6 +114,19 @@ def _iterations(values: Mapping[str, Any]) -> dict[str, Any]:
 def _hosts(values: Mapping[str, Any]) -> dict[str, Any]:
     named = {"hosts_only": values.get("nodelist"), "hosts_excluded": values.get("exclude")}
     return {name: list(units.parse_hosts(text)) for name, text in named.items() if text}
+
+
+def _features(values: Mapping[str, Any]) -> dict[str, Any]:
+    """--constraint and --prefer."""
+    found = {}
+    for key in ("constraint", "prefer"):
+        if text := (values.get(key) or "").strip():
+            try:
+                features.parse(text)
+            except UsageError as error:
+                raise UsageError(f"--{key}: {error.what}", error.hint) from None
+            found[key] = text
+    return found
 
 
 def _open_mode(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -333,5 +346,5 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS = (
     _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _nice, _hosts,
-    _dependency, _traffic,
+    _features, _dependency, _traffic,
 )  # fmt: skip

@@ -213,6 +213,7 @@ def host_of(host: core_host.Host, variables: bool = False) -> Host:
         found=host.found,
         nics=[typed(nic, Nic) for nic in host.nics],
         partitions=host.partitions,
+        features=sorted(host.all_features),
         state=host.state.value,
         drained_by=host.drained_by,
         unwritable=host.unwritable,

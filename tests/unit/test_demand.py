@@ -49,6 +49,8 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "partition": ("", "b"),
     "priority": (0, 50),
     "zone": ("", "far"),
+    "constraint": ("", "fast"),
+    "prefer": ("", "fast"),
     "hosts_only": ((), ("h1",)),
     "hosts_excluded": ((), ("h0",)),
     "exclusive": (False, True),
@@ -75,7 +77,7 @@ def test_every_field_of_a_specification_is_part_of_the_demand_or_decides_no_plac
     assert names >= DECIDES_NO_PLACEMENT
     assert VALUES.keys() == names - DECIDES_NO_PLACEMENT
     kept = (set(Shape._fields) | set(Demand._fields)) - {"shape", "avoid", "declared_bps"}
-    assert kept - {"partitions"} | {"partition"} == VALUES.keys()
+    assert kept - {"partitions", "features"} | {"partition", "constraint", "prefer"} == VALUES.keys()
 
 
 @pytest.mark.parametrize("name", sorted(VALUES))

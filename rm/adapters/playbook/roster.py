@@ -158,4 +158,5 @@ def _inventory(host: Host) -> dict[str, Any]:
         **({"rm_nic_mbps": host.nic_bps // 1_000_000} if host.nic_bps else {}),
         **({"rm_cpus": host.cpus} if host.cpus else {}),
         "rm_partitions": list(host.partitions),
+        "rm_features": list(host.features),
     }

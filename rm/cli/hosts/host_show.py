@@ -69,6 +69,7 @@ def _lines(host: Host) -> Iterator[tuple[str, Any]]:
     yield "Address", f"{host.login}@{host.address}:{host.port}"
     yield "Zone", host.zone
     yield "Partitions", ",".join(host.partitions)
+    yield "Features", ",".join(host.features)
     yield "Cpus", said("cpus", host.cpus, f"{free_cpus} free of {host.cpus}")
     memory = f"{format_bytes(free_bytes)} free of {format_bytes(host.mem_bytes)}"
     yield "Memory", said("mem_bytes", host.mem_bytes, memory)

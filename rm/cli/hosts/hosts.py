@@ -89,6 +89,7 @@ def _told(fields: Mapping[str, Any], as_json: bool, sentence: str) -> None:
 @click.option("--bandwidth", metavar="RATE", help="Capacity of its link, such as 10Gbps.")
 @click.option("--interface", metavar="NAME", help="Its network interface for job traffic.")
 @click.option("--partition", multiple=True, metavar="NAME")
+@click.option("--feature", multiple=True, metavar="NAME", help="For --constraint of jobs.")
 @click.option("--group", multiple=True, metavar="NAME", help="A group for playbooks.")
 @json_option
 @click.pass_obj
@@ -104,6 +105,8 @@ def add(session: Session, /, host: str | None, host_word: str | None, as_json: b
         fields["nic_bps"] = parse_bandwidth_bps(given["bandwidth"])
     if given["partition"]:
         fields["partitions"] = list(given["partition"])
+    if given["feature"]:
+        fields["features"] = list(given["feature"])
     if given["group"]:
         fields["variables"] = {"group_names": json.dumps(sorted(set(given["group"])))}
     if given["gpus"]:

@@ -66,6 +66,8 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         yield "Nice", spec.nice
     yield "Partition", spec.partition
     yield "Zone", spec.zone
+    yield "Constraint", spec.constraint
+    yield "Prefer", spec.prefer
     yield "Tasks", spec.ntasks
     if spec.distribution != "block":
         yield "Distribution", spec.distribution

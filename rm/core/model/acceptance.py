@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from rm import features
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse
@@ -89,6 +90,11 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             if text:
                 yield from _text(name, text, most)
     yield from _dependency(spec.dependency)
+    for name in ("constraint", "prefer"):
+        try:
+            features.parse(getattr(spec, name))
+        except UsageError as error:
+            yield f"{name}: {error.what.removesuffix('.')}"
     if spec.open_mode not in ("", "truncate", "append"):
         yield f"open_mode is '{spec.open_mode[:80]}', and must be truncate or append"
     if spec.chdir and not spec.chdir.startswith("/"):

@@ -18,7 +18,8 @@ class Shape(NamedTuple):
     """What one task of a job asks of its host, and the job once of each of its hosts (`_per_host`): jobs of
     one shape pass the same filters. Of `gpus_per_task` and `gpus_per_host` one is 0.
 
-    The fields are JobSpec's. A tuple: a pass compares the shapes of 10,000 jobs.
+    `features` are alternatives, the first choice first: what all of its hosts have, without brackets, "" for
+    nothing; () as well. The other fields are JobSpec's. A tuple: a pass compares the shapes of 10,000 jobs.
     """
 
     cpus_per_task: int
@@ -38,6 +39,7 @@ class Shape(NamedTuple):
     hosts_only: tuple[str, ...]
     hosts_excluded: tuple[str, ...]
     exclusive: bool
+    features: tuple[str, ...]
 
     @property
     def least_gpus(self) -> int:
@@ -92,9 +94,19 @@ class Demand(NamedTuple):
         """Without the hosts that failed to launch the job."""
         return self.without(self.avoid)._replace(avoid=())
 
-    def in_each_partition(self) -> list[Demand]:
-        """For each partition that the job may run in, the first choice first: its hosts are all of one."""
-        if len(self.shape.partitions) < 2:
+    def alternatives(self) -> list[Demand]:
+        """For each partition that the job may run in, and each kind of hosts, the first choice first: its
+        hosts are all of one."""
+        partitions, features = self.shape.partitions, self.shape.features
+        if len(partitions) < 2 and len(features) < 2:
             return [self]
-        each = [self.shape._replace(partitions=(one,)) for one in self.shape.partitions]
-        return [self._replace(shape=shape) for shape in each]
+        return [
+            self._replace(shape=self.shape._replace(partitions=partition, features=feature))
+            for partition in _each(partitions)
+            for feature in _each(features)
+        ]
+
+
+def _each(choices: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Each of the choices by itself; where there is none, that."""
+    return [(one,) for one in choices] or [()]

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from re import compile as pattern
 
+_WORD = pattern(r"[a-z0-9]+")
 FINDABLE = ("cpus", "mem_bytes", "gpus", "nic_bps", "interface")  # by a host's agent
 
 
@@ -63,6 +65,7 @@ class Host:
     nic_bps: int = 0
     interface: str = ""
     partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()  # declared
     state: HostState = HostState.UNKNOWN
     drained_by: str = ""  # sentence with who and why; "" = not drained
     unwritable: bool = False  # drained because it cannot write its spool: that ends when it can
@@ -74,6 +77,12 @@ class Host:
     found: tuple[str, ...] = ()
     nics: tuple[Nic, ...] = ()  # the one that carries jobs' traffic first; found at each hello
     unenforced: tuple[str, ...] = ()  # what its kernel cannot limit for a job: memory, cpus, processes, gpus
+
+    @property
+    def all_features(self) -> frozenset[str]:
+        """Those declared, and the words of its GPUs' models in lower case: nvidia, a100, 80gb."""
+        words = (word for gpu in self.gpus for word in _WORD.findall(gpu.model.lower()))
+        return frozenset((*self.features, *words))
 
     @property
     def schedulable(self) -> bool:

@@ -9,6 +9,7 @@ from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
 from rm.core.model.dependency import Dependency, Standing, fulfilled_from_us, together
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
+from rm.features import alternatives
 
 PRIORITY_LOW = 0
 BLOCK, CYCLIC = "block", "cyclic"
@@ -125,6 +126,8 @@ class JobSpec(_WithDemand):
     open_mode: str = ""  # of these two: truncate or append; "" = truncate, but append when it was requeued
     deliver: str = ""  # without output: the name in chdir on submit_host that the log is copied to
     zone: str = ""
+    constraint: str = ""  # features that its hosts must have, as rm.features reads it
+    prefer: str = ""  # instead of it, while such hosts are free
     hosts_only: tuple[str, ...] = ()
     hosts_excluded: tuple[str, ...] = ()
     exclusive: bool = False
@@ -183,6 +186,7 @@ def _demand_of(spec: JobSpec) -> Demand:
         hosts_only=spec.hosts_only,
         hosts_excluded=spec.hosts_excluded,
         exclusive=spec.exclusive,
+        features=_features(spec),
     )
     return Demand(
         shape=shape,
@@ -194,6 +198,12 @@ def _demand_of(spec: JobSpec) -> Demand:
         traffic=spec.traffic,
         declared_bps=spec.traffic.peak_bps if spec.traffic is not None else 0,
     )
+
+
+def _features(spec: JobSpec) -> tuple[str, ...]:
+    if not (spec.constraint or spec.prefer):
+        return ()
+    return (*alternatives(spec.prefer), *(alternatives(spec.constraint) or ("",)))
 
 
 @dataclass(frozen=True, slots=True)

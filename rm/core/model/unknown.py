@@ -1,4 +1,4 @@
-"""What a job names that this cluster has not: hosts, partitions, zones, types of GPUs."""
+"""What a job names that this cluster has not: hosts, partitions, zones, features, types of GPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec
+from rm.features import parse
 from rm.units import fold_hosts
 
 SHOWN = 8  # names in a sentence
@@ -32,6 +33,11 @@ def _unknown(spec: JobSpec, hosts: Mapping[str, Host]) -> Iterator[str]:
     zones = dict.fromkeys(host.zone for host in hosts.values())
     if spec.zone and spec.zone not in zones:
         yield _sentence("zone", [spec.zone], zones)
+    if asked := [one for one in map(parse, (spec.constraint, spec.prefer)) if one is not None]:
+        there = dict.fromkeys(name for host in hosts.values() for name in sorted(host.all_features))
+        strange = [name for one in asked for name in one.names() if name not in there]
+        if strange and all(host.cpus for host in hosts.values()):
+            yield _sentence("feature", dict.fromkeys(strange), there)
     models = dict.fromkeys(gpu.model for host in hosts.values() for gpu in host.gpus)
     found_out = all(host.cpus for host in hosts.values())
     if spec.gpu_type and found_out and not any(spec.gpu_type.lower() in model.lower() for model in models):

@@ -203,11 +203,11 @@ def place(
         return None, list(dict.fromkeys(reasons))
 
     if demand.avoid:
-        elsewhere = first_of(demand.avoiding().in_each_partition())
+        elsewhere = first_of(demand.avoiding().alternatives())
         if elsewhere[0] is not None:
             return elsewhere
         demand = demand._replace(avoid=())
-    return first_of(demand.in_each_partition())
+    return first_of(demand.alternatives())
 
 
 def _place(
@@ -343,7 +343,7 @@ def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]
     )
     reasons: list[Reason] = []
     request = request_of(job, idle)
-    for demand in request.demand.in_each_partition():
+    for demand in request.demand.alternatives():
         proposal = policies.placement.candidates(replace(request, demand=demand), idle)
         if next(proposal.candidates, None) is not None:
             return []

@@ -72,6 +72,8 @@ def variables_of(host: Host) -> dict[str, Any]:
         found["rm_interface"] = host.interface
     if host.partitions:
         found["rm_partitions"] = list(host.partitions)
+    if host.features:
+        found["rm_features"] = list(host.features)
     for name, text in host.variables:
         if name != "group_names":
             found[name] = decode(text)

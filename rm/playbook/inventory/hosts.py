@@ -17,7 +17,7 @@ from rm.units import parse_memory_bytes
 NIC_BPS_MAX = 10**14
 _HOST_FIELDS = (
     *NAMES["ansible_host"], *NAMES["ansible_port"], *NAMES["ansible_user"],
-    "rm_zone", "rm_cpus", "rm_mem", "rm_gpus", "rm_nic_mbps", "rm_interface", "rm_partitions",
+    "rm_zone", "rm_cpus", "rm_mem", "rm_gpus", "rm_nic_mbps", "rm_interface", "rm_partitions", "rm_features",
 )  # fmt: skip
 
 
@@ -81,11 +81,15 @@ def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
             raise fail("rm_gpus", did_you_mean(min(unknown), ("uuid", "model", "mem", "count")))
         size = memory("rm_gpus", gpu["mem"]) if "mem" in gpu else 0
         gpus.append(Gpu(index, str(gpu.get("uuid", "")), str(gpu.get("model", "")), size))
-    partitions = variables.get("rm_partitions", ())
-    if isinstance(partitions, str):
-        partitions = [p for p in re.split(r"[,\s]+", partitions) if p]
-    if not isinstance(partitions, (list, tuple)):
-        raise fail("rm_partitions", "Write a list of names.")
+
+    def names(name: str) -> tuple[str, ...]:
+        given = variables.get(name, ())
+        if isinstance(given, str):
+            given = [word for word in re.split(r"[,\s]+", given) if word]
+        if not isinstance(given, (list, tuple)):
+            raise fail(name, "Write a list of names.")
+        return tuple(map(str, given))
+
     rest = {k: v for k, v in variables.items() if k not in (*_HOST_FIELDS, "group_names")}
     return Host(
         name=entry.name,
@@ -98,7 +102,8 @@ def _to_host(inventory: Inventory, entry: InventoryHost) -> Host:
         gpus=tuple(gpus),
         nic_bps=megabits("rm_nic_mbps"),
         interface=str(variables.get("rm_interface", "")),
-        partitions=tuple(map(str, partitions)),
+        partitions=names("rm_partitions"),
+        features=names("rm_features"),
         variables=(
             *((str(k), encode(v)) for k, v in sorted(rest.items())),
             ("group_names", encode([name for name in entry.groups if name != "ungrouped"] or ["ungrouped"])),

@@ -11,6 +11,7 @@ from rm.core.model.demand import Shape
 from rm.core.model.host import Host
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free
+from rm.features import matches
 from rm.units import GIB, fold_hosts
 
 UNLIMITED = 1 << 40  # tasks; what a host takes of tasks that ask for nothing
@@ -31,14 +32,19 @@ def of_type(host: Host, indices: tuple[int, ...], gpu_type: str) -> tuple[int, .
 
 
 def admits(host: Host, shape: Shape) -> bool:
-    """The filters that do not depend on what is free: state, partition, host lists, zone."""
+    """The filters that do not depend on what is free: state, partition, host lists, zone, features."""
     return (
         host.schedulable
         and (not shape.partitions or any(p in host.partitions for p in shape.partitions))
         and (not shape.hosts_only or host.name in shape.hosts_only)
         and host.name not in shape.hosts_excluded
         and (not shape.zone or host.zone == shape.zone)
+        and _has_features(host, shape)
     )
+
+
+def _has_features(host: Host, shape: Shape) -> bool:
+    return not shape.features or any(matches(one, host.all_features) for one in shape.features)
 
 
 def room(host: Host, free: Free | None, shape: Shape) -> int:
@@ -97,6 +103,13 @@ def refusal(host: Host, free: Free | None, shape: Shape) -> Reason | None:
             ReasonCode.ZONE,
             f"is in zone {host.zone}, the job asks for zone {shape.zone}",
             (("zone", host.zone), ("zone_asked", shape.zone)),
+        )
+    if not _has_features(host, shape):
+        asked, has = " or ".join(filter(None, shape.features)), ", ".join(sorted(host.all_features)) or "none"
+        return Reason(
+            ReasonCode.HOST_NOT_AVAILABLE,
+            f"has not the features {asked} (its features: {has})",
+            (("features", asked),),
         )
     if free is None:
         return Reason(ReasonCode.HOST_NOT_AVAILABLE, "has not yet reported its resources", (("known", 0),))

@@ -1,0 +1,178 @@
+"""The text of --constraint and --prefer: which features the hosts of a job must have.
+
+Source: sbatch(1) of Slurm 22.05, --constraint. `&` and `|` on one level need parentheses, since Slurm reads
+them from left to right, and every programming language otherwise. `!` is of later versions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from itertools import product
+from typing import NamedTuple
+
+from rm.errors import UsageError
+
+ALTERNATIVES_MAX = 64  # that brackets may make of one text
+TEXT_MAX = 4_096  # characters
+DEPTH_MAX = 32
+
+_TOKEN = re.compile(r"\s*([A-Za-z0-9_][\w.:+=-]*|[&|!()\[\]*])")
+_NAME = re.compile(r"[A-Za-z0-9_]")
+_HINT = (
+    "Write features with &, |, ! and parentheses: a100&!(slow|old); or [rack1|rack2]: all hosts of one kind."
+)
+
+
+class Expression(NamedTuple):
+    """`kind`: "name" with `name`, or one of & | ! [ with `parts`; of brackets one part holds on all hosts."""
+
+    kind: str
+    name: str = ""
+    parts: tuple[Expression, ...] = ()
+
+    def holds(self, features: Collection[str]) -> bool:
+        """Has a host with these features what is asked for?"""
+        if self.kind == "name":
+            return self.name in features
+        if self.kind == "!":
+            return not self.parts[0].holds(features)
+        each = (part.holds(features) for part in self.parts)
+        return all(each) if self.kind == "&" else any(each)
+
+    def names(self) -> Iterator[str]:
+        if self.kind == "name":
+            yield self.name
+        for part in self.parts:
+            yield from part.names()
+
+    def __str__(self) -> str:
+        if self.kind == "name":
+            return self.name
+        if self.kind == "!":
+            return f"!{self.parts[0]._inner()}"
+        if self.kind == "[":
+            return f"[{'|'.join(map(str, self.parts))}]"
+        return self.kind.join(part._inner() for part in self.parts)
+
+    def _inner(self) -> str:
+        return f"({self})" if self.kind in ("&", "|") else str(self)
+
+
+@lru_cache(maxsize=4_096)
+def parse(text: str) -> Expression | None:
+    """None for an empty text.
+
+    Raises:
+        UsageError: it is no such text; a single sentence says what is wrong.
+    """
+    if not text.strip():
+        return None
+    if len(text) > TEXT_MAX:
+        raise UsageError(f"A list of features has {len(text)} characters, and may have {TEXT_MAX}.")
+    found = _Reader(text).whole()
+    if _combinations(found) > ALTERNATIVES_MAX:
+        raise UsageError(f"'{text[:80]}' leaves the choice of more than {ALTERNATIVES_MAX} kinds of hosts.")
+    return found
+
+
+@lru_cache(maxsize=4_096)
+def alternatives(text: str) -> tuple[str, ...]:
+    """The text without brackets, once for each choice of their parts, in order; one text without any."""
+    found = parse(text)
+    return () if found is None else tuple(dict.fromkeys(map(str, _spread(found))))
+
+
+def matches(text: str, features: Collection[str]) -> bool:
+    """Has a host with these features what the text asks for? Every host has what an empty one asks for."""
+    found = parse(text)
+    return found is None or found.holds(features)
+
+
+def _combinations(one: Expression) -> int:
+    inner = [_combinations(part) for part in one.parts]
+    if one.kind == "[":
+        return sum(inner)
+    count = 1
+    for number in inner:
+        count *= number
+    return count
+
+
+def _spread(one: Expression) -> Iterator[Expression]:
+    if one.kind == "[":
+        for part in one.parts:
+            yield from _spread(part)
+        return
+    for parts in product(*(tuple(_spread(part)) for part in one.parts)):
+        yield one._replace(parts=parts)
+
+
+class _Reader:
+    """Recursive descent: whole = terms joined by one kind of operator."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.depth = text, 0
+        self.tokens: list[str] = []
+        at = 0
+        while at < len(text.rstrip()):
+            match = _TOKEN.match(text, at)
+            if match is None:
+                raise self.wrong(f"'{text[at:].strip()[:1]}' has no meaning there")
+            self.tokens.append(match[1])
+            at = match.end()
+
+    def wrong(self, why: str) -> UsageError:
+        return UsageError(f"'{self.text[:80]}' is no list of features: {why}.", _HINT)
+
+    def whole(self) -> Expression:
+        found = self.joined()
+        if self.tokens:
+            raise self.wrong(f"'{self.tokens[0]}' is one too many")
+        return found
+
+    def joined(self) -> Expression:
+        self.depth += 1
+        if self.depth > DEPTH_MAX:
+            raise self.wrong("its parentheses are too deep")
+        parts, operator = [self.term()], ""
+        while self.tokens and self.tokens[0] in ("&", "|"):
+            if operator and self.tokens[0] != operator:
+                raise self.wrong("& and | beside each other need parentheses")
+            operator = self.tokens.pop(0)
+            parts.append(self.term())
+        self.depth -= 1
+        return Expression(operator, parts=tuple(parts)) if operator else parts[0]
+
+    def term(self) -> Expression:
+        if not self.tokens:
+            raise self.wrong("a feature is missing at its end")
+        token = self.tokens.pop(0)
+        if token == "!":
+            self.depth += 1
+            if self.depth > DEPTH_MAX:
+                raise self.wrong("it has too many !")
+            found = Expression("!", parts=(self.term(),))
+            self.depth -= 1
+        elif token == "(":
+            found = self.joined()
+            self.closed(")")
+        elif token == "[":
+            inner = self.joined()
+            found = Expression("[", parts=inner.parts if inner.kind == "|" else (inner,))
+            self.closed("]")
+        elif _NAME.match(token):
+            found = Expression("name", token)
+        else:
+            raise self.wrong(f"'{token}' has no meaning there")
+        if self.tokens and self.tokens[0] == "*":
+            raise self.wrong(
+                "a number of hosts behind * is not supported, since rm mixes no kinds of hosts on purpose; "
+                "ask for the feature on all hosts"
+            )
+        return found
+
+    def closed(self, bracket: str) -> None:
+        if not self.tokens or self.tokens.pop(0) != bracket:
+            raise self.wrong(f"a '{bracket}' is missing")

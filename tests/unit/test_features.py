@@ -1,0 +1,152 @@
+"""Which features a job wants of its hosts: the text, and the hosts that it is placed on."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rm import features
+from rm.core.model.unknown import unknown_names
+from rm.core.registry import load
+from rm.core.scheduling.engine import Policies, Tuning, never_fits, place
+from rm.errors import UsageError
+from tests.builders import host, job, snapshot, spec
+
+NAMES = "abcd"
+SETS = [frozenset(some) for size in range(5) for some in combinations(NAMES, size)]
+
+
+@st.composite
+def texts(draw: Any, brackets: bool = False, depth: int = 3) -> tuple[str, str]:
+    """A list of features, and the same as an expression of Python over the set `has`."""
+    kind = draw(st.sampled_from(["name", "not", "and", "or", *(["choice"] if brackets else [])]))
+    if depth == 0 or kind == "name":
+        name = draw(st.sampled_from(NAMES))
+        return name, f"('{name}' in has)"
+    if kind == "not":
+        text, meaning = draw(texts(brackets, depth - 1))
+        return f"!({text})", f"(not {meaning})"
+    parts = draw(st.lists(texts(brackets, depth - 1), min_size=2, max_size=3))
+    if kind == "choice":
+        return "[" + "|".join(f"({text})" for text, _ in parts) + "]", f"any({[m for _, m in parts]})"
+    sign, word = ("&", "and") if kind == "and" else ("|", "or")
+    space = draw(st.sampled_from(["", " "]))
+    text = f"{space}{sign}{space}".join(f"({text})" for text, _ in parts)
+    return text, "(" + f" {word} ".join(meaning for _, meaning in parts) + ")"
+
+
+@settings(deadline=None, max_examples=300)
+@given(texts())
+def test_a_text_holds_for_the_hosts_that_python_would_choose(both: tuple[str, str]) -> None:
+    text, meaning = both
+    wanted = [has for has in SETS if eval(meaning, {"has": has})]
+    assert [has for has in SETS if features.matches(text, has)] == wanted
+    (same,) = features.alternatives(text)  # what is written anew means the same
+    assert [has for has in SETS if features.matches(same, has)] == wanted
+
+
+@settings(deadline=None, max_examples=200)
+@given(texts(brackets=True))
+def test_brackets_leave_one_choice_to_all_hosts(both: tuple[str, str]) -> None:
+    text = both[0]
+    try:
+        each = features.alternatives(text)
+    except UsageError:  # too many choices
+        return
+    assert each
+    assert not any("[" in one for one in each)
+    if "!" not in text:  # a host that suits one choice suits the whole
+        for has in SETS:
+            assert features.matches(text, has) == any(features.matches(one, has) for one in each)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="ab&|!()[]* ,2", max_size=12))
+def test_any_text_has_a_meaning_or_a_sentence(text: str) -> None:
+    try:
+        found = features.parse(text)
+    except UsageError:
+        return
+    if found is not None:
+        assert features.parse(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a&b|c", "need parentheses"),
+        ("a&", "a feature is missing"),
+        ("(a|b", "a '\\)' is missing"),
+        ("a)", "'\\)' is one too many"),
+        ("a*2", "mixes no kinds of hosts"),
+        ("[a*2&b*2]", "mixes no kinds of hosts"),
+        ("a,b", "',' has no meaning"),
+        ("(" * 99 + "a", "too deep"),
+        ("!" * 99 + "a", "too many !"),
+        ("&".join(["[a|b|c]"] * 4), "more than 64 kinds"),
+        ("a" * 5000, "may have 4096"),
+    ],
+)
+def test_what_is_no_list_of_features_is_told(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        features.parse(text)
+
+
+HOSTS = [
+    host("a1", features=("rack1", "fast"), cpus=2),
+    host("a2", features=("rack1",), cpus=2),
+    host("b1", features=("rack2", "fast"), cpus=2),
+    host("b2", features=("rack2", "fast"), cpus=2, gpus=1, gpu_model="NVIDIA A100-SXM4-80GB"),
+]
+
+
+@pytest.mark.parametrize(
+    ("wants", "on"),
+    [
+        ({"constraint": "fast"}, {"a1", "b1", "b2"}),
+        ({"constraint": "fast&rack1"}, {"a1"}),
+        ({"constraint": "!fast"}, {"a2"}),
+        ({"constraint": "a100&80gb"}, {"b2"}),
+        ({"constraint": "fast", "prefer": "a100"}, {"b2"}),
+        ({"prefer": "a100"}, {"b2"}),
+    ],
+)
+@pytest.mark.parametrize("policy", ["first-fit", "metronome", "zone", "least-loaded"])
+def test_a_job_runs_where_the_features_are(policy: str, wants: dict[str, str], on: set[str]) -> None:
+    decision, reasons = placed(policy, **wants)
+    assert decision is not None, reasons
+    assert {*decision.placement.hosts} <= on
+
+
+def placed(policy: str, *hosts: Any, **wants: Any) -> Any:
+    policies = Policies(load("queue", "fifo"), load("placement", policy), load("comm", "none"))
+    return place(job(1, **wants), snapshot(*(hosts or HOSTS)), policies, Tuning(), 1)
+
+
+def test_what_is_preferred_is_not_necessary() -> None:
+    decision, _ = placed("first-fit", constraint="rack1", prefer="a100", ntasks=4)
+    assert {*decision.placement.hosts} == {"a1", "a2"}
+
+
+def test_brackets_keep_a_gang_on_hosts_of_one_kind() -> None:
+    decision, _ = placed("first-fit", constraint="[rack1|rack2]", ntasks=2, hosts_min=2, hosts_max=2)
+    assert {*decision.placement.hosts} == {"a1", "a2"}
+    full = [host("a1", features=("rack1",), cpus=1), *HOSTS[2:]]
+    decision, _ = placed("first-fit", *full, constraint="[rack1|rack2]", ntasks=2, hosts_min=2, hosts_max=2)
+    assert {*decision.placement.hosts} == {"b1", "b2"}
+
+
+def test_why_names_the_features_that_are_missing() -> None:
+    policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+    never = never_fits(job(1, constraint="fast&!fast"), snapshot(*HOSTS), policies)
+    assert "has not the features fast&!fast (its features: fast, rack1)" in never[0].message
+
+
+def test_a_feature_that_no_host_has_is_unknown() -> None:
+    hosts = {one.name: one for one in HOSTS}
+    (sentence,) = unknown_names(spec(constraint="fast|rack9", prefer="!rack1"), hosts)
+    assert sentence.startswith("there is no feature rack9; there are: fast, rack1")
