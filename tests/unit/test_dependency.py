@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rm.core.jobs import dependency, dependents
 from rm.core.jobs import events as ev
 from rm.core.jobs.chain import LINKS_MAX, Link, chain_of
 from rm.core.jobs.dependents import PastJob
@@ -474,3 +475,28 @@ def check(one: Cluster, model: Model, all_jobs: dict[int, Job], before: set[int]
     assert {i: j.dependencies for i, j in restored.jobs.items()} == {
         i: j.dependencies for i, j in one.jobs.items()
     }
+
+
+def test_a_singleton_of_a_new_name_is_compared_with_its_namesakes_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hundred thousand waiting jobs of a user must not be gone through for each new name."""
+    cluster = Cluster(cpus=1)
+    plain = [cluster.submit(name=f"plain{number}") for number in range(20)]
+    namesake = cluster.submit(name="b")
+    cluster.submit("singleton", name="a")
+    compared: list[int] = []
+    group_of = dependents.group_of
+
+    def noted(job: Job) -> tuple[str, str]:
+        compared.append(job.id)
+        return group_of(job)
+
+    monkeypatch.setattr(dependents, "group_of", noted)
+    monkeypatch.setattr(dependency, "group_of", noted)
+    later = cluster.submit("singleton", name="b")
+    assert later in compared
+    assert not set(compared) & set(plain)
+    assert cluster.reason(later).code is ReasonCode.DEPENDENCY
+    cluster.cancel(namesake)
+    assert cluster.jobs[later].depends is Standing.FULFILLED

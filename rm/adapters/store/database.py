@@ -117,13 +117,16 @@ def _prepare_postgres(connection: Any, _record: object) -> None:
 
 class Prepared:
     """A statement of every commit, compiled once, which halves what its execution costs. Its rows have the
-    values of `columns`, which are sent as they are."""
+    values of `columns` and of the statement's own parameters, which are sent as they are."""
 
-    def __init__(self, statement: sa.UpdateBase, dialect: sa.Dialect, columns: Sequence[str]) -> None:
+    def __init__(self, statement: sa.UpdateBase, dialect: sa.Dialect, columns: Sequence[str] = ()) -> None:
         compiled = statement.compile(dialect=dialect, column_keys=list(columns))
         self._text = str(compiled)
         order: Sequence[str] | None = getattr(compiled, "positiontup", None)
-        self._values = None if order is None else itemgetter(*order)
+        self._values: Callable[[Mapping[str, Any]], Any] | None = None
+        if order is not None:
+            pick = itemgetter(*order)
+            self._values = pick if len(order) > 1 else lambda row: (pick(row),)
 
     def __call__(self, c: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
         if not rows:
@@ -131,6 +134,19 @@ class Prepared:
         values: list[Any] = [dict(row) if self._values is None else self._values(row) for row in rows]
         # one row is not sent as many are: PostgreSQL bounds the time of no pipeline
         c.exec_driver_sql(self._text, values if len(values) > 1 else values[0])
+
+
+_JOBS_OF = {  # as texts: one is made for each commit
+    "sqlite": "SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
+    "postgresql": "SELECT id FROM jobs WHERE id = ANY(%s)",
+}
+
+
+def jobs_of(c: Connection, ids: Sequence[int]) -> set[int]:
+    """Which of these jobs there are, however many are asked for."""
+    kind = c.dialect.name
+    wanted = str(list(ids)) if kind == "sqlite" else list(ids)
+    return set(c.exec_driver_sql(_JOBS_OF[kind], (wanted,)).scalars())
 
 
 def be_patient(connection: Connection) -> None:

@@ -24,6 +24,7 @@ from rm.adapters.store.database import (
     Prepared,
     around_damage,
     be_patient,
+    jobs_of,
     lenient_text,
     make_engine,
     sentences,
@@ -45,7 +46,6 @@ UNFINISHED = tuple(s.value for s in JobState if not s.final)
 TURN_S = 10  # of waiting for another writer of this process
 PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
 PRUNE_PAUSE_S = 0.005
-IN_CHUNK = 500  # values in one IN (...): SQLite's builds limit the number of parameters
 Value = TypeVar("Value")
 
 
@@ -132,16 +132,14 @@ class SqlStore:
         next_job, next_action = cluster.next_job_id, cluster.next_action_id
         _refuse_used_ids(c, batch, next_job, next_action)
         self._write(c, batch, next_job)
-        c.execute(
-            schema.UPDATE_CLUSTER,
-            {
-                "b_expected": expected_version,
-                "b_epoch": self._epoch,
-                "version": expected_version + 1,
-                "next_job_id": max(next_job, *(j.id + 1 for j in batch.jobs), 1),
-                "next_action_id": max(next_action, *(a.id + 1 for a in batch.actions), 1),
-            },
-        )
+        new = {
+            "b_expected": expected_version,
+            "b_epoch": self._epoch,
+            "version": expected_version + 1,
+            "next_job_id": max(next_job, *(j.id + 1 for j in batch.jobs), 1),
+            "next_action_id": max(next_action, *(a.id + 1 for a in batch.actions), 1),
+        }
+        self._often["cluster"](c, [new])
 
     def _write(self, c: Connection, batch: Batch, next_job: int) -> None:
         def put(statement: sa.Executable, rows: list[dict[str, Any]]) -> None:
@@ -158,7 +156,7 @@ class SqlStore:
         put(self._upsert["zones"], [records.named_row(z.name, z, "Zone") for z in batch.zones])
         often["measurements"](c, [records.measured_row(m) for m in batch.measurements])
         often["actions"](c, [records.action_row(a) for a in batch.actions])
-        put(schema.DELETE_ACTION, [{"b_id": id} for id in batch.finished_actions])
+        often["finished"](c, [{"b_id": id} for id in batch.finished_actions])
         # one row after the other: a name may appear twice, and the last one counts
         for name, body in batch.documents:
             if body is None:
@@ -168,8 +166,8 @@ class SqlStore:
         put(schema.DELETE_TOKEN, [{"b_id": id} for id in batch.removed_tokens])
         put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
         often["acts"](c, [records.act_row(a) for a in batch.acts])
-        put(self._upsert["logs"], [records.kept_log_row(log) for log in batch.logs])
-        put(self._upsert["choices"], [records.choice_row(*one) for one in batch.choices])
+        often["logs"](c, [records.kept_log_row(log) for log in batch.logs])
+        often["choices"](c, [records.choice_row(*one) for one in batch.choices])
         often["journal"](c, [records.entry_row(e) for e in batch.events])
 
     def lease(self) -> Lease:
@@ -439,18 +437,22 @@ class SqlStore:
 
 @cache  # a process may open many stores
 def _often(driver: str) -> dict[str, Prepared]:
-    """By table name: what most commits put into it."""
+    """By table name: what most commits put into it; `finished`: what takes actions out."""
     dialect = URL.create(driver).get_dialect()()
     upsert = schema.upserts(dialect.name)
     statements: dict[sa.Table, sa.UpdateBase] = {
-        t: upsert[t.name] for t in (schema.job_specs, schema.jobs, schema.measurements)
+        t: upsert[t.name]
+        for t in (schema.job_specs, schema.jobs, schema.measurements, schema.logs, schema.choices)
     }
     for table in (schema.actions, schema.acts, schema.journal):
         statements[table] = sa.insert(table).inline()
-    return {
+    made = {
         table.name: Prepared(statement, dialect, [c.name for c in table.c if c.name != "seq"])
         for table, statement in statements.items()
     }
+    made["finished"] = Prepared(schema.DELETE_ACTION, dialect)
+    made["cluster"] = Prepared(schema.UPDATE_CLUSTER, dialect, ["version", "next_job_id", "next_action_id"])
+    return made
 
 
 def _lease(cluster: Mapping[Any, Any]) -> Lease:
@@ -462,12 +464,10 @@ def _lease(cluster: Mapping[Any, Any]) -> Lease:
 
 def _refuse_used_ids(c: Connection, batch: Batch, next_job: int, next_action: int) -> None:
     existing = [j.id for j in batch.jobs if j.id < next_job]
-    for start in range(0, len(existing), IN_CHUNK):
-        chunk = existing[start : start + IN_CHUNK]
-        known = set(c.scalars(sa.select(schema.jobs.c.id).where(schema.jobs.c.id.in_(chunk))))
-        for id in chunk:
-            if id not in known:
-                raise StoreError(f"Job id {id} was given out before and cannot be used again.")
+    known = jobs_of(c, existing) if existing else set()
+    for id in existing:
+        if id not in known:
+            raise StoreError(f"Job id {id} was given out before and cannot be used again.")
     seen: set[int] = set()
     for action in batch.actions:
         if action.id < next_action or action.id in seen:

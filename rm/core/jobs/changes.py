@@ -53,8 +53,7 @@ class Context:
     def put(self, job: Job) -> Job:
         self.state.jobs[job.id] = job
         self.changes.jobs.add(job.id)
-        if self.state.dependents.heeds(job):
-            self.state.dependents.stirred[job.id] = None
+        self.state.dependents.note(job)
         return job
 
     def act(self, action: Action) -> None:

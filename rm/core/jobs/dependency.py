@@ -71,9 +71,8 @@ def _settle_alike(ctx: Context, job: Job) -> None:
         if job.state is not JobState.PENDING or not is_singleton(job):
             return
         alike = state.dependents.alike[group] = NamedAlike()
-        for other in map(state.jobs.__getitem__, (*state.placed, *state.pending)):
-            if group_of(other) == group:
-                alike.note(other)
+        for other in state.dependents.namesakes(group, state.jobs.values()):
+            alike.note(state.jobs[other])
     alike.note(job)
     if not alike.singletons:
         del state.dependents.alike[group]

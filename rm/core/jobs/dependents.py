@@ -60,12 +60,38 @@ class NamedAlike:
 @dataclass(slots=True)
 class Dependents:
     """`awaited` has the pending jobs with a dependency on a job that is not fulfilled, by that job; `waiting`
-    those that may not start for it; `stirred` the jobs that have changed since this was in step."""
+    those that may not start for it; `stirred` the jobs that have changed since this was in step;
+    `named` the unfinished jobs by user and name, from the first singleton on."""
 
     awaited: dict[int, dict[int, None]] = field(default_factory=dict)
     alike: dict[Group, NamedAlike] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
     stirred: dict[int, None] = field(default_factory=dict)
+    named: dict[Group, dict[int, None]] | None = None
+
+    def note(self, job: Job) -> None:
+        """A new version of a job."""
+        if self.heeds(job):
+            self.stirred[job.id] = None
+        if self.named is not None:
+            self._name(self.named, job)
+
+    def namesakes(self, group: Group, jobs: Iterable[Job]) -> Iterable[int]:
+        """The unfinished jobs of this user and name; `jobs` are all."""
+        if self.named is None:
+            self.named = {}
+            for job in jobs:
+                self._name(self.named, job)
+        return self.named.get(group, ())
+
+    def _name(self, named: dict[Group, dict[int, None]], job: Job) -> None:
+        group = group_of(job)
+        if not job.state.final:
+            named.setdefault(group, {})[job.id] = None
+        elif (those := named.get(group)) is not None:
+            those.pop(job.id, None)
+            if not those:
+                del named[group]
 
     def heeds(self, job: Job) -> bool:
         """May the change of this job change another one, or what it waits for itself?"""
