@@ -132,4 +132,5 @@ class StaleLeader(StoreError):
 class IllegalTransition(RmError):
     """An event does not fit the state of the job it names; carries the job's story."""
 
+    exit_code = 6
     http_status = 409

@@ -169,6 +169,8 @@ def test_exit_codes_are_those_of_the_errors() -> None:
     kinds = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.RmError)]
     signals = {INTERRUPTED, BROKEN_PIPE, DEFECT}
     assert told == {0, *signals, *(kind.exit_code for kind in kinds)}
+    # whose state does not allow the request
+    assert {kind.exit_code for kind in kinds if kind.http_status == 409} == {6}
 
 
 def test_http_statuses_are_those_of_the_errors() -> None:

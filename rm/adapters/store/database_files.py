@@ -42,7 +42,7 @@ class DatabaseFiles:
                 raise StoreError(
                     f"The file {file} of the database was {what} while the daemon used it. Nothing that was "
                     f"asked for since is acknowledged.{self._saved() if rescue else ''}",
-                    f"Find out who did it, then put it back: rmx restore {self._rescued or 'A-BACKUP'}",
+                    f"Find out who did it. `rmx restore {self._rescued or 'A-BACKUP'}` puts it back.",
                 )
 
     def close(self) -> None:
