@@ -167,6 +167,7 @@ def dripping() -> Iterator[int]:
             yield listener.getsockname()[1]
         finally:
             ended.set()
+            socket.create_connection(listener.getsockname()).close()  # who gave up early has not come at all
             thread.join()
 
 
