@@ -11,6 +11,7 @@ import pytest
 from rm.adapters.store.memory import MemoryStore
 from rm.core.jobs import events as ev
 from rm.core.model.job import JobSpec, JobState
+from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Tuning
 from rm.core.store import Batch
@@ -161,6 +162,27 @@ def test_what_waits_of_a_user_has_a_bounded_size() -> None:
         backlog.changed([builders.job(1, state=state, script=large.script)])
     backlog.admit([large])
     backlog.admit([builders.spec(user="bob", script=large.script)])
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {"hosts_only": ("a",) * 20},
+        {"hosts_excluded": ("a",) * 20},
+        {"dependency": "afterany" + ":7" * 5},
+        {"traffic": TrafficProfile(1_000, (Phase(0, 1, 1),) * 10)},
+        {"chdir": "/" + "a" * 1_200},
+        {"output": "/" + "a" * 1_200},
+        {"comment": "a" * 1_200},
+    ],
+    ids=lambda listed: str(next(iter(listed))),
+)
+def test_whatever_a_waiting_job_lists_weighs(listed: dict[str, Any]) -> None:
+    """A user could have filled the daemon's memory by long lists of hosts or of dependencies."""
+    backlog = Backlog(10, 2_000)
+    backlog.admit([builders.spec(**listed)])
+    with pytest.raises(Conflict, match="over 2000 bytes"):
+        backlog.admit([builders.spec(**listed)])
 
 
 def test_six_thousand_jobs_are_cancelled_by_one_request(

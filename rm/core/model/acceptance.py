@@ -30,6 +30,8 @@ VARIABLE_BYTES = 128 << 10  # MAX_ARG_STRLEN of Linux: no program can be given a
 ENVIRONMENT_BYTES = 1 << 20
 HOSTS = 4096  # that a job names
 TASKS = 1 << 16
+HOST_BYTES, PHASE_BYTES = 64, 128  # in memory, of each such thing that a specification lists
+CONDITION_BYTES = 256  # with its place in the index of dependents
 SIGNAL_MAX = 64
 PHASES = 64  # of a traffic profile
 # A launch is one line to an agent, which takes 8 MiB. JSON makes up to six bytes of one.
@@ -63,10 +65,12 @@ def accept(spec: JobSpec, runs: bool = True) -> None:
 
 
 def size_bytes(spec: JobSpec) -> int:
-    """About what the specification takes in memory and in the database, besides its numbers."""
-    arguments = sum(map(len, spec.script_args))
-    environment = sum(len(name) + len(value) for name, value in spec.env)
-    return len(spec.script) + arguments + environment + len(spec.comment)
+    """About what the specification takes in memory and in the database, but numbers and short words."""
+    size = len(spec.script) + len(spec.comment) + len(spec.chdir) + len(spec.output) + len(spec.error)
+    size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
+    size += sum(HOST_BYTES + len(name) for names in (spec.hosts_only, spec.hosts_excluded) for name in names)
+    size += CONDITION_BYTES * spec.dependency.count(":")
+    return size + (PHASE_BYTES * len(spec.traffic.phases) if spec.traffic is not None else 0)
 
 
 def _problems(spec: JobSpec, runs: bool) -> Iterator[str]:

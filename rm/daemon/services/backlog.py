@@ -70,7 +70,8 @@ class Backlog:
             )
         if load.jobs and load.bytes + more.bytes > self._bytes_max:
             raise Conflict(
-                f"The waiting jobs of {user} would have over {self._bytes_max} bytes of scripts.",
+                f"The waiting jobs of {user} would have over {self._bytes_max} bytes of scripts, "
+                "environments and lists.",
                 "Submit them when some have started, or export less (limits.pending_bytes).",
             )
 
