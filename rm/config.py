@@ -23,6 +23,7 @@ from rm.core import registry
 from rm.core.people.rights import Role
 from rm.errors import ConfigError, UsageError
 from rm.hints import did_you_mean
+from rm.licenses import parse as parse_licenses
 from rm.typed import convert
 from rm.units import parse_lease_us, parse_time_limit_us
 
@@ -75,6 +76,7 @@ class JobsConfig:
     dependency_never: Literal["cancel", "keep"] = "cancel"
     fence: str = "0"
     partition_fences: tuple[str, ...] = ()
+    licenses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -340,6 +342,14 @@ def partition_fences(jobs: JobsConfig) -> dict[str, int]:
     return found
 
 
+def licenses(jobs: JobsConfig) -> dict[str, int]:
+    """How many of each licence there are; ConfigError says what is none."""
+    try:
+        return dict(parse_licenses(",".join(jobs.licenses)))
+    except UsageError as error:
+        raise ConfigError(f"jobs.licenses: {error.what}", 'Write ["NAME=NUMBER", ...].') from None
+
+
 def policy_options(config: Config, kind: str, name: str) -> Options:
     """The table `[policies.options.KIND.NAME]`, for `rm.core.registry.load`."""
     return config.policies.options.get(kind, {}).get(name.strip().replace("-", "_"), {})
@@ -530,6 +540,7 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
     except UsageError as error:
         raise ConfigError(f"jobs.fence: {error.what}", "Write 60s or 5min, or 0 for none.") from None
     partition_fences(jobs)
+    licenses(jobs)
     return dataclasses.replace(
         config,
         policies=_policy_tables(config.policies),

@@ -40,6 +40,7 @@ FLOORS: list[dict[str, str]] = [
     {
         "protocol": "what daemon and agents say to each other: a frozen type for a message, with its ranges",
         "dependencies": "the text of a job's dependency list",
+        "licenses": "the text of the licences that a job holds",
         "features": "the text of the features that a job wants of its hosts",
     },
     {
@@ -52,7 +53,8 @@ FLOORS: list[dict[str, str]] = [
 ]
 # Without clocks, chance, sockets, threads and processes.
 PURE = {
-    "core", "api", "policies", "playbook", "protocol", "units", "hints", "dependencies", "features", "errors",
+    "core", "api", "policies", "playbook", "protocol", "units", "hints", "dependencies", "features",
+    "licenses", "errors",
 }  # fmt: skip
 
 

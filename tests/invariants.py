@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rm.core.jobs.state import ClusterState, all_of, needs, placed_view
 from rm.core.jobs.strays import without_strays
 from rm.core.model.host import Host
@@ -14,6 +16,10 @@ def validate_state(state: ClusterState) -> None:
     _queue(state)
     _placed(state)
     _hosts(state)
+    held = Counter[str]()
+    for number in state.placed:
+        held.update(dict(state.jobs[number].spec.demand.licenses))
+    assert all(count <= state.licenses.get(name, 0) for name, count in held.items()), f"held are {held}"
     assert not state.freed, "the pass did not look at what came free"
     assert state.fresh.keys() <= state.pending.keys(), f"to be tried are {list(state.fresh)}"
 

@@ -52,7 +52,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `dependency` is a list as --dependency has it: `afterok:12:13,after:7+5`; `kill_on_invalid_dep`: whether
     the job is cancelled when that can never be fulfilled (null: as rm.toml says).
 
-    `constraint` and `prefer` name features of hosts, as --constraint has them.
+    `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
+    are those of the cluster that it holds, as --licenses has them.
 
     What is left out has the defaults below; those of `output`, `partition`, `time_limit_us` and `fence_us`
     stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller; an
@@ -102,6 +103,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     zone: str = ""
     constraint: str = ""
     prefer: str = ""
+    licenses: str = ""
     hosts_only: Sequence[str] = ()
     hosts_excluded: Sequence[str] = ()
     exclusive: bool = False
@@ -188,6 +190,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     zone: str
     constraint: str = ""
     prefer: str = ""
+    licenses: str = ""
     hosts_only: Sequence[str]
     hosts_excluded: Sequence[str]
     exclusive: bool

@@ -42,7 +42,7 @@ from rm.bootstrap.choices import (
 )
 from rm.bootstrap.logs import start_logging
 from rm.bootstrap.waiting import Found, Waiting, happened
-from rm.config import Config, options_for
+from rm.config import Config, licenses, options_for
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.placed import is_heard, is_stray, placed_task
@@ -250,6 +250,7 @@ class Daemon:
         actions, damaged = revivable(loaded.actions)
         self._set_aside([*loaded.damaged, *damaged])
         state.fabric = fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * 1_000_000)
+        state.licenses = licenses(config.jobs)
         rules = Rules(
             int(config.jobs.grace_s * US),
             int(config.hosts.down_after_s * US),

@@ -65,6 +65,7 @@ SUPPORTED = (
     Option("nodelist", ("nodelist", "hosts"), "w", help="On exactly these hosts.", metavar="HOSTS"),
     Option("exclude", ("exclude",), "x", help="Not on these hosts.", metavar="HOSTS"),
     Option("constraint", ("constraint",), "C", help="Hosts with these features: a&!b.", metavar="LIST"),
+    Option("licenses", ("licenses",), "L", help="Licences of the cluster that it holds.", metavar="NAME:N,…"),
     Option("prefer", ("prefer",), help="Rather on hosts with these features.", metavar="LIST"),
     Option("exclusive", ("exclusive",), takes=MAYBE, help="Share the hosts with no other job."),
     Option("signal", ("signal",), help="Send it before the time limit.", metavar="[B:]SIG[@S]"),
@@ -103,7 +104,7 @@ UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "array/a=", "licenses/L=", "input/i=", "reservation=",
+    "array/a=", "input/i=", "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
     "mcs-label=",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from rm import dependencies, features, units
+from rm import dependencies, features, licenses, units
 from rm.errors import UsageError
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
@@ -127,6 +127,17 @@ def _features(values: Mapping[str, Any]) -> dict[str, Any]:
                 raise UsageError(f"--{key}: {error.what}", error.hint) from None
             found[key] = text
     return found
+
+
+def _licenses(values: Mapping[str, Any]) -> dict[str, Any]:
+    text = (values.get("licenses") or "").strip()
+    if not text:
+        return {}
+    try:
+        licenses.parse(text)
+    except UsageError as error:
+        raise UsageError(f"--licenses: {error.what}", error.hint) from None
+    return {"licenses": text}
 
 
 def _open_mode(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -346,5 +357,5 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS = (
     _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _nice, _hosts,
-    _features, _dependency, _traffic,
+    _features, _licenses, _dependency, _traffic,
 )  # fmt: skip

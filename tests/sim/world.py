@@ -130,6 +130,7 @@ class World:
             loaded.next_action_id,
             self.now_us,
         )
+        state.licenses = {"a": 2, "b": 3}
         chosen = self.journalled or PLAIN
         policies = Policies(*(load(kind, chosen[kind].name, chosen[kind].options) for kind in KINDS))
         self.cycle = Cycle(state, policies, replace(RULES, down_after_us=RULES.down_after_us // self.haste))
@@ -516,6 +517,7 @@ class World:
             spec = replace(
                 spec,
                 traffic=self.measuring.choice([None, self.traffic()]),
+                licenses=("", "a", "", "b:2")[len(self.acknowledged) % 4],
                 begin_us=wait_us and self.now_us + wait_us,
                 expected_us=self.measuring.randrange(1, 40) * S,
                 exclusive=self.measuring.random() < 0.1,

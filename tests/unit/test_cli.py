@@ -117,7 +117,10 @@ def test_submit_and_wait_exits_with_the_jobs_code(daemon: Daemon, rmx: Rmx) -> N
         (b"#!/bin/sh\n# caf\xe9\n", "not UTF-8 text: line 2 has the byte 0xE9. If it is Latin-1, convert"),
         (b"echo hi\n", "first line must be such as #!/bin/sh"),
         (b"", "is empty"),
-        (b"#!/bin/sh\n#SBATCH --licenses=x\n", "--licenses (#SBATCH in line 2 of bad) is not supported"),
+        (
+            b"#!/bin/sh\n#SBATCH --reservation=x\n",
+            "--reservation (#SBATCH in line 2 of bad) is not supported",
+        ),
         (None, "cannot be read: No such file"),
     ],
 )
@@ -136,7 +139,7 @@ def test_a_bad_script_is_one_sentence(
     ("words", "code", "sentence"),
     [
         (["submit", "--wibble"], 2, "No such option"),
-        (["submit", "--licenses=x", "train.sh"], 2, "the job would do something else"),
+        (["submit", "--reservation=x", "train.sh"], 2, "the job would do something else"),
         (["submit", "-n", "101", "train.sh"], 3, "The cluster has 2 hosts. Ask for less."),
         (["submit", "."], 2, "Is a directory"),
         (["sumbit"], 2, "Did you mean `rmx submit`?"),

@@ -51,6 +51,7 @@ VALUES: dict[str, tuple[Any, Any]] = {
     "zone": ("", "far"),
     "constraint": ("", "fast"),
     "prefer": ("", "fast"),
+    "licenses": ("", "matlab"),
     "hosts_only": ((), ("h1",)),
     "hosts_excluded": ((), ("h0",)),
     "exclusive": (False, True),
@@ -123,7 +124,8 @@ def test_a_refusal_stands_for_equal_demands_alone(name: str) -> None:
     policy = Picky(refused.demand)
     policies = Policies(load("queue", "fifo"), policy, load("comm", "none"))
     jobs = [refused, same, job(3, **{name: other})]
-    assert decided(jobs, snapshot(host("h0")), policies, Tuning(), Blocked()).keys() == {3}
+    snap = replace(snapshot(host("h0")), licenses={"matlab": 1})
+    assert decided(jobs, snap, policies, Tuning(), Blocked()).keys() == {3}
     assert policy.asked == 2, "the second of equal demand is asked for again"
 
 
@@ -138,7 +140,8 @@ def world(taken: bool) -> Snapshot:
     busy = [placed(900, "h1", "h2", traffic=LOUD)] if taken else []
     known = [job(900, ntasks=2, traffic=LOUD)] if taken else []
     net = full_mesh([h.name for h in hosts])
-    return snapshot(*hosts, zones={"near": 1, "far": 20}, net=net, free=free, placed=busy, jobs=known)
+    snap = snapshot(*hosts, zones={"near": 1, "far": 20}, net=net, free=free, placed=busy, jobs=known)
+    return replace(snap, licenses={"matlab": 0 if taken else 1})
 
 
 @st.composite

@@ -68,6 +68,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Zone", spec.zone
     yield "Constraint", spec.constraint
     yield "Prefer", spec.prefer
+    yield "Licenses", spec.licenses
     yield "Tasks", spec.ntasks
     if spec.distribution != "block":
         yield "Distribution", spec.distribution

@@ -86,6 +86,7 @@ class ClusterState:
     jobs_on: dict[str, set[int]] = field(default_factory=dict)
     progress: dict[int, Progress] = field(default_factory=dict)
     fabric: Fabric | None = None
+    licenses: dict[str, int] = field(default_factory=dict)  # by rm.toml
     alignment: Alignment = NOTHING_TO_ALIGN
     reasons: dict[int, Reason] = field(default_factory=dict)  # why jobs wait that are not yet tried
     silent_since: dict[str, int] = field(default_factory=dict)
@@ -115,6 +116,7 @@ class ClusterState:
             jobs=MappingProxyType(self.jobs),
             progress=MappingProxyType(self.progress),
             fabric=self.fabric,
+            licenses=MappingProxyType(self.licenses),
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:

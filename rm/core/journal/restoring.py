@@ -29,6 +29,7 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
         else:
             fresh.silent_since[host.name] = state.silent_since.get(host.name, now_us)
     fresh.fabric = state.fabric
+    fresh.licenses = state.licenses
     fresh.progress = {job: told for job, told in state.progress.items() if job in fresh.placed}
     fresh.strays = {name: strays for name, strays in state.strays.items() if name in fresh.hosts}
     for name in fresh.strays:

@@ -37,6 +37,7 @@ def dump_state(state: ClusterState, now_us: int) -> dict[str, Any]:
         "network": [[a, b, *stats_row(stats, now_us)] for (a, b), stats in state.network.items()],
         "progress": [to_plain(p) for p in state.progress.values()],
         "fabric": to_plain(state.fabric),
+        "licenses": dict(state.licenses),
         "alignment": to_plain(state.alignment),
         "silent_since": dict(state.silent_since),
         "strays": [
@@ -62,6 +63,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         network={(a, b): stats_from(row, now_us) for a, b, *row in plain["network"]},
         alignment=from_plain(Alignment, plain["alignment"]),
         fabric=None if plain["fabric"] is None else from_plain(Fabric, plain["fabric"]),
+        licenses=dict(plain.get("licenses", {})),
         silent_since=dict(plain["silent_since"]),
         next_job=plain["next_job"],
         next_action=plain["next_action"],

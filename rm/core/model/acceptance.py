@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rm import features
+from rm import features, licenses
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse
@@ -69,6 +69,7 @@ def size_bytes(spec: JobSpec) -> int:
     size = len(spec.script) + len(spec.comment) + len(spec.chdir) + len(spec.output) + len(spec.error)
     size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
     size += sum(HOST_BYTES + len(name) for names in (spec.hosts_only, spec.hosts_excluded) for name in names)
+    size += len(spec.constraint) + len(spec.prefer) + len(spec.licenses)
     size += CONDITION_BYTES * spec.dependency.count(":")
     return size + (PHASE_BYTES * len(spec.traffic.phases) if spec.traffic is not None else 0)
 
@@ -94,9 +95,13 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             if text:
                 yield from _text(name, text, most)
     yield from _dependency(spec.dependency)
-    for name in ("constraint", "prefer"):
+    for name, parsed in (
+        ("constraint", features.parse),
+        ("prefer", features.parse),
+        ("licenses", licenses.parse),
+    ):
         try:
-            features.parse(getattr(spec, name))
+            parsed(getattr(spec, name))
         except UsageError as error:
             yield f"{name}: {error.what.removesuffix('.')}"
     if spec.open_mode not in ("", "truncate", "append"):

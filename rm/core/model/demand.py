@@ -60,7 +60,8 @@ class Demand(NamedTuple):
 
     `traffic` is declared, or measured on an earlier run; `declared_bps` the peak rate that the user
     declared, 0 = none. `avoid` are hosts that failed to launch the job: they are taken only when there is
-    no other way. The other fields are JobSpec's. A tuple, as Shape is.
+    no other way. `licenses`: how many of each, of the cluster's. The other fields are JobSpec's. A tuple, as
+    Shape is.
     """
 
     shape: Shape
@@ -72,6 +73,7 @@ class Demand(NamedTuple):
     traffic: TrafficProfile | None
     declared_bps: int
     avoid: tuple[str, ...] = ()
+    licenses: tuple[tuple[str, int], ...] = ()
 
     @property
     def is_high(self) -> bool:

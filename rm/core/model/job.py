@@ -10,6 +10,7 @@ from rm.core.model.dependency import Dependency, Standing, fulfilled_from_us, to
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
 from rm.features import alternatives
+from rm.licenses import parse
 
 PRIORITY_LOW = 0
 BLOCK, CYCLIC = "block", "cyclic"
@@ -128,6 +129,7 @@ class JobSpec(_WithDemand):
     zone: str = ""
     constraint: str = ""  # features that its hosts must have, as rm.features reads it
     prefer: str = ""  # instead of it, while such hosts are free
+    licenses: str = ""  # that it holds while it is placed, as rm.licenses reads them
     hosts_only: tuple[str, ...] = ()
     hosts_excluded: tuple[str, ...] = ()
     exclusive: bool = False
@@ -197,6 +199,7 @@ def _demand_of(spec: JobSpec) -> Demand:
         low_comm=spec.low_comm,
         traffic=spec.traffic,
         declared_bps=spec.traffic.peak_bps if spec.traffic is not None else 0,
+        licenses=parse(spec.licenses) if spec.licenses else (),
     )
 
 

@@ -10,6 +10,7 @@ class ReasonCode(StrEnum):
     # Slurm's names where Slurm has one
     RESOURCES = "Resources"
     PRIORITY = "Priority"
+    LICENSES = "Licenses"
     DEPENDENCY = "Dependency"
     DEPENDENCY_NEVER = "DependencyNeverSatisfied"
     BEGIN_TIME = "BeginTime"

@@ -92,3 +92,4 @@ class Snapshot:
     jobs: Mapping[int, Job] = field(default_factory=dict)
     progress: Mapping[int, Progress] = field(default_factory=dict)
     fabric: Fabric | None = None
+    licenses: Mapping[str, int] = field(default_factory=dict)  # how many of each there are

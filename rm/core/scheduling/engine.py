@@ -23,6 +23,7 @@ from rm.core.ports import Candidate, CommPolicy, PlacementPolicy, QueuePolicy, r
 from rm.core.scheduling.ahead import Ahead
 from rm.core.scheduling.blocked import Blocked, behind
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
+from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.neighbours import Neighbourhood
 
 __all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
@@ -189,6 +190,8 @@ def place(
     """
     request = request_of(job, snapshot)
     demand = request.demand
+    if demand.licenses and (without := lacking(demand, snapshot)) is not None:
+        return None, [without]
 
     def first_of(demands: Iterable[Demand]) -> tuple[Decision | None, list[Reason]]:
         """The first that has a placement, or every reason of all."""
@@ -333,6 +336,8 @@ def never_fits(job: Job, snapshot: Snapshot, policies: Policies) -> list[Reason]
     Asks the placement policy on the same hosts, all of them up and idle. A host that was not
     yet discovered could be anything, so nothing is impossible while there is one.
     """
+    if (without := lacking(job.demand, replace(snapshot, placed={}))) is not None:
+        return [without]
     if not snapshot.hosts or any(h.cpus == 0 for h in snapshot.hosts.values()):
         return []
     idle = replace(

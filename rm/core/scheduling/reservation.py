@@ -17,6 +17,7 @@ from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.core.model.snapshot import Free, Snapshot, TrackedDict
+from rm.core.scheduling.licensing import lacking
 
 Ends = Callable[[Job], int | None]  # when a job will have ended, started now if it does not run; None = never
 Fits = Callable[[Snapshot], Placement | None]
@@ -49,7 +50,8 @@ class Reservation:
         then = replace(self.then, free=free, placed=placed)
         mine = self.placement
         touched = [h for h in placement.hosts if h in mine.hosts]
-        if not all(holds(then.hosts[h], free[h], self.job.spec, mine.on(h)) for h in touched):
+        licensed = lacking(self.job.demand, then) is None
+        if not licensed or not all(holds(then.hosts[h], free[h], self.job.spec, mine.on(h)) for h in touched):
             elsewhere = self.fits(then)
             if elsewhere is None:
                 return False
