@@ -26,6 +26,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.alerts.setup import rules_of
+from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader
 from rm.protocol.request import Answer, Request
 
@@ -72,8 +73,11 @@ def storm(directory: Path) -> list[Figure]:
         loaded = store.load()
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
         state = rebuild(loaded.jobs, loaded.hosts, loaded.zones, {}, 1, 1, clock.now_us())
-        leader = Leader(Cycle(state, policies), store, loaded.version, clock)
-        leader.executor = nobody  # type: ignore[assignment]
+        executor: Any = nobody
+        leader = Leader(
+            inbox=Inbox(), cycle=Cycle(state, policies), store=store, version=loaded.version, clock=clock,
+            executor=executor,
+        )  # fmt: skip
         leader.start(())
         names = [f"h{n:04}" for n in range(HOSTS)]
         added = [ev.HostAdded(Host(n, f"z{i % ZONES}", "10.0.0.1")) for i, n in enumerate(names)]
@@ -81,7 +85,8 @@ def storm(directory: Path) -> list[Figure]:
         rules = rules_of([{"name": "all", "after_s": 0}], ["channel"])
         channels, config = {"channel": channel}, AlertsConfig()
         alerting = Alerting(
-            leader, nobody, clock, lambda _: [], dict, (), UTC, rules, channels, config, (), "bench"
+            leader=leader, agents=nobody, clock=clock, cells=lambda _: [], standings=dict, windows=(),
+            zone=UTC, rules=rules, channels=channels, settings=config, stored=(), cluster="bench"
         )  # type: ignore[arg-type]  # fmt: skip
         logging.getLogger("rm").setLevel(logging.CRITICAL)  # a line per alert
         alerting.look()

@@ -19,8 +19,8 @@ from rm.adapters.collector import pass_over_survivors
 from rm.adapters.store.log_directory import LogDirectory
 from rm.adapters.store.sql import open_store
 from rm.bootstrap.choices import PLACEMENTS
-from rm.config import FenceConfig
-from rm.core.jobs.placed import placed_task
+from rm.config import FenceConfig, LimitsConfig
+from rm.core.jobs.published import Published
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host, HostState
 from rm.core.model.identity import NO_CLUSTER
@@ -33,8 +33,11 @@ from rm.daemon.execution.fence import fence_of
 from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
-from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.inbox import Inbox
+from rm.daemon.leading.leader import Leader, Listeners
 from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.services.backlog import Backlog
+from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import Service
 from rm.errors import Unreachable
 from rm.protocol.attempts import TaskReport, TaskReports, Tasks
@@ -106,26 +109,31 @@ class House:
         )
         version = self.store.load().version
         cycle = Cycle(state, deciding, tuning=Tuning(placements=PLACEMENTS))
-        self.leader = leader = Timed(cycle, self.store, version, clock)
+        inbox, published, waiters = Inbox(), Published(state), JobWaiters()
         logs = LogDirectory(directory / "logs")
         rules = LaunchRules(30_000_000, False, "nobody", "rm", False, "/usr/lib/rm", fence_of(FenceConfig()),
                             64 << 20, 512 << 20, lambda user: None)  # fmt: skip
-        leader.executor = self.executor = Executor(
-            hosts=self.hosts, post=leader.post, clock=clock,
+        self.executor = Executor(
+            hosts=self.hosts, post=inbox.post, clock=clock,
             leadership=Leadership(epoch, lambda: True, lambda why: None),
             launch_of=launch_request(state, rules, epoch),
             home=LogHome(self.hosts, logs, directory, 64 << 20),
-            placed=lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
-            is_stray=lambda host, job, attempt: False, launch_within_us=30_000_000,
+            placed=published.task, is_stray=published.is_stray, launch_within_us=30_000_000,
             on_iterations=lambda host, message: None, owner_of=lambda job: "",
             delivery_of=lambda action: None,
         )  # fmt: skip
-        nothing: Any = None
-        self.service = Service(
-            leader, self.store, self.hosts, nothing, nothing, lambda zone: Measured(0), clock, logs,
-            10**12, {"epoch": epoch, "agents": "1"}, thinking,
+        limits, nothing = LimitsConfig(), None  # type: LimitsConfig, Any
+        backlog = Backlog(limits.pending_jobs, limits.pending_bytes)
+        self.leader = leader = Timed(
+            inbox=inbox, cycle=cycle, store=self.store, version=version, clock=clock, executor=self.executor,
+            listeners=Listeners(on_jobs=(backlog.changed, waiters.changed)), published=published,
         )  # fmt: skip
-        leader.on_jobs = self.service.jobs_changed
+        self.service = Service(
+            leader=leader, store=self.store, hosts=self.hosts, keys=nothing, iterations=nothing, 
+            measure=lambda zone: Measured(0), clock=clock, logs=logs,
+            recent_us=10**12, facts={"epoch": epoch, "agents": "1"}, policies=thinking,
+            backlog=backlog, waiters=waiters,
+        )  # fmt: skip
         leader.start(())
 
     def close(self) -> None:

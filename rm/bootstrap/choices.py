@@ -82,17 +82,21 @@ def channel_of(table: ChannelTable) -> Channel:
         return CommandChannel(table.command, table.timeout_s)
     if table.mail_to:
         return MailChannel(
-            table.mail_to,
-            table.mail_from,
-            table.server,
-            table.smtp_tls,
-            table.smtp_user,
-            table.smtp_password_file,
-            table.timeout_s,
-            table.ca_file,
+            to=table.mail_to,
+            sender=table.mail_from,
+            server=table.server,
+            tls=table.smtp_tls,
+            user=table.smtp_user,
+            password_file=table.smtp_password_file,
+            timeout_s=table.timeout_s,
+            ca_file=table.ca_file,
         )
     return WebhookChannel(
-        table.webhook, table.webhook_file, table.secret_file, table.timeout_s, table.ca_file
+        address=table.webhook,
+        address_file=table.webhook_file,
+        secret_file=table.secret_file,
+        timeout_s=table.timeout_s,
+        ca_file=table.ca_file,
     )
 
 

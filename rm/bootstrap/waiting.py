@@ -44,7 +44,12 @@ class Waiting:
         self._store = store
         self._clock = clock
         self._standby = Standby(
-            store, clock, holder, int(config.daemon.lease_s * SECOND_US), monotonic, doors_of(config)
+            store,
+            clock,
+            holder,
+            lease_us=int(config.daemon.lease_s * SECOND_US),
+            monotonic=monotonic,
+            doors=doors_of(config),
         )
         self._ahead = ReadAhead(self._found)
 

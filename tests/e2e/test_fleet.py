@@ -53,10 +53,10 @@ class Listener:
     def __init__(self, settings: SshSettings) -> None:
         self.said: list[tuple[str, str, Any]] = []
         self._changed = threading.Condition()
-        self.fleet = Fleet(
-            settings,
-            lambda host, event: self._note(host, type(event).__name__.lower(), event),
-            lambda host, up, why: self._note(host, "up" if up else "down", why),
+        self.fleet = Fleet(settings)
+        self.fleet.start(
+            on_event=lambda host, event: self._note(host, type(event).__name__.lower(), event),
+            on_state=lambda host, up, why: self._note(host, "up" if up else "down", why),
         )
 
     def _note(self, host: str, kind: str, what: Any) -> None:

@@ -23,7 +23,7 @@ from rm.adapters.store.log_directory import LogDirectory
 from rm.adapters.store.sql import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules
-from rm.core.jobs.placed import placed_task
+from rm.core.jobs.published import Published
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.host import HostState
 from rm.core.model.identity import NO_CLUSTER
@@ -35,7 +35,8 @@ from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
-from rm.daemon.leading.leader import Leader, revivable
+from rm.daemon.leading.inbox import Inbox as LeaderInbox
+from rm.daemon.leading.leader import Leader, Listeners, revivable
 from rm.daemon.monitoring.probe import Prober
 from rm.daemon.regulation.regulator import Regulator
 from rm.policies.regulate.controller import ControllerOptions
@@ -241,11 +242,17 @@ class World:
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
         state = ClusterState()
         rules = Rules(grace_us=0, down_after_us=10**15)
-        self.leader = Leader(Cycle(state, policies, rules), self.store, self.store.load().version, clock)
         self.hosts, self.fatal, self.deposed = Hosts(), Inbox(), Inbox()
         self.hosts.world = self
-        self.leader.on_fatal = self.fatal
-        self.regulator = Regulator(self.hosts, self.leader.post, clock, ControllerOptions(), Shaping(), epoch)
+        inbox, published = LeaderInbox(), Published(state)
+        self.regulator = Regulator(
+            agents=self.hosts,
+            post=inbox.post,
+            clock=clock,
+            options=ControllerOptions(),
+            shaping=Shaping(),
+            epoch=epoch,
+        )
         self.prober = Prober(self.hosts)
         rules_of_launches = LaunchRules(
             0, False, "", "rm", False, "/opt/rm", Fence(), 1_000, 0, lambda user: None
@@ -254,20 +261,28 @@ class World:
         logs = folder / "logs"
         self.executor = Executor(
             hosts=self.hosts,
-            post=self.leader.post,
+            post=inbox.post,
             clock=clock,
             leadership=Leadership(epoch, lambda: self.store.epoch() == epoch, self.deposed),
             launch_of=launches,
             home=LogHome(self.hosts, LogDirectory(logs), logs, 1_000),
-            placed=lambda host, job, attempt, rank: placed_task(state, host, job, attempt, rank),
-            is_stray=lambda host, job, attempt: False,
+            placed=published.task,
+            is_stray=published.is_stray,
             launch_within_us=10_000_000,
             on_iterations=self.regulator.iterations,
             owner_of=lambda job: "",
             delivery_of=lambda action: None,
         )
-        self.leader.executor = self.executor
-        self.leader.on_alignment = self.regulator.aligned
+        self.leader = Leader(
+            inbox=inbox,
+            cycle=Cycle(state, policies, rules),
+            store=self.store,
+            version=self.store.load().version,
+            clock=clock,
+            executor=self.executor,
+            listeners=Listeners(on_alignment=self.regulator.aligned, on_fatal=self.fatal),
+            published=published,
+        )
         self.regulator.start()
         self.leader.start(())
         for name in (HONEST, LIAR):

@@ -15,7 +15,6 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.lifecycle import Rules
-from rm.core.jobs.placed import is_heard, is_stray
 from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile, worth_repeating
 from rm.core.jobs.state import rebuild
 from rm.core.journal.journal import Chosen, Recorder
@@ -331,9 +330,12 @@ class World:
             attempt.ends_us = min(attempt.ends_us or killed_us, killed_us)
             attempt.code, attempt.why, attempt.lease_us = 143, "fence", 0
 
+    def is_heard(self, host: ModelHost) -> bool:
+        return host.name in self.cycle.state.hosts and host.name not in self.cycle.state.silent_since
+
     def renew(self, host: ModelHost) -> None:
         """A renewal came: it counts from the answer to the one before."""
-        if host.name in self.greeted and not host.cut and is_heard(self.cycle.state, host.name):
+        if host.name in self.greeted and not host.cut and self.is_heard(host):
             for attempt in host.attempts.values():
                 attempt.heard_us = max(attempt.heard_us, self.now_us - S // 2)
 
@@ -351,7 +353,7 @@ class World:
                     )
                     for rank in attempt.ranks
                 ]
-                if is_stray(self.cycle.state, host.name, job, number):
+                if (job, number) in self.cycle.state.strays.get(host.name, ()):
                     found += [ev.StrayEnded(job, number, host.name, rank) for rank in attempt.ranks]
         return found
 

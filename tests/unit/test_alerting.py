@@ -20,6 +20,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.alerts.setup import channels_of, rules_of
+from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader
 from rm.errors import ConfigError
 from tests import builders
@@ -72,8 +73,15 @@ class Life:
         state: ClusterState = rebuild(
             loaded.jobs, loaded.hosts, loaded.zones, {}, loaded.next_job_id, loaded.next_action_id, clock.us
         )
-        self.leader = Leader(Cycle(state, policies), self.store, loaded.version, clock)
-        self.leader.executor = NoExecutor()  # type: ignore[assignment]
+        executor: Any = NoExecutor()
+        self.leader = Leader(
+            inbox=Inbox(),
+            cycle=Cycle(state, policies),
+            store=self.store,
+            version=loaded.version,
+            clock=clock,
+            executor=executor,
+        )
         self.leader.start(())
         self.hosts = FakeHosts()
         self.bad: set[str] = set()
@@ -82,18 +90,18 @@ class Life:
         self.standings: dict[int, str | None] = {}
         self.checked_us = 0
         self.alerting = Alerting(
-            self.leader,
-            self.hosts,
-            clock,
-            self._cells,
-            lambda: self.standings,
-            (),
-            UTC,
-            rules_of([{"name": "r", "after_s": 5, "clear_s": 10}], ["hook"]),
-            {"hook": channel},
-            AlertsConfig(**{"attempts": 3, "backoff_s": 0.001, **settings}),
-            loaded.documents,
-            "here",
+            leader=self.leader,
+            agents=self.hosts,
+            clock=clock,
+            cells=self._cells,
+            standings=lambda: self.standings,
+            windows=(),
+            zone=UTC,
+            rules=rules_of([{"name": "r", "after_s": 5, "clear_s": 10}], ["hook"]),
+            channels={"hook": channel},
+            settings=AlertsConfig(**{"attempts": 3, "backoff_s": 0.001, **settings}),
+            stored=loaded.documents,
+            cluster="here",
         )
 
     def _cells(self, hosts: Mapping[str, Host]) -> list[Cell]:

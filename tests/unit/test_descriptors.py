@@ -5,7 +5,7 @@ import sys
 
 SAYS = """
 import resource
-from rm.bootstrap.daemon import raise_descriptors
+from rm.bootstrap.process import raise_descriptors
 raise_descriptors()
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """

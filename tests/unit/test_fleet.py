@@ -14,7 +14,8 @@ from rm.protocol.hosts import Ping
 
 
 def test_a_closed_fleet_takes_no_more_hosts(tmp_path: Path) -> None:
-    fleet = Fleet(SshSettings(tmp_path / "known_hosts"), lambda *_: None, lambda *_: None)
+    fleet = Fleet(SshSettings(tmp_path / "known_hosts"))
+    fleet.start(on_event=lambda *_: None, on_state=lambda *_: None)
     fleet.close()
     fleet.add(Host("late", "z", "127.0.0.1", 1))
     with pytest.raises(NotConnected, match="is not known to the daemon"):

@@ -24,8 +24,9 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Store
 from rm.daemon.execution.greeting import HostReport
+from rm.daemon.leading import inbox
 from rm.daemon.leading import leader as leader_module
-from rm.daemon.leading.leader import Leader, revivable, revive, stored
+from rm.daemon.leading.leader import Leader, Listeners, revivable, revive, stored
 from rm.errors import Conflict, IllegalTransition, RmError, StoreError, StoreUnavailable, Unreachable
 from rm.sim.replay import records, verify
 from tests import builders
@@ -83,19 +84,30 @@ class BlinkingStore(MemoryStore):
 
 
 class House:
-    def __init__(self, store: type[MemoryStore] = FailingStore, over: Store | None = None) -> None:
+    def __init__(
+        self, store: type[MemoryStore] = FailingStore, over: Store | None = None, **listeners: Any
+    ) -> None:
         self.db = MemoryDatabase()
         self.store: Any = over or store(self.db)
         self.clock = ManualClock()
         assert self.store.acquire_lease("here", self.clock.us, 10**12)
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
         self.cycle = Cycle(ClusterState(), policies)
-        self.leader = Leader(self.cycle, self.store, self.store.load().version, self.clock)
-        self.executor = FakeExecutor()
-        self.leader.executor = self.executor  # type: ignore[assignment]
+        self.executor: Any = FakeExecutor()
         self.fatal, self.aligned = Inbox(), Inbox()
-        self.leader.on_fatal = self.fatal
-        self.leader.on_alignment = lambda alignment, state: self.aligned(alignment)
+        heard: dict[str, Any] = {
+            "on_fatal": self.fatal,
+            "on_alignment": lambda alignment, state: self.aligned(alignment),
+        }
+        self.leader = Leader(
+            inbox=inbox.Inbox(),
+            cycle=self.cycle,
+            store=self.store,
+            version=self.store.load().version,
+            clock=self.clock,
+            executor=self.executor,
+            listeners=Listeners(**heard | listeners),
+        )
 
     def start(self) -> None:
         self.leader.start(())
@@ -249,15 +261,16 @@ def test_a_defect_that_no_item_brings_answers_everybody_and_stops(house: House) 
     assert set(house.db.jobs) == {1}
 
 
-def test_a_defect_of_those_who_hear_of_a_step_ends_nothing(house: House) -> None:
+def test_a_defect_of_those_who_hear_of_a_step_ends_nothing() -> None:
     def hear(*args: Any) -> None:
         raise ZeroDivisionError
 
-    house.leader.on_jobs = house.leader.on_alignment = hear
+    house = House(on_jobs=(hear,), on_alignment=hear)
     house.start()
     for job in (1, 2):
         house.request(ev.JobSubmitted(job, builders.spec())).result(PATIENCE_S)
     assert (house.fatal.items, set(house.db.jobs)) == ([], {1, 2})
+    house.leader.stop()
 
 
 BAD: list[Any] = [

@@ -15,6 +15,7 @@ from rm.core.model.traffic import Phase, TrafficProfile
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Tuning
 from rm.core.store import Batch
+from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import TURN_WEIGHT, Leader
 from rm.daemon.services import service as service_module
 from rm.daemon.services.backlog import Backlog
@@ -85,7 +86,8 @@ def test_others_have_their_turn_between_the_parts(house: House, monkeypatch: pyt
 
 def test_a_turn_takes_no_more_than_it_should(house: House) -> None:
     cycle, clock = house.cycle, ManualClock()
-    inbox = Leader(cycle, MemoryStore(), 0, clock)  # nobody takes anything out
+    nobody: Any = None  # takes anything out
+    inbox = Leader(inbox=Inbox(), cycle=cycle, store=MemoryStore(), version=0, clock=clock, executor=nobody)
     for _ in range(3):
         inbox.request(lambda state: [], weight=TURN_WEIGHT)
     for _ in range(2 * TURN_WEIGHT):
@@ -130,9 +132,8 @@ def test_a_part_that_failed_by_somebody_elses_fault_is_made_again(
     assert submit(house, specs, "k") == ids
 
 
-def test_a_user_has_a_bounded_number_of_jobs_waiting(house: House) -> None:
-    house.service._backlog = Backlog(1_000, 1 << 40)
-    house.leader.on_jobs = house.service.jobs_changed
+def test_a_user_has_a_bounded_number_of_jobs_waiting(tmp_path: Path) -> None:
+    house = House(tmp_path, pending_jobs=1_000)
     mine = [builders.spec(hold=True)] * 600
     submit(house, mine)
     for specs in (mine, [builders.spec(hold=True)] * 401):
@@ -144,6 +145,7 @@ def test_a_user_has_a_bounded_number_of_jobs_waiting(house: House) -> None:
     submit(house, mine[:100])
     with pytest.raises(Conflict):
         submit(house, mine[:1])
+    house.leader.stop()
 
 
 def test_what_waits_of_a_user_has_a_bounded_size() -> None:

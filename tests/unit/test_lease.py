@@ -161,8 +161,8 @@ def test_a_lost_lease_is_told_once_by_the_thread_that_keeps_it() -> None:
     store, clock = MemoryStore(db), ManualClock()
     held = Standby(store, clock, "one", 40_000).look()
     assert held is not None
-    lost = held.on_lost = Inbox()  # type: ignore[assignment]
-    held.start()
+    lost = Inbox()
+    held.start(lost)
     assert MemoryStore(db).acquire_lease("one", 0, 1) == 2
     assert "Another daemon" in lost.wait(str)
     held.stop()

@@ -191,15 +191,15 @@ class House:
         self.store = MemoryStore()
         self.board = Board(self.store.history, self.clock, UTC, windows)
         self.monitor = self.agents.monitor = Monitor(
-            self.agents,
-            self.lead,  # type: ignore[arg-type]
-            self.clock,
-            self.store.history,
-            self.board,
-            meshes or (LATENCY, THROUGHPUT, MTU),
-            Settings(),
-            self.gaps,
-            lambda mesh: mesh.schedule.interval_us,  # type: ignore[union-attr]
+            agents=self.agents,
+            leader=self.lead,  # type: ignore[arg-type]
+            clock=self.clock,
+            history=self.store.history,
+            board=self.board,
+            meshes=meshes or (LATENCY, THROUGHPUT, MTU),
+            settings=Settings(),
+            gaps=self.gaps,
+            interval_of=lambda mesh: mesh.schedule.interval_us,  # type: ignore[union-attr]
         )
 
         self.monitor.prober = monitor_probe.Prober(self.agents, patience_s=0.0)
@@ -207,16 +207,24 @@ class House:
     def service(self, *sources: Source, read: Any = None) -> MonitorService:
         """As the daemon makes it; `read` stands for the archives."""
         history, lead = self.store.history, self.lead
-        archives = Sources(sources, (), lead, history, self.board, self.clock, read)  # type: ignore[arg-type]
+        archives = Sources(
+            sources=sources,
+            malformed=(),
+            leader=lead,
+            history=history,
+            board=self.board,
+            clock=self.clock,
+            read=read,
+        )  # type: ignore[arg-type]
         return MonitorService(
-            self.monitor,
-            lead,  # type: ignore[arg-type]
-            history,
-            self.clock,
-            None,
-            Retention(),
-            (),
-            archives,
+            monitor=self.monitor,
+            leader=lead,  # type: ignore[arg-type]
+            history=history,
+            clock=self.clock,
+            timers=None,
+            keep=Retention(),
+            malformed=(),
+            sources=archives,
         )
 
     def network(self) -> dict[tuple[str, str], LinkStats]:

@@ -31,6 +31,7 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.alerts.setup import rules_of
+from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services.service import Service
@@ -76,19 +77,25 @@ class World:
         )
         state = ClusterState()
         state.next_job = FIRST
-        self.leader = Leader(Cycle(state, policies), store, 0, self.clock)
-        self.leader.executor = FakeExecutor()  # type: ignore[assignment]
         anything: Any = None
+        executor: Any = FakeExecutor()
+        self.leader = Leader(
+            inbox=Inbox(), cycle=Cycle(state, policies), store=store, version=0, clock=self.clock,
+            executor=executor,
+        )  # fmt: skip
         self.service = Service(
-            self.leader, store, FakeHosts(), anything, self, lambda zone: Measured(0), self.clock,
-            folder, 10**9,
-            {"epoch": 7, "started_us": 5, "agents": "0a1b"}, policies,
+            leader=self.leader, store=store, hosts=FakeHosts(), keys=anything, iterations=self,
+            measure=lambda zone: Measured(0), clock=self.clock,
+            logs=folder, recent_us=10**9,
+            facts={"epoch": 7, "started_us": 5, "agents": "0a1b"}, policies=policies,
         )  # fmt: skip
         self.service.monitoring = Monitoring()  # type: ignore[assignment]
         self.leader.start(())
         self.service.alerting = self.alerting = Alerting(
-            self.leader, FakeHosts(), self.clock, lambda hosts: (), lambda: self._standings(), (), UTC,
-            rules_of([{"name": "r", "after_s": 0}], []), {}, AlertsConfig(), (), "here",
+            leader=self.leader, agents=FakeHosts(), clock=self.clock, cells=lambda hosts: (), 
+            standings=lambda: self._standings(), windows=(), zone=UTC,
+            rules=rules_of([{"name": "r", "after_s": 0}], []), channels={}, settings=AlertsConfig(),
+            stored=(), cluster="here",
         )  # fmt: skip
         self.jobs: dict[str, list[int]] = {ANN: [], BOB: []}
         self._fill()

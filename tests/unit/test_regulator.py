@@ -57,7 +57,12 @@ class House:
             self.hosts.offsets_us[name] = offset_us
             self.do(ev.HostAdded(builders.host(name, cpus=8, interface="eth0", nic_mbps=1_000)))
         self.regulator = Regulator(
-            self.hosts, self.posted, self.clock, ControllerOptions(), Shaping(), epoch=EPOCH
+            agents=self.hosts,
+            post=self.posted,
+            clock=self.clock,
+            options=ControllerOptions(),
+            shaping=Shaping(),
+            epoch=EPOCH,
         )
         self.regulator.start()
 

@@ -22,7 +22,9 @@ class House:
     def __init__(self) -> None:
         self.hosts, self.heard, self.leads = FakeHosts(), {"h1", "h2"}, True
         self.hosts.alive_us = {"h1": 100, "h2": 200}
-        self.renewer = Renewer(self.hosts, 7, lambda host: host in self.heard, lambda: self.leads)
+        self.renewer = Renewer(
+            hosts=self.hosts, epoch=7, is_heard=lambda host: host in self.heard, may_act=lambda: self.leads
+        )
 
     def renewed(self) -> dict[str, int]:
         """What one round asks: host and heard_us; the hosts answer that 1,000 more have passed."""

@@ -13,6 +13,7 @@ import pytest
 
 from rm.adapters.store.log_directory import LogDirectory, log_path
 from rm.adapters.store.memory import MemoryStore
+from rm.config import LimitsConfig
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.host import HostState
@@ -22,10 +23,13 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import START, STEP, Batch, Entry
-from rm.daemon.leading.leader import Leader
+from rm.daemon.leading.inbox import Inbox
+from rm.daemon.leading.leader import Leader, Listeners
 from rm.daemon.leading.prune import prune, prune_journal
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.services import service
+from rm.daemon.services.backlog import Backlog
+from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import Service
 from rm.errors import Conflict, ImpossibleRequest, NotFound, StoreUnavailable
 from tests import builders
@@ -58,21 +62,29 @@ def content(state: ClusterState) -> dict[str, Any]:
 
 
 class House:
-    def __init__(self, folder: Path, comm: str = "none") -> None:
+    def __init__(self, folder: Path, comm: str = "none", pending_jobs: int = 0) -> None:
         self.folder, self.store, self.hosts = folder, MemoryStore(), FakeHosts()
         clock = self.clock = ManualClock(100_000_000_000)
         assert self.store.acquire_lease("here", clock.us, 10**12)
         policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", comm))
         OnlyTheLeaders.led, OnlyTheLeaders.touched = False, []
         self.cycle = Cycle(OnlyTheLeaders(), policies)
-        self.leader = Leader(self.cycle, self.store, 0, clock)
-        self.leader.executor = FakeExecutor()  # type: ignore[assignment]
         anything: Any = None
-        self.service = Service(
-            self.leader, self.store, self.hosts, anything, anything, lambda zone: Measured(0), clock,
-            LogDirectory(folder), 10**9, {"epoch": 7, "agents": "0a1b"}, policies,
+        executor: Any = FakeExecutor()
+        limits = LimitsConfig()
+        backlog = Backlog(pending_jobs or limits.pending_jobs, limits.pending_bytes)
+        waiters = JobWaiters()
+        self.leader = Leader(
+            inbox=Inbox(), cycle=self.cycle, store=self.store, version=0, clock=clock, executor=executor,
+            listeners=Listeners(on_jobs=(backlog.changed, waiters.changed)),
         )  # fmt: skip
-        self.leader.on_jobs = self.service.jobs_changed
+        self.service = Service(
+            leader=self.leader, store=self.store, hosts=self.hosts, keys=anything, iterations=anything,
+            measure=lambda zone: Measured(0), clock=clock,
+            logs=LogDirectory(folder), recent_us=10**9, facts={"epoch": 7, "agents": "0a1b"},
+            policies=policies,
+            backlog=backlog, waiters=waiters,
+        )  # fmt: skip
         self.written: list[str] = []  # what requests wrote where they had to answer with events
         ask = self.leader.request
 
@@ -141,7 +153,7 @@ def test_whoever_waits_hears_of_an_end_that_comes_while_he_looks(house: House) -
 def test_a_wait_ends_with_its_time_and_leaves_nothing(house: House) -> None:
     house.run()
     assert asyncio.run(house.service.wait(1, 0.01)).state is JobState.RUNNING
-    assert house.service._waiters == {}
+    assert house.service._waiters._waiters == {}
 
 
 def test_a_look_at_the_database_that_fails_after_its_answer_was_given_up_is_no_defect(

@@ -371,7 +371,15 @@ def house() -> House:
 def sources(house: House, reader: Any, *more: Source) -> Sources:
     all_ = [source("esmond", "http://ma.test"), *more]
     history = house.store.history
-    return Sources(all_, (), house.lead, history, house.board, house.clock, reader)  # type: ignore[arg-type]
+    return Sources(
+        sources=all_,
+        malformed=(),
+        leader=house.lead,
+        history=history,
+        board=house.board,
+        clock=house.clock,
+        read=reader,
+    )  # type: ignore[arg-type]
 
 
 def sample(before_s: int, failed: str = "", **found: float) -> Sample:

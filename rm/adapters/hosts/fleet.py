@@ -39,7 +39,7 @@ OnMisfit = Callable[[str, str], None]
 
 
 class Fleet:
-    """Channels to many hosts, connected and reconnected in the background.
+    """Channels to many hosts, connected and reconnected in the background, from `start` on.
 
     `on_event(host, notification)` and `on_state(host, up, sentence)` are called from the
     host's own thread, in the order in which things happened: `on_state(h, True, "")` comes
@@ -52,18 +52,21 @@ class Fleet:
     def __init__(
         self,
         settings: SshSettings,
-        on_event: OnEvent,
-        on_state: OnState,
-        on_misfit: OnMisfit = lambda host, what: None,
         cluster: ClusterIdentity = NO_CLUSTER,
     ) -> None:
         self.cluster = cluster
         self._settings = settings
-        self._listener = Listener(on_event, on_state, on_misfit)
+        self._listener: Listener | None = None
         self._hosts: dict[str, _Member] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._clerk = threading.Thread(target=self._keep_time, name="fleet-clerk", daemon=True)
+
+    def start(
+        self, *, on_event: OnEvent, on_state: OnState, on_misfit: OnMisfit = lambda host, what: None
+    ) -> None:
+        """Before the first host is added."""
+        self._listener = Listener(on_event, on_state, on_misfit)
         self._clerk.start()
 
     def add(self, host: Host) -> None:
@@ -73,6 +76,7 @@ class Fleet:
             known = self._hosts.get(host.name)
             if self._closed.is_set() or (known is not None and known.same_door(host)):
                 return
+            assert self._listener is not None, "the fleet has not been started"
             member = _Member(host, self._settings, self._listener, self.cluster.id)
             self._hosts[host.name] = member
             member.start()  # in the lock: `close` waits for its end
@@ -166,7 +170,7 @@ class Fleet:
         for member in members:
             member.close()
         until = time.monotonic() + CLOSE_S  # for all together; one that is connecting may take long
-        for thread in (*members, self._clerk):
+        for thread in (*members, *([self._clerk] if self._clerk.is_alive() else [])):
             thread.join(max(0.0, until - time.monotonic()))
 
     def _keep_time(self) -> None:

@@ -83,6 +83,7 @@ class Alerting:
 
     def __init__(
         self,
+        *,
         leader: Leader,
         agents: Agents,
         clock: Clock,

@@ -36,7 +36,7 @@ class Renewer:
     """
 
     def __init__(
-        self, hosts: Hosts, epoch: int, is_heard: Callable[[str], bool], may_act: Callable[[], bool]
+        self, *, hosts: Hosts, epoch: int, is_heard: Callable[[str], bool], may_act: Callable[[], bool]
     ) -> None:
         self._hosts = hosts
         self._epoch = epoch

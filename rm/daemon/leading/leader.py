@@ -19,6 +19,7 @@ from rm.adapters.store.audit_scope import Deed, current_deed
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
 from rm.core.jobs.promised import Promised
+from rm.core.jobs.published import Published
 from rm.core.jobs.reconcile import reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder, named
@@ -34,6 +35,7 @@ from rm.core.store import Batch, Damaged, Entry, Measured, Store, StoredAction
 from rm.daemon.execution.claims import IDS_MOVED_MAX
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.greeting import HostReport
+from rm.daemon.leading.inbox import Inbox
 from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
 from rm.protocol.codes import Code
 from rm.typed import convert
@@ -84,19 +86,45 @@ class Keep:
     deed: Deed | None = field(default_factory=current_deed)
 
 
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who is told of what, in the leader's thread: they take copies and return.
+
+    Attributes:
+        on_commit: the version that is durable now; before anybody is answered.
+        on_jobs: new versions of jobs.
+        on_alignment: the alignment, whenever it or what is aligned has changed.
+        on_fatal: the leader has ended, and why.
+    """
+
+    on_commit: Callable[[int], None] = lambda version: None
+    on_jobs: Sequence[Callable[[Sequence[Job]], None]] = ()
+    on_alignment: Callable[[Alignment, ClusterState], None] = lambda alignment, state: None
+    on_fatal: Callable[[str], None] = lambda why: None
+
+
 class Leader:
     """Owns the state. Everything else posts events, requests and questions to its inbox."""
 
     def __init__(
         self,
+        *,
+        inbox: Inbox,
         cycle: Cycle,
         store: Store,
         version: int,
         clock: Clock,
+        executor: Executor,
         recorder: Recorder | None = None,
         recent_us: int = 0,
+        listeners: Listeners = Listeners(),
+        published: Published | None = None,
     ) -> None:
+        self._inbox = inbox
         self._cycle = cycle
+        self._executor = executor
+        self._listeners = listeners
+        self._published = published or Published(cycle.state)
         self._promised = Promised(cycle.state)
         self._hosts = tuple(cycle.state.hosts.values())
         self._recorder = recorder or Recorder(__version__, named(cycle.policies))
@@ -106,27 +134,18 @@ class Leader:
         self._clock_offset_us = clock.now_us() - clock.monotonic_us()
         self._ids_until = cycle.state.next_job + IDS_MOVED_MAX
         self._recent_us = recent_us  # how long ended jobs are kept in the state
-        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
         self._stopping = False
-        self._door = threading.Lock()
-        self._closed = False
         self._turned_us = 0
         self._later: list[Any] = []  # what arrived while a commit was waited for
         self._committing: float | None = None  # since when, monotonic
         self._trouble = ""
         self._wake = threading.Event()
         self._offline = ThreadPoolExecutor(1, thread_name_prefix="offline")
-        self.executor: Executor | None = None
-        self.on_alignment: Callable[[Alignment, ClusterState], None] = lambda a, s: None
-        self.on_jobs: Callable[[list[Job]], None] = lambda jobs: None
-        self.on_commit: Callable[[int], None] = lambda version: None
-        self.on_fatal: Callable[[str], None] = lambda why: None
 
     def start(self, open_actions: tuple[StoredAction, ...]) -> None:
         """Begin with the outbox of the last life: its actions are carried out first."""
-        assert self.executor is not None
-        self.executor.submit([revive(a) for a in open_actions])
+        self._executor.submit([revive(a) for a in open_actions])
         self._thread.start()
 
     def stop(self) -> None:
@@ -138,7 +157,7 @@ class Leader:
 
     def post(self, item: ev.Event | HostReport) -> None:
         """An event, from any thread."""
-        self._inbox.put(item)
+        self._inbox.post(item)
 
     def request(
         self,
@@ -151,7 +170,7 @@ class Leader:
 
     def is_busy(self) -> bool:
         """Does anything wait for its turn? From any thread."""
-        return not self._inbox.empty()
+        return not self._inbox.is_empty()
 
     @property
     def promised(self) -> Promised:
@@ -196,11 +215,8 @@ class Leader:
         if (waiting := self.waiting()) is not None:
             item.done.set_exception(waiting)
             return item.done
-        with self._door:
-            if not self._closed:
-                self._inbox.put(item)
-                return item.done
-        item.done.set_exception(stopping())
+        if not self._inbox.enter(item):
+            item.done.set_exception(stopping())
         return item.done
 
     # -- the loop ------------------------------------------------------------------------------
@@ -213,10 +229,10 @@ class Leader:
                 self._turned_us = self._clock.now_us()
         except StoreError as error:
             log.critical("%s", error)
-            self.on_fatal(str(error))
+            self._listeners.on_fatal(str(error))
         except Exception as error:
             log.exception("the leader's loop broke: this is a defect of rm")
-            self.on_fatal(f"internal error: {error}")
+            self._listeners.on_fatal(f"internal error: {error}")
         finally:
             self._offline.shutdown(wait=False, cancel_futures=True)
             self._refuse_rest()
@@ -231,13 +247,10 @@ class Leader:
         if items:
             timeout = 0.0
         try:
-            items.append(self._inbox.get(timeout=timeout) if timeout else self._inbox.get_nowait())
+            items.append(self._inbox.take(timeout))
             weight = 0
             while (weight := weight + _weight(items[-1])) < TURN_WEIGHT:
-                if pause_s := self._pause_s(items):
-                    items.append(self._inbox.get(timeout=pause_s))
-                else:
-                    items.append(self._inbox.get_nowait())
+                items.append(self._inbox.take(self._pause_s(items)))
         except queue.Empty:
             pass
         return items
@@ -290,6 +303,7 @@ class Leader:
         restore(self._cycle.state, loaded, now_us)
         self._version = loaded.version
         self._hosts = tuple(self._cycle.state.hosts.values())
+        self._published.renew_all(self._cycle.state)
         self._cycle.start_over(aligned=False)
         self._recorder.start_over()
 
@@ -359,6 +373,7 @@ class Leader:
     def _step(self, events: list[ev.Event], requests: list[tuple[Request, int, int]], now_us: int) -> None:
         begun = self._recorder.before(self._cycle, now_us)
         outcome = self._cycle.step(events, now_us)
+        self._published.renew(self._cycle.state, outcome.changes)
         made = self._recorder.after(self._cycle, events, outcome, now_us)
         for index, refusal in outcome.refused.items():
             if not any(a <= index < b for _, a, b in requests):
@@ -380,16 +395,18 @@ class Leader:
 
     def _act(self, outcome: Outcome) -> None:
         """Hand what is durable to those who carry it out."""
-        assert self.executor is not None
+        state, listeners = self._cycle.state, self._listeners
         for host in outcome.changes.removed_hosts:
-            self.executor.forget(host)
-        self.executor.submit(outcome.intents)
+            self._executor.forget(host)
+        self._executor.submit(outcome.intents)
         if outcome.recompute is not None:
             self._offline.submit(self._recompute, outcome.recompute)
         if outcome.changes.jobs:
-            self.on_jobs([self._cycle.state.jobs[j] for j in outcome.changes.jobs])
+            changed = [state.jobs[j] for j in outcome.changes.jobs]
+            for on_jobs in listeners.on_jobs:
+                on_jobs(changed)
         if outcome.realigned or outcome.changes.jobs or outcome.changes.hosts:
-            self.on_alignment(self._cycle.state.alignment, self._cycle.state)
+            listeners.on_alignment(state.alignment, state)
 
     def _recompute(self, work: Recomputation) -> None:
         if work.placed_version != self._cycle.state.placed_version:
@@ -400,28 +417,27 @@ class Leader:
             log.exception("the offline recomputation failed; the feasible alignment stays")
 
     def _reconcile(self, report: HostReport, now_us: int) -> list[ev.Event]:
-        assert self.executor is not None
         state, host = self._cycle.state, report.up.host
-        if host not in state.hosts or not self.executor.is_current(report):
+        if host not in state.hosts or not self._executor.is_current(report):
             return []
         launches: set[tuple[int, int]] = set()
         ends: set[tuple[int, int]] = set()
         failed: list[ev.Event] = []
-        for intent in self.executor.open_intents(host):
+        for intent in self._executor.open_intents(host):
             action = intent.action
             if isinstance(action, Collect | Discard):
                 ends.add((action.job, action.attempt))
             if not isinstance(action, Launch | Start):
                 continue
             if not worth_repeating(state, report.up, report.tasks, action):
-                self.executor.drop(intent)
-            elif self.executor.is_worn_out(intent):
-                self.executor.drop(intent)
+                self._executor.drop(intent)
+            elif self._executor.is_worn_out(intent):
+                self._executor.drop(intent)
                 why = f"its agent did not answer this {action.kind}, in repeated requests"
                 failed.append(ev.LaunchFailed(action.job, action.attempt, host, Code.UNREACHABLE, why))
             elif isinstance(action, Launch):
                 launches.add((action.job, action.attempt))
-        self.executor.repeat_open(host)
+        self._executor.repeat_open(host)
         up = replace(report.up, newest_job=self._newest_job(host, report.newest_job))
         return [up, *failed, *reconcile(state, host, report.tasks, launches, ends, now_us)]
 
@@ -461,7 +477,7 @@ class Leader:
 
     def _store_durably(self, batch: Batch) -> None:
         self._version = self._patiently(lambda: self._store.commit(batch, self._version))
-        self.on_commit(self._version)
+        self._listeners.on_commit(self._version)
 
     def _patiently(self, work: Callable[[], T]) -> T:
         """What the database does, however long it is away: what waits for a commit waits with it, and
@@ -489,7 +505,7 @@ class Leader:
         """What was asked just before is refused for now; news is kept."""
         while True:
             try:
-                item = self._inbox.get_nowait()
+                item = self._inbox.take()
             except queue.Empty:
                 return
             if not isinstance(item, Request | Question | Keep):
@@ -508,11 +524,10 @@ class Leader:
             request.done.set_exception(error)
 
     def _refuse_rest(self) -> None:
-        with self._door:
-            self._closed = True
+        self._inbox.close()
         while True:
             try:
-                item = self._inbox.get_nowait()
+                item = self._inbox.take()
             except queue.Empty:
                 return
             if isinstance(item, Request | Question | Keep) and _begin(item):

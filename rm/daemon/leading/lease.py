@@ -130,7 +130,6 @@ class HeldLease:
         self, store: Store, clock: Clock, epoch: int, lease_us: int, begun: float, monotonic: Monotonic
     ) -> None:
         self.epoch = epoch
-        self.on_lost: Callable[[str], None] = lambda why: None
         self._store = store
         self._clock = clock
         self._lease_us = lease_us
@@ -138,14 +137,15 @@ class HeldLease:
         self._renewed = begun  # before the database was asked, so that this side never thinks longer
         self._told = False
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="lease", daemon=True)
+        self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
+    def start(self, on_lost: Callable[[str], None]) -> None:
+        self._thread = threading.Thread(target=self._keep, args=(on_lost,), name="lease", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         self._stopped.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(5)
 
     @property
@@ -184,17 +184,17 @@ class HeldLease:
         self._renewed = begun
         return True
 
-    def _keep(self) -> None:
+    def _keep(self, on_lost: Callable[[str], None]) -> None:
         every_s = self._lease_us / 1e6 / RENEWALS
         while not self._stopped.wait(every_s):
             try:
                 if not self.renew():
-                    self.on_lost("Another daemon took the lease of this database.")
+                    on_lost("Another daemon took the lease of this database.")
                     return
             except StoreUnavailable as error:
                 log.warning("cannot renew the lease: %s", error)
             except RmError as error:
-                self.on_lost(str(error))
+                on_lost(str(error))
                 return
             except Exception:
                 log.exception("the lease could not be renewed: this is a defect of rm")

@@ -93,6 +93,7 @@ class Monitor:
 
     def __init__(
         self,
+        *,
         agents: Agents,
         leader: Leader,
         clock: Clock,

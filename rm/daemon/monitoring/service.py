@@ -54,6 +54,7 @@ class MonitorService:
 
     def __init__(
         self,
+        *,
         monitor: Monitor,
         leader: Leader,
         history: History,

@@ -59,6 +59,7 @@ class Sources:
 
     def __init__(
         self,
+        *,
         sources: Sequence[Source],
         malformed: Sequence[tuple[str, str]],
         leader: Leader,

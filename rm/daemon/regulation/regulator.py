@@ -80,6 +80,7 @@ class Regulator:
 
     def __init__(
         self,
+        *,
         agents: Agents,
         post: Callable[[ev.Event], None],
         clock: Clock,

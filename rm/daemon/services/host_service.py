@@ -16,38 +16,35 @@ from rm.core.model.network import LinkStats, confidence
 from rm.core.model.snapshot import Free
 from rm.core.scheduling.cycle import Cycle
 from rm.daemon.agents import Hosts
-from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.execution.claims import take_over
-from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.regulation.demands import link_demands
 from rm.daemon.services.asking import Asking
 from rm.daemon.services.host_keys import HostKeyDesk, Keys
-from rm.daemon.services.steps_service import Steps
-from rm.daemon.services.token_keeper import TokenKeeper
 from rm.errors import Conflict, NotFound
 
 HOSTS_AT_ONCE = 200  # of an inventory, in one turn of the leader
 
 
 class HostService(Asking):
-    """`measure` measures the network now, of one zone or of all."""
+    """`measure` measures the network now, of one zone or of all; `monitoring` forgets removed hosts."""
 
     def __init__(
-        self, leader: Leader, hosts: Hosts, keys: Keys, measure: Callable[[str | None], Measured]
+        self,
+        *,
+        leader: Leader,
+        hosts: Hosts,
+        keys: Keys,
+        measure: Callable[[str | None], Measured],
+        monitoring: MonitorService | None,
     ) -> None:
         super().__init__(leader)
         self._hosts = hosts
         self._keys = HostKeyDesk(keys)
         self._measure = measure
-        self.monitoring: MonitorService | None = None
-        self.alerting: Alerting | None = None
-        self.steps: Steps | None = None
-        self.tokens: TokenKeeper | None = None
-        self.audit: AuditLog | None = None
-        self.policy_faults: Mapping[str, str] = {}
+        self.monitoring = monitoring
 
     async def hosts(self) -> Sequence[tuple[Host, Free | None, Sequence[int]]]:
         def ask(cycle: Cycle, now_us: int) -> list[tuple[Host, Free | None, Sequence[int]]]:

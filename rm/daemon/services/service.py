@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import operator
 import os
-import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from rm import __version__
@@ -42,21 +42,28 @@ from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not
 from rm.core.scheduling.queue_position import queue_position
 from rm.core.store import Damaged, Store
 from rm.daemon.agents import Hosts
+from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.execution.log_reader import LogReader
+from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
+from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.services.asking import LOOK_S
 from rm.daemon.services.backlog import Admission, Backlog, loads_of
 from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService, shown
+from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
 from rm.daemon.services.reasons import NO_REASONS, Reasons, with_reason
+from rm.daemon.services.steps_service import Steps
+from rm.daemon.services.token_keeper import TokenKeeper
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
 
 SLICE = 200  # changes that one request makes in one turn of the leader …
 BUSY_SLICE = 100  # … when others wait
+NO_FAULTS: Mapping[str, str] = MappingProxyType({})
 POSSIBLE_MAX = 10_000  # demands that are known to fit some time
 
 
@@ -67,10 +74,25 @@ class Iterations(Protocol):
 
 
 class Service(HostService):
-    """One per daemon; its methods run in the web server's event loop. Here: the jobs."""
+    """One per daemon; its methods run in the web server's event loop. Here: the jobs.
+
+    Args:
+        leader, store, hosts, clock: of the daemon.
+        keys: shows and pins the hosts' SSH keys.
+        iterations: what the regulator knows of jobs' iterations.
+        measure: measures the network now, of one zone or of all.
+        logs: where the logs are that came home; `collecting` names those that are on their way.
+        recent_us: how long ended jobs are in the leader's state.
+        facts: of the daemon, for its status: version, agents, started_us, epoch.
+        policies: of its own, for the thread that thinks: the leader's remember what they saw last.
+        backlog, waiters: how many jobs wait, and who waits for one; the leader tells both of changed jobs.
+        policy_faults: sentences about policies that failed, by their names.
+        monitoring, alerting, steps, tokens, audit: the other topics of the API; None where there is none.
+    """
 
     def __init__(
         self,
+        *,
         leader: Leader,
         store: Store,
         hosts: Hosts,
@@ -83,9 +105,21 @@ class Service(HostService):
         facts: Mapping[str, Any],
         policies: Policies,
         backlog: Backlog | None = None,
+        waiters: JobWaiters | None = None,
         collecting: Callable[[int, int], Sequence[Collect]] = lambda job, attempt: (),
+        policy_faults: Mapping[str, str] = NO_FAULTS,
+        monitoring: MonitorService | None = None,
+        alerting: Alerting | None = None,
+        steps: Steps | None = None,
+        tokens: TokenKeeper | None = None,
+        audit: AuditLog | None = None,
     ) -> None:
-        super().__init__(leader, hosts, keys, measure)
+        super().__init__(leader=leader, hosts=hosts, keys=keys, measure=measure, monitoring=monitoring)
+        self.alerting = alerting
+        self.steps = steps
+        self.tokens = tokens
+        self.audit = audit
+        self._policy_faults = policy_faults
         self._store = store
         self._iterations = iterations
         self._clock = clock
@@ -94,12 +128,10 @@ class Service(HostService):
         self._facts = facts
         self._possible: set[Demand] = set()
         self._possible_for: tuple[Host, ...] = ()
-        # of its own, for the thread that thinks: the leader's remember what they saw last
         self._policies = policies
         self._backlog = backlog or Backlog(LimitsConfig().pending_jobs, LimitsConfig().pending_bytes)
         self._bulks: dict[str, asyncio.Lock] = {}
-        self._waiters: dict[int, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
-        self._waiters_lock = threading.Lock()
+        self._waiters = waiters or JobWaiters()
         self._looking: asyncio.Task[tuple[list[Damaged], dict[JobState, int]]] | None = None
 
     # -- jobs ----------------------------------------------------------------------------------
@@ -381,12 +413,8 @@ class Service(HostService):
         return await self._change(job_id, ev.RequeueRequested(job_id, by))
 
     async def wait(self, job_id: int, timeout_s: float) -> Job:
-        woken = asyncio.Event()
-        entry = (asyncio.get_running_loop(), woken)
-        with self._waiters_lock:
-            self._waiters.setdefault(job_id, []).append(entry)
-        try:
-            deadline = asyncio.get_running_loop().time() + timeout_s
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        with self._waiters.waiting(job_id) as woken:
             while True:
                 woken.clear()  # before the look: a change after it must not be missed
                 job = await self.job(job_id)
@@ -397,22 +425,6 @@ class Service(HostService):
                     await asyncio.wait_for(woken.wait(), left)
                 except TimeoutError:
                     return await self.job(job_id)
-        finally:
-            with self._waiters_lock:
-                waiting = self._waiters.get(job_id, [])
-                waiting.remove(entry)
-                if not waiting:
-                    self._waiters.pop(job_id, None)
-
-    def jobs_changed(self, jobs: Sequence[Job]) -> None:
-        """The leader's news; called in its thread."""
-        self._backlog.changed(jobs)
-        with self._waiters_lock:
-            if not self._waiters:
-                return
-            woken = [w for job in jobs for w in self._waiters.get(job.id, ())]
-        for loop, event in woken:
-            loop.call_soon_threadsafe(event.set)
 
     def logs(
         self,
@@ -499,7 +511,7 @@ class Service(HostService):
         except StoreUnavailable as error:  # that is how the daemon is
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
         jobs = answer["jobs"] | {state: count for state, count in kept.items() if state.final}
-        faults = list(self.policy_faults.values())
+        faults = list(self._policy_faults.values())
         return {**answer, "jobs": jobs, "set_aside": [one.why for one in aside], "policy_faults": faults}
 
     async def _stored(self) -> tuple[list[Damaged], dict[JobState, int]]:

@@ -1,0 +1,108 @@
+"""Monitoring: meshes of probes, archives of others, and what the API says of both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from rm.adapters import sources as archives
+from rm.adapters.cron import Timers, interval_us
+from rm.bootstrap.choices import retention_of
+from rm.bootstrap.ground import Ground
+from rm.bootstrap.jobs import Jobs
+from rm.core.monitoring.mesh import Every, Mesh
+from rm.core.monitoring.source import Source
+from rm.daemon.monitoring.board import Board
+from rm.daemon.monitoring.gaps import RotationGaps
+from rm.daemon.monitoring.meshes import Meshes, meshes_of
+from rm.daemon.monitoring.monitor import RETRY_S, Monitor
+from rm.daemon.monitoring.service import MonitorService, mesh_timer, source_timer
+from rm.daemon.monitoring.sources import Sources
+from rm.units import SECOND_US
+
+
+@dataclass(frozen=True, slots=True)
+class Monitoring:
+    monitor: Monitor
+    service: MonitorService
+    meshes: Meshes
+
+
+def wire_monitoring(ground: Ground, jobs: Jobs, timers: Timers) -> Monitoring:
+    """Each mesh and source has a timer, if this daemon monitors."""
+    config, clock, history = ground.config, ground.clock, ground.store.history
+
+    def every_us(mesh: Mesh) -> int:
+        return interval_us(mesh.schedule, ground.zone, clock.now_us())
+
+    meshes = meshes_of(config.monitor, every_us)
+    board = Board(history, clock, zone=ground.zone, windows=meshes.windows)
+    board.forget_others(meshes.grids(), {h.name for h in ground.loaded.hosts})
+    monitor = Monitor(
+        agents=ground.fleet,
+        leader=jobs.leader,
+        clock=clock,
+        history=history,
+        board=board,
+        meshes=meshes.meshes,
+        settings=config.monitor,
+        gaps=RotationGaps(jobs.leader, jobs.regulator.recent, clock),
+        interval_of=every_us,
+    )
+    sources = Sources(
+        sources=meshes.sources,
+        malformed=meshes.malformed_sources,
+        leader=jobs.leader,
+        history=history,
+        board=board,
+        clock=clock,
+        read=_read,
+    )
+    service = MonitorService(
+        monitor=monitor,
+        leader=jobs.leader,
+        history=history,
+        clock=clock,
+        timers=timers if config.monitor.enabled else None,
+        keep=retention_of(config),
+        malformed=meshes.malformed,
+        sources=sources,
+    )
+    if config.monitor.enabled:
+        _follow_meshes(timers, monitor)
+        _follow_sources(timers, sources)
+    return Monitoring(monitor, service, meshes)
+
+
+def _read(source: Source, since_us: int, until_us: int, names: Mapping[str, str]) -> archives.Found:
+    return archives.read(source, archives.Span(since_us, until_us, names))
+
+
+def _follow_meshes(timers: Timers, monitor: Monitor) -> None:
+    """Run each mesh by its schedule, also what was missed while no daemon ran."""
+    for mesh in monitor.meshes.values():
+        state = monitor.state(mesh.name)
+        timers.follow(
+            mesh_timer(mesh.name),
+            mesh.schedule,
+            partial(monitor.scheduled, mesh.name),
+            state.begun_us,
+            mesh.jitter_us,
+            mesh.slip_us,
+            bool(state.paused_by),
+        )
+    timers.follow("confirm", Every(round(RETRY_S * SECOND_US)), monitor.confirm)
+
+
+def _follow_sources(timers: Timers, sources: Sources) -> None:
+    """The archives of others, read while this daemon monitors."""
+    for source in sources.sources.values():
+        state = sources.state(source)
+        timers.follow(
+            source_timer(source.name),
+            source.grid.schedule,
+            partial(sources.scheduled, source.name),
+            state.begun_us,
+            paused=bool(state.paused_by),
+        )

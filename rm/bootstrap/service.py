@@ -1,0 +1,63 @@
+"""The use cases behind the API, over all parts of the daemon, and what is done for them regularly."""
+
+from __future__ import annotations
+
+from rm import __version__
+from rm.adapters.collector import look_at_all
+from rm.adapters.cron import Timers
+from rm.adapters.playbook.shipped import agents_version
+from rm.bootstrap.choices import policies_of, retention_of, ssh_settings
+from rm.bootstrap.ground import Ground
+from rm.bootstrap.host_keys import HostKeys
+from rm.bootstrap.jobs import Jobs
+from rm.bootstrap.monitoring import Monitoring
+from rm.core.scheduling.guarded import Faults
+from rm.daemon.alerts.alerting import Alerting
+from rm.daemon.leading.audit_log import AuditLog
+from rm.daemon.leading.prune import prune, prune_history, prune_journal
+from rm.daemon.services.service import Service
+from rm.daemon.services.steps_service import Steps
+from rm.daemon.services.token_keeper import TokenKeeper
+
+
+def wire_service(
+    ground: Ground, jobs: Jobs, monitoring: Monitoring, alerting: Alerting, faults: Faults, timers: Timers
+) -> Service:
+    config, store, clock = ground.config, ground.store, ground.clock
+    tokens = TokenKeeper(jobs.leader, clock, ground.loaded.tokens)
+    audit = AuditLog(jobs.leader, store, clock, keep_days=config.audit.keep_days)
+    keep, kept = retention_of(config), (config.jobs.keep_days, config.jobs.keep_finished)
+    journal_days = config.daemon.journal_days
+    timers.every(60, "tokens", tokens.write_down)
+    timers.every(3600, "look for garbage", look_at_all)
+    timers.every(3600, "prune the audit log", audit.prune)
+    timers.every(3600, "prune", lambda: prune(store, jobs.logs, clock, *kept))
+    timers.every(3600, "prune the journal", lambda: prune_journal(store, clock, journal_days))
+    timers.every(600, "prune the history", lambda: prune_history(store.history, clock, keep))
+    return Service(
+        leader=jobs.leader,
+        store=store,
+        hosts=ground.fleet,
+        keys=HostKeys(ssh_settings(config), ground.fleet),
+        iterations=jobs.regulator,
+        measure=monitoring.monitor.measure,
+        clock=clock,
+        logs=jobs.logs,
+        recent_us=ground.recent_us,
+        facts={
+            "version": __version__,
+            "agents": agents_version(),
+            "started_us": clock.now_us(),
+            "epoch": ground.lease.epoch,
+        },
+        policies=policies_of(config, faults),
+        backlog=jobs.backlog,
+        waiters=jobs.waiters,
+        collecting=jobs.executor.collecting,
+        policy_faults=faults.sentences,
+        monitoring=monitoring.service,
+        alerting=alerting,
+        steps=Steps(ground.fleet),
+        tokens=tokens,
+        audit=audit,
+    )
