@@ -203,6 +203,7 @@ class LimitsConfig:
 
     body_bytes: AtLeastOne = 16 * 1024 * 1024
     specs_per_request: AtLeastOne = 10_000
+    array_size: AtLeastOne = 100_001
     pending_jobs: AtLeastOne = 100_000
     pending_bytes: AtLeastOne = 512 * 1024 * 1024
     max_priority: int = 0

@@ -22,7 +22,7 @@ _ELEMENT = r"\d+_(\d+|\*|\[.*\])\Z"
 _HINT = "Write KIND:JOB[:JOB...], KIND one of after, afterany, afterok, afternotok; or singleton."
 # what Slurm knows besides, and why it is refused
 _REFUSED = {
-    "aftercorr": "it goes from element to element of two job arrays, which rm does not have",
+    "aftercorr": "it goes from element to element of two job arrays; afterok waits for the whole array",
     "afterburstbuffer": "rm has no burst buffers",
     "expand": "rm does not change the hosts of a job",
 }
@@ -96,7 +96,7 @@ def _condition(text: str, kind: str, job: str) -> Condition:
     match = re.match(_JOB, job)
     if match is None:
         if re.match(_ELEMENT, job):
-            raise _wrong(text, f"'{job[:80]}' names an element of a job array, which rm does not have", _HINT)
+            raise _wrong(text, f"'{job[:80]}' names an element of a job array", "Name the whole array.")
         raise _wrong(text, f"'{job[:80]}' is no job id", _HINT)
     minutes = int(match[2] or 0)
     if match[2] and kind != AFTER:

@@ -115,7 +115,7 @@ class FakeService:
             raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists them.")
         return self.table[job_id]
 
-    async def described(self, job_id: int) -> Described:
+    async def described(self, job_id: int, array_tasks: str = "") -> Described:
         job = await self.job(job_id)
         if job_id != 2:
             return Described(job)
@@ -139,7 +139,7 @@ class FakeService:
         state = JobState.FAILED if code or signal else JobState.COMPLETED
         return self.put(job_id, state=state, ended_us=9_000_000, exit_code=code, exit_signal=signal)
 
-    async def cancel(self, job_id: int, by: str, signal: int | None) -> Job:
+    async def cancel(self, job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Job:
         job = await self.job(job_id)
         self.log.append(("cancel", job_id, by, signal))
         if job.state.final:
@@ -150,17 +150,23 @@ class FakeService:
         self.log.append(("cancel_all", tuple(job_ids), by))
         return [await self.cancel(job_id, by, None) for job_id in job_ids]
 
-    async def hold(self, job_id: int, by: str) -> Job:
+    async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:
         await self.job(job_id)
         return self.put(job_id, held=True)
 
-    async def release(self, job_id: int, by: str) -> Job:
+    async def release(self, job_id: int, by: str, array_tasks: str = "") -> Job:
         await self.job(job_id)
         return self.put(job_id, held=False)
 
-    async def requeue(self, job_id: int, by: str) -> Job:
+    async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
         await self.job(job_id)
         return self.put(job_id, state=JobState.PENDING, tasks=())
+
+    async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
+        job = await self.job(job_id)
+        if job.array is None:
+            raise Conflict(f"Job {job_id} is no job array.")
+        return self.put(job_id, array=dataclasses.replace(job.array, limit=limit))
 
     async def _change(self) -> None:
         self.waiting += 1
@@ -169,7 +175,7 @@ class FakeService:
         finally:
             self.waiting -= 1
 
-    async def wait(self, job_id: int, timeout_s: float) -> Job:
+    async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Job:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while not (await self.job(job_id)).state.final:

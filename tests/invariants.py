@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+from rm.arrays import each, parse
 from rm.core.jobs.state import ClusterState, all_of, needs, placed_view
 from rm.core.jobs.strays import without_strays
+from rm.core.model.array import SETS
 from rm.core.model.host import Host
-from rm.core.model.job import JobState
+from rm.core.model.job import Job, JobState
 from rm.core.model.snapshot import Free
 
 
@@ -20,6 +22,7 @@ def validate_state(state: ClusterState) -> None:
     for number in state.placed:
         held.update(dict(state.jobs[number].spec.demand.licenses))
     assert all(count <= state.licenses.get(name, 0) for name, count in held.items()), f"held are {held}"
+    _arrays(state)
     assert not state.freed, "the pass did not look at what came free"
     assert state.fresh.keys() <= state.pending.keys(), f"to be tried are {list(state.fresh)}"
 
@@ -103,3 +106,39 @@ def _left(state: ClusterState, host: Host) -> Free:
         left = Free(cpus, mem_bytes, tuple(sorted(idle)), tuple(sorted(shared.items())))
     strays = state.strays.get(host.name)
     return without_strays(left, host.gpus, strays) if strays else left
+
+
+def _arrays(state: ClusterState) -> None:
+    """Each element is exactly once waiting, live or ended; those that are live have a job, and it says so."""
+    known = {(j.array_job, j.array_task): n for n, j in state.jobs.items() if j.array_task is not None}
+    index = {(array, task): n for array, of in state.elements.items() for task, n in of.items()}
+    assert index == known, f"elements are known as {index}, and are {known}"
+    for number, job in state.jobs.items():
+        if job.array is None:
+            continue
+        sets = {name: set(each(job.array.has(name))) for name in SETS}
+        elements = [task for tasks in sets.values() for task in tasks]
+        asked = each(parse(job.spec.array).mask)
+        assert sorted(elements) == asked, f"array {number} is {job.array}"
+        assert set(each(job.array.has("held"))) <= sets["waiting"], f"array {number} is {job.array}"
+        for name in ("requeued", "running"):
+            assert all((number, task) in known for task in sets[name]), f"of array {number} a job is missing"
+        for of, task in ((name, task) for name, tasks in sets.items() for task in tasks):
+            if (number, task) not in known:
+                continue
+            own = state.jobs[known[number, task]]
+            assert of == _name_of(own), f"job {own.ref} is {own.state}, and stands under {of}"
+        waits, lives = sets["waiting"], sets["requeued"] | sets["running"]
+        assert (job.state is JobState.PENDING) == bool(waits), f"array {number} is {job.state}"
+        assert (job.state is JobState.RUNNING) == (not waits and bool(lives)), (
+            f"array {number} is {job.state}"
+        )
+        assert not job.tasks
+
+
+def _name_of(job: Job) -> str:
+    if job.state is JobState.PENDING:
+        return "requeued"
+    if not job.state.final:
+        return "running"
+    return {JobState.COMPLETED: "completed", JobState.CANCELLED: "cancelled"}.get(job.state, "failed")

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 class JobRow(NamedTuple):
     """What a queue shows of a job. Times are microseconds since the epoch; `gpus` are those that it has, or
     asks for; `mem_each` is what has `mem_bytes` each: "host", "task", or "" for all memory of its hosts;
-    `reason` is a code, "" = none."""
+    `reason` is a code, "" = none. `array_job` and `array_task`: of an element of a job array. `array_rest`:
+    of an array the elements without jobs of their own, "" = there are none; None: it is no array."""
 
     id: int
     partition: str
@@ -34,11 +35,15 @@ class JobRow(NamedTuple):
     reason: str
     chdir: str
     comment: str
+    array_job: int
+    array_task: int | None
+    array_rest: str | None
+    array_limit: int
 
 
 def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str) -> JobRow:
     """The row of a job of the core, or of `rm.api.jobs`: both name the fields alike."""
-    spec = job.spec
+    spec, array = job.spec, job.array
     # GPUs counted by host: before it is placed on as many hosts as it needs
     gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * (len(hosts) or spec.hosts_min or 1)
     each = "" if spec.mem_all else "host" if spec.mem_bytes_per_host else "task"
@@ -63,4 +68,8 @@ def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason:
         reason,
         spec.chdir,
         spec.comment,
+        job.array_job,
+        job.array_task,
+        None if array is None else array.waiting or array.dropped,
+        array.limit if array is not None and array.waiting else 0,
     )

@@ -52,6 +52,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `dependency` is a list as --dependency has it: `afterok:12:13,after:7+5`; `kill_on_invalid_dep`: whether
     the job is cancelled when that can never be fulfilled (null: as rm.toml says).
 
+    `array` makes it a job array, with a list of indices as --array has it: `0-99:2%8`.
+
     `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
     are those of the cluster that it holds, as --licenses has them.
 
@@ -88,6 +90,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     begin_us: Time | None = None
     dependency: str = ""
     kill_on_invalid_dep: bool | None = None
+    array: str = ""
     hold: bool = False
     requeue: bool = True
     warn_signal: Annotated[int, Meta(ge=0, le=64)] = 0
@@ -122,6 +125,12 @@ class Submit(Request, frozen=True, kw_only=True):
 
 class PlanRequest(Request, frozen=True, kw_only=True):
     spec: JobRequest
+
+
+class ArrayLimit(Request, frozen=True, kw_only=True):
+    """How many elements of the array may run at once; 0: any number."""
+
+    limit: Annotated[int, Meta(ge=0, le=999_999_999)]
 
 
 class Submitted(Answer, frozen=True, kw_only=True):
@@ -175,6 +184,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     begin_us: int | None
     dependency: str = ""
     kill_on_invalid_dep: bool | None = None
+    array: str = ""
     hold: bool
     requeue: bool
     warn_signal: int = 0
@@ -247,6 +257,22 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     ended: str
 
 
+class Array(msgspec.Struct, frozen=True, kw_only=True):
+    """What has become of the elements of a job array: sets of indices, such as `3-9,12`. `waiting` and
+    `dropped` (cancelled before they started) have no job of their own; `held` are among `waiting`. At most
+    `limit` run at once; 0: any number."""
+
+    waiting: str
+    held: str
+    requeued: str
+    running: str
+    completed: str
+    failed: str
+    cancelled: str
+    dropped: str
+    limit: int
+
+
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the attempt so far, and what it needs yet if nothing disturbs it."""
 
@@ -286,6 +312,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     history: Sequence[tuple[int, str]]
     earlier: Sequence[EarlierAttempt]
     dependencies: Sequence[Dependency] = ()
+    array: Array | None = None
+    array_job: int = 0
+    array_task: int | None = None
     short_state: str
     exit: str | None
     hosts: Sequence[str]

@@ -66,6 +66,9 @@ class Route:
 
 Flag = Annotated[str, Meta(pattern="^[01]?$")]
 Seconds = Annotated[float, Meta(ge=0)]
+Indices = Annotated[
+    str, Meta(pattern=r"^([0-9]{1,9}(-[0-9]{1,9}(:[0-9]{1,9})?)?(,[0-9]{1,9}(-[0-9]{1,9})?)*)?$")
+]
 JSON_ERRORS = {
     400: "UsageError: the request is malformed.",
     401: "Unauthenticated: the door needs a valid token.",
@@ -89,6 +92,8 @@ PATHS: dict[str, Any] = {
     "mesh": Annotated[str, Meta(min_length=1)],
 }
 
+ONE = Parameter("array_tasks", Indices, "of an array: the element of this index", "")
+SOME = Parameter("array_tasks", Indices, "of an array: only these elements, such as 3-9,12", "")
 HOSTS = frozenset({"hosts"})
 USED = frozenset({"hosts", "usage"})
 
@@ -129,21 +134,27 @@ ROUTES: Sequence[Route] = (
               Parameter("state", str, "names or short codes, with commas", ""),
           ), who=Who.USER),
     Route("GET", "/v1/jobs/{id}", "job", "One job; script, arguments and environment for its owner and "
-          "administrators.", jobs.WholeJob),
+          "administrators.", jobs.WholeJob, query=(ONE,)),
     Route("DELETE", "/v1/jobs/{id}", "cancel", "Cancel the job, or only send its tasks a signal.",
           jobs.OneJob, query=(
               Parameter("signal", Annotated[int, Meta(ge=0, le=64)], "the signal's number; 0 = cancel", 0),
+              SOME,
           ), who=Who.OWNER, errors=(409, 502)),
     *(
-        Route("POST", f"/v1/jobs/{{id}}/{verb}", verb, meaning, jobs.OneJob, who=Who.OWNER, errors=CONFLICT)
-        for verb, meaning in (
-            ("hold", "Keep the waiting job from starting."),
-            ("release", "Let the held job start."),
-            ("requeue", "Stop the job and let it wait for another start."),
+        Route("POST", f"/v1/jobs/{{id}}/{verb}", verb, meaning, jobs.OneJob, query=(SOME, *more),
+              who=Who.OWNER, errors=CONFLICT)
+        for verb, meaning, more in (
+            ("hold", "Keep the waiting job from starting.", ()),
+            ("release", "Let the held job start.", ()),
+            ("requeue", "Stop the job and let it wait for another start.",
+             (Parameter("failed", Flag, "of an array only what failed", ""),)),
         )
     ),
+    Route("POST", "/v1/jobs/{id}/array-limit", "limit_array",
+          "Change how many elements of the array run at once.", jobs.OneJob, jobs.ArrayLimit, who=Who.OWNER,
+          errors=CONFLICT),
     Route("GET", "/v1/jobs/{id}/wait", "wait", "Long poll: answered when the job has ended, or after "
-          "`timeout_s`.", jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60),)),
+          "`timeout_s`.", jobs.Waited, query=(Parameter("timeout_s", Seconds, "at most 300", 60), ONE)),
     Route("GET", "/v1/jobs/{id}/logs", "logs", "The bytes of a task's log, as they come. The "
           "header `Rm-Note`, percent-encoded, names what is missing.", "text/plain",
           query=(
@@ -154,10 +165,12 @@ ROUTES: Sequence[Route] = (
               Parameter("lines", Count, "instead: the last N lines", 0),
               Parameter("attempt", Count, "which attempt; 0 = the newest", 0),
               Parameter("follow", Flag, "until the task ends", ""),
+              ONE,
           ), who=Who.READER, errors=(409, 502)),
-    Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why),
+    Route("GET", "/v1/jobs/{id}/why", "why", "Why the job waits, or runs where it runs.", reasons.Why,
+          query=(ONE,)),
     Route("GET", "/v1/jobs/{id}/iterations", "iterations", "Iteration times against their baseline.",
-          jobs.Iterations, query=(Parameter("last", Count, "the newest N; 0 = all", 0),)),
+          jobs.Iterations, query=(Parameter("last", Count, "the newest N; 0 = all", 0), ONE)),
     # -- hosts
     Route("GET", "/v1/hosts", "hosts", "Hosts with what is free on them and their jobs.", hosts.Hosts,
           query=(Parameter("variables", str, "with their variables, for administrators"),)),

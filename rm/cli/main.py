@@ -32,6 +32,7 @@ JOB_VERBS = {
     "status": ("rm.cli.status", "status", "Show the daemon's state."),
 }
 OTHER_VERBS = {
+    "set": ("rm.cli.jobs.set", "set_fields", "Change a job that has been submitted."),
     "host": ("rm.cli.hosts.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
     "monitor": (
         "rm.cli.network.monitor",

@@ -33,8 +33,9 @@ MISSING = {
     ("srun", "run", "exec", "salloc", "shell", "ssh", "attach", "sattach", "bash", "interactive"): (
         "There are no interactive jobs: submit a script with `rmx submit`, and follow it with `rmx logs`."
     ),
-    ("update", "set", "modify", "edit"): (
-        "A submitted job is not changed: `rmx cancel` it and submit another, or `rmx hold` it."
+    ("update", "modify", "edit"): (
+        "Of a submitted job only the limit of an array changes (`rmx set`): `rmx cancel` it, and submit "
+        "another."
     ),
     ("sacctmgr", "sreport", "sshare", "account", "accounts", "usage"): (
         "There are no accounts; `rmx queue --all --json` has every job with its user and times."

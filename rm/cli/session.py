@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from rm.arrays import JobId, parse_id
 from rm.cli.output import aligned, note, printable
 from rm.errors import UsageError
 from rm.units import parse_hosts
@@ -119,16 +121,10 @@ def hosts_operand(command: F) -> F:
     return _operand(command, "hosts", "host_words", "HOST", several=True, what="hosts")
 
 
-def job_ids(words: Iterable[str]) -> list[int]:
-    """`7 8,9` to [7, 8, 9]; at least one."""
-    found = []
-    for word in words:
-        for part in filter(None, word.split(",")):
-            if not part.isascii() or not part.isdigit():
-                raise UsageError(
-                    f"'{part}' is not a job id.", "A job id is the number that `rmx submit` printed."
-                )
-            found.append(int(part))
+def job_ids(words: Iterable[str]) -> list[JobId]:
+    """`7 8,9_[3-4,6]` to the jobs and elements of arrays that are named; at least one."""
+    parts = (part for word in words for part in re.split(r",(?![^\[]*\])", word) if part)
+    found = [parse_id(part) for part in parts]
     if not found:
         raise UsageError(
             "No job is named.", "Name it as an operand or with --job=ID; `rmx queue` lists the jobs."
@@ -136,10 +132,13 @@ def job_ids(words: Iterable[str]) -> list[int]:
     return found
 
 
-def one_job(operand: str | None, option: str | None) -> int:
+def one_job(operand: str | None, option: str | None) -> JobId:
+    """A job, or one element of an array."""
     ids = job_ids(filter(None, (operand, option)))
     if len(ids) > 1:
         raise UsageError("This command takes one job.")
+    if ids[0].tasks and not ids[0].tasks.isdigit():
+        raise UsageError(f"{ids[0]} are several elements, and this command takes one.")
     return ids[0]
 
 

@@ -43,9 +43,10 @@ class Asking:
         *path: str | int,
         body: msgspec.Struct | Mapping[str, Any] | None = None,
         answer_within_s: float | None = POST_TIMEOUT_S,
+        **query: Any,
     ) -> Kind:
         sent = b"{}" if body is None else _encode(body)
-        return self._read(kind, self.connection.ask("POST", path, {}, sent, answer_within_s))
+        return self._read(kind, self.connection.ask("POST", path, query, sent, answer_within_s))
 
     def delete(self, kind: type[Kind], *path: str | int, **query: Any) -> Kind:
         return self._read(kind, self.connection.ask("DELETE", path, query))

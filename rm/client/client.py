@@ -15,6 +15,7 @@ import msgspec
 from rm.api.hosts import AcceptKey, AddHosts, AdoptHost, Drain, Host, HostKeys, HostRequest, Hosts, OneHost
 from rm.api.job_rows import JobRow
 from rm.api.jobs import (
+    ArrayLimit,
     Cancelled,
     FullJob,
     Iterations,
@@ -28,6 +29,7 @@ from rm.api.jobs import (
 )  # fmt: skip
 from rm.api.reasons import Plan, Why
 from rm.api.status import Status
+from rm.arrays import JobId, parse_id
 from rm.client import submission
 from rm.client.address import find_daemon
 from rm.client.asking import Asking
@@ -45,6 +47,7 @@ POLL_S = 60.0  # of one question whether a job has ended
 POLL_MARGIN_S = 30.0  # for its answer, after that
 Verb = Literal["hold", "release", "requeue"]
 Listed = TypeVar("Listed", Job, JobRow)
+JobRef = int | str | JobId  # a job; as text or JobId also elements of an array: "36_2", "36_[3-9]"
 
 
 class Client:
@@ -117,13 +120,15 @@ class Client:
         """Where the job would start now, or why it would not; nothing is submitted."""
         return self._ask.post(Plan, "plan", body={"spec": _plain(job)})
 
-    def job(self, job_id: int) -> FullJob:
-        """One job; with script, arguments and environment for its owner and administrators.
+    def job(self, job_id: JobRef) -> FullJob:
+        """One job, or element of an array; with script, arguments and environment for its owner and
+        administrators.
 
         Raises:
             NotFound: there is no such job.
         """
-        return self._ask.get(WholeJob, "jobs", job_id).job
+        job, tasks = _named(job_id)
+        return self._ask.get(WholeJob, "jobs", job, array_tasks=tasks).job
 
     def jobs(
         self,
@@ -177,15 +182,15 @@ class Client:
         """The waiting jobs in the order in which they are tried; last those that may not start yet."""
         return list(self._ask.get(Jobs, "queue", user=user, limit=most or 0).jobs)
 
-    def wait(self, job_id: int, timeout_s: float | None = None) -> Job:
-        """The job, once it has ended; `exit_code(job)` is its code.
+    def wait(self, job_id: JobRef, timeout_s: float | None = None) -> Job:
+        """The job, once it has ended; `exit_code(job)` is its code. An array ends with its last element.
 
         Raises:
             TimedOut: it has not ended within `timeout_s`.
         """
         return next(self.wait_each((job_id,), timeout_s))
 
-    def wait_each(self, job_ids: Sequence[int], timeout_s: float | None = None) -> Iterator[Job]:
+    def wait_each(self, job_ids: Sequence[JobRef], timeout_s: float | None = None) -> Iterator[Job]:
         """The jobs in this order, each as soon as it and those before it have ended.
 
         Raises:
@@ -198,16 +203,17 @@ class Client:
                 raise TimedOut(f"Job {job_id} has not ended within {timeout_s:g} s.")
             yield ended
 
-    def _ended(self, job_id: int, deadline: float | None) -> Job | None:
+    def _ended(self, job_id: JobRef, deadline: float | None) -> Job | None:
         """Asks again over a restart of the daemon, as long as its patience lasts."""
         lost: float | None = None
+        job, tasks = _named(job_id)
         while True:
             left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
             if left <= 0:
                 return None
             try:
                 answer = self._ask.get(
-                    Waited, "jobs", job_id, "wait", timeout_s=round(left, 3),
+                    Waited, "jobs", job, "wait", timeout_s=round(left, 3), array_tasks=tasks,
                     answer_within_s=POLL_S + POLL_MARGIN_S,
                 )  # fmt: skip
             except Unreachable as error:
@@ -225,7 +231,7 @@ class Client:
 
     def logs(
         self,
-        job_id: int,
+        job_id: JobRef,
         task: int = 0,
         *,
         stream: Literal["out", "err"] = "out",
@@ -247,47 +253,56 @@ class Client:
         """
         query = {
             "task": task, "stream": stream, "follow": follow, "offset": offset, "tail": tail,
-            "lines": lines, "attempt": attempt,
+            "lines": lines, "attempt": attempt, "array_tasks": _named(job_id).tasks,
         }  # fmt: skip
         return self.connection.beside().stream(
-            "jobs", job_id, "logs", _note=on_note or (lambda note: None), **query
+            "jobs", _named(job_id).job, "logs", _note=on_note or (lambda note: None), **query
         )
 
-    def why(self, job_id: int) -> Why:
+    def why(self, job_id: JobRef) -> Why:
         """Why the job waits, or how it was placed where it runs."""
-        return self._ask.get(Why, "jobs", job_id, "why")
+        job, tasks = _named(job_id)
+        return self._ask.get(Why, "jobs", job, "why", array_tasks=tasks)
 
-    def iterations(self, job_id: int, last: int = 0) -> Iterations:
+    def iterations(self, job_id: JobRef, last: int = 0) -> Iterations:
         """The job's iteration times beside their baseline, with the newest `last` iterations; 0 is all that
         are kept."""
-        return self._ask.get(Iterations, "jobs", job_id, "iterations", last=last)
+        job, tasks = _named(job_id)
+        return self._ask.get(Iterations, "jobs", job, "iterations", last=last, array_tasks=tasks)
 
-    def cancel(self, job_id: int, signal: int | None = None) -> Job:
+    def cancel(self, job_id: JobRef, signal: int | None = None) -> Job:
         """Cancel the job: SIGTERM, and SIGKILL after the grace time; or only send its tasks a signal.
 
         Raises:
             Conflict: it has ended already.
         """
-        return self._ask.delete(OneJob, "jobs", job_id, signal=signal).job
+        job, tasks = _named(job_id)
+        return self._ask.delete(OneJob, "jobs", job, signal=signal, array_tasks=tasks).job
 
     def cancel_all(self, *, user: str = "", name: str = "", state: str = "") -> Cancelled:
         """Cancel all matching jobs that have not ended; the answer names those of others, which stay."""
         return self._ask.delete(Cancelled, "jobs", user=user, name=name, state=state)
 
-    def hold(self, job_id: int) -> Job:
-        """Keep the waiting job from starting."""
+    def hold(self, job_id: JobRef) -> Job:
+        """Keep the waiting job from starting; of an array those elements that wait."""
         return self._change(job_id, "hold")
 
-    def release(self, job_id: int) -> Job:
+    def release(self, job_id: JobRef) -> Job:
         """Let the held job start."""
         return self._change(job_id, "release")
 
-    def requeue(self, job_id: int) -> Job:
-        """Stop the job and let it wait for another start, with the same id."""
-        return self._change(job_id, "requeue")
+    def requeue(self, job_id: JobRef, *, failed: bool = False) -> Job:
+        """Stop the job and let it wait for another start, with the same id; with `failed` only those elements
+        of an array that failed."""
+        return self._change(job_id, "requeue", failed=failed)
 
-    def _change(self, job_id: int, verb: Verb) -> Job:
-        return self._ask.post(OneJob, "jobs", job_id, verb).job
+    def limit_array(self, job_id: int, limit: int) -> Job:
+        """Let at most so many elements of the array run at once from now on; 0: any number."""
+        return self._ask.post(OneJob, "jobs", job_id, "array-limit", body=ArrayLimit(limit=limit)).job
+
+    def _change(self, job_id: JobRef, verb: Verb, **query: Any) -> Job:
+        job, tasks = _named(job_id)
+        return self._ask.post(OneJob, "jobs", job, verb, array_tasks=tasks, **query).job
 
     # -- hosts
 
@@ -364,6 +379,12 @@ class Client:
         from rm.client.accounts import Accounts
 
         return Accounts(self._ask)
+
+
+def _named(job: JobRef) -> JobId:
+    if isinstance(job, JobId):
+        return job
+    return JobId(job) if isinstance(job, int) else parse_id(job)
 
 
 def _plain(job: JobRequest | Mapping[str, Any]) -> Mapping[str, Any]:

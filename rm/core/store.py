@@ -64,7 +64,8 @@ class Batch:
     finishing an action that is not open does nothing. `documents` are small named JSON objects
     of the leader's own (None forgets one). A job is new when its id is at least
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
-    A job's `spec` is written with its first version only, since it never changes. `acts` are added to the
+    A job's `spec` is written with its first version only, since it never changes; an element of an array has
+    that of its array. `acts` are added to the
     audit log; `logs` replace what was recorded under the same names, `choices` what was recorded of the
     job's placement before.
     """
@@ -229,6 +230,10 @@ class Store(Protocol):
 
     def job(self, id: int) -> Job | None: ...
 
+    def elements(self, array: int, tasks: Collection[int] | None = None) -> list[Job]:
+        """The elements of an array that have jobs of their own, by index; or only those of these indices."""
+        ...
+
     def choice(self, job: int) -> Choice | None:
         """How the job's last placement came about; None: it never was placed, or nothing was recorded."""
         ...
@@ -256,7 +261,8 @@ class Store(Protocol):
     def prune(self, before_us: int, most: int | None = None) -> int:
         """Forgets jobs that ended before `before_us`, and all but the `most` that ended last, with how they
         were placed and what became of their logs; counts them. Those that ended in the same microsecond as
-        the last one kept stay, and so do jobs with an open action. In many short transactions."""
+        the last one kept stay, and so do jobs with an open action, and arrays with an element that stays.
+        In many short transactions."""
         ...
 
     def prune_journal(self, before_us: int) -> int:

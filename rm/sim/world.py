@@ -180,7 +180,7 @@ class World:
             for job_id in outcome.changes.jobs:
                 job = state.jobs.get(job_id)
                 if job is not None and job.state.final:
-                    del state.jobs[job_id]  # the daemon prunes them too, later
+                    state.forget(job)  # the daemon prunes them too, later
         due_us = self.cycle.next_due_us()
         if due_us is not None:
             self.at(max(self.now_us, due_us - START_US), self._tick)

@@ -58,6 +58,7 @@ SUPPORTED = (
     Option("priority", ("priority",), help="high, low or an integer.", metavar="P"),
     Option("nice", ("nice",), takes=MAYBE, help="Lower its place in the queue by 100, or N.", metavar="[N]"),
     Option("begin", ("begin",), "b", help="Not before: now+1hour, 16:00, 2030-01-31T16:00.", metavar="TIME"),
+    Option("array", ("array",), "a", help="Job array: 0-15, 1,3,7-9, 0-99:2; %N at once.", metavar="INDICES"),
     Option("dependency", ("dependency",), "d", help="Start after other jobs: afterok:12.", metavar="LIST"),
     Option("kill_on_invalid_dep", ("kill-on-invalid-dep",), help="Cancel it if that can never be.",
            metavar="yes|no"),
@@ -104,7 +105,7 @@ UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     "propagate?", "export-file=", "reboot", "gpu-freq=", "cpu-freq=", "ignore-pbs", "container-id=",
 ) + _other(
     REFUSED,
-    "array/a=", "input/i=", "reservation=",
+    "input/i=", "reservation=",
     "uid=", "gid=", "clusters/M=", "cluster-constraint=", "bb=", "bbf=", "container=", "het-group=", "jobid=",
     "gpus-per-socket=", "core-spec/S=", "thread-spec=", "batch=", "network=", "nodefile/F=",
     "mcs-label=",

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from rm import dependencies, features, licenses, units
+from rm import arrays, dependencies, features, licenses, units
 from rm.errors import UsageError
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
@@ -213,6 +213,14 @@ def _dependency(values: Mapping[str, Any]) -> dict[str, Any]:
     return spec
 
 
+def _array(values: Mapping[str, Any]) -> dict[str, Any]:
+    """As the user wrote it: the core reads it again."""
+    if "array" not in values:
+        return {}
+    arrays.parse(values["array"])
+    return {"array": values["array"].strip()}
+
+
 def _absolute(path: str, cwd: str) -> str:
     import os.path
 
@@ -357,5 +365,5 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS = (
     _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _nice, _hosts,
-    _features, _licenses, _dependency, _traffic,
+    _features, _licenses, _array, _dependency, _traffic,
 )  # fmt: skip

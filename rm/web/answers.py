@@ -17,7 +17,18 @@ from msgspec import UNSET, UnsetType
 from rm.api.answer import Answer, Problem, Refused
 from rm.api.hosts import Free, Gpu, Host, Nic
 from rm.api.job_rows import JobRow, row_of
-from rm.api.jobs import Dependency, EarlierAttempt, FullJob, FullSpec, Job, Progress, Spec, Task, Traffic
+from rm.api.jobs import (
+    Array,
+    Dependency,
+    EarlierAttempt,
+    FullJob,
+    FullSpec,
+    Job,
+    Progress,
+    Spec,
+    Task,
+    Traffic,
+)
 from rm.api.reasons import (
     Alignment,
     Choice,
@@ -159,6 +170,9 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) ->
         history=job.history,
         earlier=[typed(one, EarlierAttempt) for one in job.earlier] if job.earlier else (),
         dependencies=[typed(one, Dependency) for one in job.dependencies] if job.dependencies else (),
+        array=None if job.array is None else typed(job.array, Array),
+        array_job=job.array_job,
+        array_task=job.array_task,
         short_state=job.state.short,
         exit=None if job.exit_code is None else f"{job.exit_code}:{job.exit_signal or 0}",
         hosts=list(dict.fromkeys(task.host for task in job.tasks)) if job.tasks else (),

@@ -21,7 +21,7 @@ from rm.web.answers import explanation, full_job_of, job_of, job_row_of, respond
 from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
+from rm.web.visible_jobs import VisibleJobs, array_tasks_of
 
 WAIT_MAX_S = 300.0
 
@@ -54,6 +54,7 @@ class JobRoutes:
             web.get(r"/v1/jobs/{id:\d{1,18}}", self.job),
             web.delete(r"/v1/jobs/{id:\d{1,18}}", self.cancel),
             web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:hold|release|requeue}", self.change),
+            web.post(r"/v1/jobs/{id:\d{1,18}}/array-limit", self.limit_array),
             web.get(r"/v1/jobs/{id:\d{1,18}}/wait", self.wait),
             web.get(r"/v1/jobs/{id:\d{1,18}}/why", self.why),
             web.get(r"/v1/jobs/{id:\d{1,18}}/iterations", self.iterations),
@@ -126,7 +127,7 @@ class JobRoutes:
         signal = int(number(request, "signal", 0)) or None
         if signal is not None and signal > 64:
             raise UsageError(f"There is no signal {signal}.")
-        job = await settled(self._service.cancel(job_id, caller.user, signal))
+        job = await settled(self._service.cancel(job_id, caller.user, signal, array_tasks_of(request)))
         return respond(jobs.OneJob(job=job_of(job)))
 
     async def cancel_all(self, request: web.Request) -> web.Response:
@@ -170,18 +171,27 @@ class JobRoutes:
 
     async def change(self, request: web.Request) -> web.Response:
         job_id, caller = await self._visible.owned(request)
-        verbs = {
-            "hold": self._service.hold,
-            "release": self._service.release,
-            "requeue": self._service.requeue,
-        }
-        job = await settled(verbs[request.match_info["verb"]](job_id, caller.user))
+        tasks, verb = array_tasks_of(request), request.match_info["verb"]
+        if verb == "requeue":
+            failed = request.query.get("failed", "") not in ("", "0")
+            job = await settled(self._service.requeue(job_id, caller.user, tasks, failed))
+        else:
+            act = self._service.hold if verb == "hold" else self._service.release
+            job = await settled(act(job_id, caller.user, tasks))
+        return respond(jobs.OneJob(job=job_of(job)))
+
+    async def limit_array(self, request: web.Request) -> web.Response:
+        job_id, caller = await self._visible.owned(request)
+        asked = wire.typed_body(await request.read(), jobs.ArrayLimit)
+        job = await settled(self._service.limit_array(job_id, caller.user, asked.limit))
         return respond(jobs.OneJob(job=job_of(job)))
 
     async def wait(self, request: web.Request) -> web.Response:
         timeout_s = min(number(request, "timeout_s", 60.0), WAIT_MAX_S)
-        job_id = (await self._visible.job(request)).id
-        job = await while_connected(request, settled(self._service.wait(job_id, timeout_s)))
+        tasks = array_tasks_of(request)
+        found = await self._visible.job(request)
+        job_id = int(request.match_info["id"]) if tasks else found.id
+        job = await while_connected(request, settled(self._service.wait(job_id, timeout_s, tasks)))
         return respond(
             jobs.Waited(job=job_of((await self._visible.sight(request)).job(job)), final=job.state.final)
         )

@@ -11,7 +11,7 @@ from rm.errors import UsageError
 from rm.web.access import Gate
 from rm.web.handling import number, settled, while_connected
 from rm.web.ports import Service
-from rm.web.visible_jobs import VisibleJobs
+from rm.web.visible_jobs import VisibleJobs, array_tasks_of
 
 
 class LogRoutes:
@@ -29,6 +29,8 @@ class LogRoutes:
         job_id, caller = await self._visible.owned(request, Role.ADMIN)
         if caller.admin and (await settled(self._service.job(job_id))).spec.user != caller.user:
             await self._gate.read_of_others(request)
+        if array_tasks := array_tasks_of(request):
+            job_id = (await settled(self._service.described(job_id, array_tasks))).job.id
         stream = request.query.get("stream", "out")
         if stream not in ("out", "err"):
             raise UsageError(f"There is no stream '{stream}'.", "Use out or err.")

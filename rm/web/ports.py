@@ -167,27 +167,35 @@ class Service(Protocol):
 
     def job(self, job_id: int) -> Answer[Job]: ...
 
-    def described(self, job_id: int) -> Answer[Described]:
-        """The job with what is known of it beside its record."""
+    def described(self, job_id: int, array_tasks: str = "") -> Answer[Described]:
+        """The job with what is known of it beside its record; or one element of an array."""
         ...
 
     def progress(self, job_ids: Sequence[int]) -> Answer[Mapping[int, Progress]]:
         """How far these jobs have come, by their reports."""
         ...
 
-    def cancel(self, job_id: int, by: str, signal: int | None) -> Answer[Job]:
-        """Stop the job; with `signal` only send that signal to its tasks."""
+    def cancel(self, job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Answer[Job]:
+        """Stop the job, or of an array these elements (as rm.arrays writes them; "" = all); with `signal`
+        only send that signal to its tasks."""
         ...
 
     def cancel_all(self, job_ids: Sequence[int], by: str) -> Answer[Sequence[Job]]:
         """Stop those of the jobs that have not ended; the jobs as they are then."""
         ...
 
-    def hold(self, job_id: int, by: str) -> Answer[Job]: ...
-    def release(self, job_id: int, by: str) -> Answer[Job]: ...
-    def requeue(self, job_id: int, by: str) -> Answer[Job]: ...
+    def hold(self, job_id: int, by: str, array_tasks: str = "") -> Answer[Job]: ...
+    def release(self, job_id: int, by: str, array_tasks: str = "") -> Answer[Job]: ...
 
-    def wait(self, job_id: int, timeout_s: float) -> Answer[Job]:
+    def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Answer[Job]:
+        """`failed`: of an array only what ended otherwise than it should."""
+        ...
+
+    def limit_array(self, job_id: int, by: str, limit: int) -> Answer[Job]:
+        """At most so many elements of the array run at once; 0: any number."""
+        ...
+
+    def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Answer[Job]:
         """The job as soon as it is final, or as it is after `timeout_s`."""
         ...
 

@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from rm.api import jobs, reasons
+from rm.arrays import parse
 from rm.config import Config
 from rm.core.model.job import JobSpec
 from rm.errors import Forbidden, ImpossibleRequest, UsageError
@@ -31,6 +32,7 @@ class SubmitRoutes:
         self._service = service
         self._visible = visible
         self._priority_max = config.limits.max_priority
+        self._array_size = config.limits.array_size
         self._specs_max = config.limits.specs_per_request
         self._root_runs = config.jobs.allow_root or bool(config.jobs.run_root_as)
         self._deliver = "" if config.jobs.output else config.jobs.deliver
@@ -84,6 +86,7 @@ class SubmitRoutes:
         deliver = self._deliver if user == caller.user and caller.local and caller.uid != 0 else ""
         spec = self._fences.applied(wire.spec_from(value, user, self._defaults, deliver))
         self._may_rank(spec, caller)
+        self._may_number(spec)
         return spec
 
     def _user_for(self, value: Any, caller: Caller) -> str:
@@ -99,6 +102,16 @@ class SubmitRoutes:
                 "Submit as another user, or set jobs.run_root_as or jobs.allow_root in rm.toml.",
             )
         return user
+
+    def _may_number(self, spec: JobSpec) -> None:
+        """The indices of an array are below the limit, as Slurm's are below MaxArraySize."""
+        last = parse(spec.array).last if spec.array else 0
+        if last >= self._array_size:
+            most = self._array_size - 1
+            raise UsageError(
+                f"The array '{spec.array[:80]}' has the index {last}, and the largest is {most}.",
+                "Choose smaller indices, or raise limits.array_size in rm.toml.",
+            )
 
     def _may_rank(self, spec: JobSpec, caller: Caller) -> None:
         """A priority above the limit needs an administrator."""

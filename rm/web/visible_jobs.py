@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from rm.arrays import JobId, mask, text_of
 from rm.config import PrivacyConfig
 from rm.core.model.described import Described
 from rm.core.model.job import Job
@@ -15,6 +16,16 @@ from rm.web.handling import settled
 from rm.web.identity import CALLER, Caller
 from rm.web.ports import Service
 from rm.web.sight import Sight, is_open, sight_of
+
+
+def array_tasks_of(request: web.Request) -> str:
+    """Which elements of an array the request is about; "" = it names none.
+
+    Raises:
+        UsageError: it names no such thing.
+    """
+    asked = request.query.get("array_tasks", "")
+    return text_of(mask(asked)) if asked else ""
 
 
 class VisibleJobs:
@@ -50,11 +61,12 @@ class VisibleJobs:
         """
         caller, job_id = request[CALLER], int(request.match_info["id"])
         try:
-            found = await settled(self._service.described(job_id))
+            found = await settled(self._service.described(job_id, array_tasks_of(request)))
         except NotFound:
             found = None
         if found is None or self.whose(caller, found.job.spec.user) is None:
-            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists those that you may see.")
+            named = JobId(job_id, array_tasks_of(request))
+            raise NotFound(f"There is no job {named}.", "`rmx queue --all` lists those that you may see.")
         sight = await self.sight(request)
         return Described(sight.job(found.job), sight.schedule(found.schedule), found.progress)
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from rm.adapters.store import sql as store_sql
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
+from rm.core.model.array import Array
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState, Task
@@ -30,7 +31,7 @@ from tests import builders
 
 
 def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> None:
-    job = replace(builders.filled(Job), id=1, state=JobState.RUNNING)
+    job = replace(builders.filled(Job), id=1, state=JobState.RUNNING, array_job=0, array_task=None)
     host, zone, stats = builders.filled(Host), builders.filled(Zone), builders.filled(LinkStats)
     assert job.spec.traffic.phases[0].rate_bps > 0
     measured = Measured("a", "b", stats)
@@ -42,6 +43,36 @@ def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> Non
     assert again.job(1) == job
     assert again.jobs() == [job]
     again.close()
+
+
+def array_with(*tasks: int, ended_us: int | None = None, **changes: Any) -> tuple[Job, ...]:
+    """The record of an array, and of some elements that have jobs of their own: 11, 12, ..."""
+    whole = replace(builders.job(10, array="0-9"), array=Array(waiting="3-9"))
+    if ended_us is not None:
+        whole = replace(whole, state=JobState.COMPLETED, ended_us=ended_us)
+    one = replace(whole, array=None, array_job=10, **changes)
+    return whole, *(replace(one, id=11 + n, array_task=task) for n, task in enumerate(tasks))
+
+
+def test_elements_of_an_array_have_its_specification(database: Any, store: Any) -> None:
+    jobs = array_with(0, 2, 1)
+    store.commit(Batch(jobs=jobs[:1]), 0)
+    store.commit(Batch(jobs=jobs), 1)
+    again = database.open()
+    assert again.load().jobs == jobs
+    assert [job.array_task for job in again.elements(10)] == [0, 1, 2]
+    assert again.elements(10, (2,)) == [jobs[2]]
+    assert again.elements(10, (7,)) == again.elements(11) == []
+
+
+def test_an_array_is_kept_as_long_as_one_of_its_elements(database: Any, store: Any) -> None:
+    array, first, second = array_with(0, 1, ended_us=50)
+    store.commit(Batch(jobs=(array, first, replace(second, ended_us=70))), 0)
+    assert store.prune(60) == 1
+    assert [job.id for job in database.open().jobs()] == [10, 12]
+    assert database.open().elements(10, (1,))[0].spec == array.spec
+    assert store.prune(80) == 2
+    assert store.jobs() == []
 
 
 def test_a_script_comes_back_to_the_byte(database: Any, store: Any) -> None:

@@ -126,11 +126,16 @@ def test_revisions_are_numbered_in_one_line() -> None:
     assert numbers == [f"{n:04}" for n in range(1, len(numbers) + 1)]
 
 
+def with_first_data(url: str) -> None:
+    """A database of now, out of one that the first rm has filled."""
+    migrate.upgrade(url, revision="0001")
+    run_sql(url, FIRST_DATA)
+    migrate.upgrade(url)
+
+
 def test_data_of_the_first_revision_lives_on(empty_url: str, tmp_path: Path) -> None:
     """From the first revision, through all there are, to one more that may come."""
-    migrate.upgrade(empty_url, revision="0001")
-    run_sql(empty_url, FIRST_DATA)
-    migrate.upgrade(empty_url)
+    with_first_data(empty_url)
     store = open_store(empty_url)
     assert_first_data(store)
     store.close()
@@ -145,8 +150,7 @@ def test_data_of_the_first_revision_lives_on(empty_url: str, tmp_path: Path) -> 
 
 
 def test_an_upgrade_that_fails_changes_nothing(empty_url: str, tmp_path: Path) -> None:
-    migrate.upgrade(empty_url)
-    run_sql(empty_url, FIRST_DATA)
+    with_first_data(empty_url)
     broken = with_later_revision(tmp_path, more='op.execute("SELECT nonsense")')
     with pytest.raises(StoreError, match=r"failed to upgrade: .*nonsense"):
         migrate.upgrade(empty_url, broken)
@@ -157,8 +161,7 @@ def test_an_upgrade_that_fails_changes_nothing(empty_url: str, tmp_path: Path) -
 
 def test_an_upgrade_that_would_lose_rows_is_undone(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/rm.sqlite3"
-    migrate.upgrade(url)
-    run_sql(url, FIRST_DATA)
+    with_first_data(url)
     broken = with_later_revision(tmp_path, more='op.execute("DELETE FROM job_specs WHERE id = 7")')
     with pytest.raises(StoreError, match="would lose rows of job_specs"):
         migrate.upgrade(url, broken)
@@ -169,8 +172,7 @@ def test_an_upgrade_that_would_lose_rows_is_undone(tmp_path: Path) -> None:
 
 def test_opening_upgrades_a_sqlite_file_and_keeps_a_copy(tmp_path: Path) -> None:
     url, now = f"sqlite:///{tmp_path}/rm.sqlite3", migrate.head()
-    migrate.upgrade(url)
-    run_sql(url, FIRST_DATA)
+    with_first_data(url)
     store = open_store(url, with_later_revision(tmp_path))
     assert_first_data(store)
     store.close()
@@ -184,8 +186,7 @@ def test_opening_upgrades_a_sqlite_file_and_keeps_a_copy(tmp_path: Path) -> None
 @pytest.mark.postgres
 def test_opening_tells_how_to_upgrade_postgres(empty_postgres: Callable[[], str], tmp_path: Path) -> None:
     url = empty_postgres()
-    migrate.upgrade(url)
-    run_sql(url, FIRST_DATA)
+    with_first_data(url)
     with pytest.raises(StoreError, match="rmx upgrade"):
         open_store(url, with_later_revision(tmp_path))
     store = open_store(url)

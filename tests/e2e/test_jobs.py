@@ -515,3 +515,31 @@ def test_a_job_is_stopped_while_it_is_being_started(cluster: Cluster) -> None:
     for host in cluster.hosts():
         assert not cluster.alive(host, "sleep 600.9")
     until(lambda: all(not host["jobs"] for host in cluster.hosts().values()), "everything is free again")
+
+
+ARRAY = """#!/bin/sh
+#SBATCH --array=0-8:2%2
+echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT $SLURM_ARRAY_TASK_MAX
+test $SLURM_ARRAY_TASK_ID != 4 || test -n "$SLURM_RESTART_COUNT"
+"""
+
+
+def test_the_elements_of_an_array_run_and_those_that_failed_run_again(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "array.sh"
+    script.write_text(ARRAY)
+    array = cluster.rmx("submit", "--parsable", script).strip()
+    ended = subprocess.run(
+        [RMX, "--socket", cluster.socket, "wait", array], capture_output=True, text=True, timeout=WAIT_S
+    )
+    assert ended.returncode == 1, ended.stderr
+    told = json.loads(cluster.rmx("show", array, "--json"))["job"]["array"]
+    assert (told["completed"], told["failed"]) == ("0,2,6,8", "4")
+    for task in range(0, 9, 2):
+        assert cluster.rmx("logs", f"{array}_{task}") == f"{array} {task} 5 8\n"
+    assert cluster.rmx("requeue", array, "--failed") == f"Job {array} is put back into the queue\n"
+    cluster.rmx("wait", array)
+    assert f"{array}_4" in cluster.rmx("queue", "--all")
+    one = json.loads(cluster.rmx("show", f"{array}_4", "--json"))["job"]
+    assert (one["state"], one["attempt"], one["array_task"]) == ("COMPLETED", 2, 4)

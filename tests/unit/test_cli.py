@@ -56,13 +56,13 @@ def test_a_task_requeues_its_own_job_without_the_daemon(
 def test_everything_that_a_script_asks_in_vain_is_told_at_once(
     daemon: Daemon, rmx: Rmx, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lines = ("--array=0-9", "--gres=gpu:1,nvme:1", "--time=soon", "--frobnicate")
+    lines = ("--batch=a", "--gres=gpu:1,nvme:1", "--time=soon", "--frobnicate")
     (tmp_path / "bad.sh").write_text("#!/bin/sh\n" + "".join(f"#SBATCH {line}\n" for line in lines))
     monkeypatch.setenv("SBATCH_RESERVATION", "ours")
     result = rmx("submit", "--begin=later", "bad.sh")
     assert (result.code, daemon.service.table) == (2, {})
     assert "for 6 reasons" in result.err
-    for said in ("--array", "nvme:1", "'soon'", "--frobnicate", "SBATCH_RESERVATION", "'later'"):
+    for said in ("--batch", "nvme:1", "'soon'", "--frobnicate", "SBATCH_RESERVATION", "'later'"):
         assert said in result.err
     assert rmx("submit", "--wrap", " ").err == "rmx: --wrap is empty. Write: rmx submit --wrap 'COMMAND'.\n"
 

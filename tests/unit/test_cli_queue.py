@@ -48,7 +48,10 @@ def test_columns_are_chosen_by_name(rmx: Rmx) -> None:
     ]
     wrong = rmx("queue", "-o", "jobid,colour")
     assert wrong.code == 2
-    assert "'colour' is not a column of the queue. Choose from jobid, partition, name" in wrong.err
+    assert (
+        "'colour' is not a column of the queue. Choose from jobid, arrayjobid, arraytaskid, partition, name"
+        in wrong.err
+    )
 
 
 def test_columns_are_chosen_by_the_letters_of_slurm(rmx: Rmx) -> None:

@@ -53,7 +53,7 @@ def test_a_list_is_understood_as_slurm_does(text: str, conditions: Conditions) -
         ("singleton:4", "'singleton:4' is no condition"),
         ("whenever:4", "'whenever:4' is no condition"),
         ("afterok:1,", "a condition is empty"),
-        ("afterok:36_2", "'36_2' names an element of a job array, which rm does not have"),
+        ("afterok:36_2", "'36_2' names an element of a job array"),
         ("aftercorr:36", "aftercorr is not supported: it goes from element to element"),
         ("expand:36", "expand is not supported"),
     ],

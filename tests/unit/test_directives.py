@@ -65,7 +65,7 @@ def test_unsupported_options_are_warnings_that_name_them() -> None:
             "#SBATCH --reservation=ours",
             "--reservation .*line 2 of train.sh.* is not supported, and without it the job would",
         ),
-        ("#SBATCH -a 0-15", "--array .*would do something else"),
+        ("#SBATCH --batch=a", "--batch .*would do something else"),
         ("#SBATCH --ntask=3", "Unknown option --ntask .*Did you mean '--ntasks'"),
         ("#SBATCH -n", "--ntasks .*needs a value"),
         ("#SBATCH --hold=yes", "--hold .*takes no value"),
@@ -79,11 +79,11 @@ def test_mistakes_are_errors_with_their_line(line: str, sentence: str) -> None:
 
 
 def test_every_line_with_a_mistake_is_told() -> None:
-    text = "#!/bin/sh\n#SBATCH -a 0-9\n#SBATCH --reservation=m --nodes=2\n#SBATCH --ntask=3\n#SBATCH -n 4\n"
+    text = "#!/bin/sh\n#SBATCH --batch=a\n#SBATCH --reservation=m -N 2\n#SBATCH --ntask=3\n#SBATCH -n 4\n"
     remarks = Remarks()
     assert directives.parse(text, "train.sh", remarks) == {"nodes": "2", "ntasks": "4"}
-    assert [str(error).split()[0] for error in remarks.errors] == ["--array", "--reservation", "Unknown"]
-    with pytest.raises(UsageError, match=r"for 3 reasons:\n  1\. --array .*line 2"):
+    assert [str(error).split()[0] for error in remarks.errors] == ["--batch", "--reservation", "Unknown"]
+    with pytest.raises(UsageError, match=r"for 3 reasons:\n  1\. --batch .*line 2"):
         remarks.refuse()
 
 

@@ -40,7 +40,8 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "cancel": lambda c: c.cancel(1),
     "hold": lambda c: c.hold(1),
     "release": lambda c: c.release(1),
-    "requeue": lambda c: c.requeue(1),
+    "requeue": lambda c: c.requeue("1_[2-3]", failed=True),
+    "limit_array": lambda c: c.limit_array(1, 5),
     "wait": lambda c: c.wait(1),
     "logs": lambda c: list(c.logs(1)),
     "why": lambda c: c.why(1),
@@ -157,7 +158,7 @@ def test_the_manual_has_all_methods_as_they_are() -> None:
 class Finishing(FakeService):
     """Jobs end as soon as somebody waits for them, or follows their output."""
 
-    async def wait(self, job_id: int, timeout_s: float) -> Any:
+    async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Any:
         return self.finish(job_id) if not (await self.job(job_id)).state.final else await self.job(job_id)
 
     async def logs(self, job_id: int, *given: Any, **more: Any) -> Any:
@@ -319,8 +320,16 @@ def test_a_batch_script_is_read_as_rmx_submit_reads_it(
     )
     assert (spec.chdir, dict(spec.env)["FROM_HERE"]) == (str(tmp_path), "yes")
     with pytest.raises(UsageError) as caught:
-        batch_job(tmp_path / "train.sh", ntask=2, hold="yes", mem=True, array="0-9", wait=True)
-    for said in ("--ntask", "'--ntasks'", "--hold", "True or False", "--mem", "--array", "Client.wait(job)"):
+        batch_job(tmp_path / "train.sh", ntask=2, hold="yes", mem=True, batch="a", wait=True)
+    for said in (
+        "--ntask",
+        "'--ntasks'",
+        "--hold",
+        "True or False",
+        "--mem",
+        "--batch",
+        "Client.wait(job)",
+    ):
         assert said in str(caught.value)
     with pytest.warns(UserWarning, match="--reboot"):
         batch_job(tmp_path / "train.sh", reboot=True)

@@ -235,7 +235,14 @@ def test_refusals_say_what_the_job_is(house: House) -> None:
         asyncio.run(house.service.cancel(1, "alice", None))
     house.leader.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
     with pytest.raises(Conflict, match="too long ago"):
-        asyncio.run(house.service.requeue(1, "alice"))
+        asyncio.run(house.service.hold(1, "alice"))
+
+
+def test_a_job_that_has_left_the_memory_can_be_requeued(house: House) -> None:
+    house.run()
+    house.do(ENDED)
+    house.leader.ask(lambda cycle, now_us: cycle.state.jobs.clear()).result(PATIENCE_S)
+    assert asyncio.run(house.service.requeue(1, "alice")).state is JobState.CONFIGURING
 
 
 def test_a_zone_that_is_none_is_not_measured(house: House) -> None:

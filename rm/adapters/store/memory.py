@@ -163,6 +163,13 @@ class MemoryStore:
         with self._db.lock:
             return self._db.jobs.get(id)
 
+    def elements(self, array: int, tasks: Collection[int] | None = None) -> list[Job]:
+        with self._db.lock:
+            of = [j for j in self._db.jobs.values() if j.array_job == array and j.array_task is not None]
+        return sorted(
+            (j for j in of if tasks is None or j.array_task in tasks), key=lambda j: j.array_task or 0
+        )
+
     def choice(self, job: int) -> Choice | None:
         with self._db.lock:
             return self._db.choices.get(job)
@@ -194,11 +201,13 @@ class MemoryStore:
             if most is not None and len(ended_us) > most:
                 before_us = max(before_us, ended_us[most - 1] if most else ended_us[0] + 1)
             busy = {a.job for a in db.actions.values()}
-            old = [
+            old = {
                 j.id
                 for j in db.jobs.values()
                 if j.state.final and j.id not in busy and j.ended_us is not None and j.ended_us < before_us
-            ]
+            }
+            # an array stays as long as one of its elements
+            old -= {j.array_job for j in db.jobs.values() if j.id not in old}
             for id in old:
                 del db.jobs[id]
             db.logs = {name: log for name, log in db.logs.items() if name.job in db.jobs}

@@ -80,6 +80,8 @@ def job_row(job: Job) -> Row:
         "started_us": job.started_us,
         "ended_us": job.ended_us,
         "body": _job_to_text(job),
+        "spec_id": job.array_job or job.id,
+        "array_task": job.array_task,
     }
 
 

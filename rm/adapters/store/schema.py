@@ -23,6 +23,7 @@ from sqlalchemy import (
     UniqueConstraint,
     bindparam,
     delete,
+    exists,
     select,
     text,
     update,
@@ -61,7 +62,7 @@ cluster = Table(
     Column("cluster_id", Text, nullable=False, server_default=""),
 )
 
-# Written once per job: a script can be large, and state changes must not write it again.
+# Written once per job, and per job array: a script can be large, and state changes must not write it again.
 job_specs = Table(
     "job_specs",
     metadata,
@@ -72,7 +73,7 @@ job_specs = Table(
 jobs = Table(
     "jobs",
     metadata,
-    Column("id", KEY, ForeignKey("job_specs.id"), primary_key=True, autoincrement=False),
+    Column("id", KEY, primary_key=True, autoincrement=False),
     Column("state", Text, nullable=False),
     Column("user_name", Text, nullable=False),
     Column("name", Text, nullable=False),
@@ -82,9 +83,12 @@ jobs = Table(
     Column("started_us", BigInteger),
     Column("ended_us", BigInteger),
     Column("body", Text, nullable=False),  # the Job without its spec
+    Column("spec_id", BigInteger, ForeignKey("job_specs.id"), nullable=False),  # elements have their array's
+    Column("array_task", BigInteger),
     Index(None, "state"),
     Index(None, "ended_us"),
     Index(None, "user_name", "id"),
+    Index(None, "spec_id", "array_task"),
 )
 
 # `id` keeps the order in which the names were first stored (the inventory's order).
@@ -288,6 +292,8 @@ meshes = Table(
 
 
 JOBS = select(jobs.c.id, jobs.c.body, job_specs.c.body.label("spec")).join_from(jobs, job_specs)
+_elements = jobs.alias("elements")
+HAS_ELEMENTS = exists().where(_elements.c.spec_id == jobs.c.id, _elements.c.id != jobs.c.id)
 
 # FOR UPDATE holds back other leaders on PostgreSQL; on SQLite BEGIN IMMEDIATE already did
 CLUSTER_FOR_UPDATE = select(cluster).with_for_update()

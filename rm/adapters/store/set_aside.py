@@ -72,6 +72,8 @@ def put_aside(c: Connection, damaged: Iterable[Damaged], at_us: int) -> None:
             row = c.execute(sa.select(table).where(*its)).mappings().one_or_none()
             if row is not None:
                 kept[table.name] = dict(row)
+                if table is schema.job_specs:  # of an array: its elements may have it still
+                    its.append(~sa.exists().where(schema.jobs.c.spec_id == table.c.id))
                 c.execute(sa.delete(table).where(*its))
         if kept:
             c.execute(

@@ -44,6 +44,7 @@ from rm.errors import StaleLeader, StoreError, StoreUnavailable
 STATES = frozenset(s.value for s in JobState)
 UNFINISHED = tuple(s.value for s in JobState if not s.final)
 TURN_S = 10  # of waiting for another writer of this process
+ELEMENTS_CHUNK = 500  # indices in one IN (...): builds of SQLite limit the number of parameters
 PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
 PRUNE_PAUSE_S = 0.005
 Value = TypeVar("Value")
@@ -150,7 +151,9 @@ class SqlStore:
         put(schema.DELETE_MEASUREMENTS, [{"b_name": n} for n in batch.removed_hosts])
         put(schema.DELETE_ZONE, [{"b_name": n} for n in batch.removed_zones])
         often = self._often
-        often["job_specs"](c, [records.spec_row(j) for j in batch.jobs if j.id >= next_job])
+        often["job_specs"](
+            c, [records.spec_row(j) for j in batch.jobs if j.id >= next_job and not j.array_job]
+        )
         often["jobs"](c, [records.job_row(j) for j in batch.jobs])
         put(self._upsert["hosts"], [records.named_row(h.name, h, "Host") for h in batch.hosts])
         put(self._upsert["zones"], [records.named_row(z.name, z, "Zone") for z in batch.zones])
@@ -261,6 +264,19 @@ class SqlStore:
             row = c.execute(schema.JOBS.where(schema.jobs.c.id == id)).one_or_none()
             return None if row is None else records.job(row)
 
+    def elements(self, array: int, tasks: Collection[int] | None = None) -> list[Job]:
+        columns = schema.jobs.c
+        of_array = schema.JOBS.where(columns.spec_id == array, columns.array_task.is_not(None))
+        wanted = sorted(tasks or ())
+        chunks = [wanted[at : at + ELEMENTS_CHUNK] for at in range(0, len(wanted), ELEMENTS_CHUNK)]
+        queries = [of_array] if tasks is None else [of_array.where(columns.array_task.in_(c)) for c in chunks]
+
+        def read(c: Connection) -> list[Job]:
+            rows = (row for query in queries for row in c.execute(query.order_by(columns.array_task)))
+            return sound("job", rows, records.job)
+
+        return self._around_damage("list elements of an array", read)
+
     def choice(self, job: int) -> Choice | None:
         query = sa.select(schema.choices).where(schema.choices.c.job == job)
         found = self._around_damage(
@@ -306,7 +322,9 @@ class SqlStore:
             if last is not None:
                 before_us = max(before_us, last if most else last + 1)
         busy = sa.select(actions.c.id).where(actions.c.job == jobs.c.id).exists()
-        old = sa.select(jobs.c.id).where(over, jobs.c.ended_us < before_us, ~busy).limit(PRUNE_CHUNK)
+        # an array stays as long as one of its elements
+        alone = ~schema.HAS_ELEMENTS
+        old = sa.select(jobs.c.id).where(over, jobs.c.ended_us < before_us, ~busy, alone).limit(PRUNE_CHUNK)
         forgotten = 0
         while True:
             with self._changing("prune") as c:
@@ -314,7 +332,7 @@ class SqlStore:
                 for table in (jobs, schema.job_specs):
                     c.execute(sa.delete(table).where(table.c.id.in_(some)))
             forgotten += len(some)
-            if len(some) < PRUNE_CHUNK:
+            if not some:
                 break
             time.sleep(PRUNE_PAUSE_S)  # waiters for the lock get it
         for table in (schema.logs, schema.choices):  # also logs that came home after their job was forgotten

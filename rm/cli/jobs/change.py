@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.arrays import JobId
+from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
 from rm.errors import Forbidden, RmError
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 DONE = {"hold": "is held", "release": "is released", "requeue": "is put back into the queue"}
 
 
-def _each(ids: list[int], act: Callable[[int], Job], as_json: bool, done: str) -> int:
+def _each(ids: list[JobId], act: Callable[[JobId], Job], as_json: bool, done: str) -> int:
     """Do it to every job; a failure does not keep the others from it, and is the exit code."""
     changed, code = [], 0
     for job_id in ids:
@@ -47,7 +49,7 @@ def _all_that_fit(session: Session, user: str, name: str, state: str, as_json: b
         emit_json({"jobs": answer.jobs})
     else:
         for job in answer.jobs:
-            click.echo(f"Job {job.id} is {job.state}")
+            click.echo(f"Job {job_ref(job)} is {job.state}")
     if not answer.jobs and not answer.refused:
         note("No unfinished job matches.")
     return Forbidden.exit_code if answer.refused else 0
@@ -79,8 +81,12 @@ def cancel(
         return _all_that_fit(session, user, name, state, as_json)
     if user or name or state:
         listed = session.client.jobs(user=user, name=name, state=state)
-        wanted = set(job_ids(words)) if words else None
-        ids = [job.id for job in listed if job.ended_us is None and (wanted is None or job.id in wanted)]
+        alive = [job for job in listed if job.ended_us is None]
+        if words:
+            known = {job.id for job in alive} | {job.array_job for job in alive}
+            ids = [one for one in job_ids(words) if one.job in known]
+        else:  # of arrays those elements that have jobs of their own
+            ids = [JobId(job.id) for job in alive if job.array is None]
         if not ids:
             note("No unfinished job matches.")
     else:
@@ -101,7 +107,7 @@ def requeue_itself(environment: Mapping[str, str]) -> bool:
     return True
 
 
-def _verb(name: str, text: str, act: Callable[[Client, int], Job]) -> click.Command:
+def _verb(name: str, text: str, act: Callable[[Client, JobId], Job]) -> click.Command:
     @click.command(name, help=text)
     @jobs_operand
     @json_option
@@ -121,19 +127,22 @@ release = _verb("release", "Let held JOBs start.", lambda client, job: client.re
 
 @click.command()
 @jobs_operand
+@click.option("--failed", is_flag=True, help="Of job arrays only the elements that failed.")
 @json_option
 @click.pass_obj
-def requeue(session: Session, /, jobs: tuple[str, ...], job_words: tuple[str, ...], as_json: bool) -> int:
+def requeue(
+    session: Session, /, jobs: tuple[str, ...], job_words: tuple[str, ...], failed: bool, as_json: bool
+) -> int:
     """Stop running JOBs and put them back into the queue; they keep their ids.
 
     A task may do so with its own job on any host, also where no daemon can be reached.
     """
     ids = job_ids((*jobs, *job_words))
-    own = int(os.environ.get("RM_JOB_ID") or 0)
-    if own in ids and not as_json and requeue_itself(os.environ):
+    own = JobId(int(os.environ.get("RM_JOB_ID") or 0))
+    if own in ids and not as_json and not failed and requeue_itself(os.environ):
         click.echo(f"Job {own} {DONE['requeue']}")
         ids = [job for job in ids if job != own]
     if not ids:
         return 0
     client = session.client
-    return _each(ids, client.requeue, as_json, DONE["requeue"])
+    return _each(ids, lambda job: client.requeue(job, failed=failed), as_json, DONE["requeue"])

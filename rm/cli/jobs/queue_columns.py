@@ -5,11 +5,37 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.api.job_rows import JobRow
+from rm.arrays import shown_id
 from rm.errors import UsageError
 from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
+
+if TYPE_CHECKING:
+    from rm.api.jobs import Job
+
+
+def job_ref(job: Job) -> str:
+    """What users call it: `36_2` for an element of an array, `36_[3-9%5]` for what waits of one."""
+    array = job.array
+    rest = "" if array is None else array.waiting or array.dropped
+    limit = array.limit if array is not None and array.waiting else 0
+    return shown_id(job.id, job.array_job, job.array_task, rest, limit)
+
+
+def _job_ref(job: JobRow) -> str:
+    return shown_id(job.id, job.array_job, job.array_task, job.array_rest or "", job.array_limit)
+
+
+def _by_array(job: JobRow) -> tuple[int, int]:
+    return job.array_job or job.id, job.array_task or 0
+
+
+def _array_task(job: JobRow) -> str:
+    if job.array_rest is not None:
+        return job.array_rest
+    return "N/A" if job.array_task is None else str(job.array_task)
 
 
 def elapsed_us(started_us: int | None, ended_us: int | None) -> int:
@@ -74,7 +100,9 @@ class Column(NamedTuple):
 COLUMNS = {
     column.name: column
     for column in (
-        Column("jobid", "JOBID", "i", lambda j: j.id, right=True),
+        Column("jobid", "JOBID", "i", _job_ref, _by_array, right=True),
+        Column("arrayjobid", "ARRAY_JOB_ID", "F", lambda j: j.array_job or j.id, right=True),
+        Column("arraytaskid", "ARRAY_TASK_ID", "K", _array_task, right=True),
         Column("partition", "PARTITION", "P", lambda j: j.partition or "-"),
         Column("name", "NAME", "j", lambda j: j.name),
         Column("user", "USER", "u", lambda j: j.user),
@@ -119,7 +147,8 @@ LONG = (
     "tasks",
     "where",
 )
-_LETTERS = {column.letter: column for column in COLUMNS.values()} | {"A": COLUMNS["jobid"]}
+_NUMBER = Column("id", "JOBID", "A", lambda j: j.id, right=True)
+_LETTERS = {column.letter: column for column in (*COLUMNS.values(), _NUMBER)}
 _FIELD = r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%%"
 
 

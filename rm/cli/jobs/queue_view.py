@@ -68,7 +68,8 @@ class View:
 
     def shown(self, rows: Sequence[JobRow], most: int | None = None) -> list[JobRow]:
         """Those that fit, in order; `most` of them, the newest."""
-        found = [row for row in rows if self._fits(row)] if self.selects_more else list(rows)
+        # an array of which nothing is left stands for none: its elements are jobs of their own
+        found = [row for row in rows if row.array_rest != "" and (not self.selects_more or self._fits(row))]
         return ordered(found[-(most or 0) :], self._sort)
 
     def cells(self, rows: Sequence[JobRow]) -> list[list[Any]]:

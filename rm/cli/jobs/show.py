@@ -52,6 +52,14 @@ def profile_text(profile: Traffic | None) -> str:
 def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     spec = job.spec
     yield "JobId", job.id
+    if job.array_task is not None:
+        yield "ArrayJobId", job.array_job
+        yield "ArrayTaskId", job.array_task
+    if job.array is not None:
+        yield "Array", spec.array
+        for name in ("Waiting", "Held", "Requeued", "Running", "Completed", "Failed", "Cancelled", "Dropped"):
+            yield name, getattr(job.array, name.lower())
+        yield "ArrayLimit", job.array.limit or "none"
     yield "JobName", spec.name
     yield "User", spec.user
     state = job.state + (" (held)" if job.held else "")
@@ -146,7 +154,7 @@ def show(session: Session, /, job: str | None, job_word: str | None, as_json: bo
     if found.earlier:
         click.echo()
         _earlier(found.earlier)
-    if found.state in FAILED:
+    if found.state in FAILED and found.array is None:
         _last_lines(session, found)
     if found.history:
         click.echo()

@@ -96,10 +96,11 @@ def submit(
     if session.connection.address.scheme != "unix" and not spec.get("output"):
         note(f"The daemon is on another machine, so it puts no log here: `rmx logs {job}` shows it.")
     if values.get("wait"):
+        from rm.arrays import JobId
         from rm.cli.jobs.wait import wait_for
 
         sys.stdout.flush()
-        return wait_for(session, [job])
+        return wait_for(session, [JobId(job)])
     return 0
 
 

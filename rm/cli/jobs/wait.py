@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 import click
 
+from rm.arrays import JobId
+from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
 
 
 def wait_for(
-    session: Session, ids: Sequence[int], timeout_s: float | None = None, as_json: bool = False
+    session: Session, ids: Sequence[JobId], timeout_s: float | None = None, as_json: bool = False
 ) -> int:
     """The largest exit code of the jobs.
 
@@ -21,11 +23,11 @@ def wait_for(
     from rm.client import exit_code
 
     ended = []
-    for job in session.client.wait_each(ids, timeout_s):
+    for job in session.client.wait_each([one for named in ids for one in named.each()], timeout_s):
         ended.append(job)
         if exit_code(job):
             reason = f" {job.reason.message}" if job.reason else ""
-            note(f"Job {job.id} ended {job.state} ({job.exit or '-'}).{reason}")
+            note(f"Job {job_ref(job)} ended {job.state} ({job.exit or '-'}).{reason}")
     if as_json:
         emit_json({"jobs": ended})
     return max(map(exit_code, ended), default=0)

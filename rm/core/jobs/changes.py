@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rm.core.jobs.actions import Action
+from rm.core.jobs.elements import follow
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
 from rm.core.model.job import Job
@@ -51,9 +52,12 @@ class Context:
     changes: Changes
 
     def put(self, job: Job) -> Job:
+        old = self.state.jobs.get(job.id)
         self.state.jobs[job.id] = job
         self.changes.jobs.add(job.id)
         self.state.dependents.note(job)
+        if job.array_task is not None:
+            follow(self, old, job)
         return job
 
     def act(self, action: Action) -> None:

@@ -10,6 +10,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import asked_for
+from rm.core.jobs.elements import array_of
 from rm.core.jobs.fencing import ended_after_us
 from rm.core.jobs.state import touch
 from rm.core.jobs.transitions import lose_tasks
@@ -27,6 +28,7 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         traffic=e.spec.traffic,
         key=e.key,
         dependencies=asked_for(e.spec.dependency, e.past) if e.spec.dependency else (),
+        array=array_of(e.spec),
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),
     )
     ctx.put(job)
@@ -34,6 +36,13 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
     ctx.state.next_job = max(ctx.state.next_job, job.id + 1)
     if e.key:
         ctx.state.submissions.setdefault((e.spec.user, e.key), []).append(job.id)
+
+
+def _recalled(ctx: Context, e: ev.JobsRecalled) -> None:
+    for job in e.jobs:
+        if job.id not in ctx.state.jobs:
+            ctx.state.recall(job)
+    ctx.state.jobs = dict(sorted(ctx.state.jobs.items()))  # lists go by id
 
 
 def _host_added(ctx: Context, e: ev.HostAdded) -> None:
@@ -288,6 +297,7 @@ def _tick(ctx: Context, e: ev.Tick) -> None:
 
 CLUSTER_EVENTS: dict[type, Callable[[Context, Any], None]] = {
     ev.JobSubmitted: _submitted,
+    ev.JobsRecalled: _recalled,
     ev.HostAdded: _host_added,
     ev.HostRemoved: _host_removed,
     ev.HostUp: _host_up,

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import NamedAlike, PastJob, asked_for, group_of, is_singleton, judged
+from rm.core.jobs.elements import drop
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.dependency import Dependency, Standing, together
 from rm.core.model.job import Job, JobSpec, JobState
@@ -122,6 +123,9 @@ def _ends(ctx: Context, job: Job) -> bool:
 
 def _cancel(ctx: Context, job: Job) -> None:
     reason = never(job.dependencies)
+    if job.array is not None:
+        drop(ctx, job, job.array.has("waiting"), reason)
+        return
     ctx.state.pending.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
     what = f"cancelled: {reason.message}"

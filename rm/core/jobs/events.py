@@ -11,7 +11,7 @@ from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.strays import Held
 from rm.core.model.alignment import Alignment
 from rm.core.model.host import Gpu, Host, Nic
-from rm.core.model.job import JobSpec, Placement
+from rm.core.model.job import Job, JobSpec, Placement
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
@@ -33,11 +33,14 @@ class JobSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class JobPlaced:
-    """The engine's decision: it comes from inside."""
+    """The engine's decision: it comes from inside. With an `array_job` it makes the job: its waiting element
+    `array_task` gets this id, and is placed."""
 
     job: int
     placement: Placement
     note: str = ""
+    array_job: int = 0
+    array_task: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +53,51 @@ class JobMoved:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
+    """`array_tasks`: which elements of an array, as rm.arrays writes them; "" = all."""
+
     job: int
     by: str
+    array_tasks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldRequested:
     job: int
     by: str
+    array_tasks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseRequested:
     job: int
     by: str
+    array_tasks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueRequested:
+    """`failed`: of an array only what ended otherwise than it should."""
+
     job: int
     by: str
+    array_tasks: str = ""
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayLimitSet:
+    """At most so many elements of the array run at once from now on; 0: any number."""
+
+    job: int
+    by: str
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobsRecalled:
+    """Ended jobs that had left the state are in it again, as the store has them."""
+
+    jobs: tuple[Job, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,6 +350,8 @@ Event = (
     | HoldRequested
     | ReleaseRequested
     | RequeueRequested
+    | ArrayLimitSet
+    | JobsRecalled
     | TasksPrepared
     | TasksStarted
     | TaskExited

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from rm.core.jobs import array_requests
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Changes, Context, Rules
 from rm.core.jobs.cluster_events import CLUSTER_EVENTS, stray
 from rm.core.jobs.dependency import settle
+from rm.core.jobs.elements import begin
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.transitions import TRANSITIONS
 from rm.core.model.job import Job
@@ -19,6 +21,7 @@ ASKED: dict[type, str] = {
     ev.HoldRequested: "cannot be held: only pending jobs can",
     ev.ReleaseRequested: "cannot be released: only pending jobs are held",
     ev.RequeueRequested: "cannot be requeued now",
+    ev.ArrayLimitSet: "is no job array: it has no limit of elements",
 }
 
 
@@ -40,14 +43,21 @@ def _take(ctx: Context, event: ev.Event) -> None:
     if on_cluster is not None:
         on_cluster(ctx, event)
         return
+    if isinstance(event, ev.JobPlaced) and event.array_job:
+        begin(ctx, event.array_job, event.array_task, event.job)
     job = state.jobs.get(event.job)  # type: ignore[union-attr]
     attempt = getattr(event, "attempt", None)
     if job is None or (attempt is not None and (attempt != job.attempt or not job.occupies)):
         _stale(ctx, job, event)
         return
+    if job.array is not None:
+        array_requests.take(ctx, job, event)
+        return
+    if getattr(event, "array_tasks", ""):
+        raise IllegalTransition(f"Job {job.ref} is no job array: leave the index out.")
     handler = TRANSITIONS.get((job.state, type(event)))
     if handler is None:
-        raise IllegalTransition(f"Job {job.id} is {job.state} and {refusal(event)}.", story(job))
+        raise IllegalTransition(f"Job {job.ref} is {job.state} and {refusal(event)}.", story(job))
     handler(ctx, job, event)
 
 

@@ -101,6 +101,7 @@ class ClusterState:
     rescheduled_us: int | None = None  # when a running job was last moved
     submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key
     dependents: Dependents = field(default_factory=Dependents)  # derived as well
+    elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
@@ -117,6 +118,7 @@ class ClusterState:
             progress=MappingProxyType(self.progress),
             fabric=self.fabric,
             licenses=MappingProxyType(self.licenses),
+            next_job=self.next_job,
         )
 
     def snapshot_without(self, job: Job, now_us: int) -> Snapshot:
@@ -152,8 +154,27 @@ class ClusterState:
             return
         finished = sorted((j for j in self.jobs.values() if j.state.final), key=lambda j: j.ended_us or 0)
         for job in finished[: len(finished) // 2]:
-            del self.jobs[job.id]
-            self.submissions.pop((job.spec.user, job.key), None)
+            self.forget(job)
+
+    def forget(self, job: Job) -> None:
+        """An ended job leaves; not an array before its elements, which must find it."""
+        if self.elements.get(job.id):
+            return
+        del self.jobs[job.id]
+        self.submissions.pop((job.spec.user, job.key), None)
+        if job.array_task is not None and job.array_job in self.elements:
+            of_array = self.elements[job.array_job]
+            of_array.pop(job.array_task)
+            if not of_array:
+                del self.elements[job.array_job]
+
+    def recall(self, job: Job) -> None:
+        """A job is in memory: its array's specification is its own, too."""
+        if (task := job.array_task) is not None:
+            if (array := self.jobs.get(job.array_job)) is not None:
+                job = replace(job, spec=array.spec)
+            self.elements.setdefault(job.array_job, {})[task] = job.id
+        self.jobs[job.id] = job
 
     # -- derived state -----------------------------------------------------------------------
 
@@ -218,6 +239,7 @@ def placed_view(job: Job, placement: Placement, sequence: int) -> PlacedJob:
         placement=placement,
         traffic=job.traffic,
         low_comm=job.spec.low_comm,
+        licenses=job.spec.demand.licenses,
     )
 
 
@@ -246,9 +268,10 @@ def rebuild(
         state.free[host.name] = all_of(host)
         state.silent_since[host.name] = now_us
         state.zones.setdefault(host.zone, Zone(host.zone))
+    for job in jobs:
+        state.recall(job)
     # deployment order is the order in which the attempts were placed
-    for job in sorted(jobs, key=lambda j: (j.started_us or j.submitted_us, j.id)):
-        state.jobs[job.id] = job
+    for job in sorted(state.jobs.values(), key=lambda j: (j.started_us or j.submitted_us, j.id)):
         if job.occupies:
             state.occupy(job)
     for job_id in sorted(state.jobs):

@@ -22,7 +22,17 @@ from rm.core.model.progress import Progress
 # The fields of ClusterState that are not written: they are worked out from the others, or found
 # again by a pass over all pending jobs.
 FOUND_AGAIN = frozenset(
-    {"free", "jobs_on", "reasons", "capacity_version", "freed", "fresh", "submissions", "dependents"}
+    {
+        "free",
+        "jobs_on",
+        "reasons",
+        "capacity_version",
+        "freed",
+        "fresh",
+        "submissions",
+        "dependents",
+        "elements",
+    }
 )
 
 
@@ -76,7 +86,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
     for host in (from_plain(Host, h) for h in plain["hosts"]):
         state.hosts[host.name] = host
     for job in (from_plain(Job, j) for j in plain["jobs"]):
-        state.jobs[job.id] = job
+        state.recall(job)
     state.pending = dict.fromkeys(plain["pending"])
     for progress in (from_plain(Progress, p) for p in plain["progress"]):
         state.progress[progress.job] = progress

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rm import features, licenses
+from rm import arrays, features, licenses
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse
@@ -94,6 +94,7 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             text = getattr(spec, name)
             if text:
                 yield from _text(name, text, most)
+    yield from _array(spec.array)
     yield from _dependency(spec.dependency)
     for name, parsed in (
         ("constraint", features.parse),
@@ -121,6 +122,15 @@ def _dependency(text: str) -> Iterator[str]:
         yield f"dependency has {_bytes(text)} bytes, and may have {DEPENDENCY_BYTES}"
     try:
         parse(text)
+    except UsageError as error:
+        yield error.what.removesuffix(".")
+
+
+def _array(text: str) -> Iterator[str]:
+    if not text:
+        return
+    try:
+        arrays.parse(text)
     except UsageError as error:
         yield error.what.removesuffix(".")
 

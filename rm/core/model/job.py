@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rm.arrays import shown_id
+from rm.core.model.array import Array
 from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
 from rm.core.model.dependency import Dependency, Standing, fulfilled_from_us, together
 from rm.core.model.reasons import Reason
@@ -113,6 +115,7 @@ class JobSpec(_WithDemand):
     begin_us: int | None = None
     dependency: str = ""  # what it waits for, as rm.dependencies reads it
     kill_on_invalid_dep: bool | None = None  # cancel it when that can never be; None: as the daemon does
+    array: str = ""  # a job array: its indices and limit, as rm.arrays reads them
     hold: bool = False
     requeue: bool = True
     warn_signal: int = 0  # Slurm's --signal: its number, sent before the time limit; 0 = none
@@ -306,6 +309,17 @@ class Job:
     earlier: tuple[EarlierAttempt, ...] = ()  # the newest of them, in order
     key: str = ""  # the idempotency key that it was submitted with
     dependencies: tuple[Dependency, ...] = ()  # those of `spec.dependency`, in its order
+    array: Array | None = None  # of the record of a whole job array
+    array_job: int = 0  # of an element: the id of its array, and its index there
+    array_task: int | None = None
+
+    @property
+    def ref(self) -> str:
+        """What users call it: `36_2` for an element of an array, `36_[3-9]` for what waits of one."""
+        array = self.array
+        rest = "" if array is None else array.waiting or array.dropped
+        limit = array.limit if array is not None and array.waiting else 0
+        return shown_id(self.id, self.array_job, self.array_task, rest, limit)
 
     @property
     def placement(self) -> Placement | None:
@@ -342,8 +356,8 @@ class Job:
 
     @property
     def occupies(self) -> bool:
-        """Does it hold its hosts' resources?"""
-        return self.state in (
+        """Does it hold its hosts' resources? Of an array only its elements do."""
+        return self.array is None and self.state in (
             JobState.CONFIGURING,
             JobState.RUNNING,
             JobState.SUSPENDED,

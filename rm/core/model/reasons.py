@@ -14,6 +14,7 @@ class ReasonCode(StrEnum):
     DEPENDENCY = "Dependency"
     DEPENDENCY_NEVER = "DependencyNeverSatisfied"
     BEGIN_TIME = "BeginTime"
+    ARRAY_LIMIT = "JobArrayTaskLimit"
     HELD_USER = "JobHeldUser"
     HELD_ADMIN = "JobHeldAdmin"
     HOST_NOT_AVAILABLE = "ReqNodeNotAvail"

@@ -66,6 +66,7 @@ class PlacedJob:
     placement: Placement
     traffic: TrafficProfile | None
     low_comm: bool
+    licenses: tuple[tuple[str, int], ...] = ()
 
     @property
     def communicates(self) -> bool:
@@ -93,3 +94,4 @@ class Snapshot:
     progress: Mapping[int, Progress] = field(default_factory=dict)
     fabric: Fabric | None = None
     licenses: Mapping[str, int] = field(default_factory=dict)  # how many of each there are
+    next_job: int = 1  # the first id that no job has: an element of an array that is placed gets the next one

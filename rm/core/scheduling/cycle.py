@@ -186,13 +186,17 @@ class Cycle:
             if reason.code in LATER and state.jobs[job_id].begin_us > now_us:
                 self._begins_us[job_id] = state.jobs[job_id].begin_us
         for decision in result.decisions:
-            if not_yet(state.jobs[decision.job], now_us) is not None:
+            pending = decision.array_job or decision.job
+            if not_yet(state.jobs[pending], now_us) is not None:
                 # one before it stands against it: what it was given is free for all, at once
                 state.capacity_version += 1
-                self._untried.append(decision.job)
+                self._untried.append(pending)
                 del result.taken[decision.job]
                 continue
-            self._record(ev.JobPlaced(decision.job, decision.placement, decision.note), now_us, out)
+            placed = ev.JobPlaced(
+                decision.job, decision.placement, decision.note, decision.array_job, decision.array_task
+            )
+            self._record(placed, now_us, out)
         out.taken = result.taken
         starts_us = self.blocked.reservation.at_us if self.blocked.reservation is not None else None
         self.blocked.retry_us = None if starts_us is None else max(starts_us, now_us + RETRY_US)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from rm.core.jobs.dependency import why_not
+from rm.core.jobs.elements import limited
 from rm.core.jobs.state import all_of, placed_view, take
 from rm.core.model.alignment import NOTHING_TO_ALIGN, PERFECT, Alignment
 from rm.core.model.demand import Demand
@@ -25,6 +26,7 @@ from rm.core.scheduling.blocked import Blocked, behind
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.neighbours import Neighbourhood
+from rm.core.scheduling.turns import Turns
 
 __all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
            "not_yet", "place"]  # fmt: skip
@@ -58,6 +60,8 @@ class Decision:
     alignment: Alignment
     note: str
     grounds: Grounds = field(compare=False, repr=False)
+    array_job: int = 0  # of an element that gets its id, `job`, with this decision
+    array_task: int = 0
 
 
 @dataclass(slots=True)
@@ -91,7 +95,7 @@ def decide(
     ahead = reserving(snapshot, policies, tuning)
     left = 0
     for job in pending:
-        waits = not_yet(job, snapshot.now_us)
+        waits = not_yet(job, snapshot.now_us) or limited(job, snapshot.jobs)
         if waits is not None:
             result.reasons[job.id] = waits
             continue
@@ -105,7 +109,8 @@ def decide(
             left += 1
         eligible.append(job)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
-    for job in policies.queue.order(eligible, snapshot):
+    turns = Turns(snapshot)
+    for job, one in turns.of(policies.queue.order(eligible, snapshot)):
         if left == 0 and (ahead is None or ahead.reservation is not None):
             break
         if left and len(result.decisions) == tuning.placements > 0:
@@ -116,27 +121,38 @@ def decide(
         key = job.demand
         if key not in blocked.reasons:
             group = groups[key]
-            if ahead is not None:
-                decision, reasons = ahead.place(job)
-            else:
-                decision, reasons = place(job, snapshot, policies, tuning, sequence + 1)
-            if decision is not None:
+            if (limit := turns.limit(job)) is not None:
+                result.reasons[job.id] = limit
                 del group[job.id]
                 left -= 1
+                turns.end(job)
+                continue
+            if ahead is not None:
+                decision, reasons = ahead.place(one)
+            else:
+                decision, reasons = place(one, snapshot, policies, tuning, sequence + 1)
+            if decision is not None:
                 sequence += 1
                 name = policies.placement.name
-                result.taken[job.id] = Taken(job, decision.grounds, name, snapshot.now_us)
-                reserve(snapshot, job, decision.placement, sequence)
+                result.taken[one.id] = Taken(one, decision.grounds, name, snapshot.now_us)
+                reserve(snapshot, one, decision.placement, sequence)
+                if one is not job:
+                    decision = replace(decision, array_job=job.id, array_task=one.array_task or 0)
                 result.decisions.append(decision)
+                if turns.placed(job):
+                    del group[job.id]
+                    left -= 1
                 continue
             if reasons[0].code is ReasonCode.PRIORITY:  # its like may yet fit, if they end sooner
                 del group[job.id]
                 left -= 1
                 blocked.reasons[behind(job)] = reasons[0]
                 blocked.waiting.setdefault(behind(job), {})[job.id] = None
+                turns.end(job)
                 continue
             blocked.reasons[key], blocked.waiting[key] = reasons[0], group
             left -= len(group)
+        turns.end(job)
         if ahead is not None and ahead.reserve(job):
             assert ahead.reservation is not None
             result.reasons[job.id] = ahead.reservation.promised(blocked.reasons[key])
@@ -310,7 +326,7 @@ def explain(
 
     `reserved` is the job that has a reservation, if any.
     """
-    waits = not_yet(job, snapshot.now_us)
+    waits = not_yet(job, snapshot.now_us) or limited(job, snapshot.jobs)
     proposal = policies.placement.candidates(request_of(job, snapshot), snapshot, explain=True)
     ahead = reserving(snapshot, policies, tuning)
     mine = reserved is not None and reserved.id == job.id

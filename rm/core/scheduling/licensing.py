@@ -30,11 +30,7 @@ def lacking(demand: Demand, snapshot: Snapshot) -> Reason | None:
 
 def _holders(name: str, snapshot: Snapshot) -> dict[int, int]:
     """How many each placed job holds of a licence."""
-    asked = (
-        (job, dict(snapshot.jobs[job].spec.demand.licenses))
-        for job in snapshot.placed
-        if job in snapshot.jobs
-    )
+    asked = ((job, dict(placed.licenses)) for job, placed in snapshot.placed.items() if placed.licenses)
     return {job: licenses[name] for job, licenses in asked if name in licenses}
 
 

@@ -62,7 +62,8 @@ def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collec
             return None
         if not spec.chdir:
             return None
-        each = for_each_task(pattern) if spec.ntasks > 1 else pattern
+        each = pattern if job.array_task is None else for_each_element(pattern)
+        each = for_each_task(each) if spec.ntasks > 1 else each
         tasks = job.placement.on(action.host) if job.placement is not None else ()
         named = ((t.rank, expand(each, job, t, host)) for t in tasks if t.rank in action.ranks)
         # a file of that directory, for any pattern
@@ -70,6 +71,11 @@ def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collec
         return Delivery(spec.user, spec.chdir, files)
 
     return delivery_of
+
+
+def for_each_element(pattern: str) -> str:
+    """`rm-%j.out` to `rm-%A_%a.out`, as Slurm names the output of the elements of an array."""
+    return pattern if re.search(r"%\d*a", pattern) else re.sub(r"%\d*j", "%A_%a", pattern)
 
 
 def for_each_task(pattern: str) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 
+from rm import arrays
 from rm.core.model.host import Host
 from rm.core.model.job import NO_BIND, Job, JobSpec, Placement, TaskPlacement
 from rm.units import hosts_in_order
@@ -56,6 +57,8 @@ def job_environment(
         shared["JOB_END_TIME"] = str((placed_us(job) + spec.time_limit_us) // 1_000_000)
     if spec.dependency:
         shared["JOB_DEPENDENCY"] = spec.dependency
+    if job.array_task is not None:
+        shared |= _array(job)
     if job.attempt > 1:  # unset on the first run, as Slurm has it
         shared["RESTART_COUNT"] = str(job.attempt - 1)
     for name, value in shared.items():
@@ -72,6 +75,19 @@ def job_environment(
         "PYTHONPATH": ":".join(p for p in (libraries, env.get("PYTHONPATH", "")) if p),
     }
     return env
+
+
+def _array(job: Job) -> dict[str, str]:
+    """Which element of which array it is. The step is that of the ranges, where they have the same."""
+    asked = arrays.parse(job.spec.array)
+    return {
+        "ARRAY_JOB_ID": str(job.array_job),
+        "ARRAY_TASK_ID": str(job.array_task),
+        "ARRAY_TASK_COUNT": str(asked.mask.bit_count()),
+        "ARRAY_TASK_MIN": str(asked.first),
+        "ARRAY_TASK_MAX": str(asked.last),
+        "ARRAY_TASK_STEP": str(asked.step),
+    }
 
 
 def _steps(placement: Placement) -> dict[str, str]:
@@ -185,19 +201,21 @@ def task_environment(job: Job, task: TaskPlacement, host: Host) -> dict[str, str
 
 
 def expand(pattern: str, job: Job, task: TaskPlacement, host: Host) -> str:
-    """Slurm's file name patterns: %j %A %x %u %N %n %t %%, with a width as in %4t."""
+    """Slurm's file name patterns: %j %A %a %x %u %N %n %t %%, with a width as in %4t."""
     placement = job.placement
     assert placement is not None
     values: dict[str, str | int] = {
         "j": job.id,
         "J": job.id,
-        "A": job.id,
+        "A": job.array_job or job.id,
         "x": job.spec.name,
         "u": job.spec.user,
         "N": host.name,
         "n": placement.hosts.index(host.name),
         "t": task.rank,
     }
+    if job.array_task is not None:
+        values["a"] = job.array_task
 
     def replaced(match: re.Match[str]) -> str:
         width, key = match[1], match[2]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar
 from weakref import WeakValueDictionary
 
+from rm.arrays import lowest, parse
 from rm.core.jobs.actions import Collect
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.logs import KeptLog, LogName, LogPlace
@@ -103,6 +104,11 @@ class LogReader:
                 offset = lines = 0
             reading = number
             _refuse_unknown(job, rank)
+            if job.array is not None:
+                raise Conflict(
+                    f"Job {job_id} is a job array: each of its elements has a log of its own.",
+                    f"Name one of them, such as {job_id}_{lowest(parse(job.spec.array).mask)}.",
+                )
             name = LogName(job_id, number, rank, stream)
             task = _task(job, name)
             current = number == job.attempt and job.occupies

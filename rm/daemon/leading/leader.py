@@ -343,7 +343,7 @@ class Leader:
             else:
                 events.append(item)
         due_us = self._cycle.next_due_us()
-        if events or due_us is None or due_us <= now_us:
+        if events or requests or due_us is None or due_us <= now_us:  # a request may make no event at all
             self._step(events, requests, now_us)
         if kept:
             self._keep(kept)

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from rm import __version__
+from rm.arrays import JobId, each, mask
 from rm.config import LimitsConfig
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect
@@ -48,6 +49,7 @@ from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.monitoring.service import MonitorService
+from rm.daemon.services.array_elements import gone, not_there, one_element, stored_element, to_requeue
 from rm.daemon.services.asking import LOOK_S
 from rm.daemon.services.backlog import Admission, Backlog, loads_of
 from rm.daemon.services.host_keys import Keys
@@ -336,7 +338,10 @@ class Service(HostService):
     async def job(self, job_id: int) -> Job:
         return (await self.described(job_id)).job
 
-    async def described(self, job_id: int) -> Described:
+    async def described(self, job_id: int, array_tasks: str = "") -> Described:
+        if array_tasks:
+            return await self._element(job_id, array_tasks)
+
         def ask(cycle: Cycle, now_us: int) -> Described | None:
             state = cycle.state
             job = state.jobs.get(job_id)
@@ -352,6 +357,23 @@ class Service(HostService):
         if job is None:
             raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists all jobs.")
         return Described(job)
+
+    async def _named(self, job_id: int, array_tasks: str) -> Job:
+        return (await self._element(job_id, array_tasks)).job if array_tasks else await self.job(job_id)
+
+    async def _element(self, array_id: int, array_tasks: str) -> Described:
+        """An element of an array: its own job, or the array's record as if it were one."""
+        record = await self.job(array_id)
+        task = one_element(record, array_tasks)
+
+        def look(cycle: Cycle, now_us: int) -> tuple[int | None, Job]:
+            state = cycle.state
+            return state.elements.get(array_id, {}).get(task), state.jobs.get(array_id, record)
+
+        own, record = await self._ask(look)
+        if own is not None:
+            return await self.described(own)
+        return Described(await stored_element(self._store, record, task))
 
     async def progress(self, job_ids: Sequence[int]) -> Mapping[int, Progress]:
         def look(cycle: Cycle, now_us: int) -> dict[int, Progress]:
@@ -380,13 +402,25 @@ class Service(HostService):
         answer: list[Job] = await self._ask(look)
         return answer
 
-    async def cancel(self, job_id: int, by: str, signal: int | None) -> Job:
+    async def cancel(self, job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Job:
         job = await self.job(job_id)
         if signal is not None:
-            return await self._signal(job, signal)
+            return await self._signal_all(job, signal, array_tasks)
         if job.state.final:
-            raise Conflict(f"Job {job_id} has already ended ({job.state}).")
-        return await self._change(job_id, ev.CancelRequested(job_id, by))
+            raise Conflict(f"Job {job.ref} has already ended ({job.state}).")
+        return await self._change(job_id, ev.CancelRequested(job_id, by, array_tasks))
+
+    async def _signal_all(self, job: Job, signal: int, array_tasks: str) -> Job:
+        """The job, or all elements of an array that run."""
+        if job.array is None:
+            return await self._signal(job, signal)
+        chosen = job.array.has("running") & (mask(array_tasks) if array_tasks else ~0)
+        if not chosen:
+            named = JobId(job.id, array_tasks)
+            raise Conflict(f"No element of {named} runs: there is nothing to signal.")
+        for task in each(chosen):
+            await self._signal((await self._element(job.id, str(task))).job, signal)
+        return job
 
     async def _signal(self, job: Job, signal: int) -> Job:
         hosts = dict.fromkeys(t.host for t in job.tasks if t.ended_us is None)
@@ -403,28 +437,61 @@ class Service(HostService):
                 raise Conflict(f"Job {job.id} does not run on {host}: there is nothing to signal.") from None
         return job
 
-    async def hold(self, job_id: int, by: str) -> Job:
-        return await self._change(job_id, ev.HoldRequested(job_id, by))
+    async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        return await self._change(job_id, ev.HoldRequested(job_id, by, array_tasks))
 
-    async def release(self, job_id: int, by: str) -> Job:
-        return await self._change(job_id, ev.ReleaseRequested(job_id, by))
+    async def release(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        return await self._change(job_id, ev.ReleaseRequested(job_id, by, array_tasks))
 
-    async def requeue(self, job_id: int, by: str) -> Job:
-        return await self._change(job_id, ev.RequeueRequested(job_id, by))
+    async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
+        return await self._change(job_id, ev.ArrayLimitSet(job_id, by, limit))
 
-    async def wait(self, job_id: int, timeout_s: float) -> Job:
+    async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
+        """Jobs that ended long ago come back from the store, but for those that are not kept any more."""
+        job = await self.job(job_id)
+        if job.array is None:
+            return await self._requeue(job, by, array_tasks, failed)
+        done: Job | None = None
+        for part in to_requeue(job, array_tasks, failed):
+            try:
+                done = await self._requeue(job, by, part, failed)
+            except IllegalTransition:
+                if done is None:
+                    raise
+        assert done is not None
+        return done
+
+    async def _requeue(self, job: Job, by: str, array_tasks: str, failed: bool) -> Job:
+        def look(cycle: Cycle, now_us: int) -> tuple[int, ...]:
+            return tuple(cycle.state.elements.get(job.id, ()))
+
+        recalled = await gone(self._store, job, array_tasks, await self._ask(look))
+
+        def make(state: ClusterState) -> list[ev.Event]:
+            back = not_there(recalled, state)
+            request = ev.RequeueRequested(job.id, by, array_tasks, failed)
+            return [ev.JobsRecalled(back), request] if back else [request]
+
+        def answer(state: ClusterState) -> Job:
+            return state.jobs[job.id]
+
+        changed: Job = await self._request(make, answer, weight=min(SLICE, max(1, len(recalled))))
+        return changed
+
+    async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Job:
+        """An element of an array that waits has no job of its own: its array says when it has."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         with self._waiters.waiting(job_id) as woken:
             while True:
                 woken.clear()  # before the look: a change after it must not be missed
-                job = await self.job(job_id)
+                job = await self._named(job_id, array_tasks)
                 left = deadline - asyncio.get_running_loop().time()
                 if job.state.final or left <= 0:
                     return job
                 try:
                     await asyncio.wait_for(woken.wait(), left)
                 except TimeoutError:
-                    return await self.job(job_id)
+                    return await self._named(job_id, array_tasks)
 
     def logs(
         self,

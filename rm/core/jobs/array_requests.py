@@ -1,0 +1,127 @@
+"""What users ask of job arrays: of all elements, or of some.
+
+Elements that have a job of their own take the request as any job does. Of several elements those that cannot
+take it do not keep the others from it; a request that none can take is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rm.arrays import JobId, each, text_of
+from rm.core.jobs import events as ev
+from rm.core.jobs.changes import Context
+from rm.core.jobs.elements import chosen_of, drop, let_look, put_array, short
+from rm.core.jobs.transitions import TRANSITIONS
+from rm.core.model.array import Array
+from rm.core.model.job import Job
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.errors import IllegalTransition
+
+Asked = ev.CancelRequested | ev.HoldRequested | ev.ReleaseRequested | ev.RequeueRequested
+
+
+def take(ctx: Context, record: Job, event: Any) -> None:
+    """Apply a request to the record of an array.
+
+    Raises:
+        IllegalTransition: nothing of it is possible.
+    """
+    handler = HANDLERS.get(type(event))
+    if handler is None:
+        raise IllegalTransition(f"Job {record.id} is a job array and cannot take {type(event).__name__}.")
+    handler(ctx, record, event)
+
+
+def _cancel(ctx: Context, record: Job, e: ev.CancelRequested) -> None:
+    array, chosen = _named(record, e)
+    waiting, alive = array.has("waiting") & chosen, (array.has("requeued") | array.has("running")) & chosen
+    if not waiting and not alive:
+        raise _refused(record, e, "has ended already")
+    if waiting:
+        drop(ctx, record, waiting, Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}"))
+    _each(ctx, record, alive, lambda job: ev.CancelRequested(job, e.by))
+
+
+def _hold(ctx: Context, record: Job, e: ev.HoldRequested) -> None:
+    array, chosen = _named(record, e)
+    waiting = array.has("waiting") & chosen
+    if waiting:
+        held = text_of(array.has("held") | waiting)
+        put_array(ctx, record, replace(array, held=held), f"held by {e.by}: elements {short(waiting)}")
+        ctx.state.enqueue(record.id)  # its reason may have changed
+    done = _each(ctx, record, array.has("requeued") & chosen, lambda job: ev.HoldRequested(job, e.by))
+    if not waiting and not done:
+        raise _refused(record, e, "cannot be held: only pending jobs can")
+
+
+def _release(ctx: Context, record: Job, e: ev.ReleaseRequested) -> None:
+    array, chosen = _named(record, e)
+    waiting = array.has("waiting") & chosen
+    if waiting:
+        held = text_of(array.has("held") & ~waiting)
+        put_array(ctx, record, replace(array, held=held), f"released by {e.by}: elements {short(waiting)}")
+        ctx.state.enqueue(record.id)
+    done = _each(ctx, record, array.has("requeued") & chosen, lambda job: ev.ReleaseRequested(job, e.by))
+    if not waiting and not done:
+        raise _refused(record, e, "cannot be released: only pending jobs are held")
+
+
+def _requeue(ctx: Context, record: Job, e: ev.RequeueRequested) -> None:
+    array, chosen = _named(record, e)
+    if e.failed:
+        chosen &= array.has("failed")
+    dropped = 0 if e.failed else array.has("dropped") & chosen
+    if dropped:
+        put_array(
+            ctx, record, array.moved(dropped, "waiting"), f"requeued by {e.by}: elements {short(dropped)}"
+        )
+    own = array.has("running") | array.has("completed") | array.has("failed") | array.has("cancelled")
+    done = _each(ctx, record, own & chosen, lambda job: ev.RequeueRequested(job, e.by))
+    if not dropped and not done:
+        raise _refused(record, e, "has no element that failed" if e.failed else "cannot be requeued now")
+
+
+def _limit(ctx: Context, record: Job, e: ev.ArrayLimitSet) -> None:
+    assert record.array is not None
+    if not record.array.unfinished:
+        raise _refused(record, e, "has ended already")
+    put_array(ctx, record, replace(record.array, limit=e.limit), f"array limit set to {e.limit} by {e.by}")
+    let_look(ctx, record.id)
+
+
+def _named(record: Job, e: Asked) -> tuple[Array, int]:
+    assert record.array is not None
+    return record.array, chosen_of(record, e.array_tasks)
+
+
+def _each(ctx: Context, record: Job, chosen: int, event_of: Callable[[int], ev.Event]) -> int:
+    """Ask it of the elements' own jobs; how many took it."""
+    jobs = ctx.state.elements.get(record.id, {})
+    done = 0
+    for task in each(chosen):
+        job = ctx.state.jobs.get(jobs.get(task, 0))
+        if job is None:
+            continue
+        event = event_of(job.id)
+        handler = TRANSITIONS.get((job.state, type(event)))
+        if handler is not None:
+            handler(ctx, job, event)
+            done += 1
+    return done
+
+
+def _refused(record: Job, e: ev.Event, why: str) -> IllegalTransition:
+    named = JobId(record.id, getattr(e, "array_tasks", ""))
+    return IllegalTransition(f"Job {str(named)[:80]} {why}.")
+
+
+HANDLERS: dict[type, Callable[[Context, Job, Any], None]] = {
+    ev.CancelRequested: _cancel,
+    ev.HoldRequested: _hold,
+    ev.ReleaseRequested: _release,
+    ev.RequeueRequested: _requeue,
+    ev.ArrayLimitSet: _limit,
+}

@@ -1,0 +1,227 @@
+"""The elements of job arrays: how one becomes a job of its own, and how the array follows what becomes of it.
+
+The array's record is PENDING while elements wait, RUNNING until all have ended, and then as they have ended.
+So whatever waits for a job (a dependency, a user) waits for an array the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from rm.arrays import SHOWN, mask, parse, text_of
+from rm.core.jobs.state import ClusterState, touch
+from rm.core.model.array import Array
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.reasons import Reason, ReasonCode
+from rm.errors import IllegalTransition
+
+S = JobState
+_ENDED_AS = {S.COMPLETED: "completed", S.CANCELLED: "cancelled"}
+
+
+class Changing(Protocol):
+    """What changes the state: `rm.core.jobs.changes.Context`."""
+
+    @property
+    def state(self) -> ClusterState: ...
+
+    @property
+    def now_us(self) -> int: ...
+
+    def put(self, job: Job) -> Job: ...
+
+
+def array_of(spec: JobSpec) -> Array | None:
+    """The array that is submitted with this specification, all of whose elements wait."""
+    if not spec.array:
+        return None
+    asked = parse(spec.array)
+    waiting = text_of(asked.mask)
+    return Array(waiting=waiting, held=waiting if spec.hold else "", limit=asked.limit)
+
+
+def element_of(array: Job, task: int, job_id: int) -> Job:
+    """An element as a job of its own that is about to be placed."""
+    return replace(
+        array,
+        id=job_id,
+        array=None,
+        array_job=array.id,
+        array_task=task,
+        held=False,
+        key="",
+        started_us=None,
+        reason=None,
+        history=array.history[:1],
+    )
+
+
+def shown_element(array: Job, task: int) -> Job | None:
+    """An element without a job of its own, as users see it; None: the array has none of this index."""
+    assert array.array is not None
+    of = array.array.set_of(task)
+    if not of:
+        return None
+    waits = of == "waiting"
+    held = waits and bool(array.array.has("held") >> task & 1)
+    state = S.PENDING if waits else S.CANCELLED
+    ended_us = None if waits else array.ended_us or array.submitted_us
+    return replace(
+        array,
+        array=None,
+        array_job=array.id,
+        array_task=task,
+        held=held,
+        state=state,
+        started_us=None,
+        ended_us=ended_us,
+        exit_code=None,
+        exit_signal=None,
+    )
+
+
+def begin(ctx: Changing, array_id: int, task: int, job_id: int) -> Job:
+    """Let a waiting element have a job of its own."""
+    array = ctx.state.jobs.get(array_id)
+    if array is None or array.array is None or not array.array.ready >> task & 1:
+        raise IllegalTransition(f"Job {array_id}_{task} does not wait to be placed.")
+    ctx.state.next_job = max(ctx.state.next_job, job_id + 1)
+    return ctx.put(element_of(array, task, job_id))
+
+
+def follow(ctx: Changing, old: Job | None, job: Job) -> None:
+    """Keep the array in step with one of its elements, which has changed."""
+    assert job.array_task is not None
+    ctx.state.elements.setdefault(job.array_job, {})[job.array_task] = job.id
+    record = ctx.state.jobs.get(job.array_job)
+    array = record.array if record is not None else None
+    if record is None or array is None:
+        return  # its row was damaged, and set aside: the element goes on as a job of its own
+    to, was = _set_of(job), None if old is None else _set_of(old)
+    if to == was:
+        return
+    array = array.moved(1 << job.array_task, to)
+    if job.state.final and to != "completed":
+        array = _with_exit(array, job)
+    elif not (array.failed or array.cancelled):
+        array = replace(array, exit_code=0, exit_signal=0)
+    put_array(ctx, record, array, ended_us=job.ended_us)
+    if was == "running" and array.limit:
+        let_look(ctx, job.array_job)
+
+
+def let_look(ctx: Changing, array_id: int) -> None:
+    """One more of the elements may run: those that wait are looked at again."""
+    state = ctx.state
+    array = state.jobs[array_id].array
+    assert array is not None
+    if array.waiting:
+        state.enqueue(array_id)
+    if array.requeued:
+        for job_id in state.elements[array_id].values():
+            if job_id in state.pending:
+                state.enqueue(job_id)
+
+
+def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_us: int | None = None) -> Job:
+    """A new version of an array's record, in the state that its elements make it."""
+    now_us, state = ctx.now_us, _state_of(array)
+    record = replace(record, array=array, held=array.all_held)
+    if story:
+        record = touch(record, now_us, story)
+    if state is not record.state:
+        if state.final:
+            code = (array.exit_code, array.exit_signal) if array.completed or array.failed else (None, None)
+            ended_us = max(now_us, ended_us or 0)
+            record = touch(
+                record, now_us, f"ended {state}", ended_us=ended_us, exit_code=code[0], exit_signal=code[1]
+            )
+        elif record.state.final:
+            record = replace(record, ended_us=None, exit_code=None, exit_signal=None, reason=None)
+        record = replace(record, state=state)
+    if not array.waiting:
+        # `after` asks when all have started: when the last of them has got its hosts
+        if record.started_us is None and (array.running or array.completed or array.failed):
+            record = replace(record, started_us=now_us)
+        ctx.state.pending.pop(record.id, None)
+        ctx.state.fresh.pop(record.id, None)
+        ctx.state.reasons.pop(record.id, None)
+    elif record.id not in ctx.state.pending:
+        ctx.state.enqueue(record.id)
+    return ctx.put(record)
+
+
+def drop(ctx: Changing, record: Job, waiting: int, reason: Reason) -> None:
+    """End these waiting elements before they have started."""
+    assert record.array is not None
+    array = record.array.moved(waiting, "dropped")
+    if not array.waiting:
+        record = replace(record, reason=reason)
+    put_array(ctx, record, array, f"{reason.message}: elements {short(waiting)}")
+
+
+def limited(job: Job, jobs: Mapping[int, Job], more: int = 0) -> Reason | None:
+    """Why the limit of its array keeps a job from starting, `more` of whose elements are about to; None: it
+    does not."""
+    record = job if job.array_task is None else jobs.get(job.array_job)
+    array = record.array if record is not None else None
+    if array is None or not array.limit:
+        return None
+    running = array.has("running").bit_count() + more
+    if running < array.limit:
+        return None
+    assert record is not None
+    said = f"{running} elements of job array {record.id} run, and at most {array.limit} may at a time"
+    return Reason(ReasonCode.ARRAY_LIMIT, said, (("running", running), ("limit", array.limit)))
+
+
+def chosen_of(record: Job, array_tasks: str) -> int:
+    """The elements that a request names.
+
+    Raises:
+        IllegalTransition: the array has not all of them.
+    """
+    assert record.array is not None
+    whole = parse(record.spec.array).mask
+    if not array_tasks:
+        return whole
+    chosen = mask(array_tasks)
+    if beyond := chosen & ~whole:
+        raise IllegalTransition(f"Job array {record.id} has no element {text_of(beyond)[:80]}.")
+    return chosen
+
+
+def short(indices: int) -> str:
+    """For a sentence."""
+    text = text_of(indices)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({indices.bit_count()})"
+
+
+def _set_of(job: Job) -> str:
+    if job.state is S.PENDING:
+        return "requeued"
+    if job.occupies:
+        return "running"
+    return _ENDED_AS.get(job.state, "failed")
+
+
+def _state_of(array: Array) -> JobState:
+    if array.waiting:
+        return S.PENDING
+    if array.unfinished:
+        return S.RUNNING
+    if array.failed:
+        return S.FAILED
+    return S.CANCELLED if array.cancelled or array.dropped else S.COMPLETED
+
+
+def _with_exit(array: Array, job: Job) -> Array:
+    """Source: sbatch(1), --wait: the exit code of an array is the highest of its elements'."""
+    code, signal = job.exit_code or 0, job.exit_signal or 0
+    if (128 + signal if signal else code) <= (
+        128 + array.exit_signal if array.exit_signal else array.exit_code
+    ):
+        return array
+    return replace(array, exit_code=code, exit_signal=signal)

@@ -1,0 +1,70 @@
+"""What has become of the elements of a job array: sets of indices, as `rm.arrays` writes them.
+
+The array's own record holds all of its elements, however many wait. An element gets a job of its own when it
+is placed, and keeps it from then on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rm.arrays import mask, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    """Each element is in exactly one of these sets, but for `held`, which are among `waiting`.
+
+    `waiting` and `dropped` (cancelled before they started) have no job of their own. Those that have one are
+    `requeued` (it pends again), `running` (it holds hosts), `completed`, `failed` (it ended otherwise) or
+    `cancelled`. At most `limit` run at once; 0: any number. `exit_code` and `exit_signal` are those of the
+    element that ended worst.
+    """
+
+    waiting: str = ""
+    held: str = ""
+    requeued: str = ""
+    running: str = ""
+    completed: str = ""
+    failed: str = ""
+    cancelled: str = ""
+    dropped: str = ""
+    limit: int = 0
+    exit_code: int = 0
+    exit_signal: int = 0
+
+    def has(self, name: str) -> int:
+        """One of the sets."""
+        return mask(getattr(self, name))
+
+    @property
+    def ready(self) -> int:
+        """Those that may be placed as soon as there is room."""
+        return self.has("waiting") & ~self.has("held")
+
+    @property
+    def all_held(self) -> bool:
+        return bool(self.waiting) and self.waiting == self.held
+
+    @property
+    def unfinished(self) -> bool:
+        return bool(self.waiting or self.requeued or self.running)
+
+    def moved(self, chosen: int, to: str) -> Array:
+        """With these elements in the set `to`, and in no other one."""
+        changed: dict[str, Any] = {}
+        for name in SETS:
+            before = self.has(name)
+            after = before | chosen if name == to else before & ~chosen
+            if after != before:
+                changed[name] = text_of(after)
+        held = self.has("held") & ~chosen
+        return replace(self, held=text_of(held), **changed)
+
+    def set_of(self, task: int) -> str:
+        """The name of the set that has the element; "" if the array has no such element."""
+        return next((name for name in SETS if self.has(name) >> task & 1), "")
+
+
+SETS = ("waiting", "requeued", "running", "completed", "failed", "cancelled", "dropped")

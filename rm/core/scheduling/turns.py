@@ -1,0 +1,51 @@
+"""Whose turn it is in a pass: one job after the other, and of a job array one element after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from rm.arrays import lowest
+from rm.core.jobs.elements import element_of, limited
+from rm.core.model.job import Job
+from rm.core.model.reasons import Reason
+from rm.core.model.snapshot import Snapshot
+
+
+class Turns:
+    """An array has turns until all that may be placed has been, or until `end` is called for it: a pass looks
+    at as many of its elements as it places, and one more."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._jobs = snapshot.jobs
+        self._next_job = snapshot.next_job
+        self._left: dict[int, int] = {}  # by array: elements that have not had their turn
+        self._placed: Counter[int] = Counter()  # by array: elements that this pass has placed
+
+    def of(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Job]]:
+        """(a pending job, what is to be placed of it), in the order of `jobs`: itself, or an element."""
+        for job in jobs:
+            if job.array is None:
+                yield job, job
+                continue
+            self._left[job.id] = job.array.ready
+            while left := self._left[job.id]:
+                self._left[job.id] = left & (left - 1)
+                yield job, element_of(job, lowest(left), self._next_job)
+
+    def end(self, job: Job) -> None:
+        """The job has no further turn in this pass."""
+        self._left[job.id] = 0
+
+    def limit(self, job: Job) -> Reason | None:
+        """Why the limit of its array keeps it from being placed now; None: it does not."""
+        return limited(job, self._jobs, self._placed[job.array_job or job.id])
+
+    def placed(self, job: Job) -> bool:
+        """It was placed, or one of its elements. Was that its last turn?"""
+        if job.array is not None or job.array_task is not None:
+            self._placed[job.array_job or job.id] += 1
+        if job.array is None:
+            return True
+        self._next_job += 1
+        return not self._left[job.id]

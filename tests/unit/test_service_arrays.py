@@ -1,0 +1,143 @@
+"""Job arrays over a real leader and a store: elements by their names, in memory or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rm.core.jobs import events as ev
+from rm.core.jobs.lifecycle import IllegalTransition
+from rm.core.model.job import Job, JobState
+from rm.errors import Conflict, NotFound, UsageError
+from tests import builders
+from tests.fakes import PATIENCE_S
+from tests.unit.test_service import House
+
+S = JobState
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    made.do(ev.HostAdded(builders.host("h1", cpus=2)))
+    yield made
+    made.leader.stop()
+
+
+def submit(house: House, array: str, key: str = "") -> int:
+    return asyncio.run(house.service.submit([builders.spec(array=array)], key))[0]
+
+
+def element(house: House, array: int, task: int) -> Job:
+    return asyncio.run(house.service.described(array, str(task))).job
+
+
+def end(house: House, array: int, task: int, code: int = 0) -> None:
+    job = element(house, array, task)
+    house.do(
+        ev.TasksStarted(job.id, job.attempt, "h1", 5, (0,)),
+        ev.TaskExited(job.id, job.attempt, "h1", 0, code, 0, 5, 6),
+    )
+
+
+def forget(house: House) -> None:
+    """Ended jobs leave the memory, elements first."""
+
+    def work(cycle: Any, now_us: int) -> None:
+        for job in sorted(cycle.state.jobs.values(), key=lambda job: job.array is not None):
+            if job.state.final:
+                cycle.state.forget(job)
+
+    house.leader.ask(work).result(PATIENCE_S)
+
+
+def test_elements_are_found_whether_they_wait_run_or_have_ended(house: House) -> None:
+    array = submit(house, "0-9")
+    end(house, array, 0)
+    ended, runs, waits = (element(house, array, task) for task in (0, 1, 7))
+    assert [job.ref for job in (ended, runs, waits)] == [f"{array}_{n}" for n in (0, 1, 7)]
+    assert [job.state for job in (ended, runs, waits)] == [S.COMPLETED, S.CONFIGURING, S.PENDING]
+    with pytest.raises(NotFound, match="Element 10 of job array 1 does not exist"):
+        element(house, array, 10)
+    with pytest.raises(UsageError, match=r"1_\[2-3\] names 2 elements"):
+        asyncio.run(house.service.described(array, "2-3"))
+    with pytest.raises(NotFound, match="is no job array"):
+        asyncio.run(house.service.described(ended.id, "2"))
+
+
+def test_a_submission_that_is_repeated_is_one_array(house: House) -> None:
+    first = submit(house, "0-3", "key")
+    for task in range(4):
+        end(house, first, task)
+    assert submit(house, "0-3", "key") == first
+
+
+def test_whoever_waits_for_an_element_waits_until_it_has_ended(house: House) -> None:
+    array = submit(house, "0-4")
+
+    async def wait_for(tasks: str) -> Job:
+        waiting = asyncio.create_task(house.service.wait(array, PATIENCE_S, tasks))
+        for task in (0, 1, 2, 3):
+            await asyncio.to_thread(end, house, array, task, int(task == 3))
+        return await waiting
+
+    job = asyncio.run(wait_for("3"))
+    assert (job.array_task, job.state, job.exit_code) == (3, S.FAILED, 1)
+
+
+def test_what_failed_runs_again_also_when_it_has_left_the_memory(house: House) -> None:
+    array = submit(house, "0-5")
+    for task in range(6):
+        end(house, array, task, int(task in (1, 4)))
+    forget(house)
+    assert asyncio.run(house.service.job(array)).state is S.FAILED
+    assert element(house, array, 4).exit_code == 1
+    again = asyncio.run(house.service.requeue(array, "alice", failed=True))
+    assert again.array is not None
+    assert (again.state, again.array.running, again.array.failed) == (S.RUNNING, "1,4", "")
+    for task in (1, 4):
+        end(house, array, task)
+    assert asyncio.run(house.service.job(array)).state is S.COMPLETED
+    with pytest.raises(IllegalTransition, match="has no element that failed"):
+        asyncio.run(house.service.requeue(array, "alice", failed=True))
+
+
+def test_one_element_that_has_left_the_memory_is_requeued_by_either_of_its_ids(house: House) -> None:
+    array = submit(house, "0-1")
+    for task in range(2):
+        end(house, array, task)
+    forget(house)
+    number = element(house, array, 1).id
+    assert asyncio.run(house.service.requeue(number, "alice")).state is S.CONFIGURING
+    end(house, array, 1)
+    forget(house)
+    asyncio.run(house.service.requeue(array, "alice", "1"))
+    assert element(house, array, 1).attempt == 3
+
+
+def test_elements_are_held_and_cancelled_by_their_names(house: House) -> None:
+    array = submit(house, "0-9")
+    asyncio.run(house.service.hold(array, "alice", "5-9"))
+    record = asyncio.run(house.service.cancel(array, "alice", None, "2-3"))
+    assert record.array is not None
+    assert (record.array.held, record.array.dropped) == ("5-9", "2-3")
+    assert element(house, array, 3).state is S.CANCELLED
+    assert element(house, array, 6).held
+    with pytest.raises(Conflict, match=r"No element of 1_\[5-6\] runs"):
+        asyncio.run(house.service.cancel(array, "alice", 10, "5-6"))
+
+
+def test_the_log_of_an_array_is_asked_for_by_element(house: House) -> None:
+    array = submit(house, "3-4")
+
+    async def read() -> None:
+        async for _ in house.service.logs(array, 0, "out", 0, False):
+            pass
+
+    with pytest.raises(Conflict, match="job array: each of its elements has a log") as refused:
+        asyncio.run(read())
+    assert "1_3" in refused.value.hint
