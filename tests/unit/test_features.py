@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -150,3 +151,10 @@ def test_a_feature_that_no_host_has_is_unknown() -> None:
     hosts = {one.name: one for one in HOSTS}
     (sentence,) = unknown_names(spec(constraint="fast|rack9", prefer="!rack1"), hosts)
     assert sentence.startswith("there is no feature rack9; there are: fast, rack1")
+
+
+def test_hosts_that_are_alike_share_one_set_of_features() -> None:
+    """A pass asks each of thousands of hosts."""
+    first, second = (host(name, gpus=8, features=("ib",)) for name in ("h1", "h2"))
+    assert first.all_features is second.all_features
+    assert replace(first, features=("slow",)).all_features != second.all_features

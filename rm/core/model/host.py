@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from re import compile as pattern
 
 _WORD = pattern(r"[a-z0-9]+")
@@ -81,12 +82,17 @@ class Host:
     @property
     def all_features(self) -> frozenset[str]:
         """Those declared, and the words of its GPUs' models in lower case: nvidia, a100, 80gb."""
-        words = (word for gpu in self.gpus for word in _WORD.findall(gpu.model.lower()))
-        return frozenset((*self.features, *words))
+        return _features(self.features, frozenset(gpu.model for gpu in self.gpus))
 
     @property
     def schedulable(self) -> bool:
         return self.state is HostState.UP and not self.drained_by
+
+
+@lru_cache(maxsize=4_096)  # hosts are alike, and a pass asks all of them
+def _features(declared: tuple[str, ...], models: frozenset[str]) -> frozenset[str]:
+    words = (word for model in models for word in _WORD.findall(model.lower()))
+    return frozenset((*declared, *words))
 
 
 @dataclass(frozen=True, slots=True)
