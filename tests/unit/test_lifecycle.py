@@ -375,6 +375,8 @@ def test_a_job_is_requeued_when_one_of_its_tasks_asks_for_it() -> None:
     world.exit(1, 0, signal=15, why="abort")
     assert (world.job.state, world.job.requeues, world.job.held) == (S.PENDING, 1, False)
     assert world.job.earlier[-1].exit_code == 143
+    assert world.job.reason is None  # it waits for its turn, not for what failed
+    assert world.job.earlier[-1].why == "requeued by its own task 0 on h1"
 
 
 def test_a_job_that_is_requeued_too_often_is_held() -> None:

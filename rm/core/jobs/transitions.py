@@ -113,7 +113,8 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         job = _stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
     # also when another task failed of it meanwhile, perhaps since this one has ended
     if e.why == REQUEUE and job.ending in (None, S.FAILED):
-        job = touch(job, ctx.now_us, f"requeued by its own task {e.rank} on {e.host}", ending=S.PENDING)
+        what = f"requeued by its own task {e.rank} on {e.host}"
+        job = touch(job, ctx.now_us, what, ending=S.PENDING, reason=None, failed_rank=None)
         job = _stop_rest(ctx, _count_requeue(ctx, job), "abort")
     # a task that ends well on the signal of its time limit has still reached the limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
