@@ -381,7 +381,7 @@ BAD_SCRIPTS = {
     "empty": (b"", "is empty"),
     "nameless": (b"echo hi\n", "does not say what runs it"),
     "unknown": (b"#!/bin/sh\n#SBATCH --gpusss=2\ntrue\n", "--gpusss"),
-    "array": (b"#!/bin/sh\n#SBATCH --array=0-3\ntrue\n", "--array"),
+    "array": (b"#!/bin/sh\n#SBATCH --array=3-0\ntrue\n", "--array"),
 }
 
 
