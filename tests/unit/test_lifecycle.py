@@ -407,7 +407,22 @@ def test_a_task_ran_as_long_as_its_host_measured_however_its_clock_was_set(ended
     world.now_us = 5_000_000
     world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 200, ended_us, ran_us=4_000_000))
     assert world.job.tasks[0].ended_us == 4_000_200
-    assert world.job.ended_us == 5_000_000
+    assert world.job.ended_us == 4_000_200
+
+
+def test_a_job_ended_with_its_last_task_however_late_the_daemon_hears_of_it() -> None:
+    world = World().run()  # started at 200
+    world.now_us = 600_000_000  # the daemon was away
+    for rank, host, ended_us in ((2, "h2", 900), (0, "h1", 400), (1, "h1", 300)):
+        world.do(ev.TaskExited(1, 1, host, rank, 0, 0, 200, ended_us))
+    assert (world.job.state, world.job.started_us, world.job.ended_us) == (S.COMPLETED, 200, 900)
+
+
+def test_no_host_says_that_a_job_ends_in_the_future() -> None:
+    world = World(ALONE).run()
+    world.now_us = 1_000
+    world.do(ev.TaskExited(1, 1, "h1", 0, 0, 0, 200, 1 << 50))
+    assert world.job.ended_us == 1_000
 
 
 def test_no_host_says_that_a_task_ran_into_the_future() -> None:

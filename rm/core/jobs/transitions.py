@@ -373,11 +373,19 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
             ctx.now_us,
             f"ended {final}",
             state=final,
-            ended_us=max(ctx.now_us, job.started_us or 0),
+            ended_us=_ended_us(job, ctx.now_us),
             exit_code=worst.exit_code if worst else None,
             exit_signal=worst.exit_signal if worst else None,
         )
     )
+
+
+def _ended_us(job: Job, now_us: int) -> int:
+    """When the job's last task ended, as its host says: the daemon may hear of it much later. A job that never
+    started ends now."""
+    if job.started_us is None:
+        return now_us
+    return max(job.started_us, min(now_us, max((t.ended_us or 0 for t in job.tasks), default=now_us)))
 
 
 def _telling(job: Job) -> Task | None:
