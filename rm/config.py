@@ -41,6 +41,7 @@ class DaemonConfig:
     """`url`, `peers`, `ca_file` and `token_file` are for clients (`rm.client.address`)."""
 
     socket: str = ""
+    advertise: str = ""
     url: str = ""
     peers: tuple[str, ...] = ()
     ca_file: str = ""

@@ -120,10 +120,12 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class Doors:
-    """Where users reach a daemon from other machines: https://host:port, and the page's URL; "" = nowhere."""
+    """Where users reach a daemon from other machines: https://host:port, and the page's URL; "" = nowhere.
+    `machine` is its machine's name or address for ssh, an IPv6 address in brackets; "" = its host name."""
 
     https: str = ""
     page: str = ""
+    machine: str = ""
 
 
 NO_DOORS = Doors()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -11,22 +12,27 @@ from rm.core.store import Doors
 from rm.errors import ConfigError
 from rm.web.pages.listen import address_of, is_local
 
+# as in a URL, and no option of ssh
+MACHINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*|\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9_.-]+)?\]")
 EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
 
 
 def doors_of(config: Config) -> Doors:
     """`https.url` and `web.url`; where one is "", the address that the door listens on, or this machine's
-    name if it listens on all of them. A door whose port is chosen when it opens has no address.
+    name if it listens on all of them. A door whose port is chosen when it opens has no address. The
+    machine is `daemon.advertise`.
 
     Raises:
-        ConfigError: one of them is not a URL of such a door.
+        ConfigError: one of them is not a URL of such a door, or no name of a machine.
     """
-    https, page = config.https, config.web
+    https, page, machine = config.https, config.web, _advertised(config.daemon.advertise)
+    name = machine or socket.gethostname()
     return Doors(
         _given(https.url, "https.url", ("https",), "https://rm.example.org:6832").rstrip("/")
-        or _listened(https.listen, "https.listen", "https"),
+        or _listened(https.listen, "https.listen", "https", name),
         _given(page.url, "web.url", ("https", "http"), "https://rm.example.org/")
-        or _listened(page.listen, "web.listen", "http", "/"),
+        or _listened(page.listen, "web.listen", "http", name, "/"),
+        machine,
     )
 
 
@@ -56,9 +62,20 @@ def _given(url: str, key: str, schemes: Collection[str], example: str) -> str:
     return url
 
 
-def _listened(listen: str, key: str, scheme: str, path: str = "") -> str:
+def _advertised(name: str) -> str:
+    found = f"[{name}]" if ":" in name and not name.startswith("[") else name
+    if found and not MACHINE.fullmatch(found):
+        raise ConfigError(
+            f"daemon.advertise is '{name}', which is not the name or address of a machine.",
+            "Write control1.example.org or 10.0.0.1.",
+        )
+    return found
+
+
+def _listened(listen: str, key: str, scheme: str, name: str, path: str = "") -> str:
     if not listen:
         return ""
     host, port = address_of(listen, key)
-    name = socket.gethostname() if host in EVERY_ADDRESS else host
-    return f"{scheme}://{f'[{name}]' if ':' in name else name}:{port}{path}" if port else ""
+    if host not in EVERY_ADDRESS:
+        name = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{name}:{port}{path}" if port else ""

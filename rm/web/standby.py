@@ -89,6 +89,8 @@ def _answering(answer: Callable[[web.Request], Awaitable[web.StreamResponse]]) -
 
 def _at_the_socket(lease: Lease) -> web.Response:
     machine, path = _place(lease)
+    if lease.doors.machine and not _is_here(lease):
+        machine = lease.doors.machine
     error = NOBODY
     if path:
         error = Standby(

@@ -295,7 +295,7 @@ def test_a_released_lease_is_free(database: Any, store: Any) -> None:
 
 def test_the_lease_says_where_its_holder_is_reached(database: Any) -> None:
     one, two = database.open(), database.open()
-    doors = Doors("https://one:6832", "http://one:8080/")
+    doors = Doors("https://one:6832", "http://one:8080/", "10.0.0.1")
     assert one.acquire_lease("one", now_us=0, ttl_us=100, doors=doors) == 1
     assert two.lease().doors == doors
     one.renew_lease(now_us=50, ttl_us=100)

@@ -13,15 +13,16 @@ from rm.client.address import Address, parse
 from rm.client.connection import Connection
 from rm.client.unix_door import Door, UnixDoor
 from rm.config import Config, DaemonConfig
-from rm.core.store import Lease
+from rm.core.store import Doors, Lease
 from rm.errors import Standby, Unreachable
 from tests.fake_service import serving
 from tests.standing_by import standing_by
 
 
-def at_socket(path: Path, holder: list[str]) -> AbstractContextManager[None]:
-    """A standby at `path`, which says that `holder[0]` leads."""
-    return standing_by(Config(daemon=DaemonConfig(socket=str(path))), lambda: Lease(holder[0]))
+def at_socket(path: Path, holder: list[str], machine: str = "") -> AbstractContextManager[None]:
+    """A standby at `path`, which says that `holder[0]` leads, whose rm.toml advertises `machine`."""
+    config = Config(daemon=DaemonConfig(socket=str(path)))
+    return standing_by(config, lambda: Lease(holder[0], doors=Doors(machine=machine)))
 
 
 def here(path: Path) -> str:
@@ -80,15 +81,17 @@ def test_a_leader_that_has_just_ended_is_no_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "followed"),
+    ("asked", "name", "machine", "followed"),
     [
-        ("ssh://ann@control1:2222", "ssh://ann@control2:2222"),
-        ("ssh://ann@control1", "ssh://ann@control2"),
-        ("ssh://control1", "ssh://control2"),
+        ("ssh://ann@control1:2222", "control2", "", "ssh://ann@control2:2222"),
+        ("ssh://ann@control1", "control2", "", "ssh://ann@control2"),
+        ("ssh://control1", "control2", "", "ssh://control2"),
+        ("ssh://ann@control1:2222", "debian", "10.0.0.2", "ssh://ann@10.0.0.2:2222"),
+        ("ssh://control1", "debian", "[fd00::2]", "ssh://[fd00::2]"),
     ],
 )
 def test_who_asks_by_ssh_stays_the_same_account_at_the_leader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, followed: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, name: str, machine: str, followed: str
 ) -> None:
     one, two = tmp_path / "one.sock", tmp_path / "two.sock"
     opened: list[str] = []
@@ -99,8 +102,16 @@ def test_who_asks_by_ssh_stays_the_same_account_at_the_leader(
         return UnixDoor(address.path)
 
     monkeypatch.setattr(connection, "door_to", forwarded)
-    with serving(two), at_socket(one, [f"control2:{two}:a1b2"]):
+    with serving(two), at_socket(one, [f"{name}:{two}:a1b2"], machine):
         client = Connection(parse(f"{asked}{one}", "the test"))
         assert client.get("status")["daemon"]["epoch"] == 3
         client.close()
     assert opened == [f"{asked}{one}", f"{followed}{two}"]
+
+
+def test_an_advertised_leader_on_the_same_machine_is_asked_at_its_socket(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.sock", tmp_path / "two.sock"
+    with serving(two), at_socket(one, [here(two)], "10.0.0.2"):
+        client = Connection(str(one))
+        assert client.get("status")["daemon"]["epoch"] == 3
+        client.close()

@@ -385,6 +385,32 @@ def test_where_users_reach_the_doors(https: HttpsConfig, web: WebConfig, doors: 
 
 
 @pytest.mark.parametrize(
+    ("advertise", "machine"),
+    [
+        ("control2.test", "control2.test"),
+        ("10.0.0.2", "10.0.0.2"),
+        ("fd00::2", "[fd00::2]"),
+        ("[fd00::2]",) * 2,
+    ],
+)
+def test_an_advertised_machine_is_named_for_each_door(advertise: str, machine: str) -> None:
+    config = Config(
+        daemon=DaemonConfig(advertise=advertise),
+        https=HttpsConfig("0.0.0.0:6832"),
+        web=WebConfig("10.0.0.7:8080"),
+    )
+    assert doors_of(config) == Doors(f"https://{machine}:6832", "http://10.0.0.7:8080/", machine)
+
+
+@pytest.mark.parametrize(
+    "advertise", ["-oProxyCommand=x", "ann@control2", "control2:22", "a b", "a\n", "a/b"]
+)
+def test_what_is_no_name_of_a_machine_is_not_advertised(advertise: str) -> None:
+    with pytest.raises(ConfigError, match=r"daemon\.advertise"):
+        doors_of(Config(daemon=DaemonConfig(advertise=advertise)))
+
+
+@pytest.mark.parametrize(
     "url",
     ["rm.test", "http://rm.test", "https://", "https://u@rm.test", "https://rm.test/x", "https://rm.test?x",
      "https://rm.test:port", "https://rm.test\r\nx", "javascript:alert(1)"],

@@ -57,6 +57,7 @@ cluster = Table(
     Column("lease_us", BigInteger, nullable=False, server_default="0"),
     Column("leader_https_url", Text, nullable=False, server_default=""),
     Column("leader_page_url", Text, nullable=False, server_default=""),
+    Column("leader_machine", Text, nullable=False, server_default=""),
     Column("next_job_id", BigInteger, nullable=False),
     Column("next_action_id", BigInteger, nullable=False),
     Column("cluster_id", Text, nullable=False, server_default=""),

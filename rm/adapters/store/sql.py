@@ -208,6 +208,7 @@ class SqlStore:
                     "epoch": epoch,
                     "leader_https_url": doors.https,
                     "leader_page_url": doors.page,
+                    "leader_machine": doors.machine,
                 },
             )
         self._epoch = epoch
@@ -476,7 +477,7 @@ def _often(driver: str) -> dict[str, Prepared]:
 def _lease(cluster: Mapping[Any, Any]) -> Lease:
     columns = ("holder", "epoch", "lease_expires_us", "lease_us", "version")
     holder, epoch, expires_us, ttl_us, version = (cluster[name] for name in columns)
-    doors = Doors(cluster["leader_https_url"], cluster["leader_page_url"])
+    doors = Doors(*(cluster[name] for name in ("leader_https_url", "leader_page_url", "leader_machine")))
     return Lease(holder, epoch, expires_us, ttl_us, version, doors)
 
 

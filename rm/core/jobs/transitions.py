@@ -381,8 +381,8 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
 
 
 def _ended_us(job: Job, now_us: int) -> int:
-    """When the job's last task ended, as its host says: the daemon may hear of it much later. A job that never
-    started ends now."""
+    """When the job's last task ended, as its host says: the daemon may hear of it much later. A job that
+    never started ends now."""
     if job.started_us is None:
         return now_us
     return max(job.started_us, min(now_us, max((t.ended_us or 0 for t in job.tasks), default=now_us)))
