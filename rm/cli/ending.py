@@ -6,6 +6,7 @@ exception is reported as a defect of rm (RM_DEBUG=1 shows where).
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from rm.cli.output import note
 from rm.errors import RmError
 
 INTERRUPTED, BROKEN_PIPE, DEFECT = 130, 141, 70
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def ended(command: Callable[[], int]) -> int:
@@ -29,11 +31,19 @@ def ended(command: Callable[[], int]) -> int:
         note("Interrupted.")
         return INTERRUPTED
     except BrokenPipeError:
-        # the reader of our output has gone: say nothing, also not when Python closes stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # its reader has gone: say nothing
         return BROKEN_PIPE
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            _drop_output()
+            note(f"The output cannot be written: {error.strerror}.")
+            return RmError.exit_code
         if os.environ.get("RM_DEBUG"):
             raise
         note(f"This is a defect of rm: {type(error).__name__}: {error}. RM_DEBUG=1 shows where.")
         return DEFECT
+
+
+def _drop_output() -> None:
+    """What is left of it, so that Python does not complain when it closes standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -185,6 +188,60 @@ def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_a_script_from_a_pipe_is_read_once(daemon: Daemon, rmx: Rmx, quick: Attempt) -> None:
+    reading, writing = os.pipe()
+    os.write(writing, b"#!/bin/sh\nhostname\n")
+    os.close(writing)
+    words = ("submit", "--hold", f"/dev/fd/{reading}")
+    assert quick(*words) == (None, "", "")
+    assert rmx(*words).out == "Submitted batch job 1\n"
+    os.close(reading)
+    assert daemon.service.table[1].spec.script == "#!/bin/sh\nhostname\n"
+
+
+PROGRAM = [sys.executable, "-c", "import sys; from rm.cli.start import main; sys.exit(main())"]
+
+
+def in_shell(line: str, **environment: str) -> Done:
+    """A line of bash in which `$RMX` is rmx, a process of its own."""
+    rmx = " ".join(shlex.quote(word) for word in PROGRAM)
+    done = subprocess.run(
+        ["bash", "-c", line.replace("$RMX", rmx)], capture_output=True, env=os.environ | environment
+    )
+    return Done(done.returncode, done.stdout.decode("latin-1"), done.stderr.decode())
+
+
+@pytest.mark.parametrize("verb", ["queue", "queue --limit=9", "submit plain.sh", "submit --json plain.sh"])
+def test_a_closed_or_full_output_is_no_defect(verb: str, daemon: Daemon) -> None:
+    Path("plain.sh").write_text("#!/bin/sh\nhostname\n")
+    assert in_shell(f"$RMX {verb} >&-") == (0, "", "")
+    for unbuffered in ("", "1"):
+        full = in_shell(f"$RMX {verb} >/dev/full", PYTHONUNBUFFERED=unbuffered)
+        assert full == (1, "", "rmx: The output cannot be written: No space left on device.\n")
+
+
+def test_messages_for_a_closed_standard_error_are_no_data(daemon: Daemon) -> None:
+    assert in_shell("$RMX submit --parsable train.sh 2>&-") == (0, "1\n", "")
+    assert in_shell("$RMX submit --parsable train.sh 2>&- >&- <&-") == (0, "", "")
+
+
+def test_a_closed_standard_input_is_an_empty_script(daemon: Daemon) -> None:
+    done = in_shell("$RMX submit <&-")
+    assert (done.code, done.err) == (2, "rmx: The script the standard input is empty.\n")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "name"), [("ascii", "Ã¤â\x86\x92"), ("latin-1", "ä?"), ("UTF-8", "Ã¤â\x86\x92")]
+)
+@pytest.mark.parametrize("verb", ["queue", "queue --limit=9"])
+def test_a_name_is_shown_whatever_the_encoding(
+    verb: str, encoding: str, name: str, daemon: Daemon, rmx: Rmx
+) -> None:
+    rmx("submit", "--job-name=ä→", "train.sh")
+    shown = in_shell(f"$RMX {verb} --noheader --format=name", PYTHONIOENCODING=encoding)
+    assert shown == (0, f"{name}\n", "")
 
 
 def test_an_interrupt_ends_it_with_a_sentence(

@@ -43,7 +43,8 @@ def attempt(words: Sequence[str]) -> int | None:
 def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str]] | None:
     """The specification, all options, and warnings; None where something is wrong, or more is asked for."""
     given, rest = directives.leading_options(words, "a flag")
-    if not rest or rest[0] == "-":
+    # a pipe, such as <(…), can be read only once: by click, if this should not be simple
+    if not rest or not os.path.isfile(rest[0]):
         return None
     script, remarks = rest[0], Remarks()
     text = read_script(script)
