@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from rm.arrays import shown_id
 from rm.core.model.array import Array
@@ -167,9 +168,15 @@ class JobSpec(_WithDemand):
         try:
             return self._demand
         except AttributeError:
-            demand = _demand_of(self)
+            demand = _interned(_demand_of(self))
             object.__setattr__(self, "_demand", demand)
             return demand
+
+
+@lru_cache(maxsize=4096)
+def _interned(demand: Demand) -> Demand:
+    """The same object for equal demands, which a scheduling pass recognizes without comparing them."""
+    return demand
 
 
 def _demand_of(spec: JobSpec) -> Demand:
@@ -331,9 +338,21 @@ class Job:
     def demand(self) -> Demand:
         """What it needs now: with the traffic that was measured, and the hosts that failed to launch it."""
         demand = self.spec.demand
-        if self.traffic is demand.traffic and not self.avoid:
+        if self.traffic is self.spec.traffic and not self.avoid:
             return demand
         return demand._replace(traffic=self.traffic, avoid=self.avoid)
+
+    @property
+    def is_conditional(self) -> bool:
+        """May anything but a lack of resources keep it from being placed: a hold, a time, a job, a limit?"""
+        return bool(
+            self.held
+            or self.dependencies
+            or self.not_before_us
+            or self.spec.begin_us
+            or self.array is not None
+            or self.array_job
+        )
 
     @property
     def begin_us(self) -> int:

@@ -94,19 +94,25 @@ def decide(
     groups: dict[Demand, dict[int, None]] = {}  # those not yet looked at
     ahead = reserving(snapshot, policies, tuning)
     left = 0
+    # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
+    known: dict[int, tuple[Demand, bool, dict[int, None]]] = {}
     for job in pending:
-        waits = not_yet(job, snapshot.now_us) or limited(job, snapshot.jobs)
-        if waits is not None:
-            result.reasons[job.id] = waits
-            continue
-        key = job.demand
-        if key in blocked.reasons:  # refused before, and nothing has come free since
-            blocked.waiting[key][job.id] = None
-            if ahead is None:
+        if job.is_conditional:
+            waits = not_yet(job, snapshot.now_us) or limited(job, snapshot.jobs)
+            if waits is not None:
+                result.reasons[job.id] = waits
                 continue
-        else:
-            groups.setdefault(key, {})[job.id] = None
-            left += 1
+        demand = job.demand
+        met = known.get(id(demand))
+        if met is None:
+            refused = demand in blocked.reasons  # before, and nothing has come free since
+            group = blocked.waiting[demand] if refused else groups.setdefault(demand, {})
+            met = known[id(demand)] = demand, refused, group
+        _, refused, group = met
+        group[job.id] = None
+        if refused and ahead is None:
+            continue
+        left += not refused
         eligible.append(job)
     sequence = max((p.sequence for p in snapshot.placed.values()), default=0)
     turns = Turns(snapshot)
