@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -16,10 +15,9 @@ import pytest
 
 from rm import config, errors
 from rm.cli.ending import BROKEN_PIPE, DEFECT, INTERRUPTED
-from rm.cli.main import JOB_VERBS, VERBS, refuse_what_rm_would_delete, rmx
+from rm.cli.main import JOB_VERBS, VERBS, refuse_what_rm_would_delete
+from tests.docs_blocks import DOCS, ROOT, found_by_click, words_of
 
-ROOT = Path(__file__).parents[2]
-DOCS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 # words of grammars (ID, [OPTIONS], NAME...) make a line a form, not a command
 FORM = re.compile(r"…|\.\.\.|\[OPTIONS\]|\bCOMMAND\b|\bVERB\b")
@@ -29,40 +27,14 @@ def documents() -> dict[str, str]:
     return {str(path.relative_to(ROOT)): path.read_text() for path in DOCS}
 
 
-def blocks(text: str) -> Iterator[str]:
-    """The lines of code blocks, indented ones and fenced ones; output of a console is left out."""
-    fence = ""
-    for line in text.splitlines():
-        if line.startswith("```"):
-            fence = "" if fence else line.strip("`") or "text"
-        elif fence == "console":
-            if line.startswith("$ "):
-                yield line[2:]
-        elif not fence and line.startswith("    "):
-            yield line.strip()
-
-
 def commands() -> Iterator[tuple[str, str]]:
-    """(where, command line) of every `rmx …` and `rm VERB …` that a reader could type."""
+    """(where, command line) of every `rmx …` and `rm VERB …` in a sentence that a reader could type."""
     for name, text in documents().items():
-        spans = [*blocks(text), *re.findall(r"`((?:rmx|rm) [^`]+)`", text)]
-        for span in spans:
+        for span in re.findall(r"`((?:rmx|rm) [^`]+)`", text):
             for part in re.split(r"&&|\||;|\$\(|\beval \"", span):
                 found = re.match(r"\s*(?:until |do |then )*((?:rmx|rm) \S.*)", part)
                 if found and not FORM.search(found[1]):
                     yield name, found[1].rstrip(') "')
-
-
-def words_of(line: str) -> list[str]:
-    """The words up to a comment, a redirection or an ampersand; quotes that another shell owns are closed."""
-    for quote in ("", "'", '"'):
-        try:
-            words = shlex.split(line + quote, comments=True)
-        except ValueError:
-            continue
-        ends = [i for i, word in enumerate(words) if re.match(r"[0-9]?[<>]|&$", word)]
-        return words[: ends[0]] if ends else words
-    raise AssertionError(f"no shell would take: {line}")
 
 
 LINES = sorted(set(commands()))
@@ -70,22 +42,13 @@ LINES = sorted(set(commands()))
 
 def parse(words: list[str]) -> None:
     """Let click parse the words without running anything; raises where a user would see an error."""
-    command: click.Command = rmx
-    context = click.Context(rmx, info_name="rmx", **rmx.context_settings)
-    rest = list(words)
-    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
-        name = rest.pop(0)
-        found = command.get_command(context, name)
-        assert found is not None, f"there is no command {name}"
-        command, context = (
-            found,
-            click.Context(found, info_name=name, parent=context, **found.context_settings),
-        )
+    command, parent, rest = found_by_click(words)
     if any(word in ("-h", "--help", "--version") for word in rest):
         return
     if isinstance(command, click.Group) and not rest:
         return  # a group that a sentence names
     # a sentence may name a command without the operands that it needs
+    context = click.Context(command, info_name=command.name, parent=parent, **command.context_settings)
     parser = command.make_parser(context)
     _, operands, _ = parser.parse_args(list(rest))
     arguments = [p for p in command.params if isinstance(p, click.Argument)]
@@ -96,7 +59,12 @@ def parse(words: list[str]) -> None:
 
 def test_the_documents_show_commands() -> None:
     assert len(LINES) > 60
-    assert {name for name, _ in LINES} >= {"README.md", "docs/cli.md", "docs/lab.md", "docs/playbooks.md"}
+    assert {name for name, _ in LINES} >= {
+        "ARCHITECTURE.md",
+        "docs/cli.md",
+        "docs/lab.md",
+        "docs/playbooks.md",
+    }
 
 
 @pytest.mark.parametrize(("name", "line"), LINES, ids=[f"{n}:{c[:50]}" for n, c in LINES])
