@@ -7,16 +7,18 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from rm.core.model.alignment import Alignment
+from rm.core.model.traffic import TrafficProfile
 from rm.core.ports import AdmissionPolicy
 from rm.core.ports import Transfer as Asked
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
+from rm.policies.regulate.desired import Iterating, Learn
 from rm.sim.admission import Gatekeeper, Verdict
 from rm.sim.attempt import Attempt
 from rm.sim.following import Following, as_planned
 from rm.sim.gpus import Gpu, GpuPool
 from rm.sim.network.port import Network, Transfer
 from rm.sim.program import Communicate, Compute
-from rm.sim.regulation import Regulation, Seen
+from rm.sim.regulation import Regulation
 from rm.sim.slots import wait_rule
 
 Handler = Callable[[Any, Any], None]
@@ -30,6 +32,8 @@ class Timeline(Protocol):
     def at(self, at_us: float, handler: Handler, a: Any = None, b: Any = None) -> None: ...
 
     def inspect(self, command: Inspect) -> None: ...
+
+    def learn(self, news: Learn) -> None: ...
 
 
 class Training:
@@ -49,8 +53,8 @@ class Training:
         self.running: dict[int, Attempt] = {}
         self.gpu_busy_us = 0.0  # compute on all GPUs together
         self.progressed: set[int] = set()  # jobs that made an iteration since somebody last looked
-        self.seen: dict[int, Seen] = {}
-        self.regulation = Regulation(timeline.inspect, controller, regulated)
+        self.regulation = Regulation(timeline.inspect, timeline.learn, controller, regulated)
+        self._iterating: dict[int, Iterating] = {}
         self._time = timeline
         self._network = network
         self._host_bps = host_bps
@@ -69,7 +73,7 @@ class Training:
         """All hosts of the attempt have started it: it goes to its slot, if it has one, and iterates."""
         now_us = self._time.now_us
         self.running[attempt.job] = attempt
-        self.seen[attempt.job] = Seen(attempt.number, round(attempt.program.compute_us), round(now_us))
+        self._know(attempt, now_us)
         if attempt.story.start_us is None:
             attempt.story.start_us = now_us
         if alignment.schedules:
@@ -83,7 +87,7 @@ class Training:
         if planned:
             slots = tuple(s for s in alignment.schedules if s.job not in planned)
             alignment = replace(alignment, schedules=slots)
-        if self.regulation.aligned(alignment, self.seen):
+        if self.regulation.aligned(alignment, self._iterating):
             for attempt in self.running.values():
                 attempt.flows.clear()
         for attempt in left_over:
@@ -94,7 +98,7 @@ class Training:
         """The attempt is over, now: what it was doing is forgotten, finished iterations are kept."""
         attempt.alive = False
         self.running.pop(attempt.job, None)
-        self.seen.pop(attempt.job, None)
+        self._iterating.pop(attempt.job, None)
         if attempt.shared and attempt.busy:
             for gpu in attempt.gpus:
                 self._gpus.leave(gpu, attempt.job)
@@ -104,6 +108,16 @@ class Training:
             self._network.suspend(attempt.transfer, self._time.now_us)
         if self._gate is not None and attempt.communicates:
             self._let(self._gate.end([attempt], self._asked))
+
+    def profiled(self, attempt: Attempt, old: TrafficProfile | None) -> None:
+        """The attempt was inspected; `old` is the profile that its plan was made for."""
+        self._know(attempt, self._iterating[attempt.job].next_start_us)
+        self.regulation.profiled(attempt.job, attempt.number, old, attempt.story.sim.spec.traffic)
+
+    def _know(self, attempt: Attempt, next_start_us: float | None) -> None:
+        """From now on regulation expects the attempt to compute as it does at present."""
+        next_us = None if next_start_us is None else round(next_start_us)
+        self._iterating[attempt.job] = Iterating(attempt.number, round(attempt.program.compute_us), next_us)
 
     def carried(self, transfers: Iterable[int]) -> None:
         """The network has carried these, at this instant; those of stopped attempts are nobody's."""
@@ -141,7 +155,7 @@ class Training:
         if attempt.planned is not None:
             attempt.planned = None
             attempt.flows.clear()
-        schedule = self.regulation.schedule(attempt.job)
+        schedule = self.regulation.schedule(attempt.job, attempt.number)
         wait_us = 0.0
         if schedule is not None:
             before = None if attempt.origin_us is None else round(attempt.origin_us)
@@ -191,16 +205,16 @@ class Training:
             story.waits += attempt.pause_us > 0
             if self._record:
                 story.durations_us.append(duration_us)
-        seen = self.seen[attempt.job]
-        seen.next_start_us = round(until_us)
+        known = self._iterating[attempt.job]
+        self._iterating[attempt.job] = Iterating(known.attempt, known.compute_us, round(until_us))
         report = Report(
             attempt.job,
             round(origin_us),
-            round(duration_us),
+            round(until_us) - round(origin_us),
             round(attempt.pause_us),
             round(attempt.comm_us) if attempt.communicates else None,
         )
-        self.regulation.report(report, self.seen)
+        self.regulation.report(attempt.number, report)
 
     def _stage_done(self, attempt: Attempt) -> None:
         stages = attempt.program.stages

@@ -24,6 +24,7 @@ from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.errors import RmError
 from rm.policies.regulate.controller import ControllerOptions, Inspect
+from rm.policies.regulate.desired import Learn
 from rm.sim.attempt import Attempt, Story
 from rm.sim.network.port import Network
 from rm.sim.result import JobResult, Result
@@ -301,16 +302,14 @@ class World:
             if attempt is not None:
                 at_us += INSPECTED_ITERATIONS * attempt.iteration_us
                 self.at(at_us, self._profiled, attempt)
-        self.at(at_us, self._inspected, command.component)
 
     def _profiled(self, attempt: Attempt, _: object) -> None:
-        traffic = attempt.story.sim.spec.traffic
-        if attempt.alive and traffic is not None:
-            self.training.seen[attempt.job].compute_us = round(attempt.program.compute_us)
-            self._inbox.append(ev.ProfileMeasured(attempt.job, attempt.number, traffic, cooperative=True))
+        if attempt.alive:
+            self.training.profiled(attempt, self.cycle.state.jobs[attempt.job].traffic)
 
-    def _inspected(self, component: int, _: object) -> None:
-        self.training.regulation.reinstall(component, self.training.seen)
+    def learn(self, news: Learn) -> None:
+        """A profile has changed: the cycle hears of it, as live of the regulator's event."""
+        self._inbox.append(ev.ProfileMeasured(news.job, news.attempt, news.profile, cooperative=True))
 
     # -- the outcome ---------------------------------------------------------------------------
 

@@ -21,6 +21,14 @@ class IterationStats:
     pauses: int = 0
     baseline_us: int | None = None
 
+    @property
+    def next_start_us(self) -> int | None:
+        """When the iteration after the newest begins; None before the first."""
+        if not self.items:
+            return None
+        start_us, duration_us, _, _ = self.items[-1]
+        return start_us + duration_us
+
     def add(self, start_us: int, duration_us: int, paused_us: int, comm_us: int | None) -> None:
         self.items.append((start_us, duration_us, paused_us, comm_us))
         self.count += 1

@@ -113,6 +113,8 @@ class Inspect:
 
 @dataclass(frozen=True, slots=True)
 class Recalculate:
+    """Solve the component again. It follows an inspection, whose results are what a new plan starts from."""
+
     component: int
 
 
@@ -242,7 +244,9 @@ class Controller:
         return self._components[component].phase
 
     def epoch(self, component: int) -> int | None:
-        return self._components[component].epoch
+        """When the last hyper-period of the reference began; None = not heard, or no such component."""
+        part = self._components.get(component)
+        return None if part is None else part.epoch
 
     def report(self, report: Report) -> list[Command]:
         """Take one iteration report; jobs that are not controlled are ignored."""

@@ -1,0 +1,39 @@
+"""Asks the hosts of running jobs to do something; what goes wrong is logged, and the next plan mends it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from rm.daemon.agents import Agents
+from rm.daemon.regulation.running import Place, Running
+from rm.protocol.codes import Code, code_of
+from rm.protocol.request import Answer, Ordered, name_of
+
+log = logging.getLogger(__name__)
+
+CALL_TIMEOUT_S = 10.0
+
+
+def ask(
+    agents: Agents,
+    running: Running,
+    place: Place,
+    request: Ordered[Answer],
+    *,
+    timeout_s: float = CALL_TIMEOUT_S,
+    on_answer: Callable[[Answer], None] = lambda answer: None,
+    on_end: Callable[[], None] = lambda: None,
+) -> None:
+    """Ask one host of a job; `on_answer` and, in any case, `on_end` are called in the fleet's thread."""
+
+    def answered(future: Future[Answer]) -> None:
+        error = future.exception()
+        if error is None:
+            on_answer(future.result())
+        elif code_of(error) is not Code.NO_SUCH_ATTEMPT:
+            log.warning("%s of job %d on %s: %s", name_of(type(request)), running.job, place.host, error)
+        on_end()
+
+    agents.call(place.host, request, timeout_s).add_done_callback(answered)
