@@ -49,6 +49,7 @@ TARGET_MS = 50.0
 HOSTS, ZONES, CPUS = 1_000, 20, 64
 AT_ONCE, QUEUED = 1_000, 50_000  # jobs of one submission, and of a long queue
 CANCELLED = 6_000
+DEPENDENT = 10_000  # jobs that wait for one
 REPORTED = 60_000  # tasks in one answer of a host, about as many as fit a line
 PATIENCE_S = 300.0
 USER = "ann"
@@ -187,6 +188,11 @@ async def measured(house: House) -> dict[str, float]:
         for _ in range(0, QUEUED, 10_000):
             await service.submit(specs(10_000, hold=True))
 
+    async def released(first: int) -> None:
+        await service.cancel(first, USER, None)
+        while await asyncio.wrap_future(house.leader.ask(lambda cycle, _: cycle.next_due_us())) == 0:
+            await asyncio.sleep(0.01)
+
     async def listed(limit: int) -> None:
         await service.jobs(states=frozenset(), user="", name="", limit=limit, everything=False)
 
@@ -210,6 +216,9 @@ async def measured(house: House) -> dict[str, float]:
     found["a dry run"] = await house.longest_ms(service.plan(specs(1)[0]))
     some = list(range(newest - CANCELLED, newest))
     found[f"a cancellation of {CANCELLED:,} jobs"] = await house.longest_ms(service.cancel_all(some, USER))
+    [first] = await service.submit(specs(1, hold=True))
+    await service.submit(specs(DEPENDENT, hold=True, dependency=f"afterany:{first}"))
+    found[f"an end that releases {DEPENDENT:,} jobs"] = await house.longest_ms(released(first))
     return found
 
 

@@ -162,7 +162,8 @@ class Store(Protocol):
         ...
 
     def load(self, ended_after_us: int | None = None) -> Loaded:
-        """Unfinished jobs, plus those that ended at or after `ended_after_us` (None = none)."""
+        """Unfinished jobs, plus those that ended at or after `ended_after_us` (None = none), and those by
+        which pending ones are still to be judged (`rm.core.jobs.dependents.named_by`)."""
         ...
 
     def set_aside(self, damaged: Collection[Damaged], at_us: int) -> None:

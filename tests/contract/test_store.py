@@ -18,6 +18,7 @@ from rm.adapters.store import sql as store_sql
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.core.model.array import Array
 from rm.core.model.choice import Choice
+from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState, Task
 from rm.core.model.logs import KeptLog, LogName
@@ -173,6 +174,17 @@ def test_what_load_and_jobs_select(store: Any) -> None:
     assert ids(user="eve") == [2, 4, 6]
     assert ids(user="eve", name="n0", states=[JobState.PENDING]) == [6]
     assert store.job(99) is None
+
+
+def test_load_has_ended_jobs_by_which_pending_ones_are_to_be_judged(store: Any) -> None:
+    ended = {i: replace(builders.job(i), state=JobState.FAILED, ended_us=5) for i in range(1, 6)}
+    asked = [Dependency("afterok", i, standing=s) for i, s in zip(range(1, 4), Standing, strict=True)]
+    waits = replace(builders.job(7), dependencies=(*asked, Dependency("singleton")))
+    over = replace(ended[5], id=8, dependencies=(Dependency("afterany", 4),))
+    store.commit(Batch(jobs=(*ended.values(), waits, over)), 0)
+    unfulfilled = [one.job for one in asked if one.standing is not Standing.FULFILLED]
+    assert [j.id for j in store.load().jobs] == [*unfulfilled, waits.id]
+    assert [j.id for j in store.load(ended_after_us=5).jobs] == [1, 2, 3, 4, 5, 7, 8]
 
 
 def test_pruning_keeps_what_is_still_needed(database: Any, store: Any) -> None:

@@ -102,7 +102,7 @@ def _wait_for_no_lease(patch: pytest.MonkeyPatch) -> None:
 
 
 def _tell_no_dependents(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Dependents, "heeds", lambda self, job: bool(job.dependencies))
+    patch.setattr(Dependents, "judge_all", lambda self, awaited: None)
 
 
 def _take_any_end_for_a_good_one(patch: pytest.MonkeyPatch) -> None:

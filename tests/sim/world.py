@@ -90,6 +90,8 @@ class World:
         self.faults = faults
         # hosts that are given up soon come back while what they ran still does
         self.haste = self.choices.among("hosts are given up", [1, 3])
+        # those that wait for a job may hear of its end many steps later
+        self.judged_max = self.choices.among("dependents are judged in parts", [RULES.judged_max, 1])
         self.now_us = S
         self.db = MemoryDatabase()
         self.hosts = {f"h{i}": ModelHost(f"h{i}") for i in range(hosts)}
@@ -132,7 +134,9 @@ class World:
         state.licenses = {"a": 2, "b": 3}
         chosen = self.journalled or PLAIN
         policies = Policies(*(load(kind, chosen[kind].name, chosen[kind].options) for kind in KINDS))
-        self.cycle = Cycle(state, policies, replace(RULES, down_after_us=RULES.down_after_us // self.haste))
+        down_after_us = RULES.down_after_us // self.haste
+        rules = replace(RULES, down_after_us=down_after_us, judged_max=self.judged_max)
+        self.cycle = Cycle(state, policies, rules)
         self.recorder = Recorder("of this test", chosen)
         self.open = {a.id: Intent(a.id, msgspec.convert(a.body, ACTIONS[a.kind])) for a in loaded.actions}
         self.inbox = []

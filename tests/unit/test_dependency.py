@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rm.core.jobs import dependency, dependents
 from rm.core.jobs import events as ev
 from rm.core.jobs.chain import LINKS_MAX, Link, chain_of
-from rm.core.jobs.dependents import PastJob
+from rm.core.jobs.dependents import PastJob, named_by
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.journal.starting_point import dump_state, restore_state
@@ -30,9 +30,15 @@ S = JobState
 class Cluster:
     """One host, on which four jobs have room, under the daemon's cycle."""
 
-    def __init__(self, cancel_never: bool = True, cpus: int = 4, queue: str = "fifo") -> None:
+    def __init__(
+        self,
+        cancel_never: bool = True,
+        cpus: int = 4,
+        queue: str = "fifo",
+        judged_max: int = Rules().judged_max,
+    ) -> None:
         self.queue = queue
-        self.rules = Rules(cancel_never=cancel_never)
+        self.rules = Rules(cancel_never=cancel_never, judged_max=judged_max)
         self.now_us = 1_000_000
         self.lead(ClusterState())
         self.do(ev.HostAdded(builders.host("h1", cpus=cpus)), ev.HostUp("h1", "boot", "1"))
@@ -45,7 +51,8 @@ class Cluster:
     def restart(self) -> None:
         """Another daemon, which knows what the store has of jobs that have not ended."""
         old = self.cycle.state
-        left = [job for job in old.jobs.values() if not job.state.final]
+        named = named_by(old.jobs.values())
+        left = [job for job in old.jobs.values() if not job.state.final or job.id in named]
         hosts = old.hosts.values()
         self.lead(rebuild(left, hosts, old.zones.values(), {}, old.next_job, old.next_action, self.now_us))
 
@@ -54,7 +61,10 @@ class Cluster:
         return self.cycle.state.jobs
 
     def do(self, *events: ev.Event) -> None:
+        """And what the clock says then, until there is nothing to do at once."""
         self.cycle.step(events, self.now_us)
+        while self.cycle.next_due_us() == 0:
+            self.cycle.step((), self.now_us)
 
     def submit(self, dependency: str = "", past: tuple[PastJob, ...] = (), **spec: object) -> int:
         job_id = self.cycle.state.next_job
@@ -348,6 +358,65 @@ def test_a_long_chain_is_counted_and_its_beginning_is_named() -> None:
     assert (len(found.links), found.left_out) == (LINKS_MAX, 20)
 
 
+# -- in parts
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_end_of_a_job_releases_many_dependents_in_parts_also_across_a_restart(restarts: bool) -> None:
+    one = Cluster()
+    first = one.submit()
+    behind = [one.submit(f"afterok:{first}", hold=True) for _ in range(1_000)]
+    one.start(first)
+    exited = ev.TaskExited(first, one.jobs[first].attempt, "h1", 0, 0, 0, one.now_us, one.now_us)
+    parts = [one.cycle.step([exited], one.now_us).changes.jobs]
+    assert one.state(first) is S.COMPLETED
+    while one.cycle.next_due_us() == 0:
+        one.cycle.state.forget(one.jobs[first])
+        assert first in one.jobs  # as long as others are to be judged by it
+        if restarts:
+            one.restart()
+            break
+        parts.append(one.cycle.step((), one.now_us).changes.jobs)
+    assert {one.jobs[job].depends for job in behind} == {Standing.FULFILLED}
+    assert not one.cycle.state.dependents.awaited
+    assert all(0 < len(part) <= 200 for part in parts)
+    one.cycle.state.forget(one.jobs[first])
+    assert first not in one.jobs
+
+
+def test_a_job_with_many_dependents_does_not_hold_up_those_of_another() -> None:
+    one = Cluster()
+    first, other = one.submit(hold=True), one.submit(hold=True)
+    for _ in range(1_000):
+        one.submit(f"afterany:{first}", hold=True)
+    last = one.submit(f"afterany:{other}", hold=True)
+    one.cycle.step([ev.CancelRequested(first, "alice"), ev.CancelRequested(other, "bob")], one.now_us)
+    one.cycle.step((), one.now_us)
+    assert one.jobs[last].depends is Standing.FULFILLED
+    assert one.cycle.next_due_us() == 0
+
+
+def test_dependents_are_judged_by_what_the_job_is_when_their_turn_comes() -> None:
+    one = Cluster(cancel_never=False)
+    first = one.submit(hold=True)
+    behind = [one.submit(f"afterok:{first}", hold=True) for _ in range(1_000)]
+    one.cycle.step([ev.CancelRequested(first, "alice")], one.now_us)
+    assert {one.jobs[job].depends for job in behind} == {Standing.FAILED, Standing.UNFULFILLED}
+    one.do(ev.RequeueRequested(first, "alice"))
+    assert {one.jobs[job].depends for job in behind} == {Standing.UNFULFILLED}
+
+
+def test_a_change_that_no_dependency_asks_for_judges_nobody() -> None:
+    one = Cluster()
+    first = one.submit()
+    for _ in range(10):
+        one.submit(f"afterok:{first}")
+    outcome = one.cycle.step([ev.Noted(first, "seen")], one.now_us)
+    assert outcome.changes.judged == 0
+    one.start(first)
+    assert one.cycle.step([ev.Noted(first, "seen again")], one.now_us).changes.judged == 0
+
+
 # -- against brute force
 
 
@@ -410,11 +479,11 @@ def dependency_from(number: int, ids: list[int]) -> str:
 
 
 @settings(max_examples=150, deadline=None)
-@given(STEPS, st.booleans())
+@given(STEPS, st.booleans(), st.sampled_from([1, Rules().judged_max]))
 def test_what_may_start_and_what_never_may_are_as_brute_force_has_it(
-    steps: list[tuple[str, int]], cancel_never: bool
+    steps: list[tuple[str, int]], cancel_never: bool, judged_max: int
 ) -> None:
-    one, model = Cluster(cancel_never, cpus=2), Model()
+    one, model = Cluster(cancel_never, cpus=2, judged_max=judged_max), Model()
     all_jobs: dict[int, Job] = {}
     for what, number in steps:
         jobs, ids = one.jobs, sorted(all_jobs)

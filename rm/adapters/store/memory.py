@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rm.adapters.store.history_memory import HistoryTables, MemoryHistory
+from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState
@@ -64,6 +65,7 @@ class MemoryStore:
     def load(self, ended_after_us: int | None = None) -> Loaded:
         db = self._db
         with db.lock:
+            named = named_by(db.jobs.values())
             return Loaded(
                 version=db.version,
                 next_job_id=db.next_job_id,
@@ -72,7 +74,9 @@ class MemoryStore:
                 jobs=tuple(
                     j
                     for _, j in sorted(db.jobs.items())
-                    if not j.state.final or (ended_after_us is not None and _ended_after(j, ended_after_us))
+                    if not j.state.final
+                    or j.id in named
+                    or (ended_after_us is not None and _ended_after(j, ended_after_us))
                 ),
                 hosts=tuple(db.hosts.values()),
                 zones=tuple(db.zones.values()),

@@ -34,6 +34,7 @@ from rm.adapters.store.history_sql import SqlHistory
 from rm.adapters.store.log_database import LogDatabase
 from rm.adapters.store.migrate import MIGRATIONS, VERSION_TABLE, back_up, create_privately, head, upgrade
 from rm.adapters.store.set_aside import put_aside, rows_aside, sound, sound_cluster
+from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.job import Job, JobState
 from rm.core.model.logs import KeptLog
@@ -44,7 +45,7 @@ from rm.errors import StaleLeader, StoreError, StoreUnavailable
 STATES = frozenset(s.value for s in JobState)
 UNFINISHED = tuple(s.value for s in JobState if not s.final)
 TURN_S = 10  # of waiting for another writer of this process
-ELEMENTS_CHUNK = 500  # indices in one IN (...): builds of SQLite limit the number of parameters
+IN_CHUNK = 500  # values in one IN (...): builds of SQLite limit the number of parameters
 PRUNE_CHUNK = 5_000  # journal entries that are forgotten in one transaction
 PRUNE_PAUSE_S = 0.005
 Value = TypeVar("Value")
@@ -86,7 +87,14 @@ class SqlStore:
 
             cluster = sound_cluster(c.execute(sa.select(schema.cluster)).mappings().one())
             # in order afterwards: SQLite would sort the rows with all that is in them
-            jobs = sorted(read("job", schema.JOBS.where(wanted), records.job), key=lambda j: j.id)
+            jobs = read("job", schema.JOBS.where(wanted), records.job)
+            seen = {job.id for job in jobs}
+            seen |= {int(one.key[0]) for one in damaged if one.kind == "job"}
+            missing = sorted(named_by(jobs) - seen)
+            for at in range(0, len(missing), IN_CHUNK):
+                those = schema.jobs.c.id.in_(missing[at : at + IN_CHUNK])
+                jobs += read("job", schema.JOBS.where(those), records.job)
+            jobs.sort(key=lambda job: job.id)
             measurements = read("measurement", sa.select(schema.measurements), records.measured)
             documents = read("document", sa.select(schema.documents), lambda r: (r.name, records.document(r)))
             loaded = Loaded(
@@ -269,7 +277,7 @@ class SqlStore:
         columns = schema.jobs.c
         of_array = schema.JOBS.where(columns.spec_id == array, columns.array_task.is_not(None))
         wanted = sorted(tasks or ())
-        chunks = [wanted[at : at + ELEMENTS_CHUNK] for at in range(0, len(wanted), ELEMENTS_CHUNK)]
+        chunks = [wanted[at : at + IN_CHUNK] for at in range(0, len(wanted), IN_CHUNK)]
         queries = [of_array] if tasks is None else [of_array.where(columns.array_task.in_(c)) for c in chunks]
 
         def read(c: Connection) -> list[Job]:

@@ -15,7 +15,8 @@ from rm.core.model.network import LinkStats
 
 @dataclass(slots=True)
 class Changes:
-    """What one batch of events changed: the store writes it, the executor carries it out."""
+    """What one batch of events changed: the store writes it, the executor carries it out. `judged` counts the
+    conditions of dependents that were judged, as `rm.core.jobs.dependency` weighs them."""
 
     jobs: set[int] = field(default_factory=set)
     hosts: set[str] = field(default_factory=set)
@@ -25,6 +26,7 @@ class Changes:
     measured: list[tuple[str, str, LinkStats]] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
     logs: list[KeptLog] = field(default_factory=list)
+    judged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,15 @@ class Rules:
     long a host may be silent before its jobs are lost. A job is held after `max_losses` losses of
     its hosts in a row (0 = never). `cancel_never`: a job whose dependencies can never be fulfilled is
     cancelled, unless it says otherwise itself. A job that was requeued by request more than `max_requeues`
-    times is held (0 = never)."""
+    times is held (0 = never). `judged_max`: about how many conditions of dependents one step judges: some
+    milliseconds."""
 
     grace_us: int = 30_000_000
     down_after_us: int = 20_000_000
     max_losses: int = 2
     cancel_never: bool = True
     max_requeues: int = 0
+    judged_max: int = 2_000
 
 
 @dataclass(slots=True)
@@ -55,7 +59,7 @@ class Context:
         old = self.state.jobs.get(job.id)
         self.state.jobs[job.id] = job
         self.changes.jobs.add(job.id)
-        self.state.dependents.note(job)
+        self.state.dependents.note(old, job)
         if job.array_task is not None:
             follow(self, old, job)
         return job

@@ -1,7 +1,8 @@
 """What a change of one job means for the jobs that depend on it.
 
-Each job keeps what has come of its dependencies in its own record. So the end of a job decides at once, in
-the same commit, and neither a restart nor the pruning of ended jobs can make another job wait for ever.
+Each job keeps what has come of its dependencies in its own record. The first dependents of a job that ends
+are judged in the same step, and thus the same commit; where there are many, the others in the next steps.
+Until then the ended job stays in memory, and a restart reads it again: all are judged by how it ended.
 """
 
 from __future__ import annotations
@@ -19,26 +20,36 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.dependencies import SINGLETON
 
 SHOWN = 5  # dependencies that a sentence names
+CHANGED_WEIGHT = 10  # the commit of a dependent takes as long as judging that number of conditions
 
 
 def settle(ctx: Context) -> None:
-    """Judge anew what depends on the jobs that have changed, until nothing changes any more."""
-    dependents = ctx.state.dependents
-    while dependents.stirred:
-        stirred, dependents.stirred = dependents.stirred, {}
-        for job_id in stirred:
-            _tell(ctx, job_id)
+    """Judge anew what depends on the jobs that have changed, until nothing changes any more or the step has
+    done its part."""
+    dependents, changes = ctx.state.dependents, ctx.changes
+    while True:
+        while dependents.stirred:
+            stirred, dependents.stirred = dependents.stirred, {}
+            for job_id in stirred:
+                _heed(ctx, job_id)
+        if changes.judged >= ctx.rules.judged_max or (found := dependents.next_to_judge()) is None:
+            return
+        awaited, waiting = found
+        job = ctx.state.jobs.get(waiting)
+        if job is not None:
+            _judge(ctx, job, (awaited,))
+            changed = ctx.state.jobs[waiting] is not job
+            changes.judged += len(job.dependencies) + (CHANGED_WEIGHT if changed else 0)
 
 
-def _tell(ctx: Context, job_id: int) -> None:
-    """Those that depend on one job, itself among them."""
-    job, awaited = ctx.state.jobs.get(job_id), ctx.state.dependents.awaited
-    if job is not None and job.dependencies:
+def _heed(ctx: Context, job_id: int) -> None:
+    """What the change of a job means for itself, and for singletons of its name."""
+    job = ctx.state.jobs.get(job_id)
+    if job is None:
+        return
+    if job.dependencies:
         _watch(ctx, job)
-    for waiting in list(awaited.get(job_id, ())):
-        _judge(ctx, ctx.state.jobs[waiting], (job_id,))
-    if job is not None:
-        _settle_alike(ctx, ctx.state.jobs[job_id])
+    _settle_alike(ctx, ctx.state.jobs[job_id])
 
 
 def _watch(ctx: Context, job: Job) -> None:

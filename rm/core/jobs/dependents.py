@@ -6,7 +6,7 @@ It is derived from the jobs. `rm.core.jobs.dependency` keeps it in step with the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
@@ -61,18 +61,22 @@ class NamedAlike:
 class Dependents:
     """`awaited` has the pending jobs with a dependency on a job that is not fulfilled, by that job; `waiting`
     those that may not start for it; `stirred` the jobs that have changed since this was in step;
+    `to_judge` those under a job that has started or ended since they were judged, by that job;
     `named` the unfinished jobs by user and name, from the first singleton on."""
 
     awaited: dict[int, dict[int, None]] = field(default_factory=dict)
     alike: dict[Group, NamedAlike] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
     stirred: dict[int, None] = field(default_factory=dict)
+    to_judge: dict[int, Iterator[int]] = field(default_factory=dict)
     named: dict[Group, dict[int, None]] | None = None
 
-    def note(self, job: Job) -> None:
+    def note(self, old: Job | None, job: Job) -> None:
         """A new version of a job."""
         if self.heeds(job):
             self.stirred[job.id] = None
+        if job.id in self.awaited and (old is None or _come_of(old) != _come_of(job)):
+            self.judge_all(job.id)
         if self.named is not None:
             self._name(self.named, job)
 
@@ -94,8 +98,8 @@ class Dependents:
                 del named[group]
 
     def heeds(self, job: Job) -> bool:
-        """May the change of this job change another one, or what it waits for itself?"""
-        if job.dependencies or job.id in self.awaited:
+        """May the change of this job change what it waits for, or which singleton may start?"""
+        if job.dependencies:
             return True
         return bool(self.alike) and group_of(job) in self.alike
 
@@ -111,6 +115,20 @@ class Dependents:
         (self.waiting.discard if job.depends is Standing.FULFILLED else self.waiting.add)(job.id)
         return new
 
+    def judge_all(self, awaited: int) -> None:
+        """All that wait for a job are to be judged by what it is now."""
+        self.to_judge[awaited] = iter(tuple(self.awaited[awaited]))
+
+    def next_to_judge(self) -> tuple[int, int] | None:
+        """(a job, one that waits for it): each such job in turn, so that none with many holds up others."""
+        while self.to_judge:
+            awaited = next(iter(self.to_judge))
+            left = self.to_judge.pop(awaited)
+            for waiting in left:
+                self.to_judge[awaited] = left
+                return awaited, waiting
+        return None
+
     def forget(self, job: Job) -> None:
         """The job waits no more."""
         self.waiting.discard(job.id)
@@ -123,12 +141,28 @@ class Dependents:
             del self.awaited[awaited]
 
 
+def _come_of(job: Job) -> tuple[JobState | None, int | None]:
+    """What dependencies on a job ask for."""
+    return job.state if job.state.final else None, job.started_us
+
+
 def group_of(job: Job) -> Group:
     return job.spec.user, job.spec.name
 
 
 def is_singleton(job: Job) -> bool:
     return any(one.kind == SINGLETON for one in job.dependencies)
+
+
+def named_by(jobs: Iterable[Job]) -> set[int]:
+    """The jobs by which pending ones of these have not been judged, or could never start."""
+    return {
+        one.job
+        for job in jobs
+        if job.state is JobState.PENDING
+        for one in job.dependencies
+        if one.job and one.standing is not Standing.FULFILLED
+    }
 
 
 def asked_for(text: str, past: Iterable[PastJob]) -> tuple[Dependency, ...]:

@@ -33,8 +33,14 @@ def apply(state: ClusterState, event: ev.Event, now_us: int, rules: Rules, chang
     """
     ctx = Context(state, now_us, rules, changes)
     _take(ctx, event)
-    if state.dependents.stirred:
+    if state.dependents.stirred or state.dependents.to_judge:
         settle(ctx)
+
+
+def go_on(state: ClusterState, now_us: int, rules: Rules, changes: Changes) -> None:
+    """Judge what depends on the jobs of earlier steps, as far as these did not come to it."""
+    if state.dependents.stirred or state.dependents.to_judge:
+        settle(Context(state, now_us, rules, changes))
 
 
 def _take(ctx: Context, event: ev.Event) -> None:

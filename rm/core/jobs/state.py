@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from rm.core.jobs.dependents import Dependents
+from rm.core.jobs.dependents import Dependents, is_singleton
 from rm.core.jobs.strays import Held, without_strays
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
+from rm.core.model.dependency import Standing
 from rm.core.model.fabric import Fabric
 from rm.core.model.host import Host, HostState, Zone
 from rm.core.model.job import Job, JobSpec, JobState, Placement, TaskPlacement
@@ -157,8 +158,9 @@ class ClusterState:
             self.forget(job)
 
     def forget(self, job: Job) -> None:
-        """An ended job leaves; not an array before its elements, which must find it."""
-        if self.elements.get(job.id):
+        """An ended job leaves; not an array before its elements, which must find it, nor one by which others
+        are still to be judged."""
+        if self.elements.get(job.id) or job.id in self.dependents.to_judge:
             return
         del self.jobs[job.id]
         self.submissions.pop((job.spec.user, job.key), None)
@@ -217,10 +219,17 @@ class ClusterState:
         return without_strays(free, self.hosts[host].gpus, strays) if strays else free
 
     def judge_dependencies(self) -> None:
-        """Of all pending jobs, with the next event: nothing is known but the jobs."""
-        self.dependents = Dependents()
-        waits = (job_id for job_id in self.pending if self.jobs[job_id].dependencies)
-        self.dependents.stirred = dict.fromkeys(waits)
+        """Of all pending jobs, with the next steps: nothing is known but the jobs."""
+        self.dependents = dependents = Dependents()
+        for job in (self.jobs[job_id] for job_id in self.pending):
+            if job.dependencies:
+                dependents.watch(job)
+                if is_singleton(job) or job.depends is Standing.FAILED:
+                    dependents.stirred[job.id] = None
+        for awaited in dependents.awaited:
+            named = self.jobs.get(awaited)
+            if named is None or named.state.final or named.started_us is not None:
+                dependents.judge_all(awaited)
 
     def see_again(self, job: Job) -> None:
         """The job's profile or state changed: renew what the policies see of it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Intent
 from rm.core.jobs.fencing import on_silent_hosts
-from rm.core.jobs.lifecycle import Changes, Rules, apply
+from rm.core.jobs.lifecycle import Changes, Rules, apply, go_on
 from rm.core.jobs.state import ClusterState
 from rm.core.model.alignment import NOTHING_TO_ALIGN
 from rm.core.model.host import HostState
@@ -52,7 +52,7 @@ class Outcome:
     """What one step did. `recorded` are the events as they took effect, in order, decisions
     included; `refused` pairs the index of a refused event with its error; `taken` notes by job how each
     placement came about, for a record that is to be made before the next step; `looked` says whether
-    any pending job was tried or the alignment asked for, with any result."""
+    any pending job was tried, dependents were judged or the alignment asked for, with any result."""
 
     changes: Changes
     intents: list[Intent] = field(default_factory=list)
@@ -89,6 +89,8 @@ class Cycle:
                 self._record(event, now_us, out)
             except IllegalTransition as refusal:
                 out.refused[index] = refusal
+        go_on(self.state, now_us, self.rules, out.changes)
+        out.looked = out.changes.judged > 0
         self._decide(now_us, out)
         self._align(now_us, out)
         self._move(now_us, out)
@@ -102,6 +104,7 @@ class Cycle:
         """Forget what earlier steps found beyond the state: the next one tries every pending job.
         `aligned`: the state's alignment is for the jobs that are placed now."""
         self.blocked.clear()
+        self.state.judge_dependencies()
         self._begins_us.clear()
         self._untried.clear()
         self._seen_capacity = -1
@@ -119,8 +122,8 @@ class Cycle:
 
     def next_due_us(self) -> int | None:
         """When the clock alone will change something: a begin time, a reservation that was not met, or
-        a host given up. 0: at once, since the last pass has left jobs untried."""
-        if self._untried:
+        a host given up. 0: at once, since the last step has left jobs untried, or dependents to be judged."""
+        if self._untried or self.state.dependents.to_judge:
             return 0
         due = [
             since + self.rules.down_after_us
