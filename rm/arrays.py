@@ -180,6 +180,11 @@ def parse_id(text: str) -> JobId:
     return JobId(int(match[1]), text_of(chosen))
 
 
+def split_ids(text: str) -> list[str]:
+    """`7,8,9_[3-4,6]` to its ids."""
+    return [part for part in re.split(r",(?![^\[]*\])", text) if part]
+
+
 def shown_id(job: int, array_job: int, array_task: int | None, rest: str = "", limit: int = 0) -> str:
     """What users call a job: its number, `36_2` for an element, `36_[3-9%5]` for the `rest` of an array."""
     if array_task is not None:

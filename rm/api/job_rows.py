@@ -13,7 +13,8 @@ class JobRow(NamedTuple):
     """What a queue shows of a job. Times are microseconds since the epoch; `gpus` are those that it has, or
     asks for; `mem_each` is what has `mem_bytes` each: "host", "task", or "" for all memory of its hosts;
     `reason` is a code, "" = none. `array_job` and `array_task`: of an element of a job array. `array_rest`:
-    of an array the elements without jobs of their own, "" = there are none; None: it is no array."""
+    of an array the elements without jobs of their own, "" = there are none; None: it is no array.
+    `hosts_min`: on how many hosts it runs at least."""
 
     id: int
     partition: str
@@ -39,6 +40,7 @@ class JobRow(NamedTuple):
     array_task: int | None
     array_rest: str | None
     array_limit: int
+    hosts_min: int
 
 
 def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason: str) -> JobRow:
@@ -72,4 +74,5 @@ def row_of(job: Any, state: str, short_state: str, hosts: Sequence[str], reason:
         job.array_task,
         None if array is None else array.waiting or array.dropped,
         array.limit if array is not None and array.waiting else 0,
+        spec.hosts_min or (-(-spec.ntasks // spec.tasks_per_host) if spec.tasks_per_host else 1),
     )

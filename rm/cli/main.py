@@ -58,6 +58,11 @@ OTHER_VERBS = {
     "sim": ("rm.cli.sim.sim", "sim", "Simulate: the papers' results, and experiments of your own."),
     "interleave": ("rm.cli.sim.interleave", "interleave", "Find time-shifts for jobs that share links."),
     "demo": ("rm.cli.demo", "demo", "See it all work, on this machine."),
+    "slurm-shims": (
+        "rm.cli.slurm.install",
+        "slurm_shims",
+        "Write sbatch, squeue … to a directory.",
+    ),
     "shell-init": ("rm.cli.shell_init", "shell_init", "Print the shell hook for `rm VERB`."),
 }
 VERBS = JOB_VERBS | OTHER_VERBS

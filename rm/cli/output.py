@@ -6,10 +6,18 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+_program = "rmx"
+
+
+def speak_as(program: str) -> None:
+    """From now on messages begin with this name."""
+    global _program
+    _program = program
+
 
 def note(text: str) -> None:
     """A message, which is not data: to standard error."""
-    print(f"rmx: {text}", file=sys.stderr, flush=True)
+    print(f"{_program}: {text}", file=sys.stderr, flush=True)
 
 
 def printable(value: Any) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from rm.arrays import JobId, parse_id
+from rm.arrays import JobId, parse_id, split_ids
 from rm.cli.output import aligned, note, printable
 from rm.errors import UsageError
 from rm.units import parse_hosts
@@ -123,8 +122,7 @@ def hosts_operand(command: F) -> F:
 
 def job_ids(words: Iterable[str]) -> list[JobId]:
     """`7 8,9_[3-4,6]` to the jobs and elements of arrays that are named; at least one."""
-    parts = (part for word in words for part in re.split(r",(?![^\[]*\])", word) if part)
-    found = [parse_id(part) for part in parts]
+    found = [parse_id(part) for word in words for part in split_ids(word)]
     if not found:
         raise UsageError(
             "No job is named.", "Name it as an operand or with --job=ID; `rmx queue` lists the jobs."

@@ -19,6 +19,7 @@ from rm.submission.remarks import Remarks
 PREFIXES = ("#SBATCH", "#RM")  # the weaker first
 _BY_LONG = {name: option for option in ALL for name in option.long}
 _BY_SHORT = {option.short: option for option in ALL if option.short}
+NO_MORE: Mapping[str, Option] = {}
 _OFF = {option.off: option for option in ALL if option.off}
 
 
@@ -139,8 +140,11 @@ def merge(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
     return {key: value for key, value in weaker.items() if key not in dropped} | dict(stronger)
 
 
-def leading_options(words: Sequence[str], where: str) -> tuple[list[tuple[Option, Any]], list[str]]:
+def leading_options(
+    words: Sequence[str], where: str, more: Mapping[str, Option] = NO_MORE
+) -> tuple[list[tuple[Option, Any]], list[str]]:
     """The options before the first word that is none, each with its value, and that word with what follows.
+    `more`: long options besides the table's.
 
     Raises:
         UsageError: an option is unknown, lacks its value, or has one that it does not take.
@@ -154,7 +158,7 @@ def leading_options(words: Sequence[str], where: str) -> tuple[list[tuple[Option
             if name in _OFF and not equals:
                 found.append((_OFF[name], False))
                 continue
-            option = _BY_LONG.get(name)
+            option = _BY_LONG.get(name) or more.get(name)
             if option is None:
                 raise _unknown(f"--{name}", where)
             attached = value if equals else None

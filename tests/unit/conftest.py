@@ -9,11 +9,18 @@ import pytest
 
 from tests.command_line import Rmx, caller
 from tests.fake_service import Daemon, serving
+from tests.slurm_program import Slurm
+from tests.slurm_program import caller as slurm_caller
 
 
 @pytest.fixture
 def rmx(capfd: pytest.CaptureFixture[str]) -> Rmx:
     return caller(capfd)
+
+
+@pytest.fixture
+def slurm(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Slurm:
+    return slurm_caller(capfd, monkeypatch)
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +10,7 @@ from rm.api.job_rows import JobRow
 from rm.cli.ending import ended
 from rm.cli.jobs.queue_view import View
 from rm.client.address import find_daemon
-from rm.client.one_request import answered
+from rm.client.listing import rows_at_once
 from rm.errors import RmError
 
 FLAGS = {"--me": "me", "--long": "wide", "-l": "wide", "--noheader": "noheader"}
@@ -21,7 +19,6 @@ VALUES = {
     "--partition": "partition", "-p": "partition", "--nodelist": "nodelist", "-w": "nodelist",
     "--format": "form", "-o": "form", "--sort": "sort", "-S": "sort",
 }  # fmt: skip
-PLAIN = r"[\w.,-]*\Z"  # a value that needs no quoting in an address
 
 
 def attempt(words: Sequence[str]) -> int | None:
@@ -56,26 +53,8 @@ def _options(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _rows(path: str, view: View) -> list[JobRow] | None:
-    given = [(name, "1" if value is True else str(value)) for name, value in view.selection.items() if value]
-    if not all(re.match(PLAIN, value, re.ASCII) for _, value in given):
-        return None
-    query = "&".join(f"{name}={value}" for name, value in given)
-    pages: list[list[JobRow]] = []
-    more, before = True, 0
-    while more:
-        answer = answered(path, "GET", f"/v1/jobs/rows?before={before}&{query}", {})
-        if answer is None:
-            return None
-        try:
-            told = json.loads(answer)
-            if tuple(told["columns"]) != JobRow._fields:
-                return None
-            pages.append(list(map(JobRow._make, told["rows"])))
-            more = bool(told["more"] and pages[-1])
-        except (ValueError, KeyError, TypeError):
-            return None
-        before = pages[-1][0].id if more else 0
-    return view.shown([row for page in reversed(pages) for row in page])
+    rows = rows_at_once(path, view.selection)
+    return None if rows is None else view.shown(rows)
 
 
 def _print(view: View, rows: Sequence[JobRow]) -> int:

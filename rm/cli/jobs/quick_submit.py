@@ -58,8 +58,19 @@ def _job(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any], list[str
 
 
 def _submit(address: Address, spec: dict[str, Any], parsable: bool) -> int:
+    job = submitted(address, spec)
+    print(job if parsable else f"Submitted batch job {job}")
+    return 0
+
+
+def submitted(address: Address, spec: dict[str, Any]) -> int:
+    """The id of the new job.
+
+    Raises:
+        RmError: the daemon refuses it, or cannot be reached.
+    """
     key = os.urandom(16).hex()
-    job = _at_once(address.path, spec, key)
+    job = _at_once(address.path, spec, key) if address.scheme == "unix" else None
     if job is None:
         from rm.client.connection import Connection
         from rm.client.submission import submit
@@ -67,8 +78,7 @@ def _submit(address: Address, spec: dict[str, Any], parsable: bool) -> int:
         connection = Connection(address)
         connection.on_wait = note
         job = submit(connection, spec, key)  # with the same key it is one job, whatever was heard
-    print(job if parsable else f"Submitted batch job {job}")
-    return 0
+    return job
 
 
 def _at_once(path: str, spec: dict[str, Any], key: str) -> int | None:

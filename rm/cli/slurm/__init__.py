@@ -1,0 +1,1 @@
+"""Slurm's commands: programs of their names on the same client, as scripts call and read them."""

@@ -1,0 +1,101 @@
+"""Formats of Slurm's commands: `%.18i %j` of -o, and `JobID:.18,Name` of -O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from rm.cli.output import printable
+from rm.errors import UsageError
+
+Row = TypeVar("Row")
+LETTERS = re.compile(r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%(?P<percent>%)")
+NAME = re.compile(r"(?P<name>[A-Za-z][\w/-]*)(?::(?P<right>[.-]?)(?P<width>\d*)(?P<suffix>.*))?\Z")
+LONG_WIDTH = 20
+
+
+class Column(NamedTuple):
+    """What one letter shows. `names` are those of -O, `whole`: it needs more than a row of a list has;
+    `order`: what is sorted by, the text unless given."""
+
+    header: str
+    text: Callable[[Any], Any]
+    names: str = ""
+    whole: bool = False
+    order: Callable[[Any], Any] | None = None
+
+
+class Format(NamedTuple, Generic[Row]):
+    """`template` has a place of its width for each column."""
+
+    template: str
+    columns: Sequence[Column]
+
+    @property
+    def whole(self) -> bool:
+        return any(column.whole for column in self.columns)
+
+    def header(self) -> str:
+        return self.template % tuple(column.header for column in self.columns)
+
+    def lines(self, rows: Iterable[Row]) -> Iterator[str]:
+        template, texts = self.template, [column.text for column in self.columns]
+        for row in rows:
+            yield printable(template % tuple([text(row) for text in texts]))
+
+
+def by_letters(form: str, columns: Mapping[str, Column]) -> Format[Any]:
+    """A width cuts what is longer, a dot aligns to the right; other text stands as it is.
+
+    Raises:
+        UsageError: a letter that shows nothing here, or a % without one.
+    """
+    if "%" in LETTERS.sub("", form):
+        raise UsageError(
+            f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
+        )
+    found: list[Column] = []
+    template, at = "", 0
+    for match in LETTERS.finditer(form):
+        template += form[at : match.start()]
+        at = match.end()
+        if match["percent"]:
+            template += "%%"
+            continue
+        if match["letter"] not in columns:
+            raise UsageError(f"The format has %{match['letter']}, which is not supported.", _choose(columns))
+        found.append(columns[match["letter"]])
+        template += place(match["width"], bool(match["right"]))
+    return Format(template + form[at:], found)
+
+
+def by_names(form: str, columns: Mapping[str, Column]) -> Format[Any]:
+    """As -O has it: 20 characters each unless `:WIDTH` says otherwise."""
+    by_name = {name.lower(): column for column in columns.values() for name in column.names.split()}
+    found: list[Column] = []
+    template = ""
+    for word in form.split(","):
+        match = NAME.match(word.strip())
+        column = by_name.get(match["name"].lower()) if match else None
+        if match is None or column is None:
+            raise UsageError(
+                f"Invalid field requested: '{word.strip()}'.", f"Choose from {_listed(columns)}."
+            )
+        found.append(column)
+        template += place(match["width"] or str(LONG_WIDTH), match["right"] == ".")
+        template += (match["suffix"] or "").replace("%", "%%")
+    return Format(template, found)
+
+
+def place(width: str, right: bool) -> str:
+    """Of a template: `%18.18s`."""
+    return f"%{'' if right else '-'}{width}.{width}s" if width and int(width) else "%s"
+
+
+def _choose(columns: Mapping[str, Column]) -> str:
+    return f"Choose from {' '.join('%' + letter for letter in columns)}."
+
+
+def _listed(columns: Mapping[str, Column]) -> str:
+    return ", ".join(column.names.split()[0] for column in columns.values() if column.names)

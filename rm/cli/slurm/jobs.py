@@ -1,0 +1,154 @@
+"""Jobs as Slurm's commands list them: from the daemon, and their texts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rm.api.job_rows import JobRow, row_of
+from rm.arrays import JobId, mask, text_of
+from rm.client.address import find_daemon
+from rm.client.listing import rows_at_once
+from rm.units import fold_hosts, format_elapsed
+
+NONE = "(null)"
+STATES = (
+    "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "CANCELLED", "FAILED",
+    "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY",
+)  # fmt: skip
+SHORT = {
+    "PD": "PENDING", "CF": "CONFIGURING", "R": "RUNNING", "S": "SUSPENDED", "CG": "COMPLETING",
+    "CD": "COMPLETED", "CA": "CANCELLED", "F": "FAILED", "TO": "TIMEOUT", "NF": "NODE_FAIL",
+    "PR": "PREEMPTED", "OOM": "OUT_OF_MEMORY",
+}  # fmt: skip
+ENDED = STATES[STATES.index("COMPLETED") :]
+# Slurm's states that no job of rm is ever in
+NEVER = ("BOOT_FAIL", "DEADLINE", "REQUEUED", "RESIZING", "REVOKED", "SPECIAL_EXIT", "STAGE_OUT", "STOPPED")
+
+
+def rows(**selection: Any) -> list[JobRow]:
+    """The jobs as rows, by ascending id. `selection`: keywords of `rm.client.Client.rows`."""
+    address = find_daemon(None, None)
+    asked = {"all" if name == "ended" else name: value for name, value in selection.items()}
+    found = rows_at_once(address.path, asked) if address.scheme == "unix" else None
+    if found is None:
+        from rm.client import Client
+
+        found = Client().rows(**selection)
+    return found
+
+
+def tasks_of(job: JobRow, ids: Sequence[JobId]) -> str | None:
+    """What of a listed job is meant by `ids`, which are all jobs where there are none: "" the job, or of an
+    array that is listed those elements that have no jobs of their own; None: nothing."""
+    rest = job.array_rest or ""
+    array = job.array_job or job.id
+    if not ids or any(not one.tasks and one.job in (job.id, array) for one in ids):
+        return rest
+    mine = mask(rest) if rest else 0 if job.array_task is None else 1 << job.array_task
+    chosen = 0
+    for one in ids:
+        if one.job == array and one.tasks:
+            chosen |= mask(one.tasks) & mine
+    if not chosen:
+        return None
+    return text_of(chosen) if rest else ""
+
+
+class Whole:
+    """A whole job that has the fields of its row, too: what needs no more than a row takes either."""
+
+    def __init__(self, job: Any, row: JobRow) -> None:
+        self.job, self.row = job, row
+
+    def with_row(self, row: JobRow) -> Whole:
+        return Whole(self.job, row)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.row, name)
+
+
+def whole(**selection: Any) -> list[Any]:
+    from rm.client import Client
+
+    def row(job: Any) -> JobRow:
+        reason = job.reason.code if job.reason is not None else ""
+        return row_of(job, job.state, job.short_state, job.hosts, reason)
+
+    return [Whole(job, row(job)) for job in Client().jobs(**selection)]
+
+
+def moment(us: int | None, never: str = "N/A") -> str:
+    """Local time to the second."""
+    return never if us is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(us // 1_000_000))
+
+
+def elapsed_us(job: JobRow) -> int:
+    if job.started_us is None:
+        return 0
+    return max(0, (job.ended_us or time.time_ns() // 1000) - job.started_us)
+
+
+def ends_us(job: JobRow) -> int | None:
+    """When it ended, or when its time limit ends it."""
+    if job.ended_us is not None or job.started_us is None or job.time_limit_us is None:
+        return job.ended_us
+    return job.started_us + job.time_limit_us
+
+
+def limit(us: int | None) -> str:
+    return "UNLIMITED" if us is None else format_elapsed(us)
+
+
+def hosts_of(job: JobRow) -> str:
+    return fold_hosts(job.hosts) if job.hosts else ""
+
+
+def size(size_bytes: int) -> str:
+    """Megabytes as Slurm writes them: `100M`, `16G`, `1.50G`."""
+    value, unit = size_bytes / (1 << 20), "M"
+    for larger in "GTP":
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    if not size_bytes:
+        return "0"
+    return f"{value:.0f}{unit}" if value == int(value) else f"{value:.2f}{unit}"
+
+
+def spec_of(whole: Any) -> Any:
+    """What the user asked for."""
+    return whole.job.spec
+
+
+def dictionary(job: JobRow) -> Mapping[str, Any]:
+    """The fields of Slurm's JSON that rm knows."""
+    limit_us = job.time_limit_us
+
+    def second(us: int | None) -> int:
+        return 0 if us is None else us // 1_000_000
+
+    return {
+        "job_id": job.id,
+        "name": job.name,
+        "user_name": job.user,
+        "partition": job.partition,
+        "job_state": job.state,
+        "state_reason": job.reason or "None",
+        "array_job_id": job.array_job or (job.id if job.array_rest is not None else 0),
+        "array_task_id": job.array_task,
+        "array_task_string": job.array_rest or "",
+        "array_max_tasks": job.array_limit,
+        "submit_time": second(job.submitted_us),
+        "start_time": second(job.started_us),
+        "end_time": second(ends_us(job)),
+        "time_limit": None if limit_us is None else -(-limit_us // 60_000_000),
+        "nodes": hosts_of(job),
+        "node_count": len(job.hosts) or job.hosts_min,
+        "cpus": job.cpus,
+        "tasks": job.tasks,
+        "priority": job.priority,
+        "current_working_directory": job.chdir,
+        "comment": job.comment,
+    }

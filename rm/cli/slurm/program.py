@@ -1,0 +1,37 @@
+"""Where Slurm's commands begin, each a file of its name that `rmx slurm-shims` writes."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+from rm.cli.ending import ended
+from rm.cli.output import note, speak_as
+from rm.cli.start import prepare_streams
+from rm.errors import RmError
+
+PROGRAMS = ("sbatch", "squeue", "scancel")
+FAILED = 1  # whatever it was: scripts for Slurm know no other code
+
+
+def main(name: str) -> int:
+    prepare_streams()
+    speak_as(name)
+    return ended(lambda: _run(name, sys.argv[1:]))
+
+
+def _run(name: str, words: list[str]) -> int:
+    if words in (["--version"], ["-V"]):
+        from rm import __version__
+
+        print(f"slurm 22.05 by rm {__version__}")
+        return 0
+    if words in (["--help"], ["--usage"]):
+        print(f"Usage: {name} [OPTION]...  as Slurm's; docs/slurm-commands.md of rm says what differs")
+        return 0
+    try:
+        code: int = import_module(f"rm.cli.slurm.{name}").run(words)
+    except RmError as error:
+        note(f"error: {error}")
+        return FAILED
+    return code

@@ -1,0 +1,73 @@
+"""`sbatch`: as `rmx submit`, with Slurm's file for the output, messages and exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+
+from rm.cli.jobs.quick_submit import submitted
+from rm.cli.output import note
+from rm.client.address import find_daemon
+from rm.errors import UsageError
+from rm.submission import directives
+from rm.submission.batch import Submitter, batch_job
+from rm.submission.options import Option
+from rm.submission.remarks import Remarks
+from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
+
+WRAP = Option("wrap", ("wrap",))
+OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
+NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
+
+
+def run(words: Sequence[str]) -> int:
+    given, rest = directives.leading_options(words, "a flag", {"wrap": WRAP})
+    flags = {option.key: value for option, value in given}
+    wrapped = flags.pop("wrap", None)
+    text, name = _wrapped(wrapped, rest) if wrapped is not None else _script(rest)
+    remarks = Remarks()
+    options = {} if wrapped is not None else directives.parse(text, rest[0] if rest else "stdin", remarks)
+    by = Submitter(os.environ, _cwd(), os.uname().nodename, datetime.now())
+    spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks)
+    for warning in remarks.warnings:
+        note(f"warning: {warning}")
+    remarks.refuse()
+    if not values.get("output"):
+        spec["output"] = OUTPUT_OF_ARRAY if spec.get("array") else OUTPUT
+    if values.get("test_only"):
+        from rm.cli.jobs.why import show_plan
+        from rm.client import Client
+
+        code = show_plan(Client().plan(spec), as_json=False)
+        return 0 if code == NOT_NOW else code
+    job = submitted(find_daemon(None, None), spec)
+    print(job if values.get("parsable") else f"Submitted batch job {job}", flush=True)
+    if values.get("wait"):
+        from rm.client import Client, exit_code
+
+        return exit_code(Client().wait(job))
+    return 0
+
+
+def _wrapped(command: str, rest: Sequence[str]) -> tuple[str, str]:
+    if rest:
+        raise UsageError("Script arguments are not permitted with --wrap.")
+    if not command.strip():
+        raise UsageError("--wrap is empty.", "Write: sbatch --wrap 'COMMAND'.")
+    return f"#!/bin/sh\n# made by --wrap\n{command}\n", "wrap"
+
+
+def _script(rest: Sequence[str]) -> tuple[str, str]:
+    """Its text, and the job's name where no option says another."""
+    if rest:
+        return read_script(rest[0]), os.path.basename(rest[0]) or rest[0]
+    return script_text(sys.stdin.buffer.read(SCRIPT_MAX_BYTES + 1), "the standard input"), "sbatch"
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise UsageError("The current directory no longer exists.", "Change to another one.") from None

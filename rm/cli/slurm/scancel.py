@@ -1,0 +1,113 @@
+"""`scancel`: cancel jobs, or send them a signal."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rm.arrays import JobId, parse_id
+from rm.cli.output import note
+from rm.cli.slurm.jobs import ENDED, SHORT, rows, tasks_of
+from rm.cli.slurm.words import Given, Options, read
+from rm.errors import Conflict, NotFound, RmError, UsageError
+from rm.submission.signals import signal_number
+from rm.units import parse_hosts
+
+if TYPE_CHECKING:
+    from rm.client import Client
+
+OPTIONS = Options(
+    taken=(
+        "me", "name/n=", "jobname=", "nodelist/w=", "partition/p=", "signal/s=", "state/t=", "user/u=",
+        "verbose/v",
+    ),
+    ignored=("ctld", "full/f", "hurry/H", "quiet/Q"),
+    refused=(
+        "account/A=", "batch/b", "clusters/M=", "interactive/i", "qos/q=", "reservation/R=", "sibling=",
+        "wckey=",
+    ),
+    variables={
+        "SCANCEL_NAME": "name", "SCANCEL_PARTITION": "partition", "SCANCEL_STATE": "state",
+        "SCANCEL_USER": "user",
+    },
+)  # fmt: skip
+FILTERS = ("me", "name", "nodelist", "partition", "state", "user")
+STATES = ("PENDING", "RUNNING", "SUSPENDED")
+FAILED = 1
+
+
+def run(words: Sequence[str]) -> int:
+    given = read(words, OPTIONS, os.environ)
+    if "jobname" in given.options:
+        given.options["name"] = given.options["jobname"]
+    filters = {name: given.options[name] for name in FILTERS if name in given.options}
+    ids = [_id(word) for word in given.operands]
+    if not ids and not filters:
+        raise UsageError("No job identification provided")
+    signal, state = _signal(given), _state(filters.get("state", ""))
+    if filters:
+        ids = _matching(filters, state, ids)
+    if not ids:
+        return 0
+    from rm.client import Client
+
+    client = Client()
+    return max([_cancel(client, job, signal, "verbose" in given.options) for job in ids])
+
+
+def _id(word: str) -> JobId:
+    try:
+        return parse_id(word)
+    except UsageError:
+        raise UsageError(f"Invalid job id {word}") from None
+
+
+def _signal(given: Given) -> int | None:
+    """None: SIGTERM, and SIGKILL after the grace time, as without an option."""
+    text = given.options.get("signal")
+    return None if text is None else signal_number(text)
+
+
+def _state(text: str) -> str:
+    state = SHORT.get(text.upper(), text.upper())
+    if state and state not in STATES:
+        raise UsageError(
+            f"Invalid job state specified: {text}.", f"Valid job states are {', '.join(STATES)}."
+        )
+    return state
+
+
+def _user(text: str) -> str:
+    try:
+        return pwd.getpwuid(int(text)).pw_name if text.isdecimal() else pwd.getpwnam(text).pw_name
+    except KeyError:
+        raise NotFound(f"Invalid user name: {text}") from None
+
+
+def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[JobId]:
+    """Of the jobs that are named, or of all, those that fit."""
+    user = _user(filters["user"]) if "user" in filters else ""
+    listed = rows(state=state, mine="me" in filters, user=user, name=filters.get("name", ""))
+    hosts = frozenset(parse_hosts(filters["nodelist"])) if "nodelist" in filters else None
+    found = [
+        job
+        for job in listed
+        if job.state not in ENDED
+        and filters.get("partition", job.partition) == job.partition
+        and (hosts is None or not hosts.isdisjoint(job.hosts))
+    ]
+    targets = [(job, tasks_of(job, ids)) for job in found]
+    return [JobId(job.id, tasks) for job, tasks in targets if tasks is not None]
+
+
+def _cancel(client: Client, job: JobId, signal: int | None, verbose: bool) -> int:
+    try:
+        client.cancel(job, signal=signal)
+    except RmError as error:
+        over = signal is None and isinstance(error, NotFound | Conflict)
+        if not over or verbose:  # Slurm does not mention that a job is over
+            note(f"error: Kill job error on job id {job}: {error}")
+        return 0 if over else FAILED
+    return 0

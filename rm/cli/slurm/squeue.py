@@ -1,0 +1,164 @@
+"""`squeue`: the jobs that have not ended, one a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from rm import arrays
+from rm.api.job_rows import JobRow
+from rm.cli.slurm.fields import Format, by_letters, by_names
+from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, dictionary, rows, tasks_of, whole
+from rm.cli.slurm.squeue_columns import COLUMNS
+from rm.cli.slurm.words import Given, Options, read
+from rm.errors import NotFound, UsageError
+from rm.units import parse_hosts
+
+OPTIONS = Options(
+    taken=(
+        "array/r", "array-unique", "Format/O=", "format/o=", "job/j?", "jobs?", "json", "long/l", "me",
+        "name/n=", "nodelist/w=", "noheader/h", "partition/p=", "sort/S=", "start", "states/t=", "user/u=",
+        "users=",
+    ),
+    ignored=("all/a", "hide", "local", "noconvert", "verbose/v"),
+    refused=(
+        "account/A=", "clusters/M=", "cluster=", "federation", "iterate/i=", "licenses/L=", "priority/P",
+        "qos/q=", "reservation/R=", "sibling", "step/s?", "steps?", "yaml",
+    ),
+    variables={
+        "SQUEUE_ARRAY": "array", "SQUEUE_FORMAT": "format", "SQUEUE_FORMAT2": "Format",
+        "SQUEUE_NAMES": "name", "SQUEUE_PARTITION": "partition", "SQUEUE_SORT": "sort",
+        "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
+    },
+)  # fmt: skip
+USUAL = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+SORT, SORT_START = "P,t,-Q", "S"
+
+
+def run(words: Sequence[str]) -> int:
+    given = _aliases(read(words, OPTIONS, os.environ))
+    if given.operands:
+        raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name jobs with --jobs=ID[,ID...].")
+    form, options = _format(given), given.options
+    sort = options.get("sort") or (SORT_START if "start" in options else SORT)
+    wanted = _states(given)
+    asked: dict[str, Any] = {"state": ",".join(sorted(wanted)), "mine": "me" in options}
+    named = {"user": given.words("user"), "name": given.words("name")}
+    asked |= {what: next(iter(found)) for what, found in named.items() if len(found) == 1}
+    jobs = options.get("job")
+    if jobs:
+        asked["state"] = ""  # one that exists, and is in another state, is no error
+    listed: Sequence[Any] = whole(**asked) if form.whole or _sorts_whole(sort) else rows(**asked)
+    found = _chosen(listed, given, wanted)
+    if "json" in options:
+        print(
+            json.dumps({"meta": {"plugin": {"name": "rm"}}, "errors": [], "jobs": [*map(dictionary, found)]})
+        )
+        return 0
+    if "long" in options:
+        print(time.strftime("%a %b %d %H:%M:%S %Y"))
+    if "noheader" not in options:
+        print(form.header())
+    sys.stdout.writelines(f"{line}\n" for line in form.lines(_sorted(found, sort)))
+    return 0
+
+
+def _aliases(given: Given) -> Given:
+    for alias, name in (("jobs", "job"), ("users", "user"), ("array-unique", "array")):
+        if alias in given.options:
+            given.options[name] = given.options[alias]
+    if given.options.get("job") == "" and given.operands:  # as Slurm reads `-j 42`
+        given.options["job"] = given.operands.pop(0)
+    return given
+
+
+def _format(given: Given) -> Format[Any]:
+    options = given.options
+    if long := options.get("Format"):
+        return by_names(long, COLUMNS)
+    usual = START if "start" in options else LONG if "long" in options else USUAL
+    return by_letters(options.get("format") or usual, COLUMNS)
+
+
+def _states(given: Given) -> frozenset[str]:
+    """Those to show; empty for all."""
+    if "start" in given.options:
+        return frozenset({"PENDING"})
+    words = {word.upper() for word in given.words("states")}
+    if "ALL" in words:
+        return frozenset()
+    if not words:
+        return frozenset(STATES) - frozenset(ENDED)
+    for word in words:
+        if word not in SHORT and word not in STATES and word not in NEVER:
+            raise UsageError(
+                f"Invalid job state specified: {word}.", f"Valid job states include: {','.join(STATES)}"
+            )
+    known = frozenset(SHORT.get(word, word) for word in words) & frozenset(STATES)
+    return known or frozenset({"none"})
+
+
+def _chosen(listed: Sequence[Any], given: Given, wanted: frozenset[str]) -> list[Any]:
+    options = given.options
+    found = [
+        job for job in listed if job.array_rest != ""
+    ]  # an array of which nothing is left is its elements
+    if jobs := options.get("job"):
+        found = _named(found, listed, jobs)
+    if wanted:
+        found = [job for job in found if job.state in wanted]
+    for name, value in (("user", "user"), ("name", "name"), ("partition", "partition")):
+        if words := given.words(name):
+            found = [job for job in found if getattr(job, value) in words]
+    if "nodelist" in options:
+        hosts = frozenset(parse_hosts(options["nodelist"]))
+        found = [job for job in found if not hosts.isdisjoint(job.hosts)]
+    return [one for job in found for one in _elements(job)] if "array" in options else found
+
+
+def _named(found: list[Any], listed: Sequence[Any], words: str) -> list[Any]:
+    """The jobs and elements of arrays that are named."""
+    ids = [arrays.parse_id(word) for word in arrays.split_ids(words)]
+    known = {job.id for job in listed} | {job.array_job for job in listed}
+    if len(ids) == 1 and ids[0].job not in known:
+        raise NotFound("slurm_load_jobs error: Invalid job id specified.")
+    return [job for job in found if tasks_of(job, ids) is not None]
+
+
+def _elements(job: Any) -> list[Any]:
+    """Each waiting element of an array by itself."""
+    if not job.array_rest:
+        return [job]
+    row: JobRow = getattr(job, "row", job)
+    parts = [
+        row._replace(array_job=job.id, array_task=task, array_rest=None, array_limit=0)
+        for task in arrays.each(arrays.mask(job.array_rest))
+    ]
+    if row is job:
+        return parts
+    return [job.with_row(part) for part in parts]
+
+
+def _sorts_whole(by: str) -> bool:
+    return any(COLUMNS[word.strip().lstrip("+-%")].whole for word in _sorting(by))
+
+
+def _sorting(by: str) -> list[str]:
+    words = [word for word in by.split(",") if word.strip()]
+    for word in words:
+        if word.strip().lstrip("+-%") not in COLUMNS:
+            raise UsageError(f"Invalid sort specification: {word.strip()}.", "Write letters: P,t,-Q.")
+    return words
+
+
+def _sorted(found: list[Any], by: str) -> list[Any]:
+    for word in reversed(_sorting(by)):
+        column = COLUMNS[word.strip().lstrip("+-%")]
+        found.sort(key=column.order or column.text, reverse=word.strip().startswith("-"))
+    return found

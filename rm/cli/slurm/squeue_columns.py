@@ -1,0 +1,120 @@
+"""What `squeue -o` and `-O` show: Slurm's letters and names, with its meaning of each."""
+
+from __future__ import annotations
+
+import pwd
+from typing import Any
+
+from rm.api.job_rows import JobRow
+from rm.arrays import shown_id
+from rm.cli.slurm.fields import Column
+from rm.cli.slurm.jobs import (
+    ENDED,
+    NONE,
+    STATES,
+    elapsed_us,
+    ends_us,
+    hosts_of,
+    limit,
+    moment,
+    size,
+    spec_of,
+)
+from rm.units import fold_hosts, format_elapsed
+
+_ORDER = {state: place for place, state in enumerate(STATES)}
+
+
+def job_id(job: JobRow) -> str:
+    return shown_id(job.id, job.array_job, job.array_task, job.array_rest or "", job.array_limit)
+
+
+def array_task(job: JobRow) -> str:
+    if job.array_rest is not None:
+        return f"{job.array_rest}%{job.array_limit}" if job.array_limit else job.array_rest
+    return "N/A" if job.array_task is None else str(job.array_task)
+
+
+def where_or_why(job: JobRow) -> str:
+    if job.state == "PENDING" or (job.state in ENDED and job.state not in ("COMPLETED", "CANCELLED")):
+        return f"({job.reason or 'None'})"
+    return hosts_of(job)
+
+
+def uid(job: JobRow) -> str:
+    try:
+        return str(pwd.getpwnam(job.user).pw_uid)
+    except KeyError:
+        return NONE
+
+
+def gpus(job: Any) -> str:
+    """Of each host, as --gres says it."""
+    spec = spec_of(job)
+    number = spec.gpus_per_host or spec.gpus_per_task * (spec.tasks_per_host or spec.ntasks)
+    kind = f"{spec.gpu_type}:" if spec.gpu_type else ""
+    return f"gres:gpu:{kind}{number}" if number else "N/A"
+
+
+def left(job: JobRow) -> str:
+    return limit(None if job.time_limit_us is None else max(0, job.time_limit_us - elapsed_us(job)))
+
+
+def shared(job: Any) -> str:
+    return "NO" if spec_of(job).exclusive else "OK"
+
+
+def null(_: object) -> str:
+    return NONE
+
+
+def _left_us(job: JobRow) -> float:
+    return float("inf") if job.time_limit_us is None else job.time_limit_us - elapsed_us(job)
+
+
+COLUMNS = {
+    "i": Column("JOBID", job_id, "JobArrayID", order=lambda j: (j.array_job or j.id, j.array_task or 0)),
+    "A": Column("JOBID", lambda j: j.id, "JobID"),
+    "F": Column("ARRAY_JOB_ID", lambda j: j.array_job or j.id, "ArrayJobID"),
+    "K": Column("ARRAY_TASK_ID", array_task, "ArrayTaskID"),
+    "P": Column("PARTITION", lambda j: j.partition or NONE, "Partition"),
+    "j": Column("NAME", lambda j: j.name, "Name"),
+    "u": Column("USER", lambda j: j.user, "UserName"),
+    "U": Column("UID", uid, "UserID"),
+    "t": Column("ST", lambda j: j.short_state, "StateCompact", order=lambda j: _ORDER.get(j.state, 99)),
+    "T": Column("STATE", lambda j: j.state, "State", order=lambda j: _ORDER.get(j.state, 99)),
+    "M": Column("TIME", lambda j: format_elapsed(elapsed_us(j)), "TimeUsed", order=elapsed_us),
+    "l": Column("TIME_LIMIT", lambda j: limit(j.time_limit_us), "TimeLimit",
+                order=lambda j: float("inf") if j.time_limit_us is None else j.time_limit_us),
+    "L": Column("TIME_LEFT", left, "TimeLeft", order=_left_us),
+    "D": Column("NODES", lambda j: len(j.hosts) or j.hosts_min, "NumNodes"),
+    "C": Column("CPUS", lambda j: j.cpus, "NumCPUs"),
+    "c": Column("MIN_CPUS", lambda j: spec_of(j).cpus_per_task, "MinCpus cpus-per-task", whole=True),
+    "m": Column("MIN_MEMORY", lambda j: size(j.mem_bytes), "MinMemory", order=lambda j: j.mem_bytes),
+    "b": Column("TRES_PER_NODE", gpus, "tres-per-node Gres", whole=True),
+    "R": Column("NODELIST(REASON)", where_or_why, "ReasonList"),
+    "r": Column("REASON", lambda j: j.reason or "None", "Reason"),
+    "N": Column("NODELIST", hosts_of, "NodeList"),
+    "B": Column("EXEC_HOST", lambda j: j.hosts[0] if j.hosts else "n/a", "BatchHost"),
+    "n": Column("REQ_NODES", lambda j: fold_hosts(spec_of(j).hosts_only), "ReqNodes", whole=True),
+    "x": Column("EXC_NODES", lambda j: fold_hosts(spec_of(j).hosts_excluded), "ExcNodes", whole=True),
+    "V": Column("SUBMIT_TIME", lambda j: moment(j.submitted_us), "SubmitTime"),
+    "S": Column("START_TIME", lambda j: moment(j.started_us), "StartTime"),
+    "e": Column("END_TIME", lambda j: moment(ends_us(j)), "EndTime"),
+    "Q": Column("PRIORITY", lambda j: j.priority, "Priority PriorityLong"),
+    "y": Column("NICE", lambda j: spec_of(j).nice, "Nice", whole=True),
+    "E": Column("DEPENDENCY", lambda j: spec_of(j).dependency or NONE, "Dependency", whole=True),
+    "f": Column("FEATURES", lambda j: spec_of(j).constraint or NONE, "Feature", whole=True),
+    "W": Column("LICENSES", lambda j: spec_of(j).licenses or NONE, "Licenses", whole=True),
+    "h": Column("OVER_SUBSCRIBE", shared, "OverSubscribe", whole=True),
+    "k": Column("COMMENT", lambda j: j.comment or NONE, "Comment"),
+    "Z": Column("WORK_DIR", lambda j: j.chdir, "WorkDir"),
+    "J": Column("NUM_TASKS", lambda j: j.tasks, "NumTasks"),
+    "z": Column("S:C:T", lambda j: "*:*:*", "sct"),
+    "a": Column("ACCOUNT", null, "Account"),
+    "q": Column("QOS", null, "QOS"),
+    "v": Column("RESERVATION", null, "Reservation"),
+    "w": Column("WCKEY", null, "WCKey"),
+    "o": Column("COMMAND", null, "Command"),
+    "Y": Column("SCHEDNODES", null, "SchedNodes"),
+}  # fmt: skip

@@ -1,0 +1,272 @@
+"""`squeue` and `scancel` on rm's client: what scripts for Slurm read and write."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from rm.cli.slurm.squeue_columns import COLUMNS
+from rm.core.model.array import Array
+from rm.core.model.job import JobState
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+from tests.slurm_program import Slurm
+
+
+@pytest.fixture(autouse=True)
+def jobs(daemon: Daemon, rmx: Rmx) -> None:
+    """1 runs on h1; 2 waits; 3 is an array in a partition, of which 3_1 runs as 4; 5 has failed."""
+    rmx("submit", "--job-name=averylongname", "-n2", "--time=90", "--wrap=true")
+    rmx("submit", "--job-name=narrow", "-N3", "--mem=100", "--priority=7", "--wrap=true")
+    rmx("submit", "--job-name=many", "--partition=fast", "--array=0-5%2", "--wrap=true")
+    rmx("submit", "--job-name=many", "--partition=fast", "--wrap=true")
+    rmx("submit", "--job-name=bad", "--wrap=true")
+    service = daemon.service
+    service.run(1)
+    service.put(3, array=Array(waiting="0,2-5", running="1", limit=2))
+    service.run(4, "h2")
+    service.put(4, array_job=3, array_task=1)
+    service.finish(5, 3)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rm.cli.slurm.jobs.time.time_ns", lambda: 65_000_000_000)
+
+
+def test_the_usual_list_is_slurms(slurm: Slurm) -> None:
+    assert slurm("squeue").out.splitlines() == [
+        "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)",
+        "                 2    (null)   narrow     root PD       0:00      3 (None)",
+        "                 1    (null) averylon     root  R       1:00      1 h1",
+        "     3_[0,2-5%2]      fast     many     root PD       0:00      1 (None)".rjust(74),
+        "               3_1      fast     many     root  R       1:00      1 h2",
+    ]
+
+
+def test_the_long_list_has_states_and_limits(slurm: Slurm) -> None:
+    date, header, *lines = slurm("squeue", "-l").out.splitlines()
+    assert re.fullmatch(r"\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}", date)
+    assert header == (
+        "             JOBID PARTITION     NAME     USER    STATE       TIME TIME_LIMI  NODES NODELIST(REASON)"
+    )
+    assert lines[1] == (
+        "                 1    (null) averylon     root  RUNNING       1:00   1:30:00      1 h1"
+    )
+
+
+def test_formats_cut_align_and_keep_other_text(slurm: Slurm) -> None:
+    assert slurm("squeue", "-h", "-j1", "-o", "%i %-t").err.startswith(
+        "squeue: error: '%i %-t' has a % that names no column."
+    )
+    assert slurm("squeue", "-h", "-j1", "-o", "a%%%.5i|%3j|%t %L").out == "a%    1|ave|R 1:29:00\n"
+    assert slurm("squeue", "-j1", "--Format", "JobID:5,Name:.8,state").out == (
+        "JOBID    NAMESTATE               \n1    averylonRUNNING             \n"
+    )
+    wrong = slurm("squeue", "-o", "%i %X")
+    assert (wrong.code, wrong.out) == (1, "")
+    assert wrong.err.startswith("squeue: error: The format has %X, which is not supported. Choose from %i ")
+    assert "Invalid field requested: 'Colour'" in slurm("squeue", "-O", "Colour").err
+
+
+def test_an_array_is_one_line_or_one_for_each_element(slurm: Slurm) -> None:
+    def ids(*words: str) -> list[str]:
+        return slurm("squeue", "-h", "-o", "%i", *words).out.split()
+
+    assert ids("-j", "3") == ids("--jobs=3") == ids("-n", "many") == ["3_[0,2-5%2]", "3_1"]
+    assert ids("-r", "-j", "3") == ["3_0", "3_2", "3_3", "3_4", "3_5", "3_1"]
+    assert ids("-j", "3_1") == ["3_1"]
+    assert ids("-j3_[1,4]") == ["3_[0,2-5%2]", "3_1"]
+    assert slurm("squeue", "-h", "-j3", "-o", "%A %F %K").out == "3 3 0,2-5%2\n4 3 1\n"
+    assert slurm("squeue", "-h", "-r", "-j3_1,3_2", "-o", "%K %E").out.splitlines()[0] == "0 (null)"
+
+
+def test_jobs_are_selected(slurm: Slurm) -> None:
+    def ids(*words: str) -> str:
+        return " ".join(slurm("squeue", "-h", "-S", "i", "-o", "%A", *words).out.split())
+
+    assert ids("-t", "PD") == ids("--states=pending") == "2 3"
+    assert ids("-t", "all") == "1 2 3 4 5"
+    assert ids("-t", "F,TO") == "5"
+    assert ids("-t", "BOOT_FAIL") == ""
+    assert ids("-p", "fast,slow") == ids("--part", "fast") == "3 4"
+    assert ids("-w", "h[1,3]") == "1"
+    assert ids("-u", "root,daemon") == "1 2 3 4"
+    assert ids("-u", "daemon") == ""
+    assert ids("-n", "bad,narrow") == "2"
+    assert ids("--me") == "1 2 3 4"
+    assert ids("-j", "5") == ""  # it is known, and has ended
+    assert ids("-j", "1,99") == "1"
+
+
+def test_jobs_are_sorted(slurm: Slurm) -> None:
+    def sorted_by(by: str) -> str:
+        return slurm("squeue", "-h", "-t", "all", "-o", "%A", "-S", by).out.replace("\n", "")
+
+    assert sorted_by("-i") == "54321"
+    assert slurm("squeue", "-S", "+?").err.startswith("squeue: error: Invalid sort specification: +?.")
+    assert sorted_by("-Q,i") == "21345"
+    assert sorted_by("j,-A") == "15432"
+    assert sorted_by("y,i") == "12345"  # nice, which needs more than a row has
+
+
+def test_variables_say_what_options_say(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQUEUE_FORMAT", "%A %T")
+    monkeypatch.setenv("SQUEUE_STATES", "FAILED")
+    assert slurm("squeue", "-h").out == "5 FAILED\n"
+    assert slurm("squeue", "-h", "-t", "PD", "-o", "%A").out == "2\n3\n"
+
+
+def test_every_letter_shows_every_job(slurm: Slurm) -> None:
+    for letter, column in COLUMNS.items():
+        lines = slurm("squeue", "-t", "all", "-o", f"<%{letter}>").out.splitlines()
+        assert lines[0] == f"<{column.header}>"
+        assert len(lines) == 6, letter
+    assert slurm("squeue", "-h", "-j2", "-o", "%D %m %N|%R|%S|%e|%l|%y|%h|%W").out == (
+        "3 100M |(None)|N/A|N/A|UNLIMITED|0|OK|(null)\n"
+    )
+    assert slurm("squeue", "-h", "-j5", "-t", "all", "-o", "%R").out == "(None)\n"
+
+
+def test_pending_jobs_are_listed_with_their_start(slurm: Slurm) -> None:
+    header, *lines = slurm("squeue", "--start").out.splitlines()
+    assert header.split() == [
+        "JOBID", "PARTITION", "NAME", "USER", "ST", "START_TIME", "NODES", "SCHEDNODES", "NODELIST(REASON)",
+    ]  # fmt: skip
+    assert [line.split()[0] for line in lines] == ["2", "3_[0,2-5%2]"]
+
+
+def test_json_has_slurms_fields(slurm: Slurm) -> None:
+    told = json.loads(slurm("squeue", "--json").out)
+    assert told["errors"] == []
+    found: dict[int, Any] = {job["job_id"]: job for job in told["jobs"]}
+    assert sorted(found) == [1, 2, 3, 4]
+    assert (found[1]["job_state"], found[1]["nodes"], found[1]["time_limit"]) == ("RUNNING", "h1", 90)
+    assert (found[4]["array_job_id"], found[4]["array_task_id"]) == (3, 1)
+    assert (found[3]["array_job_id"], found[3]["array_task_string"]) == (3, "0,2-5")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-j", "99"], "slurm_load_jobs error: Invalid job id specified."),
+        (["-j", "x"], "'x' is not a job id."),
+        (["-t", "FOO"], "Invalid job state specified: FOO. Valid job states include: PENDING,"),
+        (["--bla"], "unrecognized option '--bla'."),
+        (["-Z"], "invalid option -- 'Z'."),
+        (["-o"], "option '--format' requires an argument."),
+        (["--no"], "option '--no' is ambiguous: --nodelist, --noheader, --noconvert."),
+        (["--me=1"], "option '--me' doesn't allow an argument."),
+        (["-A", "physics"], "--account is not supported."),
+        (["word"], "Unrecognized option: word."),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_an_error_of_squeue(words: list[str], sentence: str, slurm: Slurm) -> None:
+    done = slurm("squeue", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"squeue: error: {sentence}")
+
+
+def test_the_end_of_options_is_two_dashes(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scancel", "--", "2") == (0, "", "")
+    assert daemon.service.table[2].state is JobState.CANCELLED
+
+
+def cancelled(daemon: Daemon) -> list[int]:
+    return [what[1] for what in daemon.service.log if what[0] == "cancel"]
+
+
+def test_jobs_are_cancelled_without_a_word(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scancel", "1", "3_[2-4]") == (0, "", "")
+    assert cancelled(daemon) == [1, 3]
+    assert slurm("scancel", "5", "99") == (0, "", "")  # over, or never there: as in Slurm
+    told = slurm("scancel", "-v", "99")
+    assert told.code == 0
+    assert told.err.startswith("scancel: error: Kill job error on job id 99: There is no job 99.")
+
+
+@pytest.mark.parametrize(
+    ("words", "ids"),
+    [
+        (["-n", "narrow"], [2]),
+        (["--me"], [1, 2, 3, 4]),
+        (["-u", "root", "-p", "fast"], [3, 4]),
+        (["-u", "0", "-t", "R"], [1, 4]),
+        (["-t", "PENDING", "3"], [3]),
+        (["-t", "RUNNING", "3"], [4]),
+        (["-t", "RUNNING", "3_1", "3_2"], [4]),
+        (["-w", "h1"], [1]),
+        (["-p", "slow"], []),
+        (["-n", "bad"], []),
+    ],
+    ids=str,
+)
+def test_matching_jobs_are_cancelled(words: list[str], ids: list[int], slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scancel", *words) == (0, "", "")
+    assert cancelled(daemon) == ids
+
+
+def noted(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
+    """What is cancelled: jobs with the indices of elements."""
+    asked: list[tuple[int, str]] = []
+    cancel = daemon.service.cancel
+
+    async def note(job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Any:
+        asked.append((job_id, array_tasks))
+        return await cancel(job_id, by, signal, array_tasks)
+
+    monkeypatch.setattr(daemon.service, "cancel", note)
+    return asked
+
+
+def test_only_those_elements_are_cancelled_that_fit(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = noted(daemon, monkeypatch)
+    assert slurm("scancel", "-t", "PD", "3_[0-3]").code == 0
+    assert asked == [(3, "0,2-3")]
+
+
+def test_of_an_array_that_fits_only_the_waiting_elements_are_cancelled(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = noted(daemon, monkeypatch)
+    assert slurm("scancel", "-t", "PD", "-n", "many").code == 0
+    assert asked == [(3, "0,2-5")]
+
+
+def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("scancel", "1", "--signal", "USR1") == (0, "", "")
+    assert slurm("scancel", "-s", "10", "-f", "1") == (0, "", "")
+    assert [what[3] for what in daemon.service.log if what[0] == "cancel"] == [10, 10]
+    over = slurm("scancel", "-s", "USR1", "5")
+    assert (over.code, over.err) == (
+        1, "scancel: error: Kill job error on job id 5: Job 5 has already ended.\n",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "No job identification provided"),
+        (["abc"], "Invalid job id abc"),
+        (["-u", "nobody-of-this-name"], "Invalid user name: nobody-of-this-name"),
+        (["-u", "4000000000"], "Invalid user name: 4000000000"),
+        (["-t", "FAILED", "1"], "Invalid job state specified: FAILED."),
+        (["-s", "LOUD", "1"], "There is no signal 'LOUD'."),
+        (["-i", "1"], "--interactive is not supported."),
+        (["--batch", "-s", "USR1", "1"], "--batch is not supported."),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_an_error_of_scancel(
+    words: list[str], sentence: str, slurm: Slurm, daemon: Daemon
+) -> None:
+    done = slurm("scancel", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"scancel: error: {sentence}")
+    assert not cancelled(daemon)

@@ -1,0 +1,147 @@
+"""`sbatch` on rm's client, and the programs that `rmx slurm-shims` writes."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rm.cli.slurm import install
+from rm.cli.slurm.program import PROGRAMS
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+from tests.slurm_program import Slurm
+
+
+@pytest.fixture(autouse=True)
+def script(daemon: Daemon) -> None:
+    Path("plain.sh").write_text("#!/bin/sh\nhostname\n")
+
+
+def test_a_job_is_submitted_as_by_sbatch(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("sbatch", "plain.sh", "--lr", "1") == (0, "Submitted batch job 1\n", "")
+    assert slurm("sbatch", "--parsable", "-n2", "-J", "wide", "plain.sh") == (0, "2\n", "")
+    first, second = daemon.service.table[1].spec, daemon.service.table[2].spec
+    assert (first.name, first.script_args, first.output) == ("plain.sh", ("--lr", "1"), "slurm-%j.out")
+    assert (second.name, second.ntasks) == ("wide", 2)
+
+
+def test_the_output_lies_where_slurm_puts_it(slurm: Slurm, daemon: Daemon) -> None:
+    Path("own.sh").write_text("#!/bin/sh\n#SBATCH -o own-%j.txt\ntrue\n")
+    for words in (["plain.sh"], ["own.sh"], ["-o", "flag", "own.sh"], ["-a", "0-3", "plain.sh"]):
+        assert slurm("sbatch", *words).code == 0
+    found = [job.spec.output for job in daemon.service.table.values()]
+    assert found == ["slurm-%j.out", "own-%j.txt", "flag", "slurm-%A_%a.out"]
+
+
+def test_a_command_and_the_standard_input_are_scripts(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert slurm("sbatch", "--wrap", "sleep 1 && date").code == 0
+    piped = SimpleNamespace(buffer=io.BytesIO(b"#!/bin/bash\n#SBATCH -J piped\ntrue\n"))
+    monkeypatch.setattr(sys, "stdin", piped)
+    assert slurm("sbatch").code == 0
+    first, second = daemon.service.table[1].spec, daemon.service.table[2].spec
+    assert (first.name, first.script.splitlines()[-1]) == ("wrap", "sleep 1 && date")
+    assert (second.name, second.script.splitlines()[-1]) == ("piped", "true")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--foo", "plain.sh"], "Unknown option --foo"),
+        (["nowhere.sh"], "The script nowhere.sh cannot be read: No such file or directory."),
+        (["--wrap", "true", "plain.sh"], "Script arguments are not permitted with --wrap."),
+        (["--wrap", " "], "--wrap is empty."),
+        (["--reservation=r", "plain.sh"], "--reservation (a flag) is not supported"),
+        (["-n", "101", "plain.sh"], "The cluster has 2 hosts."),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_an_error_of_sbatch(
+    words: list[str], sentence: str, slurm: Slurm, daemon: Daemon
+) -> None:
+    done = slurm("sbatch", *words)
+    assert (done.code, done.out) == (1, "")
+    assert f"sbatch: error: {sentence}" in done.err
+    assert not daemon.service.table
+
+
+def test_what_has_no_effect_is_a_warning(slurm: Slurm) -> None:
+    done = slurm("sbatch", "--mincpus=2", "plain.sh")
+    assert (done.code, done.out) == (0, "Submitted batch job 1\n")
+    assert done.err == "sbatch: warning: --mincpus (a flag) is not supported and was ignored.\n"
+
+
+def test_it_waits_for_the_end_and_has_the_jobs_code(slurm: Slurm, daemon: Daemon) -> None:
+    daemon.call(daemon.service.finish, 1, 3, waiting=1)
+    assert slurm("sbatch", "--wait", "plain.sh") == (3, "Submitted batch job 1\n", "")
+
+
+def test_a_trial_says_where_and_submits_nothing(slurm: Slurm, daemon: Daemon) -> None:
+    assert slurm("sbatch", "--test-only", "plain.sh").code == 0
+    not_now = slurm("sbatch", "--test-only", "-c", "9", "plain.sh")
+    assert not_now.code == 0
+    assert "No host has 9 free processors." in not_now.out + not_now.err
+    assert not daemon.service.table
+
+
+def test_each_program_says_its_version_and_refuses_unknown_options(slurm: Slurm) -> None:
+    for name in PROGRAMS:
+        assert slurm(name, "--version").out.startswith("slurm 22.05 by rm ")
+        assert slurm(name, "--help").out.startswith(f"Usage: {name} ")
+        unknown = slurm(name, "--colour=red")
+        assert unknown.code == 1
+        assert unknown.err.startswith(f"{name}: error: ")
+
+
+def test_the_programs_run_from_their_directory(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
+    folder = tmp_path / "shims"
+    assert rmx("slurm-shims", str(folder)).code == 0
+    assert rmx("slurm-shims", str(folder)).code == 0  # ours may be written again
+    assert sorted(path.name for path in folder.iterdir()) == sorted(PROGRAMS)
+    (tmp_path / "rm.py").write_text("raise SystemExit('not this one')")
+    env = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(tmp_path)}
+    line = "sbatch --parsable plain.sh && squeue -h -o %i && sbatch --foo plain.sh"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, env=env, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "1\n1\n")
+    assert "sbatch: error: Unknown option --foo" in done.stderr
+
+
+def test_another_program_of_the_name_stays(rmx: Rmx, tmp_path: Path) -> None:
+    (tmp_path / "squeue").write_text("#!/bin/sh\n")
+    refused = rmx("slurm-shims", str(tmp_path))
+    assert refused.code == 6
+    assert f"{tmp_path}/squeue is another program." in refused.err
+    assert not (tmp_path / "sbatch").exists()
+    assert "cannot be written" in rmx("slurm-shims", "/proc/nowhere").err
+
+
+def test_an_interpreter_with_a_space_in_its_path_is_found(tmp_path: Path) -> None:
+    python = tmp_path / "with space" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    program = tmp_path / "program"
+    program.write_text(
+        f"{install.start(str(python))}\nimport sys\nprint(sys.flags.isolated, *sys.argv[1:])\n"
+    )
+    program.chmod(0o755)
+    done = subprocess.run([program, "a b"], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("1 a b\n", "")
+
+
+@pytest.mark.parametrize("words", [("sbatch", "plain.sh"), ("squeue",)], ids=" ".join)
+def test_nothing_heavy_is_loaded(words: tuple[str, ...], daemon: Daemon) -> None:
+    code = (
+        f"import sys; sys.argv = {list(words)}; from rm.cli.slurm.program import main\n"
+        f"code = main('{words[0]}')\n"
+        "heavy = {'click', 'msgspec', 'dataclasses', 'http.client', 'urllib.parse', 'pathlib', 'ssl'}\n"
+        "print(code, sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
