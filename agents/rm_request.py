@@ -50,13 +50,14 @@ def checked_launch(request):
     """A complete, well-typed launch request; ValueError says which field is wrong."""
     result = {}
     for key, kind, default in (
-        ("user", str, None), ("script", str, None), ("args", list, []), ("chdir", str, ""), ("env", dict, {}),
+        ("user", str, None), ("script", str, ""), ("batch", str, ""), ("args", list, []),
+        ("chdir", str, ""), ("env", dict, {}),
         ("chdir_required", bool, False), ("output", str, ""), ("error", str, ""), ("tasks", list, None),
         ("mem_bytes_per_task", int, 0), ("mem_bytes", int, 0), ("time_limit_us", int, 0),
         ("grace_us", int, 30_000_000), ("hold", bool, False), ("allow_root", bool, False),
         ("cpus_per_task", int, 1), ("fence", dict, {}), ("master_port", bool, False),
         ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0), ("open_mode", str, "truncate"),
-        ("lease_us", int, 0), ("heard_us", int, 0),
+        ("lease_us", int, 0), ("heard_us", int, 0), ("allocation", list, []), ("place", int, 0),
         ("warn_signal", int, 0), ("warn_before_us", int, 0), ("warn_batch", bool, False),
     ):  # fmt: skip
         value = request.get(key)
@@ -74,6 +75,13 @@ def checked_launch(request):
     result["fence"] = checked_settings(result["fence"])
     if not result["tasks"]:
         raise ValueError("there is no task")
+    if bool(result["script"]) == bool(result["batch"]):
+        raise ValueError("there is a script, or a batch in its place")
+    once = bool(result["batch"])
+    result["script"] = result["script"] or result["batch"]
+    result["allocation"] = [_allocated(host) for host in result["allocation"]]
+    if once and result["place"] >= len(result["allocation"]):
+        raise ValueError("place is not in the allocation")
     tasks, ranks = [], set()
     for task in result["tasks"]:
         if not isinstance(task, dict) or number(task.get("rank"), "rank") in ranks:
@@ -81,10 +89,12 @@ def checked_launch(request):
         if not isinstance(task.get("env") or {}, dict) or not isinstance(task.get("gpus") or [], list):
             raise ValueError("a task's env is an object and its gpus are a list")
         ranks.add(task["rank"])
+        idle = once and task["rank"] != 0
         tasks.append({
-            "rank": task["rank"], "env": task.get("env") or {},
+            "rank": task["rank"], "idle": idle, "env": task.get("env") or {},
             "gpus": [str(gpu) for gpu in task.get("gpus") or []],
-            "output": task.get("output") or result["output"], "error": task.get("error") or result["error"],
+            "output": "" if idle else task.get("output") or result["output"],
+            "error": "" if idle else task.get("error") or result["error"],
         })  # fmt: skip
     result["tasks"] = tasks
     texts = [result["chdir"], *result["args"], *(task[key] for task in tasks for key in ("output", "error"))]
@@ -93,6 +103,14 @@ def checked_launch(request):
     if not all(isinstance(text, str) and "\0" not in text for text in texts):
         raise ValueError("arguments, environment and paths are strings without NUL bytes")
     return result
+
+
+def _allocated(host):
+    """What the attempt has on one of its hosts."""
+    if not isinstance(host, dict) or not isinstance(host.get("host"), str):
+        raise ValueError("a host of the allocation has a name")
+    counts = {key: number(host.get(key, 0), key) for key in ("tasks", "cpus", "gpus")}
+    return dict(counts, host=host["host"])
 
 
 def user_of(request):

@@ -79,6 +79,7 @@ class Rank:
     def __init__(self, task):
         self.task = task
         self.rank = task["rank"]
+        self.idle = task["idle"]  # it holds its part of the host, and runs nothing
         self.capture = None  # of what it prints, unless it named a file for that
         self.pid = 0
         self.pipe = None
@@ -200,13 +201,15 @@ class Supervisor:
     def _capture(self):
         most, reserve = self.request["log_bytes"], self.request["log_reserve_bytes"]
         for rank in self.ranks:
-            if not rank.task["output"]:
+            if not rank.task["output"] and not rank.idle:
                 rank.capture = Capture(self.folder, rank.rank, self.user, most, reserve)
                 self.captures.add(rank.capture)
 
     def _start(self):
         self.meta["state"] = "running"
         for rank in self.ranks:
+            if rank.idle:
+                continue
             rank.pipe, said = os.pipe()
             os.set_blocking(rank.pipe, False)
             rank.pid = self.group.fork()
@@ -222,6 +225,7 @@ class Supervisor:
             self.limit_at = time.monotonic() + self.request["time_limit_us"] / 1e6
             if self.request["warn_signal"]:
                 self.warn_at = self.limit_at - self.request["warn_before_us"] / 1e6
+        self._announce([self._begun(rank) for rank in self.ranks if rank.idle])
 
     def _hear(self, rank):
         """The task's own words until exec closes the pipe."""
@@ -241,9 +245,17 @@ class Supervisor:
                 self.meta["note"] = " ".join(filter(None, [self.meta["note"], words["note"]]))
         news = []
         if not rank.failure:
-            rank.started_us, rank.started_alive_us = now_us(), alive_us()
-            news = [{"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us}]
+            news = [self._begun(rank)]
         self.meta["chdir"] = self.meta["chdir"] or rank.chdir
+        self._announce(news)
+
+    @staticmethod
+    def _begun(rank):
+        rank.started_us, rank.started_alive_us = now_us(), alive_us()
+        return {"event": "started", "rank": rank.rank, "pid": rank.pid, "started_us": rank.started_us}
+
+    def _announce(self, news):
+        """That tasks have started; and, when it was the last of them, that all have."""
         if self._all_started():
             try:
                 self._write_tasks()
@@ -259,7 +271,7 @@ class Supervisor:
         for rank in self.ranks:
             out, err = rank.named("output"), rank.named("error")
             tasks[str(rank.rank)] = {
-                "pid": rank.pid, "started_us": rank.started_us, "spooled": not rank.task["output"],
+                "pid": rank.pid, "started_us": rank.started_us, "spooled": rank.capture is not None,
                 "out": out, "err": err,
                 **(self.named.bounds("out", rank.task["output"]) if out else {}),
                 **(self.named.bounds("err", rank.task["error"]) if err else {}),
@@ -282,7 +294,8 @@ class Supervisor:
                 self.request["port"] = words.get("master_port") or self.request["port"]
                 self._start()
                 for rank in self.ranks:
-                    self.poll.register(rank.pipe, select.POLLIN)
+                    if rank.pipe is not None:
+                        self.poll.register(rank.pipe, select.POLLIN)
             elif op == "stop":
                 self._stop(words["why"], words["grace_us"])
             elif op == "requeue":
@@ -302,10 +315,17 @@ class Supervisor:
         deadline = time.monotonic() + grace_us / 1e6
         self.kill_at = deadline if self.kill_at is None else min(self.kill_at, deadline)
         self.limit_at = self.warn_at = None
+        self._release()
         self.group.thaw()
         processes = self._processes()
         send(processes, signal.SIGTERM)
         send(processes, signal.SIGCONT)
+
+    def _release(self):
+        """The tasks that run nothing end: well, since how the job ends is not theirs to say."""
+        for rank in self.ranks:
+            if rank.idle and rank.end is None:
+                rank.end = (0, 0, now_us(), alive_us())
 
     def _all_started(self):
         return all(rank.pipe is None for rank in self.ranks)
@@ -374,6 +394,8 @@ class Supervisor:
                 code = 0 if signalled else os.WEXITSTATUS(status)
                 number = os.WTERMSIG(status) if signalled else 0
                 by_pid[pid].end = (code, number, now_us(), alive_us())
+        if any(rank.end is not None and not rank.idle for rank in self.ranks):
+            self._release()
         for rank in self.ranks:
             while rank.end is not None and rank.pipe is not None:
                 self._hear(rank)  # its last words come before its end

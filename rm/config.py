@@ -65,6 +65,7 @@ class JobsConfig:
     output: str = ""
     deliver: str = "rm-%j.out"
     partition: str = ""
+    launch: Literal["auto", "tasks", "batch"] = "auto"
     cluster_name: str = "rm"
     gpu_ids: Literal["uuid", "index"] = "uuid"
     time_limit: str = "UNLIMITED"

@@ -57,15 +57,17 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
     are those of the cluster that it holds, as --licenses has them.
 
-    What is left out has the defaults below; those of `output`, `partition`, `time_limit_us` and `fence_us`
-    stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller; an
-    administrator may name another.
+    What is left out has the defaults below; those of `launch`, `output`, `partition`, `time_limit_us` and
+    `fence_us` stand in rm.toml. No `time_limit_us` is null, and no `output` file "". The user is the caller;
+    an administrator may name another. `launch` is "tasks" (the script for each task), "batch" (once), or
+    "auto": decided when it is submitted.
     """
 
     name: Word
     script: Annotated[str, Meta(min_length=1, pattern=r"^[^\u0000]*[^\s\u0000][^\u0000]*$")]
     user: str = ""
     script_args: Sequence[Annotated[str, Meta(pattern=NO_NUL)]] = ()
+    launch: Literal["auto", "tasks", "batch"] | UnsetType = UNSET
     hosts_min: Count = 0
     hosts_max: Count = 0
     ntasks: Positive = 1
@@ -160,6 +162,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     user: str
+    launch: str = "tasks"
     hosts_min: int
     hosts_max: int
     ntasks: int

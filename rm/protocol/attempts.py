@@ -76,6 +76,15 @@ class TaskStart(Struct, frozen=True, kw_only=True):
     started_us: AtUs | None = None
 
 
+class AllocatedHost(Struct, frozen=True, kw_only=True):
+    """What the attempt has on one of its hosts: how many tasks it asked for there, processors and GPUs."""
+
+    host: Word
+    tasks: Annotated[int, Meta(ge=1, le=1 << 20)]
+    cpus: Annotated[int, Meta(ge=0, le=1 << 20)]
+    gpus: Annotated[int, Meta(ge=0, le=1_024)] = 0
+
+
 class Launched(Struct, frozen=True, kw_only=True):
     """`note` says when another working directory had to be used, and what the host cannot limit.
     `master_port` is the one that was chosen, 0 when none was asked for."""
@@ -88,7 +97,10 @@ class Launched(Struct, frozen=True, kw_only=True):
 
 
 class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
-    """Start the tasks as `user`; with `hold` only prepare them. Answered when their state is known. The
+    """Start the tasks as `user`; with `hold` only prepare them. Each task runs `script`, or in its place
+    rank 0 alone runs `batch` and the others hold what they were given, for the steps of the job: they end
+    with rank 0, or when they are stopped. Steps are laid out over the `allocation`, the hosts of the attempt
+    in the order of their ranks; this one has the `place` in it. Answered when their state is known. The
     ids of the user, where they are given, must be those on the host. `mem_bytes` is for all tasks here
     together, 0 = as `mem_bytes_per_task` says, by which agents go that do not know it. With `master_port`
     the host chooses a port at which the job's tasks meet, which is free now and no other attempt's, and no
@@ -101,7 +113,10 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     `renew`."""
 
     user: Word
-    script: Text
+    script: Text | UnsetType = UNSET
+    batch: Text | UnsetType = UNSET
+    allocation: Annotated[list[AllocatedHost], Meta(max_length=65_536)] | UnsetType = UNSET
+    place: Annotated[int, Meta(ge=0, le=65_535)] = 0
     args: list[Text]
     chdir: Path
     chdir_required: bool

@@ -30,6 +30,7 @@ class Option(NamedTuple):
 
 SUPPORTED = (
     Option("name", ("job-name",), "J", help="Name of the job.", metavar="NAME"),
+    Option("launch", ("launch",), help="Start the script once (batch) or by task (tasks).", metavar="HOW"),
     Option("output", ("output",), "o", help="File for output, with %j, %x, %t; or none.", metavar="PATTERN"),
     Option("error", ("error",), "e", help="File for standard error (default: --output).", metavar="PATTERN"),
     Option("open_mode", ("open-mode",), help="How to open these files: append or truncate.", metavar="MODE"),

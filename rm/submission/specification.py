@@ -19,6 +19,7 @@ from rm.submission.signals import warning_signal
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
 NICE = 100
+LAUNCHES = ("tasks", "batch", "auto")
 OF_A_JOB = ("SLURM_", "SLURMD_")
 # option -> the variable in which the job finds it; what the placement decides is
 # rm.daemon.execution.environment's
@@ -138,6 +139,14 @@ def _licenses(values: Mapping[str, Any]) -> dict[str, Any]:
     except UsageError as error:
         raise UsageError(f"--licenses: {error.what}", error.hint) from None
     return {"licenses": text}
+
+
+def _launch(values: Mapping[str, Any]) -> dict[str, Any]:
+    if "launch" not in values:
+        return {}
+    if values["launch"] not in LAUNCHES:
+        raise UsageError(f"--launch is '{values['launch']}'.", "Write tasks, batch or auto.")
+    return {"launch": values["launch"]}
 
 
 def _open_mode(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -364,6 +373,6 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _READERS = (
-    _exclusive, _partition, _time, _open_mode, _expected, _iterations, _fence, _priority, _nice, _hosts,
-    _features, _licenses, _array, _dependency, _traffic,
+    _exclusive, _partition, _time, _launch, _open_mode, _expected, _iterations, _fence, _priority, _nice,
+    _hosts, _features, _licenses, _array, _dependency, _traffic,
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -10,6 +11,7 @@ from rm.api import jobs, reasons
 from rm.arrays import parse
 from rm.config import Config
 from rm.core.model.job import JobSpec
+from rm.core.model.launching import launch_of
 from rm.errors import Forbidden, ImpossibleRequest, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
@@ -40,6 +42,7 @@ class SubmitRoutes:
         self._defaults = {
             "output": config.jobs.output,
             "partition": config.jobs.partition,
+            "launch": config.jobs.launch,
             "time_limit_us": parse_time_limit_us(config.jobs.time_limit),
         }
 
@@ -85,6 +88,7 @@ class SubmitRoutes:
         # files on this machine are written for no other than the kernel's word names, and never for root
         deliver = self._deliver if user == caller.user and caller.local and caller.uid != 0 else ""
         spec = self._fences.applied(wire.spec_from(value, user, self._defaults, deliver))
+        spec = replace(spec, launch=launch_of(spec.launch, spec.script, spec.hosts_max))
         self._may_rank(spec, caller)
         self._may_number(spec)
         return spec

@@ -24,8 +24,8 @@ from tests.builders import GIB, full_mesh, host, job, placed, placement, profile
 
 # Of a specification placement reads everything but these: whoever adds a field decides where it belongs.
 DECIDES_NO_PLACEMENT = {
-    "name", "user", "script", "script_args", "env", "chdir", "chdir_required", "output", "error", "open_mode",
-    "warn_signal", "warn_before_us", "warn_batch", "nice",
+    "name", "user", "script", "script_args", "launch", "env", "chdir", "chdir_required", "output", "error",
+    "open_mode", "warn_signal", "warn_before_us", "warn_batch", "nice",
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us", "hold",
     "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array",
 }  # fmt: skip

@@ -61,7 +61,7 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     """A field that the core gains is either shown, or left out on purpose, here."""
     asked = shape(jobs.JobRequest)
     # the daemon itself says who gets a copy of the log, and under which name; rm.toml has defaults of some
-    rm_toml = dict.fromkeys(("output", "partition", "time_limit_us"), msgspec.UNSET)
+    rm_toml = dict.fromkeys(("launch", "output", "partition", "time_limit_us"), msgspec.UNSET)
     assert asked | {"deliver": ""} == shape(JobSpec) | {"user": ""} | rm_toml
     assert "deliver" not in asked
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()

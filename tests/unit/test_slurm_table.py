@@ -26,7 +26,7 @@ SBATCH = (
 OF_SRUN = {"cpu-bind", "container-id", "jobid", "het-group"}
 OWN = {
     "hosts", "gpu-mem", "expect", "iterations", "fence", "zone", "period", "duty-cycle", "bandwidth",
-    "traffic", "low-comm", "dry-run",
+    "traffic", "low-comm", "dry-run", "launch",
 }  # fmt: skip
 WORDS = {"": {"same", "differs"}, IGNORED: {"ignored"}, TOLD: {"told"}, REFUSED: {"refused"}}
 ROWS = re.findall(r"^\| (`-.*?) \| (\w+) \|", DOCUMENT.read_text().partition("## Every option")[2], re.M)

@@ -56,12 +56,13 @@ def logs(
         return
     spec = client.job(job_id).spec
     file = spec.error if error else spec.output
-    if file and spec.ntasks > 1 and not re.search(r"%\d*t", file):
+    count = 1 if spec.launch == "batch" else spec.ntasks
+    if file and count > 1 and not re.search(r"%\d*t", file):
         raise UsageError(
             f"The tasks of job {job_id} share the file {file}, where no line tells which task wrote it.",
             "Leave --label out; --output with %t gives each task a file of its own.",
         )
-    Labelled(read, spec.ntasks, sys.stdout.buffer.write).print(at_once=follow)
+    Labelled(read, count, sys.stdout.buffer.write).print(at_once=follow)
 
 
 def write(chunks: Iterator[bytes]) -> None:

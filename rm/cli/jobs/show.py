@@ -78,6 +78,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Prefer", spec.prefer
     yield "Licenses", spec.licenses
     yield "Tasks", spec.ntasks
+    yield "Launch", "once, on the first host" if spec.launch == "batch" else "the script for each task"
     if spec.distribution != "block":
         yield "Distribution", spec.distribution
     yield "CpusPerTask", spec.cpus_per_task

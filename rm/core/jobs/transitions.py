@@ -116,10 +116,15 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         what = f"requeued by its own task {e.rank} on {e.host}"
         job = touch(job, ctx.now_us, what, ending=S.PENDING, reason=None, failed_rank=None)
         job = _stop_rest(ctx, _count_requeue(ctx, job), "abort")
+    if job.spec.runs_once and e.rank != 0:
+        return _finish_if_over(ctx, job)  # it held its part of the host; how the job ends, its script says
     # a task that ends well on the signal of its time limit has still reached the limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
         ending, reason = _verdict(e)
         job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
+        job = _stop_rest(ctx, job, "abort")
+    if job.spec.runs_once and job.ending is None:
+        job = touch(job, ctx.now_us, "its script has ended", ending=S.COMPLETED)
         job = _stop_rest(ctx, job, "abort")
     _finish_if_over(ctx, job)
 
@@ -355,6 +360,8 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
     for host in _hosts(job.tasks):
         mine = [t for t in job.tasks if t.host == host]
         ranks = tuple(t.rank for t in mine if t.started_us is not None or t.exit_code is not None)
+        if job.spec.runs_once:
+            ranks = tuple(rank for rank in ranks if rank == 0)  # nothing else printed
         if ranks:
             ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error)))
         else:
@@ -392,6 +399,8 @@ def _telling(job: Job) -> Task | None:
     """The task whose exit is the job's: the one that failed first, since rm then ended the others; else the
     worst."""
     ended = [t for t in job.tasks if t.exit_code is not None]
+    if job.spec.runs_once:
+        return next((t for t in ended if t.rank == 0), None)
     if S.FAILED in (job.ending, job.state):
         ended = [t for t in ended if t.rank == job.failed_rank] or ended
     return max(ended, key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0), default=None)

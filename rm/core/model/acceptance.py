@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from rm import arrays, features, licenses
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
+from rm.core.model.launching import LAUNCHES
 from rm.core.model.traffic import TrafficProfile
 from rm.dependencies import parse
 from rm.errors import UsageError
@@ -46,7 +47,7 @@ _LEAST = {
     "gpu_mem_bytes": 0, "iterations": 0, "nice": 0, "warn_signal": 0, "warn_before_us": 0,
 }  # fmt: skip
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
-_WAYS = {"distribution": (BLOCK, CYCLIC), "gpu_bind": (PER_TASK, NO_BIND)}
+_WAYS = {"distribution": (BLOCK, CYCLIC), "gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
 _TIMES = ("time_limit_us", "expected_us")
 _IN_NAMES = re.compile(r"[\0\n\r/]")
 _ENV_NAME = re.compile(r"[^=\0]+\Z")

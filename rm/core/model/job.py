@@ -10,6 +10,7 @@ from rm.arrays import shown_id
 from rm.core.model.array import Array
 from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
 from rm.core.model.dependency import Dependency, Standing, fulfilled_from_us, together
+from rm.core.model.launching import BATCH, TASKS
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
 from rm.features import alternatives
@@ -92,6 +93,7 @@ class JobSpec(_WithDemand):
     user: str
     script: str
     script_args: tuple[str, ...] = ()
+    launch: str = TASKS  # the script once for each task, or once: rm.core.model.launching
     hosts_min: int = 0
     hosts_max: int = 0
     ntasks: int = 1
@@ -151,6 +153,11 @@ class JobSpec(_WithDemand):
     def any_dependency(self) -> bool:
         """Is one of its dependencies enough?"""
         return "?" in self.dependency
+
+    @property
+    def runs_once(self) -> bool:
+        """Is the script started once, by rank 0, while the other ranks hold their part of the hosts?"""
+        return self.launch == BATCH
 
     @property
     def queue_priority(self) -> int:

@@ -63,7 +63,7 @@ def deliveries(state: ClusterState, here: str, pattern: str) -> Callable[[Collec
         if not spec.chdir:
             return None
         each = pattern if job.array_task is None else for_each_element(pattern)
-        each = for_each_task(each) if spec.ntasks > 1 else each
+        each = for_each_task(each) if spec.ntasks > 1 and not spec.runs_once else each
         tasks = job.placement.on(action.host) if job.placement is not None else ()
         named = ((t.rank, expand(each, job, t, host)) for t in tasks if t.rank in action.ranks)
         # a file of that directory, for any pattern

@@ -61,6 +61,8 @@ def job_environment(
         shared |= _array(job)
     if job.attempt > 1:  # unset on the first run, as Slurm has it
         shared["RESTART_COUNT"] = str(job.attempt - 1)
+    if spec.runs_once:  # it is a step that has the names of one
+        shared = {name: value for name, value in shared.items() if not name.startswith("STEP")}
     for name, value in shared.items():
         env[f"SLURM_{name}"] = value
     env |= {
@@ -70,10 +72,27 @@ def job_environment(
         "RM_ATTEMPT": str(job.attempt),
         "RM_ZONE": first.zone,
         "MASTER_ADDR": first.address,
-        "WORLD_SIZE": str(spec.ntasks),
+        **({} if spec.runs_once else {"WORLD_SIZE": str(spec.ntasks)}),
         "PYTHONUNBUFFERED": env.get("PYTHONUNBUFFERED", "1"),
         "PYTHONPATH": ":".join(p for p in (libraries, env.get("PYTHONPATH", "")) if p),
     }
+    return env
+
+
+def batch_environment(job: Job, host: Host) -> dict[str, str]:
+    """What the script finds that runs once, on its first host: Slurm's batch step. Of what programs of
+    torch.distributed read it finds nothing that makes it one of several tasks; its steps do."""
+    placement = job.placement
+    assert placement is not None
+    env = _of_host(job, placement, host) | {
+        "SLURM_PROCID": "0",
+        "SLURM_LOCALID": "0",
+        "SLURM_NODEID": "0",
+        "SLURM_GTIDS": "0",
+        "RM_RANK": "0",
+    }
+    if gpus := placement.gpus_on(host.name):
+        env["RM_GPUS"] = ",".join(map(str, gpus))
     return env
 
 
@@ -176,22 +195,31 @@ def task_environment(job: Job, task: TaskPlacement, host: Host) -> dict[str, str
         "SLURM_LOCALID": str(local),
         "SLURM_NODEID": str(host_index),
         "SLURM_GTIDS": ",".join(str(t.rank) for t in mine),
-        "SLURM_CPUS_ON_NODE": str(cpus_on(job.spec, placement, host)),
-        "SLURM_TOPOLOGY_ADDR": host.name,
-        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
-        "SLURMD_NODENAME": host.name,
         "RANK": str(task.rank),
         "LOCAL_RANK": "0" if apart else str(local),
         "LOCAL_WORLD_SIZE": "1" if apart else str(len(mine)),
         "NODE_RANK": str(host_index),
         "RM_RANK": str(task.rank),
+    }
+    if gpus:
+        env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
+        env["RM_GPUS"] = ",".join(map(str, task.gpus))
+    return env | _of_host(job, placement, host)
+
+
+def _of_host(job: Job, placement: Placement, host: Host) -> dict[str, str]:
+    """What all tasks on the host find, whichever started them."""
+    env = {
+        "SLURM_CPUS_ON_NODE": str(cpus_on(job.spec, placement, host)),
+        "SLURM_TOPOLOGY_ADDR": host.name,
+        "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
+        "SLURMD_NODENAME": host.name,
         "RM_HOST": host.name,
         "RM_HOST_ADDRESS": host.address,
     }
-    if gpus:
+    if gpus := placement.gpus_on(host.name):
         env["SLURM_GPUS_ON_NODE"] = str(len(gpus))
-        env["SLURM_JOB_GPUS"] = env["SLURM_STEP_GPUS"] = ",".join(map(str, gpus))
-        env["RM_GPUS"] = ",".join(map(str, task.gpus))
+        env["SLURM_JOB_GPUS"] = ",".join(map(str, gpus))
         if job.spec.gpu_mem_bytes:  # of each; nothing but the job itself keeps it to that
             env["RM_GPU_MEM_BYTES"] = str(job.spec.gpu_mem_bytes)
     if host.interface:

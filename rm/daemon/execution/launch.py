@@ -11,7 +11,13 @@ from msgspec import UNSET
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, TaskPlacement
-from rm.daemon.execution.environment import expand, job_environment, task_environment
+from rm.daemon.execution.environment import (
+    batch_environment,
+    cpus_on,
+    expand,
+    job_environment,
+    task_environment,
+)
 from rm.errors import Conflict, NotFound
 from rm.protocol import attempts as wire
 
@@ -55,6 +61,21 @@ def open_mode(job: Job) -> Literal["truncate", "append"]:
     return "append" if asked == "append" else "truncate"
 
 
+def _allocation(job: Job, state: ClusterState) -> list[wire.AllocatedHost]:
+    """Over which the job's own steps are laid out."""
+    placement = job.placement
+    assert placement is not None
+    return [
+        wire.AllocatedHost(
+            host=name,
+            tasks=len(placement.on(name)),
+            cpus=cpus_on(job.spec, placement, state.hosts[name]),
+            gpus=len(placement.gpus_on(name)),
+        )
+        for name in placement.hosts
+    ]
+
+
 def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules, epoch: int) -> wire.Launch:
     spec, host = job.spec, state.hosts[action.host]
     user = spec.user
@@ -64,14 +85,17 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
     ids = rules.ids_of(user)
     mem_bytes = host.mem_bytes if spec.mem_all else spec.mem_bytes_per_host
 
+    printing = [t for t in action.tasks if t.rank == 0 or not spec.runs_once]
+    uuids = {g.index: g.uuid for g in host.gpus}
+    everywhere = job.placement.gpus_on(host.name) if spec.runs_once and job.placement is not None else ()
+
     def task(t: TaskPlacement) -> wire.Task:
-        uuids = {g.index: g.uuid for g in host.gpus}
         return wire.Task(
             rank=t.rank,
-            gpus=[str(g) if rules.gpu_indices else uuids.get(g) or str(g) for g in t.gpus],
-            env=task_environment(job, t, host),
-            output=expand(spec.output, job, t, host) if spec.output else UNSET,
-            error=expand(spec.error, job, t, host) if spec.error else UNSET,
+            gpus=[str(g) if rules.gpu_indices else uuids.get(g) or str(g) for g in everywhere or t.gpus],
+            env=batch_environment(job, host) if spec.runs_once else task_environment(job, t, host),
+            output=expand(spec.output, job, t, host) if spec.output and t in printing else UNSET,
+            error=expand(spec.error, job, t, host) if spec.error and t in printing else UNSET,
         )
 
     return wire.Launch(
@@ -79,7 +103,10 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         attempt=job.attempt,
         epoch=epoch,
         user=user,
-        script=spec.script,
+        script=UNSET if spec.runs_once else spec.script,
+        batch=spec.script if spec.runs_once else UNSET,
+        allocation=_allocation(job, state) if spec.runs_once else UNSET,
+        place=job.placement.hosts.index(host.name) if job.placement is not None else 0,
         args=list(spec.script_args),
         chdir=spec.chdir,
         chdir_required=spec.chdir_required,

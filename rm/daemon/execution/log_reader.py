@@ -316,7 +316,7 @@ def _attempt(job: Job, asked: int) -> int:
 
 
 def _refuse_unknown(job: Job, rank: int) -> None:
-    count = len(job.tasks) or job.spec.ntasks
+    count = 1 if job.spec.runs_once else len(job.tasks) or job.spec.ntasks
     if not 0 <= rank < count:
         ranks = f"0 to {count - 1}" if count > 1 else "only 0"
         raise NotFound(f"Job {job.id} has no task {rank}.", f"Its tasks: {ranks}.")

@@ -1,0 +1,84 @@
+"""A script that runs once while its job holds several tasks, by the host agent alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.agent_process import Agent, agents, launch_request, until
+
+SH = "#!/bin/sh\n"
+
+
+ALLOCATION = [{"host": "h1", "tasks": 3, "cpus": 3, "gpus": 0}]
+
+
+def launch(agent: Agent, lines: str, ranks: int = 3, **more: Any) -> dict[str, Any]:
+    once = {"script": None, "batch": SH + lines, "allocation": ALLOCATION, "place": 0}
+    return agent.ask("launch", **{**launch_request("", 1, ranks), **once, **more})
+
+
+def test_the_script_runs_once_and_ends_all_tasks() -> None:
+    with agents() as start:
+        agent = start()
+        answer = launch(agent, "echo ran once; exit 4")
+        assert {task["state"] for task in answer["result"]["tasks"]} == {"running"}
+        ends = {rank: agent.event("exit", job=1, rank=rank) for rank in (0, 1, 2)}
+        assert [(ends[rank]["code"], ends[rank]["why"]) for rank in (0, 1, 2)] == [(4, ""), (0, ""), (0, "")]
+        assert agent.log() == "ran once\n"
+        assert [agent.log(rank=rank) for rank in (1, 2)] == ["", ""]
+
+
+def test_a_host_without_the_script_holds_its_part_until_it_is_stopped() -> None:
+    with agents() as start:
+        agent = start()
+        tasks = [{"rank": rank, "gpus": [], "env": {}} for rank in (3, 4)]
+        answer = launch(agent, "exit 1", hold=True, tasks=tasks)
+        assert {task["state"] for task in answer["result"]["tasks"]} == {"prepared"}
+        begun = agent.call("start", job=1, attempt=1)
+        assert {task["state"] for task in begun["tasks"]} == {"running"}
+        agent.end()
+        agent = start()
+        assert {task["state"] for task in agent.tasks()} == {"running"}
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="abort")
+        for rank in (3, 4):
+            end = agent.event("exit", job=1, rank=rank)
+            assert (end["code"], end["signal"], end["why"]) == (0, 0, "abort")
+
+
+def test_a_time_limit_leaves_the_script_its_grace() -> None:
+    with agents() as start:
+        agent = start()
+        script = "trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+        launch(agent, script, grace_us=600_000_000)
+        until(lambda: agent.log() == "ready\n", "the script has its handler")
+        agent.call("stop", job=1, attempt=1, grace_us=600_000_000, why="timeout")
+        end = agent.event("exit", job=1, rank=0)
+        assert (end["code"], end["why"]) == (0, "timeout")
+        assert agent.log().endswith("asked\n")
+
+
+def test_only_the_script_names_files() -> None:
+    with agents() as start:
+        agent = start()
+        tasks = [{"rank": rank, "gpus": [], "env": {}, "output": f"/nowhere/{rank}"} for rank in (1, 2)]
+        assert launch(agent, "true", tasks=tasks)["ok"]
+        agent.call("stop", job=1, attempt=1, grace_us=0, why="abort")
+        assert agent.event("exit", job=1, rank=1)["code"] == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"script": SH, "batch": SH},
+        {"script": None, "batch": None},
+        {"allocation": []},
+        {"place": 1},
+        {"allocation": [{"host": "h1", "tasks": -1}]},
+        {"allocation": ["h1"]},
+    ],
+)
+def test_a_launch_that_is_neither_is_refused(wrong: dict[str, Any]) -> None:
+    with agents() as start:
+        assert launch(start(), "true", **wrong)["code"] == "bad-request"
