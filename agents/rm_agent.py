@@ -129,6 +129,7 @@ class Agent:
         self.room = Room(state, lambda: self.channel.send({"event": "room"}))
         self.ops, self.slow_ops = {}, {"facts": self._facts}
         self.cluster, self.over = "", False  # of the daemon; is this channel to end?
+        self.installed, self.version = installed(), version()
         self.children = {}  # pipe -> [process id, request id, text read so far]
         self.features = {"nft": rm_facts.program("nft") != "", "htb": False, "missing": []}
         self._load_siblings()
@@ -165,7 +166,7 @@ class Agent:
         spool = self.attempts.spool
         self.cluster, led_at = spool.cluster()
         return {
-            "event": "hello", "version": version(), "protocol": PROTOCOL, "host": os.uname().nodename,
+            "event": "hello", "version": self.version, "protocol": PROTOCOL, "host": os.uname().nodename,
             "boot_id": boot_id(), "pid": os.getpid(), "uid": os.getuid(), "now_us": now_us(),
             "alive_us": alive_us(), "epoch": spool.epoch(), "cluster": self.cluster, "led_at": led_at,
             "newest_job": spool.newest_job(), "features": self.features, "room": self.room.due is None,
@@ -239,6 +240,7 @@ class Agent:
         """The result, or None when the reply comes later."""
         if op == "ping":
             self._look_whose()
+            self._look_whether_replaced()
             return {"now_us": now_us()}
         if op == "adopt":
             result = self.attempts.adopt(request)
@@ -277,6 +279,16 @@ class Agent:
         cluster, led_at = self.attempts.spool.cluster()
         if self.cluster not in ("", cluster):
             sys.stderr.write("the host was taken over by cluster %s (led at %s)\n" % (cluster, led_at))
+            self.over = True
+
+    def _look_whether_replaced(self):
+        """End when other agents were installed completely, and nothing slow goes on: the daemon then starts
+        them. What supervisors run is not touched."""
+        if self.children or installed() == self.installed:
+            return
+        self.installed = installed()
+        if version() != self.version:
+            sys.stderr.write("other agents were installed\n")
             self.over = True
 
     def _later(self, number):
@@ -374,6 +386,15 @@ def version():
         with open(os.path.join(here, name), "rb") as file:
             sums.update(name.encode() + b"\0" + file.read())
     return sums.hexdigest()[:12]
+
+
+def installed():
+    """Changes when a playbook has installed agents: it writes the file VERSION last. None: there is none."""
+    try:
+        found = os.stat(os.path.join(os.path.dirname(os.path.abspath(__file__)), "VERSION"))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def refusal(number, error):

@@ -33,7 +33,7 @@ def status(session: Session, /, as_json: bool) -> None:
         click.echo(f"policy    {printable(fault)} The daemon's log has the details.")
     if others := answer.other_agents:
         where = printable(fold_hosts(others))
-        click.echo(f"agents    another version than this rm's on {where}: run `rmx playbook run bootstrap`")
+        click.echo(f"agents    another version than this rm's on {where}: run `rmx playbook run agents`")
     counts: dict[str, Mapping[str, object]] = {
         "jobs": answer.jobs, "hosts": answer.hosts, "policies": answer.policies
     }  # fmt: skip

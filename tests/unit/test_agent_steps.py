@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.agent_process import AGENTS, Agent, agents, until
+from tests.agent_process import AGENTS, WAIT_S, Agent, agents, until
 from tests.steps_request import step
 
 Start = Callable[..., Agent]
@@ -116,3 +116,29 @@ def test_an_agent_whose_files_were_replaced_takes_no_steps(start: Start, tmp_pat
     again = start(files=files)
     assert again.hello["features"]["steps"] != executor
     assert again.call("steps", **request(step(1, "ping")))["results"][0]["ping"] == "pong"
+
+
+def test_an_agent_ends_when_others_were_installed_and_its_jobs_go_on(start: Start, tmp_path: Path) -> None:
+    def install(name: str, text: str) -> None:
+        (files / "new").write_text(text)
+        (files / "new").rename(files / name)
+
+    files = tmp_path / "agents"
+    shutil.copytree(AGENTS, files, ignore=shutil.ignore_patterns("__pycache__"))
+    install("VERSION", "1.0\n")
+    agent = start(files=files)
+    agent.launch("#!/bin/sh\nuntil [ -e go ]; do sleep 0.02; done", chdir=str(agent.state))
+    install("VERSION", "1.1\n")  # with the same programs
+    for _ in range(2):
+        agent.call("ping")
+    install("rm_steps_base.py", (AGENTS / "rm_steps_base.py").read_text() + "\n# another version\n")
+    for _ in range(2):
+        agent.call("ping")  # more files may come
+    install("VERSION", "1.2\n")
+    assert agent.call("ping")["now_us"] > 0
+    assert agent.process.wait(WAIT_S) == 0
+    again = start(files=files)
+    assert again.hello["version"] != agent.hello["version"]
+    assert [task["state"] for task in again.tasks()] == ["running"]
+    (agent.state / "go").touch()
+    assert again.event("exit", job=1)["code"] == 0

@@ -487,7 +487,7 @@ def test_network_links_and_status(daemon: Daemon, rmx: Rmx) -> None:
     assert ("measure", None) in daemon.service.log
     told = rmx("status").out
     assert "jobs      PENDING 2" in told
-    assert "agents    another version than this rm's on h[2-3]: run `rmx playbook run bootstrap`\n" in told
+    assert "agents    another version than this rm's on h[2-3]: run `rmx playbook run agents`\n" in told
     for verb in ("links", "network", "status"):
         assert rmx(verb, "--json").json["version"] == 1
 

@@ -19,6 +19,7 @@ from rm.core.jobs.state import ClusterState, rebuild
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.core.model.logs import LogName
+from rm.core.model.reasons import ReasonCode
 from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
@@ -267,6 +268,15 @@ def test_jobs_are_read_by_pages_from_the_newest(house: House, everything: bool) 
     assert [page(0), page(4), page(2), page(1), page(3, 0)] == [[4, 5], [2, 3], [1], [], [1, 2]]
 
 
+@pytest.mark.parametrize("everything", [False, True])
+def test_pending_jobs_are_listed_with_why_they_wait(house: House, everything: bool) -> None:
+    house.run()
+    house.do(ev.JobSubmitted(2, builders.spec(exclusive=True)), ev.JobSubmitted(3, builders.spec(hold=True)))
+    found = house.service.jobs(states=frozenset(), user="", name="", limit=0, everything=everything)
+    reasons = {job.id: job.reason and job.reason.code for job in asyncio.run(found)}
+    assert reasons == {1: None, 2: ReasonCode.RESOURCES, 3: ReasonCode.HELD_USER}
+
+
 def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(house: House) -> None:
     house.do(ev.HostAdded(builders.host("h1")))
     clock = house.leader._clock
@@ -275,7 +285,7 @@ def test_pruning_keeps_those_that_ended_last_and_takes_the_logs_of_the_others(ho
         house.do(ev.JobSubmitted(job, builders.spec()))
     for job in (4, 2, 3, 1):  # the oldest ends last
         clock.us += 1_000
-        house.do(ev.TaskExited(job, 1, "h1", 0, 0, 0, 5, 6))
+        house.do(ev.TaskExited(job, 1, "h1", 0, 0, 0, 5, clock.us))
         log_path(house.folder, LogName(job, 1, 0, "out")).parent.mkdir()
     house.do(*(ev.ActionSettled(n) for n in range(1, 20)))  # as the executor would
     house.do(ev.JobSubmitted(5, builders.spec(hold=True)))

@@ -299,7 +299,12 @@ class Service(HostService):
                 limit=limit or None,
                 before_id=before or None,
             )
-            return stored, NO_REASONS
+            waiting = [job for job in stored if job.state is JobState.PENDING]
+            if not waiting:
+                return stored, NO_REASONS
+            some = waiting if len(waiting) <= SLICE else None
+            reasons: Reasons = await self._ask(lambda cycle, now_us: Reasons.of(cycle, some))
+            return stored, reasons
         since_us = self._clock.now_us() - self._recent_us
 
         def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons]:
