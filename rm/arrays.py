@@ -18,6 +18,7 @@ INDEX_MAX = 4_000_000  # Slurm's largest MaxArraySize allows no more
 BYTES_MAX = 100_000  # of the text of an array
 SHOWN = 64  # characters of a long list of indices, as in Slurm
 _FEW = 64  # runs that are found one by one
+_BLOCK = 128  # bytes of a set whose text is kept: a change of one index writes one block anew
 
 _RANGE = r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?\Z"
 _ID = r"(\d{1,18})(?:_(?:(\d{1,9})|\[([^\]]*)\]))?\Z"
@@ -74,14 +75,22 @@ def parse(text: str) -> Indices:
     return Indices(_union(parts), int(limit or 0), step)
 
 
-@lru_cache(maxsize=128)
 def mask(text: str) -> int:
     """The indices of a list that `text_of` wrote, or that a user wrote after an array's id.
 
     Raises:
         UsageError: it is no such list.
     """
-    return _union(_parts(text, text)) if text else 0
+    known = _known(text)
+    if not known:
+        known[:] = [_union(_parts(text, text)) if text else 0]
+    return known[0]
+
+
+@lru_cache(maxsize=128)
+def _known(text: str) -> list[int]:
+    """Where the indices of a list are kept, once they are known."""
+    return []
 
 
 def _parts(text: str, listed: str) -> list[tuple[int, int, int]]:
@@ -127,7 +136,34 @@ def text_of(indices: int) -> str:
         step = lowest(indices & (indices - 1)) - first
         if (last - first) == step * (count - 1) and indices == _union([(first, last, step)]):
             return f"{first}-{last}:{step}"
-    return ",".join(f"{a}-{b}" if b > a else str(a) for a, b in _runs(indices))
+    text = _listed(indices)
+    _known(text)[:] = [indices]
+    return text
+
+
+def _listed(indices: int) -> str:
+    """Each run, in blocks: of a long list that was written before nearly all is known."""
+    size = (indices.bit_length() + 7) // 8
+    begins = (indices & ~(indices << 1)).to_bytes(size, "little")
+    ends = (indices & ~(indices >> 1)).to_bytes(size, "little")
+    blocks = (
+        _block(at * 8, begins[at : at + _BLOCK], ends[at : at + _BLOCK]) for at in range(0, size, _BLOCK)
+    )
+    return "".join(blocks)[1:]
+
+
+@lru_cache(maxsize=4096)
+def _block(base: int, begins: bytes, ends: bytes) -> str:
+    """What a list says of the indices from `base` on: `,3` where a run begins, and `-9` where one ends
+    that has more than one index."""
+    first, last = int.from_bytes(begins, "little"), int.from_bytes(ends, "little")
+    said = []
+    for index in each(first | last):
+        if first >> index & 1:
+            said.append(f",{base + index}")
+        else:
+            said.append(f"-{base + index}")
+    return "".join(said)
 
 
 def _runs(indices: int) -> list[tuple[int, int]]:

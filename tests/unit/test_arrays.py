@@ -51,6 +51,7 @@ def test_what_is_no_array_is_refused_with_a_sentence(text: str, why: str) -> Non
 def test_any_set_of_indices_comes_back(indices: frozenset[int]) -> None:
     bits = sum(1 << index for index in indices)
     assert mask(text_of(bits)) == bits
+    assert not bits or parse(text_of(bits)).mask == bits
     assert each(bits) == sorted(indices)
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from rm.arrays import each
+from rm import arrays
+from rm.arrays import each, text_of
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Launch
 from rm.core.jobs.lifecycle import Rules
@@ -345,3 +347,33 @@ def test_elements_of_one_pass_share_the_licences_of_the_cluster() -> None:
     assert cluster.running() == [0, 1]
     cluster.run_all()
     assert cluster.state.jobs[1].state is S.COMPLETED
+
+
+def test_the_end_of_an_element_reads_and_writes_little_of_long_irregular_lists(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where each element may fail, the lists of a large array are of hundreds of kilobytes."""
+    cluster = Cluster()
+    array = cluster.submit("0-99999%2")
+    record = cluster.state.jobs[array]
+    completed = sum(1 << n for n in range(10, 90_000) if n % 7 % 3)
+    failed = ((1 << 90_000) - (1 << 10)) & ~completed
+    waiting = mask_of(record, "waiting") & ~completed & ~failed
+    sets = Array(text_of(waiting), "", "", "0-1", text_of(completed), text_of(failed), limit=2)
+    cluster.state.jobs[array] = replace(record, array=sets)
+    cluster.end(cluster.job(array, 0))  # what is written by blocks is known from here on
+    read: list[str] = []
+    parts = arrays._parts
+    monkeypatch.setattr(arrays, "_parts", lambda text, listed: read.append(text) or parts(text, listed))
+    written = arrays._block.cache_info().misses
+    cluster.end(cluster.job(array, 1), code=1)
+    assert not [text for text in read if len(text) > 1_000]
+    assert arrays._block.cache_info().misses - written < 20
+    assert mask_of(cluster.state.jobs[array], "failed") == failed | 1 << 1
+    longer = arrays.mask(cluster.array(array).failed + ",99999")  # which nobody has read before
+    assert longer == failed | 1 << 1 | 1 << 99_999
+
+
+def mask_of(record: Job, name: str) -> int:
+    assert record.array is not None
+    return record.array.has(name)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from rm.arrays import SHOWN, mask, parse, text_of
+from rm.arrays import SHOWN, each, mask, parse, text_of
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobSpec, JobState
@@ -120,9 +120,10 @@ def let_look(ctx: Changing, array_id: int) -> None:
     if array.waiting:
         state.enqueue(array_id)
     if array.requeued:
-        for job_id in state.elements[array_id].values():
-            if job_id in state.pending:
-                state.enqueue(job_id)
+        jobs = state.elements[array_id]
+        for task in each(array.has("requeued")):
+            if jobs.get(task) in state.pending:
+                state.enqueue(jobs[task])
 
 
 def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_us: int | None = None) -> Job:

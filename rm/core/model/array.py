@@ -7,12 +7,13 @@ is placed, and keeps it from then on.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from rm.arrays import mask, text_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: what was read of the texts is kept with them
 class Array:
     """Each element is in exactly one of these sets, but for `held`, which are among `waiting`.
 
@@ -34,9 +35,17 @@ class Array:
     exit_code: int = 0
     exit_signal: int = 0
 
+    @cached_property
+    def _masks(self) -> dict[str, int]:
+        """The sets that were asked for: reading a long list takes milliseconds."""
+        return {}
+
     def has(self, name: str) -> int:
         """One of the sets."""
-        return mask(getattr(self, name))
+        masks = self._masks
+        if name not in masks:
+            masks[name] = mask(getattr(self, name))
+        return masks[name]
 
     @property
     def ready(self) -> int:
@@ -53,14 +62,12 @@ class Array:
 
     def moved(self, chosen: int, to: str) -> Array:
         """With these elements in the set `to`, and in no other one."""
-        changed: dict[str, Any] = {}
-        for name in SETS:
-            before = self.has(name)
-            after = before | chosen if name == to else before & ~chosen
-            if after != before:
-                changed[name] = text_of(after)
-        held = self.has("held") & ~chosen
-        return replace(self, held=text_of(held), **changed)
+        masks = {name: self.has(name) & ~chosen for name in (*SETS, "held")}
+        masks[to] |= chosen
+        changed: dict[str, Any] = {n: text_of(m) for n, m in masks.items() if m != self.has(n)}
+        moved = replace(self, **changed)
+        moved._masks.update(masks)
+        return moved
 
     def set_of(self, task: int) -> str:
         """The name of the set that has the element; "" if the array has no such element."""
