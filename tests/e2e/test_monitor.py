@@ -57,6 +57,16 @@ def statuses(cluster: Cluster, mesh: str, check: str) -> dict[tuple[str, str], i
     return {(c["source"], c["destination"]): c["status"] for c in cells if c["check"] == check}
 
 
+def until_sound(cluster: Cluster) -> None:
+    """A run on a busy machine may lose an answer that comes too late; the next does not."""
+
+    def sound() -> bool:
+        cluster.rmx("monitor", "run", "quick")
+        return set(statuses(cluster, "quick", "loss").values()) == {0}
+
+    until(sound, "no link loses anything")
+
+
 def test_a_link_that_goes_bad_shows_after_two_tries_and_heals(cluster: Cluster) -> None:
     assert cluster.rmx("monitor", "run", "quick", "--once") == "quick: 3 pairs measured, 0 failed\n"
     assert set(statuses(cluster, "quick", "loss").values()) == {0}
@@ -73,9 +83,7 @@ def test_a_link_that_goes_bad_shows_after_two_tries_and_heals(cluster: Cluster) 
         "monitor", "status", "quick"
     )
     cluster.lab.exec("z1h1", ["ip", "route", "del", "blackhole", address])
-    for _ in range(2):
-        cluster.rmx("monitor", "run", "quick")
-    assert set(statuses(cluster, "quick", "loss").values()) == {0}
+    until_sound(cluster)
     shown = cluster.rmx("network", "show", "z1h1", "z1h2")
     assert "z1h1 to z1h2: measured" in shown
     assert "confidence 100%" in shown
@@ -100,12 +108,10 @@ def test_packets_that_are_dropped_one_way_are_lost_one_way(cluster: Cluster) -> 
         bad = {pair for pair, status in statuses(cluster, "quick", "loss").items() if status}
         pairs = {(p["source"], p["destination"]): p for p in cluster.client.get("network")["pairs"]}
         cluster.lab.exec(destination, ["nft", "delete table inet oneway"])
-        for _ in range(2):
-            cluster.rmx("monitor", "run", "quick")
+        until_sound(cluster)
         assert bad == {(source, destination)}
         assert pairs[source, destination]["loss_pct"] == 100.0
         assert pairs[destination, source]["loss_pct"] == 0.0
-        assert set(statuses(cluster, "quick", "loss").values()) == {0}
 
 
 def test_a_malformed_mesh_is_told_and_a_pause_outlasts_the_daemon(cluster: Cluster) -> None:

@@ -124,7 +124,7 @@ def test_a_stranger_may_look_but_not_touch(cluster: Cluster, owner: Connection, 
     assert owner.delete("jobs", job_id)["job"]["id"] == job_id
     assert cluster.wait(job_id)["state"] == "CANCELLED"
     log = cluster.log_file.read_text()  # at its most talkative
-    assert f"job {job_id}" in log or log
+    assert log
     assert SECRET not in log
 
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,6 +140,44 @@ def test_the_reflector_tells_that_it_was_reached_and_how_often() -> None:
     thread.join()
     assert box == [{"answered": 7, "received_bytes": 0}]
     assert told == [{"event": "reflecting", "port": number}, {**told[0], "reached": True}]
+
+
+def test_answers_that_came_while_the_prober_stood_still_are_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    count, jump_s = 20, [0.0]
+    all_asked, still, answered = threading.Event(), threading.Event(), threading.Event()
+    real = rm_probe.select.select
+
+    def select(*words: Any) -> Any:
+        if all_asked.is_set() and not answered.is_set():
+            still.set()
+            assert answered.wait(PATIENCE_S)
+        return real(*words)
+
+    def reflect() -> None:
+        questions = [reflector.recvfrom(65536) for _ in range(count)]
+        all_asked.set()
+        assert still.wait(PATIENCE_S)
+        for n, (question, prober) in enumerate(questions, start=1):
+            answer = rm_probe.ANSWER.pack(
+                *rm_probe.QUESTION.unpack(question[: rm_probe.QUESTION.size]), 0, 0, n
+            )
+            reflector.sendto(answer, prober)
+        jump_s[0] = 5.0
+        answered.set()
+
+    monotonic = time.monotonic
+    monkeypatch.setattr(rm_probe, "select", SimpleNamespace(select=select))
+    monkeypatch.setattr(
+        rm_probe, "time", SimpleNamespace(**vars(time) | {"monotonic": lambda: monotonic() + jump_s[0]})
+    )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as reflector:
+        reflector.bind(("127.0.0.1", 0))
+        reflector.settimeout(PATIENCE_S)
+        thread = threading.Thread(target=reflect, daemon=True)
+        thread.start()
+        rows, arrived = rm_probe.exchange("127.0.0.1", reflector.getsockname()[1], count, 100)
+        thread.join(PATIENCE_S)
+    assert (len(rows), arrived) == (count, count)
 
 
 def test_nobody_there() -> None:
