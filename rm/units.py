@@ -18,6 +18,7 @@ MINUTE_US = 60 * SECOND_US
 HOUR_US = 60 * MINUTE_US
 DAY_US = 24 * HOUR_US
 GIB = 1 << 30
+MBPS = 1_000_000  # bit/s
 LEASE_LEAST_US, LEASE_MOST_US = 10 * SECOND_US, DAY_US  # less would not outlive a daemon's restart
 HOSTS_MAX = 65_536  # a host list longer than this is a slip of the keyboard
 

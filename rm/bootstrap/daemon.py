@@ -28,8 +28,7 @@ from rm.bootstrap.monitoring import Monitoring, wire_monitoring
 from rm.bootstrap.process import make_state_dir, raise_descriptors
 from rm.bootstrap.service import wire_service
 from rm.bootstrap.waiting import Found, Waiting, happened
-from rm.config import Config, licenses
-from rm.core.model.fabric import fabric_of
+from rm.config import Config
 from rm.core.model.host import Host
 from rm.core.model.identity import ClusterIdentity
 from rm.core.scheduling.engine import Policies
@@ -132,10 +131,6 @@ class Daemon:
         witness.check(loaded, config.daemon.database)
         actions, damaged = revivable(loaded.actions)
         self._set_aside([*loaded.damaged, *damaged])
-        found.state.fabric = fabric_of(
-            loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * 1_000_000
-        )
-        found.state.licenses = licenses(config.jobs)
         led_at = f"{socket.gethostname()}:{config.daemon.socket}"
         ground = Ground(
             config=config,

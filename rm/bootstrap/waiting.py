@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from rm.adapters.collector import made_to_stay
-from rm.config import Config
+from rm.config import Config, licenses
 from rm.core.jobs.state import ClusterState, rebuild
+from rm.core.model.fabric import fabric_of
 from rm.core.ports import Clock
 from rm.core.store import Lease, Loaded, Store
 from rm.daemon.leading.lease import HeldLease, Monotonic, Standby, patiently
 from rm.errors import RmError
-from rm.units import SECOND_US
+from rm.units import MBPS, SECOND_US
 from rm.web.addresses import doors_of
 from rm.web.standby import serve_standby
 
@@ -85,12 +86,22 @@ class Waiting:
         return await asyncio.to_thread(patiently, find, stopped)
 
     def _found(self) -> Found:
-        now_us, recent_us = self._clock.now_us(), int(self._config.jobs.recent_s * SECOND_US)
+        config, now_us = self._config, self._clock.now_us()
+        recent_us = int(config.jobs.recent_s * SECOND_US)
         with made_to_stay():  # while everybody waits
             loaded = self._store.load(ended_after_us=now_us - recent_us)
             network = {(m.source, m.destination): m.stats for m in loaded.measurements}
             counters = loaded.next_job_id, loaded.next_action_id
-            state = rebuild(loaded.jobs, loaded.hosts, loaded.zones, network, *counters, now_us)
+            state = rebuild(
+                loaded.jobs,
+                loaded.hosts,
+                loaded.zones,
+                network,
+                *counters,
+                now_us,
+                fabric=fabric_of(loaded.hosts, config.fabric.spines, config.fabric.uplink_mbps * MBPS),
+                licenses=licenses(config.jobs),
+            )
         return Found(loaded, state, recent_us)
 
 

@@ -14,7 +14,7 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from aiohttp import web
@@ -28,7 +28,7 @@ from rm.core.people.rights import Role, Scope, most
 from rm.core.people.token import id_of
 from rm.errors import Forbidden, LimitReached, RmError
 from rm.web.identity import CALLER, Caller, Doorkeeper, bearer_of, caller_of, door_of, origin_of
-from rm.web.ports import Auditing
+from rm.web.ports import Service
 from rm.web.shares import source_of
 
 FAILURES, WITHIN_S = 10, 60.0  # wrong tokens of one source that are recorded
@@ -89,11 +89,9 @@ def check(caller: Caller, route: Route, need: Need) -> None:
 class Gate:
     """`routes` by the web's own names of them, so that one that the table lacks is closed."""
 
-    def __init__(
-        self, keeper: Doorkeeper, privacy: PrivacyConfig, find: Callable[[], Auditing | None]
-    ) -> None:
+    def __init__(self, keeper: Doorkeeper, privacy: PrivacyConfig, service: Service) -> None:
         self._keeper = keeper
-        self._find = find
+        self._service = service
         self._routes = {(route.method, _bare(route.path)): route for route in ROUTES}
         self._needs = {route.name: need_of(route, privacy) for route in ROUTES}
         self._found: dict[tuple[str, str, str], Route | None] = {}
@@ -223,7 +221,7 @@ class Gate:
             await self._record(act)
 
     async def _record(self, act: Act) -> None:
-        auditing = self._find()
+        auditing = self._service.audit
         if auditing is not None:
             await auditing.record(act)
 

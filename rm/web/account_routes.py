@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -17,20 +16,14 @@ from rm.web.accounts import Accounts
 from rm.web.answers import respond
 from rm.web.handling import number
 from rm.web.identity import CALLER
-from rm.web.ports import Auditing, Tokens
+from rm.web.ports import Service, Tokens
 
 ACTS_MOST = 10_000
 
 
 class AccountRoutes:
-    def __init__(
-        self,
-        find_tokens: Callable[[], Tokens | None],
-        find_audit: Callable[[], Auditing | None],
-        known: Accounts,
-    ) -> None:
-        self._find_tokens = find_tokens
-        self._find_audit = find_audit
+    def __init__(self, service: Service, known: Accounts) -> None:
+        self._service = service
         self._known = known
 
     def routes(self) -> list[web.RouteDef]:
@@ -42,7 +35,7 @@ class AccountRoutes:
         ]
 
     def _tokens(self) -> Tokens:
-        found = self._find_tokens()
+        found = self._service.tokens
         if found is None:
             raise Conflict("This daemon keeps no tokens.")
         return found
@@ -88,7 +81,7 @@ class AccountRoutes:
 
     async def audit(self, request: web.Request) -> web.Response:
         wire.fields(request.query, "after", "since_us", "user", "limit")
-        audit = self._find_audit()
+        audit = self._service.audit
         if audit is None:
             raise Conflict("This daemon keeps no audit log.")
         after, since_us = (int(number(request, name, 0)) for name in ("after", "since_us"))

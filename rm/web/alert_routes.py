@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -16,7 +16,7 @@ from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond, respond_as, typed
 from rm.web.identity import CALLER
-from rm.web.ports import Alerts
+from rm.web.ports import Alerts, Service
 from rm.web.visible_jobs import VisibleJobs
 
 COMMENT_MAX = 500  # characters
@@ -24,8 +24,8 @@ NAMES_MAX = 1_000
 
 
 class AlertRoutes:
-    def __init__(self, find: Callable[[], Alerts | None], visible: VisibleJobs) -> None:
-        self._find = find
+    def __init__(self, service: Service, visible: VisibleJobs) -> None:
+        self._service = service
         self._visible = visible
 
     def routes(self) -> list[web.RouteDef]:
@@ -37,7 +37,7 @@ class AlertRoutes:
         ]
 
     def _alerts(self) -> Alerts:
-        found = self._find()
+        found = self._service.alerting
         if found is None:
             raise Conflict("This daemon does not look for alerts.")
         return found

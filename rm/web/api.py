@@ -45,8 +45,7 @@ log = logging.getLogger("rm.web")
 def make_app(service: Service, config: Config) -> web.Application:
     """The application; administrators and the defaults of jobs are `config`'s."""
     accounts = Accounts(config)
-    keeper = Doorkeeper(accounts, lambda: service.tokens)
-    gate = Gate(keeper, config.privacy, lambda: service.audit)
+    gate = Gate(Doorkeeper(accounts, service), config.privacy, service)
     limits = Limits(config.limits)
     app = web.Application(
         middlewares=[answering_failures, gate.identifying(), limits.middleware(), gate.middleware(), tagged],
@@ -62,11 +61,11 @@ def make_app(service: Service, config: Config) -> web.Application:
         LogRoutes(service, gate, visible),
         HostRoutes(service, gate, visible),
         NetworkRoutes(service, visible),
-        Maddash(lambda: service.monitoring),
-        AlertRoutes(lambda: service.alerting, visible),
-        MonitorRoutes(lambda: service.monitoring),
-        StepsRoutes(lambda: service.steps),
-        AccountRoutes(lambda: service.tokens, lambda: service.audit, accounts),
+        Maddash(service),
+        AlertRoutes(service, visible),
+        MonitorRoutes(service),
+        StepsRoutes(service),
+        AccountRoutes(service, accounts),
     ):
         app.add_routes(topic.routes())
     app.add_routes(metrics_routes(service, visible))

@@ -7,7 +7,6 @@ import pwd
 import socket
 import struct
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -89,12 +88,12 @@ CALLER: web.RequestKey[Caller] = web.RequestKey("caller", Caller)
 
 
 class Doorkeeper:
-    """What the doors need to know of people: `accounts` of this machine, and `tokens`, None before the daemon
-    has them."""
+    """What the doors need to know of people: `accounts` of this machine, and who has `tokens`, where anybody
+    has."""
 
-    def __init__(self, accounts: Accounts, tokens: Callable[[], TokenFinder | None]) -> None:
+    def __init__(self, accounts: Accounts, keeper: KeepsTokens) -> None:
         self.accounts = accounts
-        self._tokens = tokens
+        self._keeper = keeper
 
     async def by_token(self, text: str, via: str, origin: str) -> Caller:
         """The owner of a token, with no more rights than owner and scope have now.
@@ -102,7 +101,7 @@ class Doorkeeper:
         Raises:
             Unauthenticated: the token does not count.
         """
-        tokens = self._tokens()
+        tokens = self._keeper.tokens
         token = tokens.find(text) if tokens is not None else None
         if tokens is None or token is None:
             raise Unauthenticated(
@@ -128,6 +127,11 @@ class TokenFinder(Protocol):
         ...
 
     def use(self, id: str, origin: str) -> None: ...
+
+
+class KeepsTokens(Protocol):
+    @property
+    def tokens(self) -> TokenFinder | None: ...
 
 
 def uid_is_trusted(uid: int) -> bool:

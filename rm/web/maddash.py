@@ -7,7 +7,7 @@ the epoch, statuses 0 ok, 1 warn, 2 critical, 3 unknown, 4 not run, 5 maintenanc
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from rm.core.monitoring.cells import Status
 from rm.errors import Conflict, NotFound, UsageError
 from rm.web import wire
 from rm.web.maddash_history import bad_times, seconds, tries_of
-from rm.web.ports import Monitoring
+from rm.web.ports import Monitoring, Service
 
 DASHBOARD = "rm"
 ROOT = "/maddash"
@@ -31,8 +31,8 @@ EVENTS = 200  # of a grid, at most
 
 
 class Maddash:
-    def __init__(self, find: Callable[[], Monitoring | None]) -> None:
-        self._find = find
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -46,7 +46,7 @@ class Maddash:
         ]
 
     def _monitoring(self) -> Monitoring:
-        found = self._find()
+        found = self._service.monitoring
         if found is None:
             raise Conflict("This daemon does not monitor.")
         return found

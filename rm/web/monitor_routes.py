@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -13,7 +13,7 @@ from rm.web import wire
 from rm.web.answers import respond_as
 from rm.web.handling import number
 from rm.web.identity import CALLER
-from rm.web.ports import Monitoring
+from rm.web.ports import Monitoring, Service
 
 DAY_S = 86_400.0
 CHANGES_S = 7 * DAY_S
@@ -21,8 +21,8 @@ CHANGES_MOST = 10_000
 
 
 class MonitorRoutes:
-    def __init__(self, find: Callable[[], Monitoring | None]) -> None:
-        self._find = find
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -38,7 +38,7 @@ class MonitorRoutes:
         ]
 
     def _monitoring(self) -> Monitoring:
-        found = self._find()
+        found = self._service.monitoring
         if found is None:
             raise Conflict("This daemon does not monitor.")
         return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from aiohttp import web
 
 from rm.api import channels
@@ -11,7 +9,7 @@ from rm.errors import Conflict, UsageError
 from rm.web import wire
 from rm.web.answers import respond_as
 from rm.web.handling import while_connected
-from rm.web.ports import Steps
+from rm.web.ports import Service, Steps
 
 LINE_BYTES = (8 << 20) - 4096  # an agent takes lines of up to 8 MiB
 DOOR = {"host": str, "address": str, "port": int, "login": str}
@@ -21,14 +19,14 @@ REQUEST = {"steps": list, "check": bool, "diff": bool, "planned": dict, "failed_
 class StepsRoutes:
     """For administrators: a step does anything as the agent's user."""
 
-    def __init__(self, find: Callable[[], Steps | None]) -> None:
-        self._find = find
+    def __init__(self, service: Service) -> None:
+        self._service = service
 
     def routes(self) -> list[web.RouteDef]:
         return [web.get("/v1/channels", self.channels), web.post("/v1/channels/{host}/steps", self.run)]
 
     def _steps(self) -> Steps:
-        found = self._find()
+        found = self._service.steps
         if found is None:
             raise Conflict("This daemon has no agents.")
         return found

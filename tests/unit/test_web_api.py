@@ -363,7 +363,8 @@ def test_the_socket_is_removed_at_the_end(tmp_path: Path) -> None:
 
 
 def caller_of(request: Any, *admins: str) -> identity.Caller:
-    keeper = identity.Doorkeeper(Accounts(Config(roles=RolesConfig(admins=admins))), lambda: None)
+    accounts = Accounts(Config(roles=RolesConfig(admins=admins)))
+    keeper = identity.Doorkeeper(accounts, SimpleNamespace(tokens=None))
     return asyncio.run(identity.caller_of(request, keeper))
 
 

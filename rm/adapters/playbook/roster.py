@@ -18,6 +18,7 @@ from rm.playbook.model.steps import TaskResult
 from rm.playbook.run.reach import IMPLICIT
 from rm.playbook.template.template import Layer, Scope, evaluate, has_template
 from rm.playbook.template.variables import HostState
+from rm.units import MBPS
 
 
 class Roster:
@@ -155,7 +156,7 @@ def _inventory(host: Host) -> dict[str, Any]:
         "ansible_user": host.login,
         "rm_zone": host.zone,
         "rm_interface": host.interface,
-        **({"rm_nic_mbps": host.nic_bps // 1_000_000} if host.nic_bps else {}),
+        **({"rm_nic_mbps": host.nic_bps // MBPS} if host.nic_bps else {}),
         **({"rm_cpus": host.cpus} if host.cpus else {}),
         "rm_partitions": list(host.partitions),
         "rm_features": list(host.features),

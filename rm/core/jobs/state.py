@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -260,12 +260,22 @@ def rebuild(
     next_job: int,
     next_action: int,
     now_us: int,
+    *,
+    fabric: Fabric | None = None,
+    licenses: Mapping[str, int] = MappingProxyType({}),
 ) -> ClusterState:
     """The state from the store; every host is silent until its agent says hello.
 
-    A host's silence counts from `now_us`: what happened while nobody watched is unknown.
+    A host's silence counts from `now_us`: what happened while nobody watched is unknown. `fabric` and
+    `licenses` are the configuration's.
     """
-    state = ClusterState(network=dict(network), next_job=next_job, next_action=next_action)
+    state = ClusterState(
+        network=dict(network),
+        next_job=next_job,
+        next_action=next_action,
+        fabric=fabric,
+        licenses=dict(licenses),
+    )
     for zone in zones:
         state.zones[zone.name] = zone
     for host in hosts:

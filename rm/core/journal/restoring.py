@@ -21,6 +21,8 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
         loaded.next_job_id,
         loaded.next_action_id,
         now_us,
+        fabric=state.fabric,
+        licenses=state.licenses,
     )
     for host in loaded.hosts:
         if host.state is HostState.UP:
@@ -28,8 +30,6 @@ def restore(state: ClusterState, loaded: Loaded, now_us: int) -> None:
             del fresh.silent_since[host.name]
         else:
             fresh.silent_since[host.name] = state.silent_since.get(host.name, now_us)
-    fresh.fabric = state.fabric
-    fresh.licenses = state.licenses
     fresh.progress = {job: told for job, told in state.progress.items() if job in fresh.placed}
     fresh.strays = {name: strays for name, strays in state.strays.items() if name in fresh.hosts}
     for name in fresh.strays:

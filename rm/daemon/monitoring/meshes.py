@@ -12,6 +12,7 @@ from rm.core.monitoring.maintenance import HostWindow, parse_host_window
 from rm.core.monitoring.mesh import Mesh, parse_mesh, usual
 from rm.core.monitoring.source import KINDS, Source, parse_source
 from rm.errors import ConfigError
+from rm.units import SECOND_US
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +76,10 @@ def meshes_of(settings: Settings, interval_of: Callable[[Mesh], int]) -> Meshes:
         log.error("%s It is left out.", said)
     found = tuple(meshes.values())
     if not settings.mesh:
-        us = 1_000_000
         found = usual(
-            round(settings.interval_s * us), round(settings.throughput_interval_s * us), settings.probe_count
+            round(settings.interval_s * SECOND_US),
+            round(settings.throughput_interval_s * SECOND_US),
+            settings.probe_count,
         )
     return Meshes(found, tuple(windows), tuple(malformed), *sources_of(settings.source))
 

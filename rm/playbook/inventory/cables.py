@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from rm.units import MBPS
+
 
 @dataclass(frozen=True, slots=True)
 class Pair:
@@ -39,7 +41,7 @@ class Verdict:
         return {
             "bad_cables": dict(self.cables),
             "bad_paths": [{"hosts": list(pair), "why": why} for pair, why in self.paths.items()],
-            "median_mbps": self.median_bps // 1_000_000,
+            "median_mbps": self.median_bps // MBPS,
         }
 
 

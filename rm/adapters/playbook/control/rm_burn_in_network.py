@@ -9,6 +9,7 @@ from typing import Any
 from rm.adapters.playbook.control import ControlFailed, Hands
 from rm.errors import RmError
 from rm.playbook.inventory.cables import Pair, judge, rounds
+from rm.units import MBPS
 
 PATIENCE_S = 5.0  # until the peer reflects
 SILENT_PAIRS = 3  # a host that none of this many peers reaches is cut off; the others need not wait
@@ -50,12 +51,12 @@ def carry_out(hands: Hands, step: dict[str, Any]) -> dict[str, Any]:
     verdict = judge(
         measured,
         max_loss_pct=args["max_loss_pct"],
-        min_bps=args["min_mbps"] * 1_000_000,
+        min_bps=args["min_mbps"] * MBPS,
         min_share_pct=args["min_share_pct"],
     )
     report = verdict.report()
     rows = [
-        {"from": p.source, "to": p.target, "loss_pct": p.loss_pct, "mbps": p.throughput_bps // 1_000_000}
+        {"from": p.source, "to": p.target, "loss_pct": p.loss_pct, "mbps": p.throughput_bps // MBPS}
         for p in measured
     ]
     bad = [f"{host}: {why}" for host, why in verdict.cables.items()]
