@@ -19,6 +19,16 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
 
 
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of rm.toml: the name that jobs find in their environment, the partition of jobs that name none, how
+    many indices a job array may have, and how long jobs that have ended are listed."""
+
+    cluster_name: str = ""
+    partition: str = ""
+    array_size: int = 0
+    recent_s: float = 0
+
+
 class Status(Answer, frozen=True, kw_only=True):
     """How many jobs and hosts are in each state, and the policies by kind.
 
@@ -36,3 +46,4 @@ class Status(Answer, frozen=True, kw_only=True):
     set_aside: Sequence[str] = ()
     policy_faults: Sequence[str] = ()
     other_agents: Sequence[str] = ()
+    settings: Settings = Settings()

@@ -55,7 +55,7 @@ def make_app(service: Service, config: Config) -> web.Application:
     app[BESIDE] = asyncio.Semaphore(1)
     visible = VisibleJobs(service, config.privacy)
     for topic in (
-        DaemonRoutes(service, visible),
+        DaemonRoutes(service, config, visible),
         SubmitRoutes(service, config, visible),
         JobRoutes(service, gate, visible),
         LogRoutes(service, gate, visible),

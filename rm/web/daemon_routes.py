@@ -8,6 +8,7 @@ from aiohttp import web
 from rm import __version__
 from rm.api import people, status
 from rm.api.openapi import document
+from rm.config import Config
 from rm.web.answers import respond, respond_as
 from rm.web.handling import settled
 from rm.web.identity import CALLER
@@ -16,9 +17,16 @@ from rm.web.visible_jobs import VisibleJobs
 
 
 class DaemonRoutes:
-    def __init__(self, service: Service, visible: VisibleJobs) -> None:
+    def __init__(self, service: Service, config: Config, visible: VisibleJobs) -> None:
         self._service = service
         self._visible = visible
+        jobs = config.jobs
+        self._settings = status.Settings(
+            cluster_name=jobs.cluster_name,
+            partition=jobs.partition,
+            array_size=config.limits.array_size,
+            recent_s=jobs.recent_s,
+        )
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -29,7 +37,8 @@ class DaemonRoutes:
 
     async def status(self, request: web.Request) -> web.Response:
         told = await settled(self._service.status())
-        return respond_as(status.Status, (await self._visible.sight(request)).status(told))
+        seen = (await self._visible.sight(request)).status(told)
+        return respond_as(status.Status, {**seen, "settings": self._settings})
 
     async def me(self, request: web.Request) -> web.Response:
         caller = request[CALLER]

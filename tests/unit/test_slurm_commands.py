@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from rm.cli.slurm import sinfo_columns, squeue_columns
 from rm.cli.slurm.program import PROGRAMS
-from rm.cli.slurm.squeue_columns import COLUMNS
 from rm.cli.slurm.words import Options
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "slurm-commands.md").read_text()
@@ -49,7 +50,10 @@ def test_no_option_and_no_letter_is_there_twice(name: str) -> None:
     assert set(options_of(name).variables.values()) <= set(found)
 
 
-def test_the_letters_of_squeue_are_said() -> None:
-    said = re.search(r"<!-- letters --> `(.*?)`", DOCUMENT)
+@pytest.mark.parametrize(
+    ("mark", "columns"), [("letters", squeue_columns), ("letters of sinfo", sinfo_columns)]
+)
+def test_the_letters_of_formats_are_said(mark: str, columns: ModuleType) -> None:
+    said = re.search(rf"<!-- {mark} --> `(.*?)`", DOCUMENT)
     assert said is not None
-    assert said[1] == " ".join(f"%{letter}" for letter in COLUMNS)
+    assert said[1] == " ".join(f"%{letter}" for letter in columns.COLUMNS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
 
 from rm.arrays import JobId
+from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
@@ -96,17 +97,6 @@ def cancel(
     return _each(ids, lambda job: client.cancel(job, signal=number), as_json, done)
 
 
-def requeue_itself(environment: Mapping[str, str]) -> bool:
-    """Say it to the agent of this host, as `rm_iteration.requeue` does; False where there is none."""
-    try:
-        with open(environment["RM_REPORTS"], "r+b", buffering=0) as reports:
-            reports.seek(0, os.SEEK_END)
-            reports.write(b'\n["requeue"]\n')
-    except (KeyError, OSError):
-        return False
-    return True
-
-
 def _verb(name: str, text: str, act: Callable[[Client, JobId], Job]) -> click.Command:
     @click.command(name, help=text)
     @jobs_operand
@@ -138,10 +128,10 @@ def requeue(
     A task may do so with its own job on any host, also where no daemon can be reached.
     """
     ids = job_ids((*jobs, *job_words))
-    own = JobId(int(os.environ.get("RM_JOB_ID") or 0))
-    if own in ids and not as_json and not failed and requeue_itself(os.environ):
-        click.echo(f"Job {own} {DONE['requeue']}")
-        ids = [job for job in ids if job != own]
+    own = [job for job in ids if is_own(str(job), os.environ)]
+    if own and not as_json and not failed and requeue_itself(os.environ):
+        click.echo(f"Job {own[0]} {DONE['requeue']}")
+        ids = [job for job in ids if job not in own]
     if not ids:
         return 0
     client = session.client

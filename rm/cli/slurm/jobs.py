@@ -101,6 +101,17 @@ def limit(us: int | None) -> str:
     return "UNLIMITED" if us is None else format_elapsed(us)
 
 
+def clock(us: int) -> str:
+    """`HH:MM:SS`, `D-HH:MM:SS`, as reports write a time."""
+    days, rest = divmod(max(0, us) // 1_000_000, 86_400)
+    text = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{text}" if days else text
+
+
+def clock_limit(us: int | None) -> str:
+    return "UNLIMITED" if us is None else clock(us)
+
+
 def hosts_of(job: JobRow) -> str:
     return fold_hosts(job.hosts) if job.hosts else ""
 

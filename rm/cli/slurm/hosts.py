@@ -1,0 +1,60 @@
+"""Hosts as Slurm's commands show them: states, resources and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from rm.cli.slurm.jobs import NONE
+
+if TYPE_CHECKING:
+    from rm.api.hosts import Host
+
+# compact and long form, and what sinfo's -s counts the host among: allocated, idle, other
+SHORT = {
+    "allocated": "alloc", "mixed": "mix", "idle": "idle", "down": "down", "draining": "drng",
+    "drained": "drain", "unknown": "unk",
+}  # fmt: skip
+
+
+def state_of(host: Host) -> str:
+    """One of `SHORT`, in Slurm's words."""
+    if host.state in ("DOWN", "UNKNOWN", "DRAINING", "DRAINED"):
+        return host.state.lower()
+    taken = cpus_taken(host)
+    if taken == 0 and not host.jobs:
+        return "idle"
+    return "allocated" if taken >= host.cpus else "mixed"
+
+
+def cpus_taken(host: Host) -> int:
+    return host.cpus - (host.free.cpus if host.free else host.cpus)
+
+
+def mem_taken_bytes(host: Host) -> int:
+    return host.mem_bytes - (host.free.mem_bytes if host.free else host.mem_bytes)
+
+
+def gres_of(host: Host) -> str:
+    """`gpu:a100:4`, by the last word of the model that is a name."""
+    if not host.gpus:
+        return NONE
+    kinds: dict[str, int] = {}
+    for gpu in host.gpus:
+        kind = gpu.model.replace(" ", "_")
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return ",".join(f"gpu:{kind}:{number}" if kind else f"gpu:{number}" for kind, number in kinds.items())
+
+
+def reason_of(host: Host) -> str:
+    """Why it takes no jobs."""
+    return host.drained_by.partition(": ")[2] or host.drained_by or host.reason
+
+
+def by_partition(hosts: Iterable[Host]) -> Mapping[str, Sequence[Host]]:
+    """Those without a partition are in `NONE`."""
+    found: dict[str, list[Host]] = {}
+    for host in hosts:
+        for partition in host.partitions or (NONE,):
+            found.setdefault(partition, []).append(host)
+    return found

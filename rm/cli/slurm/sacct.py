@@ -1,0 +1,234 @@
+"""`sacct`: the jobs of a time, those that have ended too."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from rm.arrays import JobId, mask, parse_id, split_ids
+from rm.cli.output import printable
+from rm.cli.slurm.jobs import NEVER, SHORT, STATES
+from rm.cli.slurm.sacct_fields import BY_NAME, FIELDS, Field, Line
+from rm.cli.slurm.words import Given, Options, read
+from rm.errors import NotFound, UsageError
+from rm.units import parse_hosts
+
+if TYPE_CHECKING:
+    from rm.api.jobs import Job
+    from rm.client import Client
+
+OPTIONS = Options(
+    taken=(
+        "allocations/X", "allusers/a", "brief/b", "clusters/M=", "delimiter=", "endtime/E=", "format/o=",
+        "helpformat/e", "jobs/j=", "long/l", "name=", "nodelist/N=", "noheader/n", "parsable/p",
+        "parsable2/P", "partition/r=", "starttime/S=", "state/s=", "uid=", "user/u=",
+    ),
+    ignored=("array", "duplicates/D", "local", "noconvert", "truncate/T", "verbose/v"),
+    refused=(
+        "accounts/A=", "allclusters/L", "batch-script/B", "completion/c", "constraints/C=", "cpus/I=",
+        "env-vars", "federation", "file/f=", "flags/F=", "gid/g=", "json", "mkjobs", "ncpus/i=", "nnodes=",
+        "qos/q=", "reason/R=", "step", "timelimit-max/K=", "timelimit-min/k=", "units=", "use-local-uid",
+        "wckeys/W=", "yaml",
+    ),
+    variables={"SACCT_FORMAT": "format"},
+)  # fmt: skip
+USUAL = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"
+BRIEF = "JobID,State,ExitCode"
+LONG = (
+    "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxRSS,AveRSS,AveCPU,NTasks,AllocCPUS,Elapsed,State,ExitCode,"
+    "ReqMem,ReqTRES,AllocTRES"
+)
+STEP = "batch"
+
+
+def run(words: Sequence[str]) -> int:
+    given = read(words, OPTIONS, os.environ)
+    options = given.options
+    if given.operands:
+        raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name jobs with --jobs=ID[,ID...].")
+    if "helpformat" in options:
+        for start in range(0, len(FIELDS), 4):
+            print(" ".join(f"{field.name:<19}" for field in FIELDS[start : start + 4]).rstrip())
+        return 0
+    if options.get("clusters", "all") != "all":
+        raise UsageError("--clusters is not supported.", "There is one cluster; --clusters=all names it.")
+    usual = BRIEF if "brief" in options else LONG if "long" in options else USUAL
+    fields = _fields(options.get("format") or usual)
+    lines = [line for job in _jobs(given) for line in _lines(job, given)]
+    _print(fields, lines, given)
+    return 0
+
+
+def _fields(text: str) -> list[tuple[Field, int]]:
+    """`JobID%20,State` to fields with their widths."""
+    found = []
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        name, _, width = word.partition("%")
+        field = BY_NAME.get(name.lower())
+        if field is None or (width and not re.match(r"-?\d{1,4}\Z", width)):
+            raise UsageError(f'Invalid field requested: "{word}"', "`sacct --helpformat` lists the fields.")
+        found.append((field, int(width) if width else field.width))
+    return found
+
+
+def _print(fields: Sequence[tuple[Field, int]], lines: Iterable[Line], given: Given) -> None:
+    options, header = given.options, "noheader" not in given.options
+    out = sys.stdout
+    if "parsable" in options or "parsable2" in options:
+        between = options.get("delimiter", "|")
+        end = between if "parsable" in options and "parsable2" not in options else ""
+        if header:
+            out.write(between.join(field.name for field, _ in fields) + end + "\n")
+        for line in lines:
+            out.write(printable(between.join(str(field.text(line)) for field, _ in fields) + end) + "\n")
+        return
+    if header:
+        out.write("".join(f"{_cell(field.name, width)} " for field, width in fields) + "\n")
+        out.write("".join(f"{'-' * abs(width)} " for _, width in fields) + "\n")
+    for line in lines:
+        out.write(
+            printable("".join(f"{_cell(str(field.text(line)), width)} " for field, width in fields)) + "\n"
+        )
+
+
+def _cell(text: str, width: int) -> str:
+    """What is longer is cut, and ends in a plus."""
+    most = abs(width)
+    shown = text if len(text) <= most else f"{text[: most - 1]}+"
+    return shown.ljust(most) if width < 0 else shown.rjust(most)
+
+
+def _lines(job: Job, given: Given) -> Iterator[Line]:
+    """The job, and its script as a step, once it has started."""
+    steps = {word.partition(".")[2] for word in split_ids(given.all.get("jobs", "")) if "." in word}
+    if not steps:
+        yield Line(job)
+    wanted = STEP in steps if steps else "allocations" not in given.options
+    if wanted and job.started_us is not None:
+        yield Line(job, STEP)
+
+
+def _jobs(given: Given) -> list[Job]:
+    from rm.client import Client
+
+    options, client = given.options, Client()
+    ids = [_id(word) for word in split_ids(given.all.get("jobs", ""))]
+    wanted = _states(given)
+    if ids:
+        found = _named(client, ids)
+    else:
+        mine = "allusers" not in options and not _users(given) and os.geteuid() != 0
+        found = client.jobs(ended=True, mine=mine)
+    tests: list[Callable[[Job], bool]] = []
+    if users := _users(given):
+        tests.append(lambda job: job.spec.user in users)
+    if names := given.words("name"):
+        tests.append(lambda job: job.spec.name in names)
+    if partitions := given.words("partition"):
+        tests.append(lambda job: job.spec.partition in partitions)
+    if "nodelist" in options:
+        hosts = frozenset(parse_hosts(options["nodelist"]))
+        tests.append(lambda job: not hosts.isdisjoint(job.hosts))
+    if wanted:
+        tests.append(lambda job: job.state in wanted)
+    since_us, until_us = _times(given, bool(ids))
+    tests.append(lambda job: job.submitted_us <= until_us)
+    tests.append(lambda job: job.ended_us is None or job.ended_us >= since_us)
+    # an array of which nothing is left is its elements
+    tests.append(lambda job: job.array is None or bool(job.array.waiting or job.array.dropped))
+    return [job for job in found if all(test(job) for test in tests)]
+
+
+def _id(word: str) -> JobId:
+    return parse_id(word.partition(".")[0])
+
+
+def _named(client: Client, ids: Sequence[JobId]) -> list[Job]:
+    """By their ids; one that is not known is no error, as in Slurm."""
+    found: dict[int, Job] = {}
+    arrays: dict[int, int | None] = {}  # None: all elements
+    for one in ids:
+        try:
+            first = client.job(JobId(one.job))
+        except NotFound:
+            continue
+        found[first.id] = first
+        if first.array is not None:
+            before = arrays.get(one.job, 0)
+            arrays[one.job] = None if before is None or not one.tasks else before | mask(one.tasks)
+    if arrays:
+        for job in client.jobs(ended=True):
+            chosen = arrays.get(job.array_job, 0)
+            if job.array_job in arrays and (chosen is None or chosen >> (job.array_task or 0) & 1):
+                found[job.id] = job
+    return [found[job_id] for job_id in sorted(found)]
+
+
+def _users(given: Given) -> frozenset[str]:
+    names = set()
+    for word in given.words("user") | given.words("uid"):
+        try:
+            names.add(pwd.getpwuid(int(word)).pw_name if word.isdecimal() else pwd.getpwnam(word).pw_name)
+        except KeyError:
+            raise NotFound(f"Invalid user id: {word}") from None
+    return frozenset(names)
+
+
+def _states(given: Given) -> frozenset[str]:
+    words = {word.upper() for word in given.words("state")}
+    for word in words:
+        if word not in SHORT and word not in STATES and word not in NEVER:
+            raise UsageError(f"Invalid state: {word}.", f"Valid states include: {','.join(STATES)}")
+    return frozenset(SHORT.get(word, word) for word in words)
+
+
+def _times(given: Given, named: bool) -> tuple[int, int]:
+    """From when to when, in microseconds: today's midnight unless jobs are named, until now."""
+    now = datetime.now()
+    start, end = given.options.get("starttime"), given.options.get("endtime")
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    since = _moment(start, now) if start else datetime.fromtimestamp(0) if named else midnight
+    until = _moment(end, now) if end else now + timedelta(days=1)
+    return round(since.timestamp() * 1_000_000), round(until.timestamp() * 1_000_000)
+
+
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+_RELATIVE = r"now(?:([+-])(\d{1,9})([a-z]*))?\Z"
+_FORMS = ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H", "%Y-%m-%d", "%m/%d/%y-%H:%M:%S", "%m/%d/%y")
+_OF_THE_YEAR = ("%m%d%y", "%m/%d", "%m%d")
+
+
+def _moment(text: str, now: datetime) -> datetime:
+    """`2026-01-31T16:00`, `01/31/26`, `0131`, `16:00`, `now-2days`, `today`, `midnight`; local time."""
+    word = text.strip().lower()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    if word in ("today", "midnight"):
+        return midnight
+    if word == "noon":
+        return midnight.replace(hour=12)
+    if word in ("yesterday", "tomorrow"):
+        return midnight + timedelta(days=1 if word == "tomorrow" else -1)
+    if relative := re.match(_RELATIVE, word):
+        unit = relative[3] or "second"
+        seconds = next(
+            (size for name, size in _UNITS.items() if unit.rstrip("s") == name or unit == name[:3]), 0
+        )
+        if seconds:
+            ahead = timedelta(seconds=int(relative[2] or 0) * seconds)
+            return now - ahead if relative[1] == "-" else now + ahead
+    if clock := re.match(r"(\d{1,2}):(\d{2})(?::(\d{2}))?\Z", word):
+        parts = [int(part or 0) for part in clock.groups()]
+        if parts[0] < 24 and parts[1] < 60 and parts[2] < 60:
+            return midnight.replace(hour=parts[0], minute=parts[1], second=parts[2])
+    for form in (*_FORMS, *_OF_THE_YEAR):
+        try:
+            found = datetime.strptime(text.strip(), form)
+        except ValueError:
+            continue
+        return found if found.year != 1900 else found.replace(year=now.year)
+    raise UsageError(f"Invalid time specification: {text}.", "Write 2026-01-31T16:00, now-2days or midnight.")

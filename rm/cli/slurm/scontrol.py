@@ -1,0 +1,200 @@
+"""`scontrol`: show, change, hold, release and requeue; drain and resume hosts."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rm.arrays import JobId, parse_id, split_ids
+from rm.cli.jobs.own_job import is_own, requeue_itself
+from rm.cli.output import note
+from rm.cli.slurm.words import Options, read
+from rm.errors import RmError, UsageError
+from rm.units import fold_hosts, hosts_in_order, parse_hosts
+
+if TYPE_CHECKING:
+    from rm.client import Client
+
+OPTIONS = Options(
+    taken=("oneliner/o",),
+    ignored=("all/a", "details/d", "future/F", "hide", "local", "quiet/Q", "verbose/v"),
+    refused=("clusters/M=", "cluster=", "federation", "sibling", "uid/u="),
+    variables={"SCONTROL_ONELINER": "oneliner"},
+)
+LISTS = ("hostnames", "hostlist", "hostlistsorted")
+ENTITIES = ("job", "node", "partition", "config", *LISTS)
+FAILED = 1
+REFUSED = (
+    "suspend",
+    "resume",
+    "requeuehold",
+    "top",
+    "notify",
+    "wait_job",
+    "write",
+    "cancel_reboot",
+    "reboot",
+)
+ADMIN = ("abort", "create", "delete", "reconfigure", "setdebug", "setdebugflags", "shutdown", "takeover")
+
+
+def run(words: Sequence[str]) -> int:
+    given = read(words, OPTIONS, os.environ)
+    if not given.operands:
+        raise UsageError("No command is named.", "Write: scontrol show job ID. There is no prompt.")
+    verb, *rest = given.operands
+    acts: dict[str, Callable[[list[str]], int]] = {
+        "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
+        "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
+        "release": lambda jobs: _each(jobs, lambda client, job: client.release(job)),
+        "requeue": _requeue,
+        "show": lambda words: _show(words, "oneliner" in given.options),
+        "update": _update,
+        "ping": _ping,
+        "version": _version,
+    }
+    if verb in REFUSED:
+        raise UsageError(f"'{verb}' is not supported.", "rm has no counterpart.")
+    if verb not in acts:
+        raise UsageError(f"invalid keyword: {verb}.", f"Known are {', '.join(acts)}.")
+    return acts[verb](rest)
+
+
+def _ids(words: Iterable[str]) -> list[JobId]:
+    found = []
+    for word in words:
+        for part in split_ids(re.sub(r"(?i)^jobid=", "", word)):
+            found.append(parse_id(part))
+    if not found:
+        raise UsageError("too few arguments: no job is named.")
+    return found
+
+
+def _each(words: list[str], act: Callable[[Client, JobId], object]) -> int:
+    """Do it to every job; a failure does not keep the others from it."""
+    from rm.client import Client
+
+    client, code = Client(), 0
+    for job in _ids(words):
+        try:
+            act(client, job)
+        except RmError as error:
+            note(f"error: {error}")
+            code = FAILED
+    return code
+
+
+def _requeue(words: list[str]) -> int:
+    """A job may requeue itself on any host, also where no daemon can be reached."""
+    ids = [part for word in words for part in split_ids(word)]
+    own = [word for word in ids if is_own(word, os.environ)]
+    if own and requeue_itself(os.environ):
+        words = [word for word in ids if word not in own]
+        if not words:
+            return 0
+    return _each(words, lambda client, job: client.requeue(job))
+
+
+def _ping(_: list[str]) -> int:
+    from rm.client import Client
+
+    client = Client()
+    client.status()
+    print(f"Slurmctld(primary) at {client.connection.address} is UP")
+    return 0
+
+
+def _version(_: list[str]) -> int:
+    from rm import __version__
+
+    print(f"slurm 22.05 by rm {__version__}")
+    return 0
+
+
+def _show(words: list[str], oneliner: bool) -> int:
+    what, *named = words or [""]
+    entity = next((one for one in ENTITIES if what and what.lower().rstrip("s") == one.rstrip("s")), what)
+    if entity in LISTS:
+        return _host_list(entity, named)
+    if entity not in ENTITIES:
+        raise UsageError(f"invalid entity: {what} for keyword: show.", f"Known are {', '.join(ENTITIES)}.")
+    from rm.cli.slurm import show
+
+    for record in show.SHOWN[entity](named):
+        print(" ".join(record) if oneliner else "\n   ".join(record) + "\n")
+    return 0
+
+
+def _host_list(how: str, named: list[str]) -> int:
+    """Of the job's own hosts where none are named."""
+    text = ",".join(named) or os.environ.get("SLURM_JOB_NODELIST") or os.environ.get("SLURM_NODELIST")
+    if not text:
+        raise UsageError("No hosts are named.", "Write: scontrol show hostnames h[1-3].")
+    hosts = parse_hosts(text)
+    if how == "hostnames":
+        sys.stdout.writelines(f"{host}\n" for host in hosts)
+    else:
+        print(fold_hosts(sorted(hosts)) if how == "hostlistsorted" else hosts_in_order(hosts))
+    return 0
+
+
+def _update(words: list[str]) -> int:
+    fields = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise UsageError(f"Update of this parameter is not supported: {word}.", "Write NAME=VALUE.")
+        fields[name.lower()] = value
+    if job := fields.pop("jobid", ""):
+        return _update_job([job], fields)
+    if host := fields.pop("nodename", ""):
+        return _update_hosts(parse_hosts(host), fields)
+    raise UsageError("No JobId and no NodeName is named.", "Write: scontrol update JobId=42 NAME=VALUE.")
+
+
+def _update_job(words: list[str], fields: dict[str, str]) -> int:
+    changes: list[Callable[[Client, JobId], object]] = []
+    for name, value in fields.items():
+        changes.append(_change(name, value))
+    if not changes:
+        raise UsageError("Nothing is to be changed.", "Write: scontrol update JobId=42 NAME=VALUE.")
+    return max(_each(words, change) for change in changes)
+
+
+def _change(name: str, value: str) -> Callable[[Client, JobId], object]:
+    if name == "arraytaskthrottle" and re.match(r"\d{1,9}\Z", value):
+        return lambda client, job: client.limit_array(job.job, int(value))
+    if name == "priority" and value == "0":
+        return lambda client, job: client.hold(job)
+    raise UsageError(
+        f"Update of this parameter is not supported: {name}={value}.",
+        "ArrayTaskThrottle=N and Priority=0 (hold) can be changed.",
+    )
+
+
+def _update_hosts(hosts: Sequence[str], fields: dict[str, Any]) -> int:
+    state, reason = fields.pop("state", "").upper(), fields.pop("reason", "")
+    if fields or state not in ("DRAIN", "RESUME", "UNDRAIN"):
+        asked = f"{next(iter(fields))}=" if fields else f"State={state}"
+        raise UsageError(
+            f"Update of this parameter is not supported: {asked}.",
+            "Write State=DRAIN Reason=…, or State=RESUME.",
+        )
+    if state == "DRAIN" and not reason:
+        raise UsageError("You must specify a reason when DRAINING a node.", "Write Reason=….")
+    from rm.client import Client
+
+    client, code = Client(), 0
+    for host in hosts:
+        try:
+            if state == "DRAIN":
+                client.drain(host, reason)
+            else:
+                client.resume(host)
+        except RmError as error:
+            note(f"error: {error}")
+            code = FAILED
+    return code

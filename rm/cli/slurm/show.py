@@ -1,0 +1,216 @@
+"""What `scontrol show` prints: each record as the lines of its fields."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rm import arrays
+from rm.cli.slurm.hosts import (
+    by_partition,
+    cpus_taken,
+    gres_of,
+    mem_taken_bytes,
+    reason_of,
+    state_of,
+)
+from rm.cli.slurm.jobs import NONE, clock, clock_limit, moment, size
+from rm.client import Client
+from rm.errors import NotFound
+from rm.units import fold_hosts, parse_hosts
+
+if TYPE_CHECKING:
+    from rm.api.hosts import Host
+    from rm.api.jobs import Job
+
+Record = Sequence[str]
+MIB = 1 << 20
+STATES = {"drained": "IDLE+DRAIN", "draining": "MIXED+DRAIN", "down": "DOWN*"}
+
+
+def jobs(named: Sequence[str]) -> Iterator[Record]:
+    client = Client()
+    if not named:
+        for job in client.jobs():
+            yield _job(job)
+        return
+    for word in arrays.split_ids(",".join(named)):
+        asked = arrays.parse_id(word.partition("=")[2] or word)
+        try:
+            found: Sequence[Job] = [client.job(one) for one in asked.each()]
+        except NotFound:
+            raise NotFound("slurm_load_jobs error: Invalid job id specified.") from None
+        if found[0].array is not None and not asked.tasks:
+            found = [*found, *(job for job in client.jobs() if job.array_job == asked.job)]
+        for job in found:
+            yield _job(job)
+
+
+def _owner(user: str) -> str:
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return f"UserId={user}({NONE}) GroupId={NONE}"
+    import grp
+
+    try:
+        group = grp.getgrgid(entry.pw_gid).gr_name
+    except KeyError:
+        group = NONE
+    return f"UserId={user}({entry.pw_uid}) GroupId={group}({entry.pw_gid})"
+
+
+def _job(job: Job) -> Record:
+    import time
+
+    spec = job.spec
+    hosts = list(job.hosts)
+    number = len(hosts) or spec.hosts_min or 1
+    ran_us = (job.ended_us or time.time_ns() // 1000) - job.started_us if job.started_us is not None else 0
+    ends_us = job.ended_us
+    if ends_us is None and job.started_us is not None and spec.time_limit_us is not None:
+        ends_us = job.started_us + spec.time_limit_us
+    mem_bytes = spec.mem_bytes_per_host or spec.mem_bytes_per_task // spec.cpus_per_task
+    all_bytes = spec.mem_bytes_per_host * number or spec.mem_bytes_per_task * spec.ntasks
+    gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * number
+    tres = [f"cpu={spec.cpus_per_task * spec.ntasks}", f"mem={size(all_bytes)}" if all_bytes else ""]
+    tres += [f"node={number}", f"gres/gpu={gpus}" if gpus else ""]
+    array = ""
+    if job.array is not None:
+        rest = job.array.waiting or job.array.dropped
+        throttle = f" ArrayTaskThrottle={job.array.limit}" if job.array.limit else ""
+        array = f" ArrayJobId={job.id} ArrayTaskId={rest or 'N/A'}{throttle}"
+    elif job.array_task is not None:
+        array = f" ArrayJobId={job.array_job} ArrayTaskId={job.array_task}"
+    output = _path(spec.output, job)
+    eligible = moment(max(job.submitted_us, spec.begin_us or 0))
+    only, excluded = fold_hosts(spec.hosts_only) or NONE, fold_hosts(spec.hosts_excluded) or NONE
+    each = "Node" if spec.mem_bytes_per_host else "CPU"
+    lines = [
+        f"JobId={job.id}{array} JobName={spec.name}",
+        f"{_owner(spec.user)} MCS_label=N/A",
+        f"Priority={spec.priority} Nice={spec.nice} Account={NONE} QOS={NONE}",
+        f"JobState={job.state} Reason={job.reason.code if job.reason else 'None'} "
+        f"Dependency={spec.dependency or NONE}",
+        f"Requeue={int(spec.requeue)} Restarts={max(0, job.attempt - 1)} BatchFlag=1 Reboot=0 "
+        f"ExitCode={job.exit or '0:0'}",
+        f"RunTime={clock(ran_us)} TimeLimit={clock_limit(spec.time_limit_us)} TimeMin=N/A",
+        f"SubmitTime={moment(job.submitted_us)} EligibleTime={eligible}",
+        f"StartTime={moment(job.started_us, 'Unknown')} EndTime={moment(ends_us, 'Unknown')} Deadline=N/A",
+        f"Partition={spec.partition or NONE} AllocNode:Sid={spec.submit_host or 'N/A'}:0",
+        f"ReqNodeList={only} ExcNodeList={excluded}",
+        f"NodeList={fold_hosts(hosts)}",
+        *([f"BatchHost={hosts[0]}"] if hosts else []),
+        f"NumNodes={number} NumCPUs={spec.cpus_per_task * spec.ntasks} NumTasks={spec.ntasks} "
+        f"CPUs/Task={spec.cpus_per_task} ReqB:S:C:T=0:0:*:*",
+        f"TRES={','.join(filter(None, tres))}",
+        f"MinCPUsNode={spec.cpus_per_task} MinMemory{each}={size(mem_bytes)} MinTmpDiskNode=0",
+        f"Features={spec.constraint or NONE} DelayBoot=00:00:00",
+        f"OverSubscribe={'NO' if spec.exclusive else 'OK'} Contiguous=0 Licenses={spec.licenses or NONE} "
+        f"Network={NONE}",
+        f"Command={NONE}",
+        f"WorkDir={spec.chdir}",
+        f"StdErr={_path(spec.error, job) if spec.error else output}",
+        "StdIn=/dev/null",
+        f"StdOut={output}",
+    ]
+    if spec.comment:
+        lines.insert(-3, f"Comment={spec.comment}")
+    return lines
+
+
+def _path(pattern: str, job: Job) -> str:
+    """The file of a job's output, where its name is known without the host."""
+    if not pattern:
+        return NONE
+    array = job.array_job or job.id
+    known = {"%j": job.id, "%A": array, "%a": job.array_task, "%x": job.spec.name, "%u": job.spec.user}
+    for letter, value in known.items():
+        if value is not None:
+            pattern = pattern.replace(letter, str(value))
+    return pattern if pattern.startswith("/") else f"{job.spec.chdir}/{pattern}"
+
+
+def hosts(named: Sequence[str]) -> Iterator[Record]:
+    found = {host.name: host for host in Client().hosts()}
+    for name in parse_hosts(",".join(named)) or list(found):
+        if name not in found:
+            raise NotFound(f"Node {name} not found.")
+        yield _host(found[name])
+
+
+def _host(host: Host) -> Record:
+    features = ",".join(host.features) or NONE
+    taken_cpus, taken_bytes = cpus_taken(host), mem_taken_bytes(host)
+    free_gpus = len(host.free.gpus) if host.free else len(host.gpus)
+    gpus = [f"gres/gpu={len(host.gpus)}"] if host.gpus else []
+    taken_gpus = [f"gres/gpu={len(host.gpus) - free_gpus}"] if len(host.gpus) > free_gpus else []
+    taken = [f"cpu={taken_cpus}"] if taken_cpus else []
+    taken += [f"mem={size(taken_bytes)}"] if taken_bytes else []
+    state = STATES.get(state_of(host), state_of(host).upper())
+    version = host.agent_version or "N/A"
+    lines = [
+        f"NodeName={host.name}",
+        f"CPUAlloc={taken_cpus} CPUEfctv={host.cpus} CPUTot={host.cpus} CPULoad=N/A",
+        f"AvailableFeatures={features}",
+        f"ActiveFeatures={features}",
+        f"Gres={gres_of(host)}",
+        f"NodeAddr={host.address} NodeHostName={host.name} Port={host.port} Version={version}",
+        f"RealMemory={host.mem_bytes // MIB} AllocMem={taken_bytes // MIB} FreeMem=N/A",
+        f"State={state} TmpDisk=0 Weight=1",
+        f"Partitions={','.join(host.partitions)}",
+        f"CfgTRES={','.join([f'cpu={host.cpus}', f'mem={size(host.mem_bytes)}', *gpus])}",
+        f"AllocTRES={','.join([*taken, *taken_gpus])}",
+    ]
+    if reason := reason_of(host):
+        who = host.drained_by.partition(": ")[0] if host.drained_by else "rm"
+        lines.append(f"Reason={reason} [{who}@{moment(host.since_us)}]")
+    return lines
+
+
+def partitions(named: Sequence[str]) -> Iterator[Record]:
+    client = Client()
+    found = {name: hosts for name, hosts in by_partition(client.hosts()).items() if name != NONE}
+    usual = client.status().settings.partition
+    for name in named or list(found):
+        if name not in found:
+            raise NotFound(f"Partition {name} not found.")
+        yield _partition(name, found[name], name == usual)
+
+
+def _partition(name: str, hosts: Sequence[Host], usual: bool) -> Record:
+    cpus, mem_bytes = sum(host.cpus for host in hosts), sum(host.mem_bytes for host in hosts)
+    gpus = sum(len(host.gpus) for host in hosts)
+    tres = [f"cpu={cpus}", f"mem={size(mem_bytes)}", f"node={len(hosts)}"]
+    tres += [f"gres/gpu={gpus}"] if gpus else []
+    return [
+        f"PartitionName={name}",
+        "AllowGroups=ALL AllowAccounts=ALL AllowQos=ALL",
+        f"AllocNodes=ALL Default={'YES' if usual else 'NO'} QoS=N/A",
+        "DefaultTime=NONE DisableRootJobs=NO ExclusiveUser=NO GraceTime=0 Hidden=NO",
+        "MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0 LLN=NO MaxCPUsPerNode=UNLIMITED",
+        f"Nodes={fold_hosts(host.name for host in hosts)}",
+        f"State=UP TotalCPUs={cpus} TotalNodes={len(hosts)} SelectTypeParameters=NONE",
+        f"JobDefaults={NONE}",
+        "DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED",
+        f"TRES={','.join(tres)}",
+    ]
+
+
+def settings(_: Sequence[str]) -> Iterator[Record]:
+    from rm import __version__
+
+    told = Client().status()
+    values: Iterable[tuple[str, object]] = (
+        ("ClusterName", told.settings.cluster_name),
+        ("MaxArraySize", told.settings.array_size),
+        ("MinJobAge", f"{told.settings.recent_s:g} sec"),
+        ("SLURM_VERSION", f"22.05 by rm {__version__}"),
+    )
+    yield ["Configuration data of rm", *(f"{name:<23} = {value}" for name, value in values)]
+
+
+SHOWN: dict[str, Callable[[Sequence[str]], Iterator[Record]]] = {
+    "job": jobs, "node": hosts, "partition": partitions, "config": settings,
+}  # fmt: skip

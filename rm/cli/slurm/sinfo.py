@@ -1,0 +1,135 @@
+"""`sinfo`: the hosts, by partition and state."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rm.cli.slurm.fields import Format, by_letters, by_names
+from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
+from rm.cli.slurm.sinfo_columns import COLUMNS, OF_GROUPS, Group
+from rm.cli.slurm.words import Given, Options, read
+from rm.errors import UsageError
+from rm.units import parse_hosts
+
+if TYPE_CHECKING:
+    from rm.api.hosts import Host
+
+OPTIONS = Options(
+    taken=(
+        "dead/d", "Format/O=", "format/o=", "list-reasons/R", "long/l", "Node/N", "nodes/n=", "noheader/h",
+        "partition/p=", "responding/r", "sort/S=", "states/t=", "summarize/s",
+    ),
+    ignored=("all/a", "exact/e", "hide", "local", "noconvert", "verbose/v"),
+    refused=(
+        "clusters/M=", "cluster=", "federation", "future/F", "iterate/i=", "json", "reservation/T", "yaml",
+    ),
+    variables={"SINFO_FORMAT": "format", "SINFO_PARTITION": "partition", "SINFO_SORT": "sort"},
+)  # fmt: skip
+USUAL = "%9P %.5a %.10l %.6D %.6t %N"
+LONG = "%9P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %N"
+SUMMARY = "%9P %.5a %.10l %.16F %N"
+REASONS = "%20E %9u %19H %N"
+LEAST_NAME, LEAST_PARTITION = 9, 9  # of the columns of --Node, which are as wide as they need
+# states that Slurm's words select; each also by its whole name
+WORDS = {
+    "alloc": "allocated", "mix": "mixed", "unk": "unknown", "drng": "draining",
+}  # fmt: skip
+SEVERAL = {"drain": ("drained", "draining"), "all": tuple(SHORT)}
+
+
+def run(words: Sequence[str]) -> int:
+    given = read(words, OPTIONS, os.environ)
+    options = given.options
+    if given.operands:
+        raise UsageError(f"Unrecognized option: {given.operands[0]}.", "Name hosts with --nodes=HOSTS.")
+    wanted = _states(given)
+    from rm.client import Client
+
+    client = Client()
+    hosts = [host for host in client.hosts() if _fits(host, given, wanted)]
+    partitions = by_partition(hosts)
+    if named := given.words("partition"):
+        partitions = {name: found for name, found in partitions.items() if name in named}
+    usual = client.status().settings.partition
+    form = _format(options, partitions, usual)
+    groups = _groups(form, partitions, usual, apart="Node" in options)
+    if sort := options.get("sort"):
+        groups = _sorted(groups, sort)
+    if "long" in options and "format" not in options and "Format" not in options:
+        print(time.strftime("%a %b %d %H:%M:%S %Y"))
+    if "noheader" not in options:
+        print(form.header())
+    sys.stdout.writelines(f"{line}\n" for line in form.lines(groups))
+    return 0
+
+
+def _states(given: Given) -> frozenset[str]:
+    """Those to show; empty for all."""
+    found: set[str] = set()
+    for word in (word.lower() for word in given.words("states")):
+        state = WORDS.get(word, word)
+        if word not in SEVERAL and state not in SHORT:
+            raise UsageError(
+                f"Bad state string: '{word}'.", f"Valid states include: {','.join([*SEVERAL, *SHORT])}"
+            )
+        found.update(SEVERAL.get(word, (state,)))
+    return frozenset(found)
+
+
+def _fits(host: Host, given: Given, wanted: frozenset[str]) -> bool:
+    options, state = given.options, state_of(host)
+    return (
+        (not wanted or state in wanted)
+        and ("dead" not in options or state == "down")
+        and ("responding" not in options or state != "down")
+        and ("list-reasons" not in options or bool(reason_of(host)))
+        and ("nodes" not in options or host.name in parse_hosts(options["nodes"]))
+    )
+
+
+def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Any]:
+    if long := options.get("Format"):
+        return by_names(long, COLUMNS)
+    if form := options.get("format"):
+        return by_letters(form, COLUMNS)
+    if "list-reasons" in options:
+        return by_letters(REASONS, COLUMNS)
+    if "Node" in options:
+        name = max([LEAST_NAME, *(len(host.name) for hosts in partitions.values() for host in hosts)])
+        partition = max([LEAST_PARTITION, *(len(one) + (one == usual) for one in partitions)])
+        rest = "%.11T %4c %.8z %.6m %.8d %.6w %.8f %20E" if "long" in options else "%6t"
+        return by_letters(f"%{name}N %.6D %.{partition}P {rest}", COLUMNS)
+    return by_letters(SUMMARY if "summarize" in options else LONG if "long" in options else USUAL, COLUMNS)
+
+
+def _groups(form: Format[Any], partitions: Any, usual: str, apart: bool) -> list[Group]:
+    """Hosts that look alike in the columns that are shown; each by itself with --Node."""
+    by_host = [
+        column for letter, column in COLUMNS.items() if letter not in OF_GROUPS and column in form.columns
+    ]
+    found: dict[tuple[Any, ...], dict[str, tuple[str, Host]]] = {}
+    for partition, hosts in partitions.items():
+        for host in hosts:
+            alone = Group(partition, partition == usual, (host,))
+            key = (*((host.name, partition) if apart else ()), *(column.text(alone) for column in by_host))
+            found.setdefault(key, {}).setdefault(host.name, (partition, host))
+    groups = []
+    for members in found.values():
+        partition = next(iter(members.values()))[0]
+        groups.append(Group(partition, partition == usual, [host for _, host in members.values()]))
+    if apart:
+        groups.sort(key=lambda group: group.hosts[0].name)
+    return groups
+
+
+def _sorted(groups: list[Group], by: str) -> list[Group]:
+    for word in reversed([word.strip() for word in by.split(",") if word.strip()]):
+        column = COLUMNS.get(word.lstrip("+-#"))
+        if column is None:
+            raise UsageError(f"Invalid sort specification: {word}.", "Write letters: P,-t.")
+        groups.sort(key=column.text, reverse=word.startswith("-"))
+    return groups

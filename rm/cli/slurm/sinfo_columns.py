@@ -1,0 +1,105 @@
+"""What `sinfo -o` and `-O` show of a group of hosts: Slurm's letters and names, with its meaning of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rm.cli.slurm.fields import Column
+from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, reason_of, state_of
+from rm.cli.slurm.jobs import NONE, moment
+from rm.units import fold_hosts
+
+if TYPE_CHECKING:
+    from rm.api.hosts import Host
+
+MIB = 1 << 20
+TAKEN, IDLE = ("allocated", "mixed"), ("idle",)
+
+
+class Group(NamedTuple):
+    """Hosts that are alike in all that is shown. `usual`: jobs that name no partition go to this one."""
+
+    partition: str
+    usual: bool
+    hosts: Sequence[Host]
+
+
+def _first(text: Callable[[Host], Any]) -> Callable[[Group], Any]:
+    return lambda group: text(group.hosts[0]) if group.hosts else "n/a"
+
+
+def _in_state(group: Group, states: Sequence[str]) -> int:
+    return sum(state_of(host) in states for host in group.hosts)
+
+
+def hosts_counted(group: Group) -> str:
+    """Allocated, idle, other, total."""
+    taken, idle = _in_state(group, TAKEN), _in_state(group, IDLE)
+    return f"{taken}/{idle}/{len(group.hosts) - taken - idle}/{len(group.hosts)}"
+
+
+def cpus_counted(group: Group) -> str:
+    """Allocated, idle, other, total; the idle ones of hosts that take no jobs are others."""
+    total, taken = sum(host.cpus for host in group.hosts), sum(map(cpus_taken, group.hosts))
+    idle = sum(host.cpus - cpus_taken(host) for host in group.hosts if state_of(host) in (*TAKEN, *IDLE))
+    return f"{taken}/{idle}/{total - taken - idle}/{total}"
+
+
+def state_long(host: Host) -> str:
+    state = state_of(host)
+    return f"{state}*" if state == "down" else state
+
+
+def state_short(host: Host) -> str:
+    state = state_of(host)
+    return f"{SHORT[state]}*" if state == "down" else SHORT[state]
+
+
+def _reason_moment(host: Host) -> str:
+    return moment(host.since_us) if reason_of(host) else "Unknown"
+
+
+def _who(host: Host) -> str:
+    return host.drained_by.partition(": ")[0] if host.drained_by else "rm" if host.reason else "Unknown"
+
+
+def constant(text: str) -> Callable[[Group], str]:
+    return lambda group: text
+
+
+# those of a whole group, by which hosts are not told apart
+OF_GROUPS = "ACDFN"
+COLUMNS = {
+    "P": Column("PARTITION", lambda g: f"{g.partition}*" if g.usual else g.partition, "Partition"),
+    "R": Column("PARTITION", lambda g: g.partition, "PartitionName"),
+    "a": Column("AVAIL", constant("up"), "Available"),
+    "l": Column("TIMELIMIT", constant("infinite"), "Time"),
+    "s": Column("JOB_SIZE", constant("1-infinite"), "Size"),
+    "r": Column("ROOT", constant("no"), "Root"),
+    "h": Column("OVERSUBSCRIBE", constant("NO"), "OverSubscribe"),
+    "g": Column("GROUPS", constant("all"), "Groups"),
+    "D": Column("NODES", lambda g: len(g.hosts), "Nodes"),
+    "A": Column("NODES(A/I)", lambda g: f"{_in_state(g, TAKEN)}/{_in_state(g, IDLE)}", "NodeAI"),
+    "F": Column("NODES(A/I/O/T)", hosts_counted, "NodeAIOT"),
+    "C": Column("CPUS(A/I/O/T)", cpus_counted, "CPUsState"),
+    "t": Column("STATE", _first(state_short), "StateCompact"),
+    "T": Column("STATE", _first(state_long), "StateLong"),
+    "N": Column("NODELIST", lambda g: fold_hosts(sorted(host.name for host in g.hosts)), "NodeList"),
+    "n": Column("HOSTNAMES", _first(lambda h: h.name), "NodeHost"),
+    "o": Column("NODE_ADDR", _first(lambda h: h.address), "NodeAddr"),
+    "c": Column("CPUS", _first(lambda h: h.cpus), "CPUs"),
+    "m": Column("MEMORY", _first(lambda h: h.mem_bytes // MIB), "Memory"),
+    "e": Column("FREE_MEM", constant("N/A"), "FreeMem"),
+    "O": Column("CPU_LOAD", constant("N/A"), "CPUsLoad"),
+    "d": Column("TMP_DISK", constant("0"), "Disk"),
+    "w": Column("WEIGHT", constant("1"), "Weight"),
+    "z": Column("S:C:T", _first(lambda h: f"{h.cpus}:1:1"), "SocketCoreThread"),
+    "f": Column("AVAIL_FEATURES", _first(lambda h: ",".join(h.features) or NONE), "Features"),
+    "b": Column("ACTIVE_FEATURES", _first(lambda h: ",".join(h.features) or NONE), "Features_act"),
+    "G": Column("GRES", _first(gres_of), "Gres"),
+    "E": Column("REASON", _first(lambda h: reason_of(h) or "none"), "Reason"),
+    "H": Column("TIMESTAMP", _first(_reason_moment), "TimeStamp"),
+    "u": Column("USER", _first(_who), "User"),
+    "v": Column("VERSION", _first(lambda h: h.agent_version or "N/A"), "Version"),
+}  # fmt: skip

@@ -1,0 +1,160 @@
+"""`sacct` on rm's client."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+import pytest
+
+from rm.cli.slurm.sacct import _moment
+from rm.cli.slurm.sacct_fields import FIELDS
+from rm.core.model.array import Array
+from rm.errors import UsageError
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+from tests.slurm_program import Slurm
+
+
+@pytest.fixture(autouse=True)
+def jobs(daemon: Daemon, rmx: Rmx, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 has failed, 2 runs, 3 is an array of which 3_1 has ended as 4, 5 waits: all in January 1970."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    rmx("submit", "--job-name=averylongname", "--mem=1G", "--time=90", "--wrap=true")
+    rmx("submit", "--job-name=two", "-n2", "--partition=fast", "--wrap=true")
+    rmx("submit", "--job-name=many", "--array=0-5%2", "--wrap=true")
+    rmx("submit", "--job-name=many", "--wrap=true")
+    rmx("submit", "--job-name=five", "-N3", "--wrap=true")
+    service = daemon.service
+    for number in (1, 2, 4):
+        service.run(number)
+    service.finish(1, 3)
+    service.put(3, array=Array(waiting="0,2-5", completed="1", limit=2))
+    service.put(4, array_job=3, array_task=1)
+    service.finish(4)
+
+
+def test_the_usual_table_is_slurms(slurm: Slurm) -> None:
+    assert slurm("sacct", "-S", "1970-01-01").out.splitlines() == [
+        "JobID           JobName  Partition    Account  AllocCPUS      State ExitCode ",
+        "------------ ---------- ---------- ---------- ---------- ---------- -------- ",
+        "1            averylong+                                1     FAILED      3:0 ",
+        "1.batch           batch                                1     FAILED      3:0 ",
+        "2                   two       fast                     2    RUNNING      0:0 ",
+        "2.batch           batch                                2    RUNNING      0:0 ",
+        "3_[0,2-5%2]        many                                0    PENDING      0:0 ",
+        "3_1                many                                1  COMPLETED      0:0 ",
+        "3_1.batch         batch                                1  COMPLETED      0:0 ",
+        "5                  five                                0    PENDING      0:0 ",
+    ]
+
+
+def test_tables_are_parsable(slurm: Slurm) -> None:
+    words = ("sacct", "-j", "1", "-X", "-o", "JobID,State,Elapsed,NodeList,Start,ReqMem")
+    row = "1|FAILED|00:00:04|h1|1970-01-01T00:00:05|1G"
+    header = "JobID|State|Elapsed|NodeList|Start|ReqMem"
+    assert slurm(*words, "-P").out == f"{header}\n{row}\n"
+    assert slurm(*words, "-p").out == f"{header}|\n{row}|\n"
+    assert slurm(*words, "-n", "--parsable2", "--delimiter=;").out == row.replace("|", ";") + "\n"
+    assert slurm("sacct", "-nXj1", "-o", "nodelist%-6,state%3").out == "h1     FA+ \n"
+
+
+def test_jobs_are_named(slurm: Slurm) -> None:
+    def ids(*words: str) -> list[str]:
+        return slurm("sacct", "-n", "-P", "-o", "JobID", *words).out.split()
+
+    assert ids("-X", "-j", "1,99", "-j", "2") == ["1", "2"]
+    assert ids("-j", "2") == ["2", "2.batch"]
+    assert ids("-j", "2.batch") == ["2.batch"]
+    assert ids("-j", "2.0") == []
+    assert ids("-X", "-j", "3") == ["3_[0,2-5%2]", "3_1"]
+    assert "3_1" in ids("-X", "-j", "3_1")
+    assert slurm("sacct", "-X", "-n", "-P", "-o", "JobIDRaw", "-j", "4").out == "4\n"
+    assert slurm("sacct", "-j", "x").err.startswith("sacct: error: 'x' is not a job id.")
+
+
+def test_jobs_are_selected(slurm: Slurm) -> None:
+    def ids(*words: str) -> list[str]:
+        return slurm("sacct", "-X", "-n", "-P", "-o", "JobIDRaw", *words).out.split()
+
+    everything = ("-S", "1970-01-01")
+    assert ids(*everything) == ["1", "2", "3", "4", "5"]
+    assert ids(*everything, "-s", "F,CD") == ["1", "4"]
+    assert ids(*everything, "--name", "many,two") == ["2", "3", "4"]
+    assert ids(*everything, "-r", "fast") == ["2"]
+    assert ids(*everything, "-N", "h[1-9]") == ["1", "2", "4"]
+    assert ids(*everything, "-u", "root") == ["1", "2", "3", "4", "5"]
+    assert ids(*everything, "-u", "daemon") == []
+    assert ids(*everything, "-a", "--clusters", "all") == ["1", "2", "3", "4", "5"]
+    assert ids() == ["2", "3", "5"]  # what had not ended before today
+    assert ids("-S", "1970-01-01T00:00:09", "-E", "1970-01-01T00:00:02") == ["1", "2"]
+    assert ids("-S", "1970-01-01T00:00:10", "-E", "now") == ["2", "3", "5"]
+
+
+def test_each_field_shows_each_line(slurm: Slurm) -> None:
+    names = [field.name for field in FIELDS]
+    lines = slurm("sacct", "-P", "-S", "1970-01-01", "-o", ",".join(names)).out.splitlines()
+    assert lines[0].split("|") == names
+    rows = [dict(zip(names, line.split("|"), strict=True)) for line in lines[1:]]
+    failed, batch = rows[:2]
+    wanted = {
+        "JobName": "averylongname", "User": "root", "UID": "0", "Timelimit": "01:30:00", "TimelimitRaw": "90",
+        "Submit": "1970-01-01T00:00:01", "End": "1970-01-01T00:00:09", "Planned": "00:00:04", "NNodes": "1",
+        "AllocTRES": "billing=1,cpu=1,mem=1G,node=1", "CPUTimeRAW": "4", "ElapsedRaw": "4", "NTasks": "",
+    }  # fmt: skip
+    assert wanted.items() <= failed.items()
+    of_a_step = {"JobID": "1.batch", "JobName": "batch", "User": "", "NTasks": "1", "ExitCode": "3:0"}
+    assert of_a_step.items() <= batch.items()
+    assert rows[-1]["ReqNodes"] == "3"
+    assert slurm("sacct", "--helpformat").out.split() == names
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-01-31T16:00:05", "2026-01-31 16:00:05"),
+        ("2026-01-31T16:00", "2026-01-31 16:00:00"),
+        ("2026-01-31", "2026-01-31 00:00:00"),
+        ("01/31/26", "2026-01-31 00:00:00"),
+        ("013126", "2026-01-31 00:00:00"),
+        ("0131", "2026-01-31 00:00:00"),
+        ("now", "2026-11-22 12:30:00"),
+        ("now-2days", "2026-11-20 12:30:00"),
+        ("now-1hour", "2026-11-22 11:30:00"),
+        ("now+90", "2026-11-22 12:31:30"),
+        ("now-3min", "2026-11-22 12:27:00"),
+        ("today", "2026-11-22 00:00:00"),
+        ("yesterday", "2026-11-21 00:00:00"),
+        ("noon", "2026-11-22 12:00:00"),
+        ("8:15", "2026-11-22 08:15:00"),
+    ],
+)
+def test_times_are_read(text: str, moment: str) -> None:
+    assert str(_moment(text, datetime(2026, 11, 22, 12, 30))) == moment
+
+
+@pytest.mark.parametrize("text", ["soon", "25:00", "now-2moons", "2026-13-01", ""])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="Invalid time specification"):
+        _moment(text, datetime(2026, 11, 22))
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-o", "JobID,Colour"], 'Invalid field requested: "Colour"'),
+        (["-o", "JobID%x"], 'Invalid field requested: "JobID%x"'),
+        (["-s", "SLEEPY"], "Invalid state: SLEEPY."),
+        (["-u", "nobody-of-this-name"], "Invalid user id: nobody-of-this-name"),
+        (["-S", "soon"], "Invalid time specification: soon."),
+        (["-M", "other"], "--clusters is not supported."),
+        (["-A", "physics"], "--accounts is not supported."),
+        (["42"], "Unrecognized option: 42."),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_an_error_of_sacct(words: list[str], sentence: str, slurm: Slurm) -> None:
+    done = slurm("sacct", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"sacct: error: {sentence}")

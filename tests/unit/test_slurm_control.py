@@ -1,0 +1,265 @@
+"""`scontrol` and `sinfo` on rm's client."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from rm.cli.slurm.sinfo_columns import COLUMNS
+from rm.core.model.array import Array
+from rm.core.model.host import HostState
+from tests import builders
+from tests.command_line import Rmx
+from tests.fake_service import Daemon
+from tests.slurm_program import Slurm
+
+
+@pytest.fixture(autouse=True)
+def world(daemon: Daemon, rmx: Rmx) -> None:
+    """1 runs on h1, 2 is an array of which 2_1 runs as 3; h1 and h2 are in partition fast, h3 is drained."""
+    rmx(
+        "submit",
+        "--job-name=one",
+        "-n2",
+        "--mem=1G",
+        "--time=90",
+        "-o",
+        "%x-%j.txt",
+        "-w",
+        "h1",
+        "--wrap=true",
+    )
+    rmx("submit", "--job-name=many", "--array=0-5%2", "--comment=c", "--wrap=true")
+    rmx("submit", "--job-name=many", "--wrap=true")
+    service = daemon.service
+    service.run(1)
+    service.put(2, array=Array(waiting="0,2-5", running="1", limit=2))
+    service.run(3, "h2")
+    service.put(3, array_job=2, array_task=1)
+    hosts = service.inventory
+    for name in ("h1", "h2"):
+        hosts[name] = dataclasses.replace(hosts[name], partitions=("fast",))
+    hosts["h3"] = builders.host("h3", drained_by="alice: bad disk", state=HostState.DRAINED)
+
+
+def record(slurm: Slurm, *words: str) -> dict[str, str]:
+    """The fields of one record, also of one with `-o`."""
+    done = slurm("scontrol", *words)
+    assert (done.code, done.err) == (0, "")
+    return dict(re.findall(r"(\S+?)=(.*?)(?=\s+\S+?=|\s*$)", done.out.strip()))
+
+
+def test_a_job_has_slurms_fields(slurm: Slurm) -> None:
+    found = record(slurm, "show", "job", "1")
+    assert found == record(slurm, "-o", "show", "job", "1")
+    wanted = {
+        "JobId": "1", "JobName": "one", "UserId": "root(0)", "JobState": "RUNNING", "Reason": "None",
+        "ExitCode": "0:0", "Restarts": "0", "TimeLimit": "01:30:00", "NodeList": "h1", "BatchHost": "h1",
+        "ReqNodeList": "h1", "NumNodes": "1", "NumCPUs": "2", "NumTasks": "2", "TRES": "cpu=2,mem=1G,node=1",
+        "MinMemoryNode": "1G", "StartTime": "1970-01-01T00:00:05", "Partition": "(null)",
+    }  # fmt: skip
+    assert wanted.items() <= found.items()
+    assert found["StdOut"] == found["StdErr"] == f"{Path.cwd()}/one-1.txt"
+    lines = slurm("scontrol", "show", "job", "1").out.splitlines()
+    assert lines[0] == "JobId=1 JobName=one"
+    assert all(line.startswith("   ") for line in lines[1:-1])
+    assert lines[-1] == ""
+
+
+def test_an_array_and_its_elements_are_shown(slurm: Slurm) -> None:
+    array, element = slurm("scontrol", "-o", "show", "job", "2").out.splitlines()
+    assert array.startswith("JobId=2 ArrayJobId=2 ArrayTaskId=0,2-5 ArrayTaskThrottle=2 JobName=many ")
+    assert " Comment=c " in array
+    assert element.startswith("JobId=3 ArrayJobId=2 ArrayTaskId=1 JobName=many ")
+    assert len(slurm("scontrol", "-o", "show", "jobs").out.splitlines()) == 3
+    assert slurm("scontrol", "show", "job", "99").err == (
+        "scontrol: error: slurm_load_jobs error: Invalid job id specified.\n"
+    )
+
+
+def test_hosts_partitions_and_settings_are_shown(slurm: Slurm) -> None:
+    host = record(slurm, "show", "node", "h1")
+    wanted = {
+        "NodeName": "h1", "CPUAlloc": "2", "CPUTot": "8", "RealMemory": "32768", "State": "MIXED",
+        "Partitions": "fast", "Gres": "gpu:A100:2", "AllocTRES": "cpu=2,gres/gpu=1",
+        "AvailableFeatures": "a100",
+    }  # fmt: skip
+    assert wanted.items() <= host.items()
+    assert record(slurm, "show", "nodes", "h3")["State"] == "IDLE+DRAIN"
+    assert "Reason=bad disk [alice@" in slurm("scontrol", "show", "node", "h3").out
+    assert "Node h9 not found." in slurm("scontrol", "show", "node", "h9").err
+    partition = record(slurm, "show", "partition")
+    wanted = {"PartitionName": "fast", "Nodes": "h[1-2]", "TotalCPUs": "16", "Default": "NO"}
+    assert wanted.items() <= partition.items()
+    assert "Partition slow not found." in slurm("scontrol", "show", "partition", "slow").err
+    config = slurm("scontrol", "show", "config").out
+    assert re.search(r"^ *MaxArraySize +=+ 100001$", config, re.M)
+    assert re.search(r"^ *MinJobAge +=+ 300 sec$", config, re.M)
+
+
+def test_lists_of_hosts_need_no_daemon(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RM_DAEMON__SOCKET", "/nowhere.sock")
+    assert slurm("scontrol", "show", "hostnames", "a[1-2],b07") == (0, "a1\na2\nb07\n", "")
+    assert slurm("scontrol", "show", "hostlist", "b2,a1,a2").out == "b2,a[1-2]\n"
+    assert slurm("scontrol", "show", "hostlistsorted", "b2,a1,a2").out == "a[1-2],b2\n"
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "h[3,1]")
+    assert slurm("scontrol", "show", "hostname").out == "h3\nh1\n"
+    monkeypatch.delenv("SLURM_JOB_NODELIST")
+    assert "No hosts are named." in slurm("scontrol", "show", "hostnames").err
+
+
+def test_jobs_are_held_released_and_requeued_without_a_word(slurm: Slurm, daemon: Daemon) -> None:
+    table = daemon.service.table
+    assert slurm("scontrol", "hold", "1,2") == (0, "", "")
+    assert (table[1].held, table[2].held, table[3].held) == (True, True, False)
+    assert slurm("scontrol", "release", "jobid=1", "2") == (0, "", "")
+    assert not table[1].held
+    assert slurm("scontrol", "update", "JobId=1", "Priority=0") == (0, "", "")
+    assert table[1].held
+    assert slurm("scontrol", "requeue", "1") == (0, "", "")
+    assert table[1].tasks == ()
+    failed = slurm("scontrol", "hold", "99", "3")
+    assert (failed.code, failed.err[:39]) == (1, "scontrol: error: There is no job 99. `r")
+    assert table[3].held
+
+
+@pytest.mark.parametrize("name", ["2_1", "3"])
+def test_a_job_requeues_itself_without_a_daemon(
+    name: str, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = tmp_path / "reports"
+    reports.write_bytes(b"")
+    inside = {"RM_JOB_ID": "3", "SLURM_ARRAY_JOB_ID": "2", "SLURM_ARRAY_TASK_ID": "1"}
+    for variable, value in {**inside, "RM_REPORTS": str(reports), "RM_DAEMON__SOCKET": "/no.sock"}.items():
+        monkeypatch.setenv(variable, value)
+    assert slurm("scontrol", "requeue", name) == (0, "", "")
+    assert reports.read_bytes() == b'\n["requeue"]\n'
+    assert slurm("scontrol", "requeue", "1").code == 1  # another job is the daemon's
+
+
+def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
+    service = daemon.service
+    assert slurm("scontrol", "update", "jobid=2", "ArrayTaskThrottle=5") == (0, "", "")
+    array = service.table[2].array
+    assert array is not None
+    assert array.limit == 5
+    assert slurm("scontrol", "update", "NodeName=h[1-2]", "State=drain", "Reason=hot") == (0, "", "")
+    assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["root: hot"] * 2
+    assert slurm("scontrol", "update", "nodename=h1", "state=RESUME") == (0, "", "")
+    assert service.inventory["h1"].drained_by == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "No command is named."),
+        (["foo"], "invalid keyword: foo."),
+        (["suspend", "1"], "'suspend' is not supported."),
+        (["show"], "invalid entity:  for keyword: show."),
+        (["show", "reservation"], "invalid entity: reservation for keyword: show."),
+        (["hold"], "too few arguments: no job is named."),
+        (["update", "JobId=1", "Licenses=x"], "Update of this parameter is not supported: licenses=x."),
+        (["update", "JobId=1"], "Nothing is to be changed."),
+        (["update", "JobId=1", "word"], "Update of this parameter is not supported: word."),
+        (["update", "Reason=x"], "No JobId and no NodeName is named."),
+        (["update", "NodeName=h1", "State=DRAIN"], "You must specify a reason when DRAINING a node."),
+        (["update", "NodeName=h1", "State=FAIL"], "Update of this parameter is not supported: State=FAIL."),
+        (["update", "NodeName=h9", "State=RESUME"], "There is no host h9"),
+        (["-M", "other", "ping"], "--clusters is not supported."),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_an_error_of_scontrol(words: list[str], sentence: str, slurm: Slurm) -> None:
+    done = slurm("scontrol", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"scontrol: error: {sentence}")
+
+
+def test_the_daemon_is_asked_whether_it_is_there(
+    slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert slurm("scontrol", "ping") == (0, f"Slurmctld(primary) at {daemon.socket} is UP\n", "")
+    monkeypatch.setenv("RM_DAEMON__SOCKET", "/nowhere.sock")
+    assert slurm("scontrol", "ping").code == 1
+
+
+def test_hosts_are_listed_by_partition_and_state(slurm: Slurm) -> None:
+    assert slurm("sinfo").out.splitlines() == [
+        "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST",
+        "fast         up   infinite      2    mix h[1-2]",
+        "(null)       up   infinite      1  drain h3",
+    ]
+    assert slurm("sinfo", "-N").out.splitlines() == [
+        "NODELIST   NODES PARTITION STATE ",
+        "h1             1      fast mix   ",
+        "h2             1      fast mix   ",
+        "h3             1    (null) drain ",
+    ]
+    assert slurm("sinfo", "-s").out.splitlines() == [
+        "PARTITION AVAIL  TIMELIMIT   NODES(A/I/O/T) NODELIST",
+        "fast         up   infinite          2/0/0/2 h[1-2]",
+        "(null)       up   infinite          0/0/1/1 h3",
+    ]
+    date, header, first, *_ = slurm("sinfo", "-Nl").out.splitlines()
+    assert re.fullmatch(r"\w{3} \w{3} \d\d \d\d:\d\d:\d\d \d{4}", date)
+    assert header.rstrip() == (
+        "NODELIST   NODES PARTITION       STATE CPUS    S:C:T MEMORY TMP_DISK WEIGHT AVAIL_FE REASON"
+    )
+    assert first.rstrip() == (
+        "h1             1      fast       mixed 8       8:1:1  32768        0      1     a100 none"
+    )
+
+
+def test_why_hosts_are_drained_is_listed(slurm: Slurm) -> None:
+    header, line = slurm("sinfo", "-R").out.splitlines()
+    assert header == "REASON               USER      TIMESTAMP           NODELIST"
+    assert re.fullmatch(r"bad disk {13}alice     \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d h3", line)
+
+
+def test_hosts_are_grouped_by_what_is_shown(slurm: Slurm) -> None:
+    assert slurm("sinfo", "-h", "-o", "%N").out == "h[1-3]\n"
+    assert slurm("sinfo", "-h", "-o", "%C %D").out == "6/12/6/24 3\n"
+    assert slurm("sinfo", "-h", "-o", "%G|%N").out == "gpu:A100:2|h1\n(null)|h[2-3]\n"
+    assert slurm("sinfo", "-h", "-o", "%n").out == "h1\nh2\nh3\n"
+    assert slurm("sinfo", "-h", "-O", "NodeHost:4,StateLong:8").out.splitlines()[2] == "h3  drained "
+    assert slurm("sinfo", "-h", "-o", "%P", "-S", "P").out == "(null)\nfast\n"
+
+
+def test_hosts_are_selected(slurm: Slurm) -> None:
+    def found(*words: str) -> str:
+        return slurm("sinfo", "-h", "-o", "%N", *words).out.strip()
+
+    assert found("-p", "fast,slow") == "h[1-2]"
+    assert found("-n", "h[2-3]") == "h[2-3]"
+    assert found("-t", "drain") == found("--states=drained") == "h3"
+    assert found("-t", "idle,mix") == "h[1-2]"
+    assert found("-t", "all") == "h[1-3]"
+    assert found("-d") == ""
+    assert found("-r") == "h[1-3]"
+
+
+def test_every_letter_shows_every_group(slurm: Slurm) -> None:
+    for letter, column in COLUMNS.items():
+        lines = slurm("sinfo", "-N", "-o", f"<%{letter}>").out.splitlines()
+        assert lines[0] == f"<{column.header}>"
+        assert len(lines) == 4, letter
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["-t", "sleepy"], "Bad state string: 'sleepy'."),
+        (["-o", "%q"], "The format has %q, which is not supported."),
+        (["-S", "?"], "Invalid sort specification: ?."),
+        (["--json"], "--json is not supported."),
+        (["h1"], "Unrecognized option: h1."),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_is_an_error_of_sinfo(words: list[str], sentence: str, slurm: Slurm) -> None:
+    done = slurm("sinfo", *words)
+    assert (done.code, done.out) == (1, "")
+    assert done.err.startswith(f"sinfo: error: {sentence}")
