@@ -39,6 +39,14 @@ def test_the_output_lies_where_slurm_puts_it(slurm: Slurm, daemon: Daemon) -> No
     assert found == ["slurm-%j.out", "own-%j.txt", "flag", "slurm-%A_%a.out"]
 
 
+def test_the_script_runs_once_unless_it_says_otherwise(slurm: Slurm, daemon: Daemon, rmx: Rmx) -> None:
+    Path("tasks.sh").write_text("#!/bin/sh\n#RM --launch=tasks\ntrue\n")
+    assert slurm("sbatch", "-n4", "plain.sh").code == 0
+    assert slurm("sbatch", "-n4", "tasks.sh").code == 0
+    assert rmx("submit", "-n4", "plain.sh").code == 0
+    assert [job.spec.launch for job in daemon.service.table.values()] == ["batch", "tasks", "tasks"]
+
+
 def test_a_command_and_the_standard_input_are_scripts(
     slurm: Slurm, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:

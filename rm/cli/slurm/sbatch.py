@@ -19,6 +19,7 @@ from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 
 WRAP = Option("wrap", ("wrap",))
 OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
+LAUNCH = "batch"  # once, whatever it calls
 NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 
@@ -34,6 +35,8 @@ def run(words: Sequence[str]) -> int:
     for warning in remarks.warnings:
         note(f"warning: {warning}")
     remarks.refuse()
+    if "launch" not in values:
+        spec["launch"] = LAUNCH
     if not values.get("output"):
         spec["output"] = OUTPUT_OF_ARRAY if spec.get("array") else OUTPUT
     if values.get("test_only"):
