@@ -61,6 +61,25 @@ def test_many_jobs_are_submitted_in_parts_and_acknowledged_when_all_are_durable(
     assert len(house.store.jobs()) == 1_234
 
 
+@pytest.mark.parametrize(
+    ("spec", "at_once"),
+    [
+        ({"array": ",".join(map(str, range(0, 30_000, 3)))}, 1),
+        ({"array": "0-99999"}, SLICE),
+        ({"script": "#!/bin/sh\n" + "#" * 1_000_000}, 3),
+        ({"dependency": "afterany:" + ":".join(map(str, range(1, 201)))}, 15),
+    ],
+)
+def test_fewer_jobs_of_long_lists_or_scripts_make_a_part(
+    house: House, monkeypatch: pytest.MonkeyPatch, spec: dict[str, str], at_once: int
+) -> None:
+    submit(house, [builders.spec(hold=True)] * SLICE)
+    made = commits(house, monkeypatch)
+    submit(house, [builders.spec(hold=True, **spec)] * 20)
+    assert max(len(batch.jobs) for batch in made) == min(20, at_once)
+    assert sum(len(batch.jobs) for batch in made) == 20
+
+
 def test_others_have_their_turn_between_the_parts(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader is held in its first part while somebody else asks; who is then served before the third."""
     made = commits(house, monkeypatch)
@@ -176,6 +195,7 @@ def test_what_waits_of_a_user_has_a_bounded_size() -> None:
         {"chdir": "/" + "a" * 1_200},
         {"output": "/" + "a" * 1_200},
         {"comment": "a" * 1_200},
+        {"array": "1,3,5,7,9,11,13,15,17"},
     ],
     ids=lambda listed: str(next(iter(listed))),
 )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from rm import arrays, features, licenses
+from rm.core.model.array import BITS_KEPT
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.model.launching import LAUNCHES
 from rm.core.model.traffic import TrafficProfile
@@ -33,6 +34,7 @@ HOSTS = 4096  # that a job names
 TASKS = 1 << 16
 HOST_BYTES, PHASE_BYTES = 64, 128  # in memory, of each such thing that a specification lists
 CONDITION_BYTES = 256  # with its place in the index of dependents
+SETS_BYTES = 25_000  # two sets of 100,000 indices
 SIGNAL_MAX = 64
 PHASES = 64  # of a traffic profile
 # A launch is one line to an agent, which takes 8 MiB. JSON makes up to six bytes of one.
@@ -72,6 +74,7 @@ def size_bytes(spec: JobSpec) -> int:
     size += sum(HOST_BYTES + len(name) for names in (spec.hosts_only, spec.hosts_excluded) for name in names)
     size += len(spec.constraint) + len(spec.prefer) + len(spec.licenses)
     size += CONDITION_BYTES * spec.dependency.count(":")
+    size += 3 * len(spec.array) + min(BITS_KEPT // 8 * len(spec.array), SETS_BYTES)
     return size + (PHASE_BYTES * len(spec.traffic.phases) if spec.traffic is not None else 0)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from rm.arrays import mask, text_of
 
+BITS_KEPT = 512  # of a set for each character of its text
+
 
 @dataclass(frozen=True)  # without slots: what was read of the texts is kept with them
 class Array:
@@ -42,10 +44,16 @@ class Array:
 
     def has(self, name: str) -> int:
         """One of the sets."""
-        masks = self._masks
-        if name not in masks:
-            masks[name] = mask(getattr(self, name))
-        return masks[name]
+        found = self._masks.get(name)
+        if found is None:
+            found = mask(getattr(self, name))
+            self._keep(name, found)
+        return found
+
+    def _keep(self, name: str, found: int) -> None:
+        """Unless reading the text again takes no time: the set may be far larger."""
+        if found.bit_length() <= BITS_KEPT * len(getattr(self, name)):
+            self._masks[name] = found
 
     @property
     def ready(self) -> int:
@@ -66,7 +74,8 @@ class Array:
         masks[to] |= chosen
         changed: dict[str, Any] = {n: text_of(m) for n, m in masks.items() if m != self.has(n)}
         moved = replace(self, **changed)
-        moved._masks.update(masks)
+        for name, found in masks.items():
+            moved._keep(name, found)
         return moved
 
     def set_of(self, task: int) -> str:

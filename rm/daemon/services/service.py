@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from rm import __version__
 from rm.arrays import JobId, each, mask
@@ -56,6 +56,7 @@ from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService, shown
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.named_jobs import NamedJobs, named_jobs
+from rm.daemon.services.parts import first_part, weight_of
 from rm.daemon.services.reasons import NO_REASONS, Reasons, with_reason
 from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.token_keeper import TokenKeeper
@@ -63,6 +64,7 @@ from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, 
 from rm.protocol.attempts import Signalled
 from rm.protocol.codes import Code, code_of
 
+T = TypeVar("T")
 SLICE = 200  # changes that one request makes in one turn of the leader …
 BUSY_SLICE = 100  # … when others wait
 NO_FAULTS: Mapping[str, str] = MappingProxyType({})
@@ -149,17 +151,19 @@ class Service(HostService):
         """
         await self._refuse_impossible(specs)
         named = await named_jobs(specs, self.job, may_know)
-        if len(specs) <= SLICE:
-            return await self._submit(specs, key, named)
+        weights = await beside(specs, lambda: [*map(weight_of, specs)])
+        if sum(weights) <= SLICE:
+            return await self._submit(specs, key, named, weights)
         turn = self._bulks.setdefault(specs[0].user, asyncio.Lock())  # one user has one of these at a time
         async with turn:
-            return await self._submit(specs, key, named)
+            return await self._submit(specs, key, named, weights)
 
-    async def _submit(self, specs: Sequence[JobSpec], key: str, named: NamedJobs) -> Sequence[int]:
+    async def _submit(
+        self, specs: Sequence[JobSpec], key: str, named: NamedJobs, weights: Sequence[int]
+    ) -> Sequence[int]:
         ids: list[int] = []
         room: Admission | None = None
-        # beside the leader and the event loop, which ten thousand would hold up
-        asked = await asyncio.to_thread(loads_of, specs) if len(specs) > SLICE else None
+        asked = await beside(specs, lambda: loads_of(specs))
         name = (specs[0].user, key)
 
         def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
@@ -184,9 +188,10 @@ class Service(HostService):
 
         try:
             while len(ids) < len(specs):
-                count = min(BUSY_SLICE if self._leader.is_busy() else SLICE, len(specs) - len(ids))
+                most = BUSY_SLICE if self._leader.is_busy() else SLICE
+                count, weight = first_part(weights[len(ids) : len(ids) + most], most)
                 made: list[int] = []
-                await self._request(partial(make, count=count, made=made), weight=count)
+                await self._request(partial(make, count=count, made=made), weight=weight)
                 ids += made
         finally:
             if room is not None:
@@ -611,6 +616,11 @@ class Service(HostService):
 
         job: Job = await self._request(make, lambda state: state.jobs[job_id])
         return job
+
+
+async def beside(specs: Sequence[JobSpec], work: Callable[[], T]) -> T:
+    """Beside the event loop, which ten thousand specifications would hold up."""
+    return await asyncio.to_thread(work) if len(specs) > SLICE else work()
 
 
 def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
