@@ -661,6 +661,13 @@ def test_show_of_a_failed_job_ends_with_the_last_lines_of_the_task_that_failed(
     assert daemon.service.log[-1] == ("logs", 1, 2, "out", 0, False, 10, 0)
 
 
+def test_show_of_a_failed_job_does_not_say_who_wrote_what_tasks_share(daemon: Daemon, rmx: Rmx) -> None:
+    rmx("submit", "--ntasks=2", "--output=all.out", "--wrap=false")
+    daemon.service.put(1, tasks=(Task(0, "h1", exit_code=0), Task(1, "h2", exit_code=1)), attempt=1)
+    daemon.service.finish(1, code=1)
+    assert "\nThe last lines of the file on h2 that the tasks share:\n  hello\n" in rmx("show", "1").out
+
+
 def test_show_tells_the_earlier_attempts(daemon: Daemon, rmx: Rmx) -> None:
     rmx("submit", "train.sh")
     assert "ATTEMPT" not in rmx("show", "1").out

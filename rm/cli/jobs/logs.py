@@ -7,12 +7,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
 from rm.cli.output import note
 from rm.cli.session import Session, job_operand, one_job
 from rm.errors import RmError, UsageError
+
+if TYPE_CHECKING:
+    from rm.api.jobs import Spec
 
 
 @click.command()
@@ -55,14 +59,23 @@ def logs(
         write(read(task or 0))
         return
     spec = client.job(job_id).spec
-    file = spec.error if error else spec.output
-    count = 1 if spec.launch == "batch" else spec.ntasks
-    if file and count > 1 and not re.search(r"%\d*t", file):
+    if file := shared_file(spec, error):
         raise UsageError(
             f"The tasks of job {job_id} share the file {file}, where no line tells which task wrote it.",
             "Leave --label out; --output with %t gives each task a file of its own.",
         )
-    Labelled(read, count, sys.stdout.buffer.write).print(at_once=follow)
+    Labelled(read, writers(spec), sys.stdout.buffer.write).print(at_once=follow)
+
+
+def writers(spec: Spec) -> int:
+    """How many tasks have an output of their own."""
+    return 1 if spec.launch == "batch" else spec.ntasks
+
+
+def shared_file(spec: Spec, error: bool) -> str:
+    """The file into which several tasks of the job write; "" if each has its own."""
+    file = spec.error if error else spec.output
+    return "" if writers(spec) == 1 or re.search(r"%\d*t", file) else file
 
 
 def write(chunks: Iterator[bytes]) -> None:

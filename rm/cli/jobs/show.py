@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from rm.cli.jobs.logs import shared_file
 from rm.cli.jobs.queue_columns import elapsed_us
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
@@ -186,7 +187,10 @@ def _last_lines(session: Session, job: FullJob) -> None:
             continue
         if not data:
             continue
-        click.echo(f"\nThe last lines that task {rank} wrote{' to standard error' * (stream == 'err')}:")
+        told = f"that task {rank} wrote{' to standard error' * (stream == 'err')}"
+        if shared_file(job.spec, stream == "err"):
+            told = f"of the file on {job.tasks[rank].host} that the tasks share"
+        click.echo(f"\nThe last lines {told}:")
         for line in data.decode(errors="replace").splitlines():
             click.echo(f"  {printable(line)}")
 
