@@ -6,7 +6,8 @@ restarts, standbys and limits; so nothing but a read, or a request with an idemp
 
 from __future__ import annotations
 
-import socket
+# `socket` adds selectors and enumerations to this, which take a tenth of such a command's time
+from _socket import AF_UNIX, SOCK_STREAM, socket
 from collections.abc import Mapping
 
 TIMEOUT_S = 60.0
@@ -26,13 +27,16 @@ def answered(
     lines = [f"{method} {target} HTTP/1.1", "Host: rm", "Connection: close", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as door:
+        door = socket(AF_UNIX, SOCK_STREAM)
+        try:
             door.settimeout(TIMEOUT_S)
             door.connect(path)
             door.sendall("\r\n".join([*lines, "", ""]).encode() + body)
             chunks = []
             while chunk := door.recv(CHUNK_BYTES):
                 chunks.append(chunk)
+        finally:
+            door.close()
     except OSError:
         return None
     head, _, said = b"".join(chunks).partition(b"\r\n\r\n")

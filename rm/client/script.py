@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from datetime import datetime
 
 import msgspec
 
@@ -35,7 +34,7 @@ def batch_job(script: str | os.PathLike[str], *arguments: object, **options: obj
     remarks = Remarks()
     flags = directives.of_keywords(options, remarks)
     text = read_script(file)
-    by = batch.Submitter(os.environ, os.getcwd(), os.uname().nodename, datetime.now())
+    by = batch.Submitter(os.environ, os.getcwd(), os.uname().nodename)
     spec, values = batch.batch_job(
         text, os.path.basename(file), [str(word) for word in arguments],
         directives.parse(text, file, remarks), flags, by, remarks,

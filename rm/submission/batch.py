@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.submission import directives, specification
 from rm.submission.remarks import Remarks
 
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def local_time() -> datetime:
+    from datetime import datetime  # few jobs need it
+
+    return datetime.now()
+
 
 class Submitter(NamedTuple):
-    """From where a job is submitted, and when."""
+    """From where a job is submitted, and its clock."""
 
     environment: Mapping[str, str]
     cwd: str
     host: str
-    now: datetime
+    now: Callable[[], datetime] = local_time
 
 
 def batch_job(

@@ -1,20 +1,23 @@
 """Options of a submission (rm.submission.options) to a job specification (JobSpec's fields as JSON).
 
-Hosts, tasks, memory and GPUs are rm.submission.resources'. Cheap to import: no core types.
+Hosts, tasks, memory and GPUs are rm.submission.resources'. Cheap to import: no core types, and what reads an
+option that few jobs have is loaded for those.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rm import arrays, dependencies, features, licenses, units
+from rm import units
 from rm.errors import UsageError
 from rm.submission.remarks import Remarks
 from rm.submission.resources import count, resources
-from rm.submission.signals import warning_signal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
 
 PRIORITIES = {"high": 100, "low": 0}
 _PRIORITY_MAX = 1_000_000_000
@@ -36,7 +39,7 @@ def build(
     values: Mapping[str, Any],
     environment: Mapping[str, str],
     cwd: str,
-    now: datetime,
+    now: Callable[[], datetime],
     remarks: Remarks | None = None,
 ) -> dict[str, Any]:
     """The specification without its script; only what was asked for, defaults are the daemon's.
@@ -44,7 +47,7 @@ def build(
     Args:
         values: option key -> text, or True/False.
         environment: the submission's, for --export.
-        now: for --begin; aware or local.
+        now: the clock for --begin; aware or local.
         remarks: where complaints are gathered instead of raised; the answer is good if there are none.
     """
     said = remarks if remarks is not None else Remarks()
@@ -66,10 +69,15 @@ def build(
         with said.gathering():
             spec |= read(values)
     with said.gathering():
-        spec |= warning_signal(values, said)
+        if "signal" in values:
+            from rm.submission.signals import warning_signal
+
+            spec |= warning_signal(values, said)
     with said.gathering():
         if "begin" in values:
-            spec["begin_us"] = begin_us(values["begin"], now)
+            from rm.submission.begin import begin_us
+
+            spec["begin_us"] = begin_us(values["begin"], now())
     spec |= resources(values, said)
     if remarks is None:
         said.refuse()
@@ -122,6 +130,8 @@ def _features(values: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for key in ("constraint", "prefer"):
         if text := (values.get(key) or "").strip():
+            from rm import features
+
             try:
                 features.parse(text)
             except UsageError as error:
@@ -134,6 +144,8 @@ def _licenses(values: Mapping[str, Any]) -> dict[str, Any]:
     text = (values.get("licenses") or "").strip()
     if not text:
         return {}
+    from rm import licenses
+
     try:
         licenses.parse(text)
     except UsageError as error:
@@ -213,6 +225,8 @@ def _nice(values: Mapping[str, Any]) -> dict[str, Any]:
 def _dependency(values: Mapping[str, Any]) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     if values.get("dependency"):
+        from rm import dependencies
+
         dependencies.parse(values["dependency"])
         spec["dependency"] = values["dependency"].strip()
     if ends := values.get("kill_on_invalid_dep"):
@@ -226,6 +240,8 @@ def _array(values: Mapping[str, Any]) -> dict[str, Any]:
     """As the user wrote it: the core reads it again."""
     if "array" not in values:
         return {}
+    from rm import arrays
+
     arrays.parse(values["array"])
     return {"array": values["array"].strip()}
 
@@ -282,50 +298,6 @@ def _is_text(value: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-_OFFSET = r"now(?:\s*\+\s*(\d+)\s*([a-z]*))?\Z"
-_AT = r"(\d{1,2}):(\d{2})(?::(\d{2}))?\Z"
-_DAY_TIMES = {"midnight": 0, "noon": 12, "teatime": 16}
-_OFFSET_UNITS = {
-    "": "seconds",
-    "second": "seconds",
-    "minute": "minutes",
-    "hour": "hours",
-    "day": "days",
-    "week": "weeks",
-}
-
-
-def begin_us(text: str, now: datetime) -> int:
-    """Slurm's --begin: `now+1hour`, `16:00`, `tomorrow`, `noon`, ISO dates; local time.
-
-    A time of day that has passed means tomorrow. Microseconds since the epoch.
-    """
-    word = text.strip().lower()
-    when: datetime | None = None
-    if offset := re.match(_OFFSET, word):
-        unit = _OFFSET_UNITS.get((offset[2] or "").removesuffix("s") if offset[2] != "s" else "second")
-        if unit is not None:
-            when = now + timedelta(**{unit: int(offset[1] or 0)})
-    elif word == "tomorrow" or word == "today":
-        when = now + timedelta(days=word == "tomorrow")
-    elif (clock := re.match(_AT, word)) or word in _DAY_TIMES:
-        hour, minute, second = (
-            (int(clock[1]), int(clock[2]), int(clock[3] or 0)) if clock else (_DAY_TIMES[word], 0, 0)
-        )
-        if hour < 24 and minute < 60 and second < 60:
-            when = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
-            if when <= now:
-                when += timedelta(days=1)
-    else:
-        try:
-            when = datetime.fromisoformat(text.strip())
-        except ValueError:
-            when = None
-    if when is None:
-        raise UsageError(f"--begin is '{text}'.", "Write now+1hour, 16:00, tomorrow or 2030-01-31T16:00.")
-    return round(when.timestamp() * 1_000_000)
 
 
 def _fraction(text: str) -> tuple[int, int]:

@@ -17,7 +17,7 @@ G = 2**30
 
 
 def build(**values: Any) -> dict[str, Any]:
-    return specification.build(values, {"PATH": "/bin", "HOME": "/h"}, "/data/here", NOW)
+    return specification.build(values, {"PATH": "/bin", "HOME": "/h"}, "/data/here", lambda: NOW)
 
 
 @pytest.mark.parametrize(
@@ -215,9 +215,9 @@ def test_every_complaint_is_made_at_once() -> None:
 
 def test_a_job_inherits_nothing_that_describes_the_job_that_submits_it() -> None:
     outer = {"SLURM_ARRAY_TASK_ID": "7", "SLURMD_NODENAME": "gpu1", "SLURMISH": "kept", "A": "b"}
-    spec = specification.build({}, outer, "/", NOW)
+    spec = specification.build({}, outer, "/", lambda: NOW)
     assert dict(spec["env"]) == {"SLURMISH": "kept", "A": "b"}
-    named = specification.build({"export": "ALL,SLURM_X=1"}, outer, "/", NOW)
+    named = specification.build({"export": "ALL,SLURM_X=1"}, outer, "/", lambda: NOW)
     assert dict(named["env"])["SLURM_X"] == "1"
 
 
@@ -229,7 +229,7 @@ def test_what_slurm_only_tells_the_job_is_told() -> None:
 
 
 def test_a_variable_that_is_no_text_stays_behind() -> None:
-    spec = specification.build({}, {"A": "\udcff", "B": "ü"}, "/", NOW)
+    spec = specification.build({}, {"A": "\udcff", "B": "ü"}, "/", lambda: NOW)
     assert spec["env"] == [["B", "ü"]]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 import click
@@ -79,7 +78,7 @@ def submit(
         script_args = (script, *script_args)  # --file=SCRIPT ARG...
     remarks = Remarks()
     text, name, options = _source(wrap, file_option or script, remarks)
-    by = Submitter(os.environ, _cwd(), os.uname().nodename, datetime.now())
+    by = Submitter(os.environ, _cwd(), os.uname().nodename)
     spec, values = batch_job(text, name, script_args, options, flags, by, remarks)
     for warning in remarks.warnings:
         note(f"Warning: {warning}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from datetime import datetime
 
 from rm.cli.jobs.quick_submit import submitted
 from rm.cli.output import note
@@ -30,7 +29,7 @@ def run(words: Sequence[str]) -> int:
     text, name = _wrapped(wrapped, rest) if wrapped is not None else _script(rest)
     remarks = Remarks()
     options = {} if wrapped is not None else directives.parse(text, rest[0] if rest else "stdin", remarks)
-    by = Submitter(os.environ, _cwd(), os.uname().nodename, datetime.now())
+    by = Submitter(os.environ, _cwd(), os.uname().nodename)
     spec, values = batch_job(text, name, rest[1:], options, flags, by, remarks)
     for warning in remarks.warnings:
         note(f"warning: {warning}")

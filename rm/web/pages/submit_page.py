@@ -105,7 +105,7 @@ def spec_of(given: Mapping[str, str], now: datetime) -> tuple[dict[str, Any], Se
             )
             del values[name]
     # nothing of the page's own process becomes part of the job: neither environment nor directory
-    spec = specification.build(values, {}, "/", now, remarks)
+    spec = specification.build(values, {}, "/", lambda: now, remarks)
     remarks.refuse()
     if not values.get("chdir"):
         del spec["chdir"]
