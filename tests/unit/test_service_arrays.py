@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rm.arrays import mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import IllegalTransition
 from rm.core.model.job import Job, JobState
+from rm.core.scheduling.cycle import Cycle, Outcome
+from rm.daemon.services.array_elements import PART
 from rm.errors import Conflict, NotFound, UsageError
 from tests import builders
 from tests.fakes import PATIENCE_S
@@ -141,3 +144,28 @@ def test_the_log_of_an_array_is_asked_for_by_element(house: House) -> None:
     with pytest.raises(Conflict, match="job array: each of its elements has a log") as refused:
         asyncio.run(read())
     assert "1_3" in refused.value.hint
+
+
+def test_many_elements_of_an_array_are_cancelled_in_parts_those_that_wait_first(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None that waits starts where the first part has left a host."""
+    house.do(ev.HostAdded(builders.host("h2", cpus=450)), ev.HostUp("h2", "boot", "1"))
+    array = submit(house, "0-999")
+    assert element(house, array, 449).state is S.CONFIGURING
+    waiting = asyncio.run(house.service.job(array)).array.waiting  # type: ignore[union-attr]
+    parts: list[str] = []
+    step = Cycle.step
+
+    def noted(cycle: Cycle, events: Sequence[ev.Event], now_us: int) -> Outcome:
+        parts.extend(event.array_tasks for event in events if isinstance(event, ev.CancelRequested))
+        return step(cycle, events, now_us)
+
+    monkeypatch.setattr(Cycle, "step", noted)
+    asyncio.run(house.service.cancel(array, "alice", None))
+    assert parts[0] == waiting
+    assert [mask(part).bit_count() for part in parts[1:3]] == [PART, PART]
+    assert sum(map(mask, parts)) == mask("0-999")
+    record = asyncio.run(house.service.job(array))
+    assert record.array is not None
+    assert (record.array.dropped, record.array.waiting) == (waiting, "")

@@ -51,6 +51,19 @@ async def stored_element(store: Store, record: Job, task: int) -> Job:
     return kept[0]
 
 
+def to_change(record: Job, array_tasks: str) -> list[str]:
+    """The elements that are asked for, in parts that the leader takes in one turn each: those that wait come
+    first, since else they would take the place of the others."""
+    array = record.array
+    assert array is not None
+    chosen = mask(array_tasks) if array_tasks else ~0
+    alive = each((array.has("requeued") | array.has("running")) & chosen)
+    if len(alive) <= PART:
+        return [array_tasks]
+    waiting = array.has("waiting") & chosen
+    return [text_of(part) for part in ([waiting] if waiting else []) + _parts(alive)]
+
+
 def to_requeue(record: Job, array_tasks: str, failed: bool) -> list[str]:
     """The elements that are asked for, in parts that the leader takes in one turn each; where there is
     nothing to do one part, of which the core says why."""
@@ -62,11 +75,14 @@ def to_requeue(record: Job, array_tasks: str, failed: bool) -> list[str]:
         if failed
         else array.has("running") | array.has("completed") | array.has("failed") | array.has("cancelled")
     )
-    found = each(own & chosen)
-    parts = [sum(1 << task for task in found[at : at + PART]) for at in range(0, len(found), PART)]
+    parts = _parts(each(own & chosen))
     if not failed and (dropped := array.has("dropped") & chosen):
         parts = [*parts, dropped]
     return [text_of(part) for part in parts] or [array_tasks]
+
+
+def _parts(tasks: list[int]) -> list[int]:
+    return [sum(1 << task for task in tasks[at : at + PART]) for at in range(0, len(tasks), PART)]
 
 
 async def gone(store: Store, job: Job, array_tasks: str, known: Collection[int]) -> tuple[Job, ...]:

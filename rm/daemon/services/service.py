@@ -10,7 +10,7 @@ import asyncio
 import operator
 import os
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -49,7 +49,14 @@ from rm.daemon.leading.audit_log import AuditLog
 from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.monitoring.service import MonitorService
-from rm.daemon.services.array_elements import gone, not_there, one_element, stored_element, to_requeue
+from rm.daemon.services.array_elements import (
+    gone,
+    not_there,
+    one_element,
+    stored_element,
+    to_change,
+    to_requeue,
+)
 from rm.daemon.services.asking import LOOK_S
 from rm.daemon.services.backlog import Admission, Backlog, loads_of
 from rm.daemon.services.host_keys import Keys
@@ -418,7 +425,7 @@ class Service(HostService):
             return await self._signal_all(job, signal, array_tasks)
         if job.state.final:
             raise Conflict(f"Job {job.ref} has already ended ({job.state}).")
-        return await self._change(job_id, ev.CancelRequested(job_id, by, array_tasks))
+        return await self._change_parts(job, array_tasks, lambda tasks: ev.CancelRequested(job_id, by, tasks))
 
     async def _signal_all(self, job: Job, signal: int, array_tasks: str) -> Job:
         """The job, or all elements of an array that run."""
@@ -448,10 +455,14 @@ class Service(HostService):
         return job
 
     async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:
-        return await self._change(job_id, ev.HoldRequested(job_id, by, array_tasks))
+        job = await self.job(job_id)
+        return await self._change_parts(job, array_tasks, lambda tasks: ev.HoldRequested(job_id, by, tasks))
 
     async def release(self, job_id: int, by: str, array_tasks: str = "") -> Job:
-        return await self._change(job_id, ev.ReleaseRequested(job_id, by, array_tasks))
+        job = await self.job(job_id)
+        return await self._change_parts(
+            job, array_tasks, lambda tasks: ev.ReleaseRequested(job_id, by, tasks)
+        )
 
     async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
         return await self._change(job_id, ev.ArrayLimitSet(job_id, by, limit))
@@ -461,15 +472,8 @@ class Service(HostService):
         job = await self.job(job_id)
         if job.array is None:
             return await self._requeue(job, by, array_tasks, failed)
-        done: Job | None = None
-        for part in to_requeue(job, array_tasks, failed):
-            try:
-                done = await self._requeue(job, by, part, failed)
-            except IllegalTransition:
-                if done is None:
-                    raise
-        assert done is not None
-        return done
+        parts = to_requeue(job, array_tasks, failed)
+        return await in_parts(parts, lambda part: self._requeue(job, by, part, failed))
 
     async def _requeue(self, job: Job, by: str, array_tasks: str, failed: bool) -> Job:
         def look(cycle: Cycle, now_us: int) -> tuple[int, ...]:
@@ -606,6 +610,11 @@ class Service(HostService):
 
     # -- within --------------------------------------------------------------------------------
 
+    async def _change_parts(self, job: Job, array_tasks: str, event_of: Callable[[str], ev.Event]) -> Job:
+        """A job, or some elements of an array."""
+        parts = [array_tasks] if job.array is None else to_change(job, array_tasks)
+        return await in_parts(parts, lambda part: self._change(job.id, event_of(part)))
+
     async def _change(self, job_id: int, event: ev.Event) -> Job:
         await self.job(job_id)  # NotFound, if it never was
 
@@ -621,6 +630,25 @@ class Service(HostService):
 async def beside(specs: Sequence[JobSpec], work: Callable[[], T]) -> T:
     """Beside the event loop, which ten thousand specifications would hold up."""
     return await asyncio.to_thread(work) if len(specs) > SLICE else work()
+
+
+async def in_parts(parts: Sequence[str], change: Callable[[str], Awaitable[Job]]) -> Job:
+    """One part after the other; elements that the last change came too late for do not keep others from it.
+
+    Raises:
+        IllegalTransition: it came too late for all.
+    """
+    done: Job | None = None
+    refused: IllegalTransition | None = None
+    for part in parts:
+        try:
+            done = await change(part)
+        except IllegalTransition as error:
+            refused = refused or error
+    if done is None:
+        assert refused is not None
+        raise refused
+    return done
 
 
 def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
