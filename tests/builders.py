@@ -12,6 +12,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rm.core.jobs.state import all_of
+from rm.core.model.acceptance import accept
 from rm.core.model.host import Gpu, Host, HostState, Zone
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
 from rm.core.model.network import Link, LinkStats, NetworkView
@@ -51,11 +52,13 @@ def host(
 
 
 def spec(name: str = "job", *, mem_gib: float = 0, **fields: Any) -> JobSpec:
-    """A job specification; `fields` are fields of JobSpec."""
+    """A job specification that a daemon takes; `fields` are fields of JobSpec."""
     fields.setdefault("user", "alice")
     fields.setdefault("script", "#!/bin/sh\ntrue\n")
     fields.setdefault("mem_bytes_per_task", int(mem_gib * GIB))
-    return JobSpec(name=name, **fields)
+    made = JobSpec(name=name, **fields)
+    accept(made)
+    return made
 
 
 def job(

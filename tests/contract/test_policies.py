@@ -75,7 +75,7 @@ TRAFFICS = (None, profile(200, (0, 40, 500)), profile(200, (0, 120, 900)))
 @st.composite
 def jobs(draw, id: int = 1):
     ntasks = draw(st.integers(1, 5))
-    hosts_min = draw(st.integers(0, 3))
+    hosts_min = draw(st.integers(0, min(3, ntasks)))
     tasks_per_host = draw(st.integers(0, 2))
     hosts_max = draw(st.sampled_from((0, max(hosts_min, 1), hosts_min + 1)))
     asked = draw(st.sampled_from(("task", "task", "host", "gpu")))
@@ -90,6 +90,8 @@ def jobs(draw, id: int = 1):
     memory = draw(st.sampled_from(("mem_gib", "mem_gib", "mem_bytes_per_host", "mem_all")))
     sizes = {"mem_gib": st.integers(0, 2), "mem_all": st.just(True)}
     size = draw(sizes.get(memory, st.integers(1, 4).map(lambda gib: gib * GIB)))
+    low_comm = draw(st.integers(0, 4)) == 0
+    has_gpus = gpus.get("gpus_per_task") or gpus.get("gpus_per_host")
     return job(
         id,
         ntasks=ntasks,
@@ -98,13 +100,13 @@ def jobs(draw, id: int = 1):
         **gpus,
         distribution=draw(st.sampled_from(("block", "block", "cyclic"))),
         gpu_type=draw(st.sampled_from(("", "", "a100"))),
-        gpu_mem_bytes=draw(st.sampled_from((0, 0, 3, 9))) * GIB,
+        gpu_mem_bytes=draw(st.sampled_from((0, 0, 3, 9))) * GIB if has_gpus else 0,
         tasks_per_host=tasks_per_host,
         hosts_min=hosts_min,
         hosts_max=hosts_max,
         exclusive=draw(st.integers(0, 5)) == 0,
-        low_comm=draw(st.integers(0, 4)) == 0,
-        traffic=draw(st.sampled_from(TRAFFICS)),
+        low_comm=low_comm,
+        traffic=None if low_comm else draw(st.sampled_from(TRAFFICS)),
         hosts_excluded=draw(st.sampled_from(((), ("h0",)))),
     )
 

@@ -77,7 +77,9 @@ def test_an_array_is_kept_as_long_as_one_of_its_elements(database: Any, store: A
 
 
 def test_a_script_comes_back_to_the_byte(database: Any, store: Any) -> None:
-    job = builders.job(1, script="#!/bin/sh\r\n\x00\x01 '\"\\ \u2028\U0001f600" + "x" * 3_000_000)
+    plain = builders.job(1)
+    script = "#!/bin/sh\r\n\x00\x01 '\"\\ \u2028\U0001f600" + "x" * 3_000_000
+    job = replace(plain, spec=replace(plain.spec, script=script))
     store.commit(Batch(jobs=(job,)), 0)
     assert database.open().job(1) == job
 

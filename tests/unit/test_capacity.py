@@ -22,8 +22,10 @@ HOSTS = st.builds(
     state=st.sampled_from((HostState.UP, HostState.UP, HostState.DOWN)),
 )
 SPECS = st.builds(
-    spec,
-    gpus_per_task=st.integers(0, 2),
+    lambda gpus, gpu_mem_bytes, **more: spec(
+        gpus_per_task=gpus, gpu_mem_bytes=gpu_mem_bytes if gpus else 0, **more
+    ),
+    gpus=st.integers(0, 2),
     gpu_mem_bytes=st.sampled_from((0, 5 * GIB, 10 * GIB)),
     gpu_type=st.sampled_from(("", "", "a100")),
     mem_gib=st.sampled_from((0, 1)),

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -167,7 +168,6 @@ def test_further_candidates_begin_with_hosts_not_used_before():
         ({"zone": "mars"}, ReasonCode.ZONE, "asks for zone mars"),
         ({"ntasks": 20}, ReasonCode.RESOURCES, "room for 20 tasks at once, 1 of 2 hosts have room for 8"),
         ({"ntasks": 4, "hosts_min": 2}, ReasonCode.RESOURCES, "needs 2 hosts, 1 have room"),
-        ({"hosts_min": 2}, ReasonCode.RESOURCES, "at least 2 hosts but has only 1 tasks"),
     ],
 )
 @pytest.mark.parametrize("policy", [ZonePolicy, FirstFitPolicy])
@@ -182,6 +182,15 @@ def test_every_no_says_its_numbers(policy, fields, code, words):
         assert any("is DOWN: no answer for 30 s" in r.message for r in proposal.reasons)
     refused = {v.host: v.refused for v in proposal.verdicts}
     assert refused["down"].code is ReasonCode.HOST_NOT_AVAILABLE
+
+
+def test_a_job_that_no_host_could_ever_suit_is_refused_by_its_own_numbers():
+    """No daemon takes it; an old database may hold it."""
+    one = job()
+    request = asked(replace(one, spec=replace(one.spec, hosts_min=2)))
+    proposal = ZonePolicy().candidates(request, snapshot(host("a"), host("b")))
+    assert list(proposal.candidates) == []
+    assert "at least 2 hosts but has only 1 tasks" in proposal.reasons[0].message
 
 
 def test_exclusive_jobs_get_untouched_hosts_only():

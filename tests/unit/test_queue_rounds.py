@@ -27,7 +27,7 @@ def test_themis_counts_what_a_job_has_been_served() -> None:
     waited = job(1, submitted_us=0, expected_us=100 * MINUTE_US)
     ran = replace(job(2, submitted_us=0, expected_us=100 * MINUTE_US), served_us=50 * MINUTE_US)
     assert order("themis", ran, waited) == [1, 2]
-    assert order("themis", job(3, submitted_us=0, expected_us=0), waited) == [3, 1]
+    assert order("themis", job(3, submitted_us=0, expected_us=1), waited) == [3, 1]
 
 
 def test_goodput_serves_those_first_whose_gpus_wait_least() -> None:

@@ -47,7 +47,8 @@ def test_only_hosts_with_fenced_jobs_are_renewed_as_often_as_the_shortest_lease_
     assert set(house.renewed()) == {"h1", "h2"}
     house.renewer.jobs_changed([fenced(2, "h1", state=JobState.COMPLETED)])
     assert (house.renewer.pause_s(), set(house.renewed())) == (LONGEST_S, {"h2"})
-    house.renewer.jobs_changed([fenced(4, "h2", lease_s=0.1)])
+    short = fenced(4, "h2")
+    house.renewer.jobs_changed([replace(short, spec=replace(short.spec, fence_us=S // 10))])
     assert house.renewer.pause_s() == SHORTEST_S
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rm.core.model.acceptance import accept
 from rm.core.model.job import JobSpec
 from rm.core.model.network import LinkStats, NetworkView
 from rm.core.model.placement_request import PlacementRequest
@@ -26,6 +27,7 @@ def weights() -> NetworkWeights:
 
 def request(need: int, zone: str = ZONE) -> PlacementRequest:
     spec = JobSpec("training", "user", "", ntasks=need, tasks_per_host=1, zone=zone)
+    accept(spec, runs=False)
     return PlacementRequest(spec.demand)
 
 
