@@ -31,6 +31,7 @@ from rm_lease import alive_us
 from rm_operations import Operations
 from rm_room import TROUBLES, Room
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
+from rm_stream_hub import StreamHub, programs
 from rm_task import now_us
 
 PROTOCOL = 1
@@ -40,7 +41,7 @@ AHEAD_BYTES = 4 << 20  # with so much to say no more requests are taken
 OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
 SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
 OUTSIDE = {"steps"}  # what they leave running is not part of us, and must not end with us
-CHANGES = {"launch", "start", "stop", "signal", "renew", "discard", "schedule"}
+CHANGES = {"launch", "start", "stop", "signal", "renew", "discard", "schedule", "stream"}
 
 
 class Channel:
@@ -126,6 +127,9 @@ class Agent:
         self.hierarchy = Hierarchy(state)
         self.fences = Fences(self.hierarchy)
         self.attempts = Operations(Spool(state), self.hierarchy, self.fences, self.channel.send)
+        self.streams = StreamHub(self.selector, self.channel.send, self.channel.behind)
+        self.attempts.streams = self.streams
+        self.attempts.on_steps = lambda attempt: self.streams.connect(attempt.folder)
         self.room = Room(state, lambda: self.channel.send({"event": "room"}))
         self.ops, self.slow_ops = {}, {"facts": self._facts}
         self.cluster, self.over = "", False  # of the daemon; is this channel to end?
@@ -178,6 +182,8 @@ class Agent:
         self.attempts.find()
         if not self.room.is_there():
             self.room.wait()
+        else:
+            programs(self.attempts.spool.state)
         self.channel.send(self.hello())
         self.channel.listen()
         gc.collect()
@@ -186,7 +192,7 @@ class Agent:
             if not os.path.exists(self.attempts.fifo):  # nobody hears the supervisors any more
                 sys.stderr.write("The folder %s was deleted.\n" % self.attempts.spool.state)
                 break
-            for key, _ in self.selector.select(self._timeout_s()):
+            for key, events in self.selector.select(self._timeout_s()):
                 kind, data = key.data
                 if kind == "requests":
                     lines = self.channel.read()
@@ -198,6 +204,9 @@ class Agent:
                     self.attempts.hear()
                 elif kind == "child":
                     self._forward(data)
+                elif kind == "stream":
+                    self.streams.serve(data, events)
+            self.streams.look()
             while self.channel.unanswered and not self.channel.behind():
                 self._answer(self.channel.unanswered.popleft())
             self.channel.listen()
@@ -206,7 +215,7 @@ class Agent:
         self._end()
 
     def _timeout_s(self):
-        times = [self.attempts.timeout_s(), self.room.timeout_s()]
+        times = [self.attempts.timeout_s(), self.room.timeout_s(), self.streams.timeout_s()]
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def _end(self):

@@ -54,6 +54,7 @@ class Attempts:
     def __init__(self, spool, hierarchy, fences, notify):
         self.spool, self.hierarchy, self.fences, self.notify = spool, hierarchy, fences, notify
         self.known = {}
+        self.on_steps = lambda attempt: None  # its step daemon has something for another host
         self.live = set()
         self.supervisors = set()  # our children; those of an earlier agent are init's
         self.ending = set()  # attempts without a supervisor, of which something is left that was killed
@@ -284,6 +285,8 @@ class Attempts:
         elif kind == "exit" and attempt.ranks[event["rank"]]["state"] not in NOT_LIVE:
             self._end(attempt, event["rank"], event)
             self._tell_exit(attempt, event["rank"])
+        elif kind == "steps":
+            self.on_steps(attempt)
         elif kind == "launched":
             attempt.meta = read_json(attempt.folder.at("meta.json")) or attempt.meta
             for line in attempt.ranks.values():

@@ -71,7 +71,7 @@ def _tell(said, words):
 def task_environment(folder, request, user, task, hides_gpus):
     """The environment of one task: what the daemon gave, and what only this host knows. `hides_gpus`: the
     driver sees the job's GPUs only."""
-    agents = os.path.dirname(os.path.abspath(__file__))
+    agents, spool = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(folder.path)
     environ = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     environ.update(request["env"])
     environ.update(task["env"])
@@ -80,6 +80,9 @@ def task_environment(folder, request, user, task, hides_gpus):
     if request["port"]:
         environ["MASTER_PORT"] = str(request["port"])
     environ["RM_REPORTS"] = folder.reports(task["rank"])
+    if request["batch"]:
+        environ["PATH"] = os.path.join(os.path.dirname(spool), "bin") + ":" + environ["PATH"]
+        environ["RM_STEPS"] = folder.at("steps")
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))
     environ.update(SLURM_JOB_UID=str(user.uid), SLURM_JOB_GID=str(user.gid), SLURM_TASK_PID=str(os.getpid()))
     environ["CUDA_VISIBLE_DEVICES"] = ",".join(_named_for_cuda(request, task, hides_gpus))

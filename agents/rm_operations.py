@@ -245,6 +245,12 @@ class Operations(Attempts):
             os.unlink(path)
         return {}
 
+    def stream(self, request, reply):
+        attempt = self.known.get(name_of(request))
+        return self.streams.deliver(
+            attempt.folder if attempt is not None and attempt.live() else None, request
+        )
+
     def _get(self, request):
         job, count = name_of(request)
         attempt = self.known.get((job, count))

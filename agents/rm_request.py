@@ -110,7 +110,7 @@ def _allocated(host):
     if not isinstance(host, dict) or not isinstance(host.get("host"), str):
         raise ValueError("a host of the allocation has a name")
     counts = {key: number(host.get(key, 0), key) for key in ("tasks", "cpus", "gpus")}
-    return dict(counts, host=host["host"])
+    return dict(counts, host=host["host"], address=str(host.get("address", "")))
 
 
 def user_of(request):

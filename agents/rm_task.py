@@ -19,6 +19,7 @@ import time
 import traceback
 
 import rm_reports
+import rm_stepd
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
 from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
@@ -28,6 +29,7 @@ from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
 FILES_OF_RANK, FILES_OF_ALL = 4, 256  # that a supervisor has open
+STEPS_S = 0.02  # between two looks whether steps still run that were asked to end
 
 
 def now_us():
@@ -110,6 +112,8 @@ class Supervisor:
         self.lease = None
         if request["lease_us"]:
             self.lease = Lease(request["lease_us"], request["grace_us"], request["heard_us"])
+        self.door, self.stepd = None, 0  # where the job asks for steps; the process that hears it
+        self.steps_at = None  # when to look again whether a step still runs
         self.finished = False
         self.unrecorded = []  # exits that the disk refused
         self.captures = Captures()
@@ -142,6 +146,8 @@ class Supervisor:
             self._write_meta(sync=True)
             self.group.create(self.fence.limits)
             self.fence.bind(self.group)
+            if self.request["batch"]:
+                self.door = rm_stepd.listen(self.folder, self.user)
         except (OSError, SpoolError) as error:
             self.captures.close()
             self.group.remove()
@@ -160,6 +166,8 @@ class Supervisor:
         poll.register(wake, select.POLLIN)
         self.poll = poll
         self.captures.watch(poll)
+        if self.door is not None:
+            poll.register(self.door, select.POLLIN)
         for rank in self.ranks:
             if rank.pipe is not None:
                 poll.register(rank.pipe, select.POLLIN)
@@ -171,6 +179,8 @@ class Supervisor:
                 if rank.pipe in ready:
                     self._hear(rank)
             self.captures.take(ready)
+            if self.door is not None and self.door.fileno() in ready and not self.stepd:
+                self._hear_steps()
             if self.control in ready:
                 self._obey()
             self._check_time()
@@ -282,6 +292,33 @@ class Supervisor:
     def _write_meta(self, sync=False):
         write_json(self.folder.at("meta.json"), self.meta, sync)
 
+    # steps
+
+    def _hear_steps(self):
+        """The first word for the step daemon; what comes later it hears itself."""
+        self.poll.unregister(self.door)
+        self.request["task_files"] = self.task_files
+        what = (self.folder, self.group, self.request, self.user, self.fence, self._say)
+        self.stepd = rm_stepd.start(self.door, *what, self._leave_all)
+
+    def _leave_all(self):
+        """In the step daemon's process: close what is the supervisor's."""
+        for rank in self.ranks:
+            if rank.pipe is not None:
+                os.close(rank.pipe)
+            if rank.capture is not None:
+                rank.capture.leave(True)
+        os.close(self.control)
+
+    def _steps_run(self):
+        if self.group.path:
+            return bool(self.group.pids())
+        return bool(descendants(self.stepd))
+
+    def _end_steps(self):
+        if self.stepd:
+            rm_stepd.end(self.stepd)
+
     # stopping
 
     def _obey(self):
@@ -336,13 +373,17 @@ class Supervisor:
         self.warn_at = None
         number = self.request["warn_signal"]
         first = [rank.pid for rank in self.ranks if rank.pid and rank.end is None]
-        send(first if self.request["warn_batch"] else self._processes(), number)
+        processes = first if self.request["warn_batch"] else self._processes()
+        if self.request["batch"] and not self.request["warn_batch"]:
+            processes = [pid for pid in processes if pid not in first]  # as Slurm: not the script itself
+        send(processes, number)
 
     def _processes(self):
         return self.group.pids() if self.group.path else descendants(os.getpid())
 
     def _kill(self):
         self.group.kill()
+        self._end_steps()
         # also what could not be moved into the cgroup; a fork during the walk is met by the next round
         if self.group.path:
             send([r.pid for r in self.ranks if r.pid and r.end is None], signal.SIGKILL)
@@ -371,6 +412,8 @@ class Supervisor:
             deadlines.append(time.monotonic() + self.lease.look_in_s())
         if self.unrecorded:
             deadlines.append(time.monotonic() + 1)
+        if self.steps_at is not None:
+            deadlines.append(self.steps_at)
         if not deadlines:
             return None
         # poll takes less than 25 days; a wake-up before the time looks at the clock again
@@ -389,6 +432,10 @@ class Supervisor:
                 break
             if pid == 0:
                 break
+            if pid == self.stepd:
+                self.stepd = 0
+                if not self.finished:
+                    self.poll.register(self.door, select.POLLIN)
             if pid in by_pid:
                 signalled = os.WIFSIGNALED(status)
                 code = 0 if signalled else os.WEXITSTATUS(status)
@@ -407,6 +454,8 @@ class Supervisor:
                     self.group.thaw()
                     self._kill()
                     self.kill_at = time.monotonic() + 0.05
+                elif self.stepd:
+                    self._await_steps()
                 return
             self.finished = True
             self.captures.close()
@@ -419,6 +468,13 @@ class Supervisor:
         for rank in ended:
             if not rank.recorded and (self.finished or len(ended) < len(self.ranks)):
                 self._record(rank)
+
+    def _await_steps(self):
+        """The steps here have their grace; the step daemon ends after them."""
+        self.steps_at = time.monotonic() + STEPS_S
+        if not self._steps_run():
+            self._end_steps()
+            self.steps_at = None
 
     def _record(self, rank):
         rank.recorded = True

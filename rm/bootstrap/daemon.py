@@ -39,7 +39,7 @@ from rm.daemon.leading.lease import HeldLease, patiently
 from rm.daemon.leading.witness import Witness
 from rm.daemon.services.service import Service
 from rm.errors import RmError, StoreError
-from rm.protocol.notifications import Reflecting, Unasked
+from rm.protocol.notifications import Reflecting, Streamed, Unasked
 from rm.web.api import serve
 from rm.web.listener import claimed
 from rm.web.pages.listen import serve_page
@@ -188,6 +188,8 @@ class Daemon:
         def hear(host: str, message: Unasked) -> None:
             if isinstance(message, Reflecting):
                 prober.heard(host, message)
+            elif isinstance(message, Streamed):
+                jobs.streams.pass_on(host, message)
             else:
                 jobs.executor.on_event(host, message)
 

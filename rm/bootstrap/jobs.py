@@ -23,6 +23,7 @@ from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
 from rm.daemon.execution.renewing import Renewer
+from rm.daemon.execution.streams import Streams
 from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader, Listeners
 from rm.daemon.leading.witness import Witness
@@ -41,6 +42,7 @@ class Jobs:
     executor: Executor
     regulator: Regulator
     renewer: Renewer
+    streams: Streams
     backlog: Backlog
     waiters: JobWaiters
     logs: LogPlace
@@ -85,6 +87,9 @@ def wire_jobs(ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         delivery_of=deliveries(state, os.uname().nodename, config.jobs.deliver),
         deliverer=Deliverer(logs, config.jobs.deliver),
     )
+    streams = Streams(
+        hosts=ground.fleet, epoch=lease.epoch, hosts_of=published.hosts_of, may_act=lambda: lease.holds
+    )
     renewer = Renewer(
         hosts=ground.fleet,
         epoch=lease.epoch,
@@ -117,6 +122,7 @@ def wire_jobs(ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         executor=executor,
         regulator=regulator,
         renewer=renewer,
+        streams=streams,
         backlog=backlog,
         waiters=waiters,
         logs=logs,

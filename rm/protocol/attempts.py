@@ -80,6 +80,7 @@ class AllocatedHost(Struct, frozen=True, kw_only=True):
     """What the attempt has on one of its hosts: how many tasks it asked for there, processors and GPUs."""
 
     host: Word
+    address: Word = ""
     tasks: Annotated[int, Meta(ge=1, le=1 << 20)]
     cpus: Annotated[int, Meta(ge=0, le=1 << 20)]
     gpus: Annotated[int, Meta(ge=0, le=1_024)] = 0

@@ -24,6 +24,7 @@ from rm.protocol.scalars import (
     SignedUs,
     Word,
 )
+from rm.protocol.streams import Data, Place
 
 
 class Notification(Struct, frozen=True, kw_only=True, tag_field="event"):
@@ -139,4 +140,18 @@ class Room(Notification, frozen=True, kw_only=True, tag="room"):
     `no-descriptors` or `spool`."""
 
 
-Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting | Room
+class Streamed(Notification, frozen=True, kw_only=True, tag="stream"):
+    """A piece of a stream of the attempt's steps, for its host of this `place`: `stream` there."""
+
+    job: Job
+    attempt: Attempt
+    place: Place
+    stream: Word
+    offset: Bytes
+    data: Data
+    ack: Bytes
+    end: bool = False
+    gone: bool = False
+
+
+Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting | Room | Streamed

@@ -12,7 +12,7 @@ import pytest
 from msgspec import to_builtins
 
 from rm.playbook.model.steps import Step as PlaybookStep
-from rm.protocol import attempts, hosts, network, probes, steps
+from rm.protocol import attempts, hosts, network, probes, steps, streams
 from rm.protocol.codes import AgentError, Code
 from rm.protocol.line import read_answer, read_line, read_notification, read_refusal, request_line
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
@@ -144,6 +144,9 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
     assert (part.data, part.done) == ("", False)
     assert wire.ask(attempts.Signalled(**order, signal=18)) is not None
+    piece = streams.Stream(**order, place=1, stream="0", offset=0, data="", ack=0)
+    assert wire.ask(piece) is not None
+    wire.agent.event("stream", job=1, place=1, gone=True)  # a job that has no steps
     held = wire.ask(launch(2, "#!/bin/sh\ntrue\n", hold=True))
     assert {t.state for t in held.tasks} == {attempts.TaskState.PREPARED}
     started = wire.ask(attempts.Start(job=2, attempt=1, epoch=7, not_after_us=FOREVER_US))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, until
 from tests.e2e.conftest import MakeCluster
 
 pytestmark = pytest.mark.lab
@@ -48,3 +48,83 @@ def test_the_script_runs_once_while_all_hosts_are_its_own(cluster: Cluster, tmp_
     job = cluster.wait(job_id)
     assert (job["state"], job["exit"]) == ("FAILED", "3:0")
     assert cluster.wait(waiting)["state"] == "COMPLETED"
+
+
+TRAINING = r"""
+import os, socket, time
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+meeting_point = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(("", meeting_point[1])) as server:
+        others = [server.accept()[0] for _ in range(size - 1)]
+        total = sum(int(other.makefile().readline()) for other in others)
+        for other in others:
+            other.sendall(b"%d\n" % total)
+else:
+    while True:
+        try:
+            other = socket.create_connection(meeting_point, timeout=60)
+            break
+        except ConnectionRefusedError:  # rank 0 does not listen yet
+            time.sleep(0.1)
+    other.sendall(b"%d\n" % rank)
+    total = int(other.makefile().readline())
+print("rank", rank, "on", os.environ["SLURMD_NODENAME"], "sum", total)
+"""
+SCRIPT = f"""
+#SBATCH --nodes=3 --ntasks-per-node=2 --gpus-per-node=2
+cat > $HOME/train.py <<'END'
+{TRAINING}
+END
+srun --ntasks-per-node=1 cp /etc/hostname $HOME/here
+srun -l python3 -c "$(cat $HOME/train.py)"
+srun -N1 -n1 -w $(scontrol show hostnames $SLURM_JOB_NODELIST | tail -n 1) sh -c 'echo last $SLURMD_NODENAME'
+echo hello | srun -l -n3 -N3 cat
+yes | srun -N1 -n1 -w $(scontrol show hostnames | tail -n 1) head -c 3000000 | wc -c
+srun -n1 sh -c 'exit 3'
+echo code $?
+srun -n6 sh -c '[ $SLURM_PROCID != 5 ] || kill -9 $$'
+echo code $?
+"""
+
+
+def test_a_training_script_of_slurm_runs_unchanged_over_three_hosts(cluster: Cluster, tmp_path: Path) -> None:
+    job = cluster.wait(submit(cluster, tmp_path, SCRIPT))
+    said = cluster.log(job["id"])
+    assert job["state"] == "COMPLETED", said
+    hosts = job["hosts"]
+    lines = said.splitlines()
+    assert [line for line in sorted(lines) if "sum" in line] == [
+        f"{rank}: rank {rank} on {hosts[rank // 2]} sum 15" for rank in range(6)
+    ]
+    assert f"last {hosts[2]}" in lines
+    assert [line for line in sorted(lines) if "hello" in line] == [f"{rank}: hello" for rank in range(3)]
+    assert "3000000" in lines
+    assert [line for line in lines if line.startswith("code")] == ["code 3", "code 137"]
+    assert f"srun: error: {hosts[2]}: task 5: Killed" in lines
+
+
+def test_a_step_goes_on_over_the_loss_of_the_daemon(cluster: Cluster, tmp_path: Path) -> None:
+    lines = """#SBATCH --nodes=3 --ntasks-per-node=1
+say='for n in 1 2 3; do until [ -e /tmp/steps-$n ]; do sleep 0.02; done; echo $n; done; exit $SLURM_PROCID'
+srun -l sh -c "$say"
+echo code $?
+"""
+    job_id = submit(cluster, tmp_path, lines)
+    cluster.all_started(job_id)
+    hosts = cluster.job(job_id)["hosts"]
+
+    def go(number: int) -> None:
+        for host in hosts:
+            cluster.write(host, f"/tmp/steps-{number}", "")
+
+    go(1)
+    until(lambda: cluster.said(job_id).count(": 1\n") == 3, "every task has said 1")
+    cluster.kill()
+    go(2)
+    cluster.start()
+    go(3)
+    job = cluster.wait(job_id)
+    told = sorted(line for line in cluster.log(job_id).splitlines() if not line.startswith("srun"))
+    assert told == sorted([f"{rank}: {n}" for rank in range(3) for n in (1, 2, 3)] + ["code 2"])
+    assert job["state"] == "COMPLETED"

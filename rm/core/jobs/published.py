@@ -61,6 +61,13 @@ class Published:
             return task if task.host == host else None
         return next((t for t in known.tasks if (t.rank, t.host) == (rank, host)), None)
 
+    def hosts_of(self, job: int, attempt: int) -> tuple[str, ...]:
+        """The hosts of the job's current attempt, in the order of their ranks; none of another one."""
+        known = self._jobs.get(job)
+        if known is None or known.attempt != attempt or not known.occupies:
+            return ()
+        return tuple(dict.fromkeys(task.host for task in known.tasks))
+
     def is_heard(self, host: str) -> bool:
         """Has it said hello, and is the channel to it not lost since?"""
         return host in self._hosts and host not in self._silent

@@ -68,6 +68,7 @@ def _allocation(job: Job, state: ClusterState) -> list[wire.AllocatedHost]:
     return [
         wire.AllocatedHost(
             host=name,
+            address=state.hosts[name].address,
             tasks=len(placement.on(name)),
             cpus=cpus_on(job.spec, placement, state.hosts[name]),
             gpus=len(placement.gpus_on(name)),

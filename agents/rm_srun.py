@@ -1,0 +1,433 @@
+"""srun inside a job of rm: run a step on the job's hosts, and be its standard input, output and exit code.
+
+    srun [OPTIONS] COMMAND [ARGUMENTS...]
+
+A program of the job, with the rights of its user. The step daemon of the attempt (rm_stepd.py) says where the
+tasks go; on each of these hosts a part (rm_step_part.py) runs them, with which this program talks in frames.
+"""
+
+import json
+import os
+import random
+import select
+import signal
+import socket
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import rm_srun_options
+from rm_srun_options import Wrong
+from rm_step_frames import (
+    ALL,
+    END_OF_INPUT,
+    ENDED,
+    ERRORS,
+    FRAME_BYTES,
+    INPUT,
+    INPUT_BYTES,
+    OUTPUT,
+    REQUEST,
+    SIGNAL,
+    TAKEN,
+    frame,
+    frames,
+)
+from rm_step_plan import folded, folded_hosts
+
+FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+             signal.SIGALRM)  # fmt: skip
+ABORT_S = 1.0  # a second SIGINT within this time kills
+GRACE_S = 30.0  # from SIGTERM to SIGKILL
+FIRST_PORT, PORTS = 20_000, 12_000
+
+
+def say(text):
+    sys.stderr.write("srun: %s\n" % text)
+    sys.stderr.flush()
+
+
+class Part:
+    """Of the step, on one host."""
+
+    def __init__(self, sock, host, ranks):
+        self.sock, self.host = sock, host
+        self.left = set(ranks)  # tasks that have not ended
+        self.inbox, self.outbox = bytearray(), bytearray()
+
+    def send(self, data=b""):
+        self.outbox += data
+        while self.outbox:
+            try:
+                del self.outbox[: self.sock.send(self.outbox)]
+            except BlockingIOError:
+                return
+            except OSError:
+                self.outbox.clear()
+
+
+class Output:
+    """Where one stream of the tasks goes: ours, a file for all, or one for each."""
+
+    def __init__(self, fd, mode, label, width, name_of, flags):
+        self.fd, self.mode, self.label, self.width = fd, mode, label, width
+        self.name_of, self.flags = name_of, flags
+        self.files = {}  # name -> descriptor
+        self.rest = {}  # rank -> the beginning of a line
+
+    def open(self, ranks):
+        """Every file, before any task runs."""
+        if self._named():
+            for rank in ranks:
+                self._file(rank)
+
+    def _named(self):
+        return self.mode not in ("", "all", "none") and not self.mode.isdigit()
+
+    def _file(self, rank):
+        name = self.name_of(self.mode, rank)
+        if name not in self.files:
+            try:
+                self.files[name] = os.open(name, self.flags, 0o666)
+            except OSError as error:
+                raise Wrong("The file %s cannot be written: %s." % (name, os.strerror(error.errno))) from None
+        return self.files[name]
+
+    def take(self, rank, data):
+        if self.mode == "none" or (self.mode.isdigit() and int(self.mode) != rank):
+            return
+        fd = self._file(rank) if self._named() else self.fd
+        if self.label:
+            *lines, rest = (self.rest.pop(rank, b"") + data).split(b"\n")
+            if len(rest) > FRAME_BYTES:
+                lines, rest = [*lines, rest], b""
+            if rest:
+                self.rest[rank] = rest
+            prefix = b"%*d: " % (self.width, rank)
+            data = b"".join(prefix + line + b"\n" for line in lines)
+        write(fd, data)
+
+    def end(self, rank):
+        if rank in self.rest:
+            self.take(rank, b"\n")
+
+
+def write(fd, data):
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(fd, view) :]
+        except BlockingIOError:
+            select.select([], [fd], [])
+        except OSError:
+            return  # nobody reads it any more
+
+
+class Step:
+    def __init__(self, values, created, parts, environ):
+        self.values, self.parts, self.environ = values, parts, environ
+        self.hosts = {rank: part.host for part in parts for rank in part.left}
+        self.ranks = sorted(self.hosts)
+        self.name = "%s.%s" % (environ.get("SLURM_JOB_ID", "?"), created["step"])
+        self.code = 0
+        self.sent, self.taken = 0, dict.fromkeys(self.ranks, 0)
+        self.quiet = "quiet" in values
+        self.interrupted_at = 0.0
+        self.kill_at = None
+        kill = values.get("kill-on-bad-exit")
+        self.kills = kill is not None and kill not in ("0", "no")
+        width, label = len(str(len(self.ranks) - 1)), "label" in values
+        appends = values.get("open-mode", "truncate").startswith("a")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (os.O_APPEND if appends else os.O_TRUNC)
+        nodes = {part.host: n for n, part in enumerate(parts)}
+
+        def name_of(pattern, rank):
+            known = {"t": rank, "n": nodes[self.hosts[rank]], "N": self.hosts[rank], "s": created["step"],
+                     "j": environ.get("SLURM_JOB_ID", ""), "J": self.name, "u": environ.get("USER", ""),
+                     "x": environ.get("SLURM_JOB_NAME", ""), "A": environ.get("SLURM_ARRAY_JOB_ID"),
+                     "a": environ.get("SLURM_ARRAY_TASK_ID")}  # fmt: skip
+            return os.path.join(values.get("chdir") or os.getcwd(), rm_srun_options.file_name(pattern, known))
+
+        out, err = values.get("output", ""), values.get("error", "")
+        self.out = Output(1, out, label, width, name_of, flags)
+        merged = not err and out not in ("", "all", "none") and not out.isdigit()
+        self.err = self.out if merged else Output(2, err, label, width, name_of, flags)
+        self.stdin, self.only = self._input(values.get("input", "all"))
+
+    def _input(self, mode):
+        """(descriptor, the rank that reads it or ALL); -1 for none."""
+        if mode == "none":
+            return -1, ALL
+        if mode in ("", "all"):
+            return 0, ALL
+        if mode.isdigit() and int(mode) in self.hosts:
+            return 0, int(mode)
+        name = rm_srun_options.file_name(mode, {"j": self.environ.get("SLURM_JOB_ID", "")})
+        try:
+            return os.open(os.path.join(self.values.get("chdir") or os.getcwd(), name), os.O_RDONLY), ALL
+        except OSError as error:
+            raise Wrong("The file %s cannot be read: %s." % (name, os.strerror(error.errno))) from None
+
+    def run(self):
+        """Until all tasks have ended; the exit code."""
+        self.out.open(self.ranks)
+        self.err.open(self.ranks)
+        limit = seconds(self.values["time"]) if self.values.get("time") else None
+        ends_at = None if limit is None else time.monotonic() + limit
+        for number in FORWARDED:
+            signal.signal(number, self._forward)
+        if self.stdin < 0:
+            self._end_input()
+        while any(part.left for part in self.parts):
+            now = time.monotonic()
+            if ends_at is not None and now >= ends_at:
+                say("Job step %s CANCELLED DUE TO TIME LIMIT" % self.name)
+                ends_at = None
+                self._terminate()
+            if self.kill_at is not None and now >= self.kill_at:
+                self.kill_at = None
+                self._signal(signal.SIGKILL)
+            self._turn([at for at in (ends_at, self.kill_at) if at is not None])
+        return self.code
+
+    def _turn(self, deadlines):
+        poll = select.poll()
+        by_fd = {}
+        for part in self.parts:
+            if part.left:
+                by_fd[part.sock.fileno()] = part
+                poll.register(part.sock, select.POLLIN | (select.POLLOUT if part.outbox else 0))
+        if self.stdin >= 0 and self._may_send():
+            poll.register(self.stdin, select.POLLIN)
+        wait_ms = None
+        if deadlines:
+            wait_ms = max(0, min(deadlines) - time.monotonic()) * 1000 + 1
+        for fd, events in poll.poll(wait_ms):
+            if fd == self.stdin:
+                self._read_input()
+            elif events & select.POLLOUT:
+                by_fd[fd].send()
+            if fd in by_fd and events & ~select.POLLOUT:
+                self._hear(by_fd[fd])
+
+    # input
+
+    def _readers(self):
+        left = set().union(*(part.left for part in self.parts))
+        return left if self.only == ALL else left & {self.only}
+
+    def _may_send(self):
+        return all(self.sent - self.taken[rank] < INPUT_BYTES for rank in self._readers())
+
+    def _read_input(self):
+        try:
+            data = os.read(self.stdin, FRAME_BYTES // 2)
+        except OSError:
+            data = b""
+        if not data:
+            self._end_input()
+            return
+        self.sent += len(data)
+        for part in self.parts:
+            part.send(frame(INPUT, self.only, data))
+
+    def _end_input(self):
+        self.stdin = -1
+        for part in self.parts:
+            part.send(frame(END_OF_INPUT, ALL))
+
+    # what the parts say
+
+    def _hear(self, part):
+        try:
+            data = part.sock.recv(1 << 18)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost(part)
+            return
+        part.inbox += data
+        for kind, rank, body in frames(part.inbox):
+            if kind == OUTPUT:
+                self.out.take(rank, body)
+            elif kind == ERRORS:
+                self.err.take(rank, body)
+            elif kind == TAKEN:
+                self.taken[rank] += int(body)
+            elif kind == ENDED:
+                self._ended(part, rank, *map(int, body.split()))
+
+    def _lost(self, part):
+        say("error: %s: its part of step %s is lost" % (part.host, self.name))
+        part.left = set()
+        self.code = max(self.code, 1)
+        self._signal(signal.SIGKILL)
+
+    def _ended(self, part, rank, code, number):
+        part.left.discard(rank)
+        for stream in (self.out, self.err):
+            stream.end(rank)
+        if not (code or number):
+            return
+        self.code = max(self.code, 128 + number if number else code)
+        if not self.quiet:
+            how = signal.strsignal(number) if number else "Exited with exit code %d" % code
+            say("error: %s: task %d: %s" % (part.host, rank, how))
+        if self.kills:
+            self.kills = False
+            say("Terminating StepId=%s" % self.name)
+            self._terminate()
+
+    # signals
+
+    def _signal(self, number):
+        for part in self.parts:
+            if part.left:
+                part.send(frame(SIGNAL, number))
+
+    def _terminate(self):
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
+        self.kill_at = time.monotonic() + GRACE_S
+
+    def _forward(self, number, _frame):
+        now = time.monotonic()
+        if number == signal.SIGINT and now - self.interrupted_at < ABORT_S:
+            number = signal.SIGKILL
+        self.interrupted_at = now if number == signal.SIGINT else self.interrupted_at
+        self._signal(number)
+
+
+def seconds(text):
+    """Slurm's times: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
+    days, dash, rest = text.rpartition("-")
+    try:
+        numbers = [int(word) for word in rest.split(":")]
+        if dash:
+            hours, minutes, secs = (*numbers, 0, 0)[:3]
+            return ((int(days) * 24 + hours) * 60 + minutes) * 60 + secs
+        if len(numbers) == 3:
+            return (numbers[0] * 60 + numbers[1]) * 60 + numbers[2]
+        return numbers[0] * 60 + (numbers[1] if len(numbers) == 2 else 0)
+    except (ValueError, IndexError):
+        raise Wrong("--time is '%s': write minutes, or H:M:S." % text) from None
+
+
+def connected(path):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.connect(path)
+    except OSError as error:
+        raise Wrong("The job's host cannot be asked for a step: %s." % os.strerror(error.errno)) from None
+    return sock
+
+
+def create(sock, step, immediate, quiet):
+    """Ask for the step, and wait until it has its hosts."""
+    sock.sendall(json.dumps({"op": "create", "step": step, "immediate": immediate}).encode() + b"\n")
+    waited = False
+    for line in sock.makefile("rb"):
+        answer = json.loads(line)
+        if "error" in answer:
+            raise Wrong("Unable to create step: %s" % answer["error"])
+        if "waits" in answer:
+            waited = True
+            if not quiet:
+                say("Job step creation temporarily disabled, retrying (Requested nodes are busy)")
+            continue
+        if waited and not quiet:
+            say("Step created for job %s" % os.environ.get("SLURM_JOB_ID"))
+        return answer
+    raise Wrong("The job ends; there is no step.")
+
+
+def step_environment(created, environ, values):
+    parts = created["parts"]
+    hosts = folded_hosts([part["host"] for part in parts])
+    tasks = folded([len(part["ranks"]) for part in parts])
+    count = str(sum(len(part["ranks"]) for part in parts))
+    number, hosts_count = str(created["step"]), str(len(parts))
+    found = {
+        "SLURM_STEP_ID": number, "SLURM_STEPID": number,
+        "SLURM_STEP_NODELIST": hosts, "SLURM_NODELIST": hosts,
+        "SLURM_STEP_NUM_NODES": hosts_count, "SLURM_NNODES": hosts_count, "SLURM_STEP_NUM_TASKS": count,
+        "SLURM_NTASKS": count, "SLURM_NPROCS": count, "WORLD_SIZE": count,
+        "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_TASKS_PER_NODE": tasks,
+    }  # fmt: skip
+    if values.get("cpus-per-task"):
+        found["SLURM_CPUS_PER_TASK"] = values["cpus-per-task"]
+    counts = {len(part["ranks"]) for part in parts}
+    if len(counts) == 1:
+        found["SLURM_NTASKS_PER_NODE"] = str(counts.pop())
+    # where the tasks meet: as the script wants it, or where this step's rank 0 is, apart from other steps'
+    if environ.get("MASTER_ADDR") == created["job_address"]:
+        found["MASTER_ADDR"] = next(part["address"] for part in parts if 0 in part["ranks"])
+    if environ.get("MASTER_PORT") == str(created["job_port"]) and created["step"] > 0:
+        found["MASTER_PORT"] = str(FIRST_PORT + random.randrange(PORTS))
+    return found
+
+
+def main(words):
+    environ = dict(os.environ)
+    try:
+        values, command = rm_srun_options.parsed(words, environ, say)
+        if {"help", "usage", "h", "version"} & values.keys():
+            sys.stdout.write(
+                "srun [OPTIONS] COMMAND [ARGUMENTS...]: rm's; its options are in docs/slurm.md\n"
+            )
+            return 0
+        return run(values, command, environ)
+    except Wrong as error:
+        say("error: %s" % error)
+        return 1
+
+
+def run(values, command, environ):
+    if not command:
+        raise Wrong("no command given to execute.")
+    path = environ.get("RM_STEPS")
+    if not path:
+        raise Wrong("This is not a job whose script runs once: submit it with --launch=batch.")
+    job = environ.get("SLURM_JOB_ID", "")
+    if values.get("jobid", job) != job:
+        raise Wrong("--jobid=%s is another job than this one, which is %s." % (values["jobid"], job))
+    if values.get("mpi", "none") not in ("none", "openmpi", "list"):
+        raise Wrong("--mpi=%s is not supported: start MPI programs by mpirun." % values["mpi"])
+    control = connected(path)
+    step = rm_srun_options.step_of(values)
+    created = create(control, step, "immediate" in values, "quiet" in values)
+    count = sum(len(part["ranks"]) for part in created["parts"])
+    commands = None
+    if "multi-prog" in values:
+        try:
+            with open(command[0]) as file:
+                commands = rm_srun_options.programs(file.read(), count)
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
+            raise Wrong("The file of programs %s cannot be read: %s." % (command[0], why)) from None
+    mask = os.umask(0o022)
+    os.umask(mask)
+    shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
+              "chdir": os.path.abspath(values.get("chdir") or os.getcwd()),
+              "step_env": step_environment(created, environ, values)}  # fmt: skip
+    parts = []
+    for node, part in enumerate(created["parts"]):
+        sock = connected(path)
+        asked = dict(shared, node=node, ranks=part["ranks"], gpus=part["gpus"])
+        if commands:
+            asked["commands"] = [commands[rank] for rank in part["ranks"]]
+        sock.sendall(
+            json.dumps({"op": "carry", "step": created["step"], "place": part["place"]}).encode() + b"\n"
+        )
+        made = Part(sock, part["host"], part["ranks"])
+        sock.setblocking(False)
+        made.send(frame(REQUEST, 0, json.dumps(asked).encode()))
+        parts.append(made)
+    return Step(values, created, parts, environ).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,262 @@
+"""The options of srun, from its command line and its input variables, to what a step is asked for. Pure.
+
+Source: srun(1) of Slurm 22.05. Options without effect on a step of rm are passed over with a word;
+one that would change the meaning of a step is refused.
+"""
+
+import getopt
+import re
+
+from rm_step_plan import expanded
+
+
+def _table(text):
+    """`name/L=`: long name, letter, and `=` when it takes a value, `?` when it may; -> {"name=": "L:"}."""
+    found = {}
+    for word in text.split():
+        suffix = word[-1] if word[-1] in "=?" else ""
+        name, _, letter = word.rstrip("=?").partition("/")
+        found[name + suffix] = letter + ":" if letter and suffix == "=" else letter
+    return found
+
+
+TAKEN = _table("""
+    ntasks/n= nodes/N= ntasks-per-node= cpus-per-task/c= gpus-per-task= gpus-per-node= gpus/G= gres=
+    gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= exclude/x= label/l output/o= error/e=
+    input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
+    jobid= immediate/I? quiet/Q time/t= mpi=
+""")
+IGNORED = _table("""
+    unbuffered/u verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= cpu-bind= mem-bind= hint= wait/W=
+    threads-per-core= ntasks-per-core= ntasks-per-socket= extra-node-info/B= gres-flags= cpu-freq=
+    gpu-freq= account/A= partition/p= qos/q= comment= propagate? profile= acctg-freq= cores-per-socket=
+    sockets-per-node= whole cpus-per-gpu= use-min-nodes wckey= deadline= msg-timeout= max-exit-timeout=
+    tmp= mincpus= contiguous spread-job switches= delay-boot= slurmd-debug=
+""")
+REFUSED = _table("""
+    pty? het-group= constraint/C= relative/r= preserve-env/E reservation= container= licenses/L=
+    dependency/d= uid= gid= bcast? x11? ntasks-per-gpu= threads/T= core-spec/S= network= prolog= epilog=
+    task-prolog= task-epilog= signal= no-allocate/Z array=
+""")
+SILENT = {
+    "unbuffered",
+    "verbose",
+    "quiet",
+    "cpu-bind",
+    "mem-bind",
+    "hint",
+    "wait",
+    "no-kill",
+    "threads-per-core",
+}
+# Slurm's input variables; those of the job's own shape (SLURM_NTASKS ...) are no more than a default
+VARIABLES = {
+    "SRUN_CPUS_PER_TASK": "cpus-per-task", "SLURM_GPUS_PER_TASK": "gpus-per-task", "SLURM_OVERLAP": "overlap",
+    "SLURM_EXACT": "exact", "SLURM_LABELIO": "label", "SLURM_STDOUTMODE": "output",
+    "SLURM_STDERRMODE": "error", "SLURM_STDINMODE": "input", "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
+    "SLURM_EXPORT_ENV": "export", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
+    "SLURM_MPI_TYPE": "mpi",
+}  # fmt: skip
+OFF = ("0", "no")
+
+
+class Wrong(Exception):
+    """What the user wrote cannot be done; the message is a sentence."""
+
+
+def parsed(words, environ, tell):
+    """(option -> text, "" for one without a value; the command). `tell` hears of options without effect."""
+    every = {**TAKEN, **IGNORED, **REFUSED}
+    letters, longs, of_letter = "+h", ["help", "version", "usage"], {}
+    for spelling, letter in every.items():
+        name = spelling.rstrip("=?")
+        longs.append(name + ("=" if spelling.endswith("=") else ""))
+        letters += letter
+        if letter:
+            of_letter["-" + letter[0]] = name
+    may = {spelling[:-1] for spelling in every if spelling.endswith("?")}
+    words, given = _split_maybe(words, may, every)
+    try:
+        found, command = getopt.getopt(words, letters, longs)
+    except getopt.GetoptError as error:
+        raise Wrong("%s; this srun is rm's, and docs/slurm.md lists its options." % error) from None
+    values = {}
+    for variable, name in VARIABLES.items():
+        flag = name in TAKEN or name + "?" in TAKEN
+        if environ.get(variable) and not (flag and environ[variable] in OFF):
+            values[name] = environ[variable]
+    for flag, value in found:
+        values[of_letter.get(flag, flag.lstrip("-"))] = value
+    values.update(given)
+    refused = sorted(name.rstrip("=?") for name in REFUSED if name.rstrip("=?") in values)
+    if refused:
+        raise Wrong(
+            "--%s is not supported in a step of rm, and it would do something else without." % refused[0]
+        )
+    for spelling in IGNORED:
+        name = spelling.rstrip("=?")
+        if name in values and name not in SILENT:
+            tell("--%s has no effect in a step of rm." % name)
+    return values, command
+
+
+def _split_maybe(words, may, every):
+    """`--name=value` of options that may have one, and the other words: getopt knows no such options."""
+    takes = {s.rstrip("=?") for s in every if s.endswith("=")} | {"h"}
+    letters = {letter[0] for letter in every.values() if letter.endswith(":")}
+    given, rest, n = {}, [], 0
+    while n < len(words):
+        word = words[n]
+        if word == "--" or not word.startswith("-") or word == "-":
+            break
+        name, equals, value = word[2:].partition("=")
+        if word.startswith("--") and equals and name in may:
+            given[name] = value
+        else:
+            rest.append(word)
+            alone = word[2:] in takes if word.startswith("--") else len(word) == 2 and word[1] in letters
+            if alone and n + 1 < len(words):
+                n += 1
+                rest.append(words[n])
+        n += 1
+    return rest + words[n:], given
+
+
+def step_of(values):
+    """What rm_step_plan.layout is asked for."""
+    per_node = _count(values, "ntasks-per-node")
+    nodes = values.get("nodes", "0")
+    found = re.fullmatch(r"(\d+)(?:-(\d+))?", nodes)
+    if not found:
+        raise Wrong("--nodes is '%s': write a number of hosts, or a range." % nodes)
+    named = _hosts(values, "nodelist")
+    hosts = int(found.group(1))
+    ntasks = _count(values, "ntasks")
+    if ntasks and per_node and not hosts:
+        hosts = -(-ntasks // per_node)
+    if named and not hosts:
+        hosts = len(named)
+    gpus_per_task = _gpus(values, "gpus-per-task")
+    gpus_per_host = _gpus(values, "gpus-per-node")
+    if gpus_per_host is None:
+        gpus_per_host = _gpus(values, "gres")
+    if gpus_per_host is None and "gpus" in values:
+        every = _gpus(values, "gpus")
+        if every % max(1, hosts or 1):
+            raise Wrong("--gpus=%s cannot be shared equally by %d hosts." % (values["gpus"], hosts))
+        hosts = hosts or 1
+        gpus_per_host = every // hosts
+    way = values.get("distribution", "block").split(":")[0].split(",")[0]
+    if way not in ("block", "cyclic", "*"):
+        raise Wrong("--distribution=%s is not supported: block or cyclic." % values["distribution"])
+    bind = values.get("gpu-bind", "")
+    if bind not in ("", "none", "closest") and not re.fullmatch(r"(verbose,)?(single|per_task):\d+", bind):
+        raise Wrong("--gpu-bind=%s is not supported: none, or --gpus-per-task." % bind)
+    return {
+        "ntasks": ntasks, "hosts": hosts, "ntasks_per_node": per_node,
+        "cpus_per_task": _count(values, "cpus-per-task"), "gpus_per_task": gpus_per_task or 0,
+        "gpus_per_host": gpus_per_host, "gpu_bind": bind, "overlap": "overlap" in values,
+        "exact": "exact" in values or "exclusive" in values,
+        "overcommit": "overcommit" in values, "nodelist": named, "exclude": _hosts(values, "exclude"),
+        "distribution": "cyclic" if way == "cyclic" else "block",
+    }  # fmt: skip
+
+
+def _count(values, name):
+    text = values.get(name) or "0"
+    if not text.isdigit() or len(text) > 7:
+        raise Wrong("--%s is '%s': write a whole number." % (name, text))
+    return int(text)
+
+
+def _gpus(values, name):
+    """N, or TYPE:N; of --gres gpu[:TYPE][:N]. None: not said."""
+    if name not in values:
+        return None
+    text = values[name]
+    if text in ("none", "NONE"):
+        return 0
+    words = text.split(":")
+    if name == "gres":
+        if words[0] != "gpu" or "," in text:
+            raise Wrong("--gres=%s is not supported: gpu[:TYPE]:N, or none." % text)
+        words = words[1:] or ["1"]
+        if not words[-1].isdigit():
+            words.append("1")
+    if not words[-1].isdigit() or len(words) > 2:
+        raise Wrong("--%s is '%s': write a number of GPUs." % (name, text))
+    return int(words[-1])
+
+
+def _hosts(values, name):
+    try:
+        return expanded(values.get(name, ""))
+    except ValueError as error:
+        raise Wrong("--%s: %s." % (name, error)) from None
+
+
+def environment(values, environ):
+    """What the tasks inherit, by --export."""
+    text = values.get("export", "ALL")
+    parts = [part for part in re.split(r",(?=[A-Za-z_]\w*(?:=|,|$))", text) if part]
+    kept = {}
+    slurm = {name: value for name, value in environ.items() if name.startswith(("SLURM_", "RM_"))}
+    for part in parts:
+        name, equals, value = part.partition("=")
+        if part.upper() in ("ALL", "NONE", "NIL"):
+            kept = {**environ, **kept} if part.upper() == "ALL" else kept
+        elif equals:
+            kept[name] = value
+        elif name in environ:
+            kept[name] = environ[name]
+    base = {name: environ[name] for name in ("PATH",) if name in environ}
+    return {**base, **slurm, **kept}
+
+
+def programs(text, ntasks):
+    """The commands of the ranks by a file of --multi-prog: lines of `RANKS PROGRAM ARGUMENTS`."""
+    import shlex
+
+    commands = [None] * ntasks
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            raise Wrong("Line %d of the file of programs cannot be read: %s." % (number, error)) from None
+        if not words:
+            continue
+        ranks = range(ntasks) if words[0] == "*" else _ranks(words[0], number)
+        for offset, rank in enumerate(ranks):
+            if rank < ntasks and (words[0] != "*" or commands[rank] is None):
+                commands[rank] = [w.replace("%t", str(rank)).replace("%o", str(offset)) for w in words[1:]]
+    missing = [rank for rank, command in enumerate(commands) if not command]
+    if missing:
+        raise Wrong("The file of programs names none for task %d." % missing[0])
+    return commands
+
+
+def _ranks(text, number):
+    ranks = []
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        if not low.isdigit() or (dash and not high.isdigit()):
+            raise Wrong(
+                "Line %d of the file of programs begins with '%s', which is no task." % (number, text)
+            )
+        ranks += range(int(low), int(high if dash else low) + 1)
+    return ranks
+
+
+def file_name(pattern, values):
+    """%t %n %N %s %j %J %A %a %x %u %%, with a width as in %4t."""
+
+    def replaced(found):
+        width, key = found.group(1), found.group(2)
+        if key == "%":
+            return "%"
+        value = values.get(key)
+        if value is None:
+            return found.group(0)
+        return str(value).zfill(min(int(width), 10)) if width and str(value).isdigit() else str(value)
+
+    return re.sub(r"%(\d*)([A-Za-z%])", replaced, pattern)

@@ -1,0 +1,327 @@
+"""The part of a step on one host: its tasks, and what they read and write.
+
+A process of its own, outside the job's control group, which its tasks are in. It talks with srun in frames
+over one socket: locally srun's own, from another host the end of a stream that rm_stepd.py carries. It ends
+with srun, and its tasks with it.
+"""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import select
+import signal
+
+from rm_become import MARK, PR_SET_PDEATHSIG, enter_directory, prctl
+from rm_cgroup import send
+from rm_step_frames import (
+    ALL,
+    END_OF_INPUT,
+    ENDED,
+    ERRORS,
+    FRAME_BYTES,
+    INPUT,
+    INPUT_BYTES,
+    OUTPUT,
+    REQUEST,
+    SIGNAL,
+    TAKEN,
+    frame,
+    frames,
+)
+
+AHEAD_BYTES = 256 << 10  # of output that srun has not taken: until then tasks are not read
+TASKS_MAX = 4096  # of a step on one host
+
+
+class Task:
+    def __init__(self, rank):
+        self.rank = rank
+        self.pid = 0
+        self.status = None
+        self.stdin = -1
+        self.input = bytearray()  # not yet taken by the task
+        self.input_ends = False
+        self.streams = {}  # descriptor -> OUTPUT or ERRORS
+
+
+class Part:
+    """`request` is the launch of the attempt, `group` the step's control group here."""
+
+    def __init__(self, sock, group, request, user, fence, folder):
+        self.sock, self.group, self.request, self.user = sock, group, request, user
+        self.fence, self.folder = fence, folder
+        self.tasks = []
+        self.inbox, self.outbox = bytearray(), bytearray()
+        self.asked = None
+        self.gone = False  # srun is
+        self.poll = select.poll()
+        self.watched = {}
+
+    def run(self):
+        self.sock.setblocking(False)
+        wake, wake_in = os.pipe()
+        for fd in (wake, wake_in):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        try:
+            self._obey()  # what came together with the connection
+            while not self._over():
+                self._watch(wake)
+                ready = dict(self.poll.poll(1000))
+                if wake in ready:
+                    os.read(wake, 4096)
+                if self.sock.fileno() in ready:
+                    self._hear()
+                for task in self.tasks:
+                    self._feed(task)
+                    for fd in [fd for fd in task.streams if fd in ready]:
+                        self._read(task, fd)
+                self._reap()
+                self._flush()
+        finally:
+            self.group.kill()
+            send([task.pid for task in self.tasks if task.pid and task.status is None], signal.SIGKILL)
+            self._remove_group()
+
+    def _over(self):
+        if self.gone:
+            return True
+        running = any(task.status is None or task.streams for task in self.tasks)
+        return self.asked is not None and not running and not self.outbox
+
+    def _watch(self, wake):
+        wanted = {wake: select.POLLIN}
+        wanted[self.sock.fileno()] = select.POLLIN | (select.POLLOUT if self.outbox else 0)
+        for task in self.tasks:
+            if len(self.outbox) < AHEAD_BYTES:
+                wanted.update(dict.fromkeys(task.streams, select.POLLIN))
+            if task.stdin >= 0 and task.input:
+                wanted[task.stdin] = select.POLLOUT
+        for fd in self.watched.keys() - wanted.keys():
+            with contextlib.suppress(KeyError, OSError):
+                self.poll.unregister(fd)
+        for fd, events in wanted.items():
+            if self.watched.get(fd) != events:
+                self.poll.register(fd, events)
+        self.watched = wanted
+
+    def _forget(self, fd):
+        if self.watched.pop(fd, None) is not None:
+            self.poll.unregister(fd)
+        os.close(fd)
+
+    # srun's side
+
+    def _hear(self):
+        try:
+            data = self.sock.recv(1 << 18)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.gone = True  # nobody is left to tell: the step ends
+            return
+        self.inbox += data
+        self._obey()
+
+    def _obey(self):
+        for kind, rank, body in frames(self.inbox):
+            if kind == REQUEST and self.asked is None:
+                self._start(json.loads(body))
+            elif kind == SIGNAL:
+                self._signal(rank)
+            elif kind in (INPUT, END_OF_INPUT):
+                for task in self.tasks:
+                    if rank in (ALL, task.rank):
+                        task.input += body
+                        self.gone = self.gone or len(task.input) > 2 * INPUT_BYTES  # it is no srun
+                        task.input_ends = task.input_ends or kind == END_OF_INPUT
+
+    def _signal(self, number):
+        if not 0 < number < signal.NSIG:
+            return
+        pids = self.group.pids() if self.group.path else [t.pid for t in self.tasks if t.status is None]
+        send(pids, number)
+
+    def _flush(self):
+        while self.outbox:
+            try:
+                del self.outbox[: self.sock.send(self.outbox)]
+            except BlockingIOError:
+                return
+            except OSError:
+                self.gone = True
+                return
+
+    # the tasks' side
+
+    def _start(self, asked):
+        self.asked = asked
+        if len(asked["ranks"]) > TASKS_MAX:
+            raise ValueError("too many tasks for one host")
+        for at, rank in enumerate(asked["ranks"]):
+            task = Task(rank)
+            self.tasks.append(task)
+            ends = [os.pipe() for _ in range(3)]
+            task.pid = self.group.fork()
+            if task.pid == 0:
+                self._become(task, at, [ends[0][0], ends[1][1], ends[2][1]])
+            for fd in (ends[0][0], ends[1][1], ends[2][1]):
+                os.close(fd)
+            task.stdin = ends[0][1]
+            task.streams = {ends[1][0]: OUTPUT, ends[2][0]: ERRORS}
+            for fd in (task.stdin, *task.streams):
+                os.set_blocking(fd, False)
+
+    def _feed(self, task):
+        """Input, as far as the task takes it."""
+        if task.stdin < 0:
+            task.input.clear()
+            return
+        taken = 0
+        try:
+            while task.input:
+                count = os.write(task.stdin, task.input[:FRAME_BYTES])
+                taken += count
+                del task.input[:count]
+        except BlockingIOError:
+            pass
+        except OSError:  # it reads no more: what comes is passed over
+            taken += len(task.input)
+            task.input.clear()
+            task.input_ends = True
+        if taken:
+            self.outbox += frame(TAKEN, task.rank, str(taken).encode())
+        if task.input_ends and not task.input:
+            self._forget(task.stdin)
+            task.stdin = -1
+
+    def _read(self, task, fd):
+        try:
+            data = os.read(fd, FRAME_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self.outbox += frame(task.streams[fd], task.rank, data)
+            return
+        del task.streams[fd]
+        self._forget(fd)
+        self._tell_end(task)
+
+    def _reap(self):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            for task in self.tasks:
+                if task.pid == pid:
+                    task.status = status
+                    if task.stdin >= 0:
+                        self._forget(task.stdin)
+                        task.stdin = -1
+                    self._tell_end(task)
+
+    def _tell_end(self, task):
+        """Its end comes after all that it and its children wrote."""
+        if task.status is None or task.streams:
+            return
+        signalled = os.WIFSIGNALED(task.status)
+        code = 0 if signalled else os.WEXITSTATUS(task.status)
+        number = os.WTERMSIG(task.status) if signalled else 0
+        self.outbox += frame(ENDED, task.rank, b"%d %d" % (code, number))
+
+    def _remove_group(self):
+        for _ in range(100):
+            if self.group.remove():
+                return
+            self.group.kill()
+            select.select([], [], [], 0.01)
+
+    # a task, between fork and exec
+
+    def _become(self, task, at, streams):
+        host = os.uname().nodename
+        try:
+            os.setsid()
+            self.group.enter()
+            environ = self._environment(task, at)
+            argv = self.asked["commands"][at] if self.asked.get("commands") else self.asked["argv"]
+            os.umask(self.asked.get("umask", 0o022) & 0o777)
+            if self.fence.has_view:
+                self.fence.enter_view()
+            resource.setrlimit(resource.RLIMIT_NOFILE, self.request["task_files"])
+            self.fence.bind_task()
+            for target, fd in enumerate(streams):
+                os.dup2(fd, target)
+            if os.getuid() == 0:
+                for fd in range(3):
+                    os.fchown(fd, self.user.uid, self.user.gid)  # for a task that opens /dev/stdout
+                os.initgroups(self.user.name, self.user.gid)
+                os.setgid(self.user.gid)
+                os.setuid(self.user.uid)
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            wanted = {"chdir": self.asked["chdir"], "chdir_required": False}
+            enter_directory(wanted, self.user, lambda words: None)
+            signal.set_wakeup_fd(-1)
+            for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.execvpe(argv[0], argv, environ)
+        except OSError as error:
+            _write(2, "srun: error: %s: task %d: %s: %s\n"
+                   % (host, task.rank, argv[0], os.strerror(error.errno or 0)))  # fmt: skip
+            os._exit(error.errno if error.errno in (errno.ENOENT, errno.EACCES) else 1)
+        except BaseException as error:
+            _write(2, "srun: error: %s: task %d could not be started: %s\n" % (host, task.rank, error))
+        finally:
+            os._exit(1)
+
+    def _environment(self, task, at):
+        """srun's, under what distinguishes this host and this task."""
+        asked, host_env = self.asked, self.request["tasks"][0]["env"]
+        gpus = asked["gpus"][at]
+        mine = self.request["tasks"][0]["gpus"]
+        environ = dict(asked["env"])
+        environ.update({key: value for key, value in host_env.items() if key not in OF_THE_SCRIPT})
+        environ.update(asked["step_env"])
+        local = [n for n, others in enumerate(asked["gpus"]) if others == gpus].index(at)
+        alike = sum(others == gpus for others in asked["gpus"])
+        environ.update({
+            "SLURM_PROCID": str(task.rank), "SLURM_LOCALID": str(at), "SLURM_NODEID": str(asked["node"]),
+            "SLURM_GTIDS": ",".join(map(str, asked["ranks"])), "SLURM_TASK_PID": str(os.getpid()),
+            "RANK": str(task.rank), "RM_RANK": str(task.rank), "NODE_RANK": str(asked["node"]),
+            "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(alike),
+            "CUDA_VISIBLE_DEVICES": ",".join(named_for_cuda([mine[n] for n in gpus], mine,
+                                                            self.fence.hides_gpus)),
+            "HOME": self.user.home, "USER": self.user.name, "LOGNAME": self.user.name,
+            MARK: self.folder.at("schedule.json"), "RM_REPORTS": self._reports(task.rank),
+        })  # fmt: skip
+        return environ
+
+    def _reports(self, rank):
+        """Where the task reports its iterations: as the rank that it is, where the job has that here."""
+        ranks = [task["rank"] for task in self.request["tasks"]]
+        return self.folder.reports(rank if rank in ranks else ranks[0])
+
+
+OF_THE_SCRIPT = {"SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "RM_RANK"}
+
+
+def named_for_cuda(gpus, of_job, hides_gpus):
+    """The task's GPUs; where the driver sees no others than the job's, it numbers these from 0."""
+    if not hides_gpus or not all(gpu.isdigit() for gpu in gpus):
+        return gpus
+    seen = sorted(map(int, of_job))
+    return [str(seen.index(int(gpu))) for gpu in gpus]
+
+
+def _write(fd, text):
+    with contextlib.suppress(OSError):
+        os.write(fd, text.encode(errors="replace"))

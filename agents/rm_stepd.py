@@ -1,0 +1,384 @@
+"""The step daemon of one attempt on one host: started by the first word that comes to the attempt's socket.
+
+srun, a program of the job, connects to it. On the job's first host it says which hosts and tasks a step gets
+(rm_step_plan.py), and keeps what the steps hold. It forks the part of a step that is on this host
+(rm_step_part.py) and carries the streams of the parts on other hosts (rm_step_link.py): through the agent,
+the daemon, and the agent and step daemon there. The agent connects to the same socket.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import time
+
+from rm_become import PR_SET_PDEATHSIG, prctl
+from rm_cgroup import send
+from rm_step_frames import REQUEST_BYTES
+from rm_step_link import CHUNK_BYTES, Link
+from rm_step_part import Part
+from rm_step_plan import Busy, Refused, checked, layout
+
+SOCKET = "steps"  # its name in the attempt's folder
+LINE_BYTES = 64 << 10
+CONNECTIONS = 2048  # at once
+AHEAD_BYTES = 64 << 10  # said to the agent, and not yet taken
+TICK_S = 0.5
+CREDENTIALS = struct.Struct("3i")
+
+
+def listen(folder, user):
+    """The socket on which the attempt's steps are asked for; the user alone may connect."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    path = folder.at(SOCKET)
+    mask = os.umask(0o177)
+    try:
+        sock.bind(path)
+    finally:
+        os.umask(mask)
+    if os.getuid() == 0:
+        os.chown(path, user.uid, user.gid)
+    sock.listen(128)
+    sock.setblocking(False)
+    return sock
+
+
+class Peer:
+    """Who connected: `kind` is "" until its first line, then create, carry or agent."""
+
+    def __init__(self, sock, uid=-1):
+        self.sock, self.uid = sock, uid
+        self.kind = ""
+        self.inbox, self.outbox = bytearray(), bytearray()
+        self.step = None  # that was created for it
+        self.asked = None
+        self.link = None  # that it is carried by
+        self.name = ""  # of that link
+        self.ended = False  # says no more
+
+
+class StepDaemon:
+    def __init__(self, listener, folder, group, request, user, fence, say):
+        self.listener, self.folder, self.group = listener, folder, group
+        self.request, self.user, self.fence, self.say = request, user, fence, say
+        self.allocation = request["allocation"]
+        self.place = request["place"]
+        self.selector = selectors.DefaultSelector()
+        self.peers = {}  # descriptor -> Peer
+        self.waiting = []  # peers whose step has to wait for others
+        self.held = {}  # step -> {place: (cpus, gpus)}
+        self.owners = {}  # step -> peer
+        self.links = {}  # (other host's place, name) -> Peer
+        self.known = set()  # links that were ever opened from elsewhere: none is opened twice
+        self.next_step = 0
+        self.parts = set()  # processes
+        self.agent = None
+        self.knocked_at = 0.0
+
+    def run(self):
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        wake, wake_in = os.pipe()
+        for fd in (wake, wake_in):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.selector.register(self.listener, selectors.EVENT_READ, "listen")
+        self.selector.register(wake, selectors.EVENT_READ, "wake")
+        while True:
+            for key, events in self.selector.select(TICK_S if self.links else None):
+                if key.data == "listen":
+                    self._accept()
+                elif key.data == "wake":
+                    with contextlib.suppress(BlockingIOError):
+                        os.read(wake, 4096)
+                    self._reap()
+                elif key.data.sock.fileno() in self.peers:
+                    if events & selectors.EVENT_READ:
+                        self._read(key.data)
+                    if events & selectors.EVENT_WRITE:
+                        self._flush(key.data)
+            self._carry()
+            for peer in list(self.peers.values()):
+                self._watch(peer)
+
+    # who comes and goes
+
+    def _accept(self):
+        try:
+            sock, _ = self.listener.accept()
+        except OSError:
+            return
+        _, uid, _ = CREDENTIALS.unpack(
+            sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        )
+        if uid not in (self.user.uid, os.getuid()) or len(self.peers) >= CONNECTIONS:
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._add(Peer(sock, uid))
+
+    def _add(self, peer):
+        self.peers[peer.sock.fileno()] = peer
+        self.selector.register(peer.sock, selectors.EVENT_READ, peer)
+
+    def _watch(self, peer):
+        """Listen as long as what it says can be passed on."""
+        listens = not peer.ended and (peer.link is None or peer.link.room() > 0)
+        events = (selectors.EVENT_READ if listens else 0) | (selectors.EVENT_WRITE if peer.outbox else 0)
+        try:
+            known = self.selector.get_key(peer.sock).events
+        except KeyError:
+            known = 0
+        if events != known:
+            if known:
+                self.selector.unregister(peer.sock)
+            if events:
+                self.selector.register(peer.sock, events, peer)
+
+    def _drop(self, peer):
+        with contextlib.suppress(KeyError, ValueError):
+            self.selector.unregister(peer.sock)
+        self.peers.pop(peer.sock.fileno(), None)
+        peer.sock.close()
+        if peer is self.agent:
+            self.agent = None
+        if peer in self.waiting:
+            self.waiting.remove(peer)
+        if peer.step is not None:
+            self.owners.pop(peer.step, None)
+            self.held.pop(peer.step, None)
+            self._grant()
+
+    def _read(self, peer):
+        try:
+            data = peer.sock.recv(1 << 16 if peer.link is None else min(1 << 16, max(1, peer.link.room())))
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if peer.link is not None:
+            if data:
+                peer.link.write(data)
+            else:
+                peer.ended = True
+                peer.link.close()
+            return
+        if not data:
+            self._drop(peer)
+            return
+        peer.inbox += data
+        if len(peer.inbox) > (REQUEST_BYTES if peer.kind == "agent" else LINE_BYTES):
+            self._drop(peer)
+            return
+        while b"\n" in peer.inbox and peer.link is None and peer.sock.fileno() >= 0:
+            line, _, rest = bytes(peer.inbox).partition(b"\n")
+            peer.inbox = bytearray(rest)
+            try:
+                self._obey(peer, json.loads(line))
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+                self._tell(peer, {"error": "The request cannot be understood: %s." % error})
+
+    def _flush(self, peer):
+        while peer.outbox:
+            try:
+                del peer.outbox[: peer.sock.send(peer.outbox)]
+            except BlockingIOError:
+                return
+            except OSError:
+                peer.outbox.clear()
+                if peer.link is None:
+                    self._drop(peer)
+                else:
+                    peer.ended = True
+                    peer.link.close()
+                return
+
+    def _tell(self, peer, message):
+        peer.outbox += json.dumps(message).encode() + b"\n"
+        self._flush(peer)
+
+    # requests
+
+    def _obey(self, peer, asked):
+        op = asked["op"]
+        if op == "agent" and not peer.kind and peer.uid == os.getuid():
+            peer.kind = "agent"
+            if self.agent is not None:
+                self._drop(self.agent)
+            self.agent = peer
+        elif peer.kind == "agent":
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # another host's words
+                self._hear(asked)
+        elif op == "create" and not peer.kind:
+            peer.kind, peer.asked = "create", dict(asked, step=checked(asked["step"]))
+            self._create(peer)
+        elif op == "carry" and not peer.kind:
+            peer.kind = "carry"
+            self._part(peer, int(asked["step"]), int(asked["place"]))
+
+    def _create(self, peer):
+        if self.place != 0:
+            first = self.allocation[0]["host"]
+            self._tell(peer, {"error": "srun works on the job's first host, which is %s." % first})
+            return
+        if not self._try(peer):
+            if peer.asked.get("immediate"):
+                self._tell(peer, {"error": "Other steps of the job hold what this one needs."})
+                return
+            self.waiting.append(peer)
+            self._tell(peer, {"waits": True})
+
+    def _try(self, peer):
+        """Give it its step, or refuse it; False while it has to wait."""
+        held = {}
+        for places in self.held.values():
+            for place, (cpus, gpus) in places.items():
+                before = held.get(place, (0, []))
+                held[place] = (before[0] + cpus, before[1] + list(gpus))
+        try:
+            found = layout(peer.asked["step"], self.allocation, held)
+        except Busy:
+            return False
+        except Refused as error:
+            self._tell(peer, {"error": str(error)})
+            return True
+        peer.step, self.next_step = self.next_step, self.next_step + 1
+        self.held[peer.step] = {part["place"]: part.pop("holds") for part in found}
+        self.owners[peer.step] = peer
+        for part in found:
+            part["address"] = self.allocation[part["place"]]["address"]
+        self._tell(peer, {"step": peer.step, "parts": found, "job_port": self.request["port"],
+                          "job_address": self.allocation[0]["address"]})  # fmt: skip
+        return True
+
+    def _grant(self):
+        self.waiting = [peer for peer in self.waiting if not self._try(peer)]
+
+    # the parts of steps
+
+    def _part(self, peer, step, place):
+        owner = self.owners.get(step)
+        if owner is None or owner.step != step or place not in self.held.get(step, {}):
+            self._tell(peer, {"error": "There is no such step."})
+            return
+        if place == self.place:
+            sock, rest = peer.sock, bytes(peer.inbox)
+            self.selector.unregister(sock)
+            del self.peers[sock.fileno()]
+            self._fork(sock, step, rest)
+            sock.close()
+            return
+        peer.link, peer.name = Link(), str(step)
+        peer.link.write(bytes(peer.inbox))
+        peer.inbox.clear()
+        self.links[place, peer.name] = peer
+
+    def _fork(self, sock, step, rest=b""):
+        pid = os.fork()
+        if pid:
+            self.parts.add(pid)
+            return
+        try:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            keep = sock.detach()
+            for peer in self.peers.values():
+                peer.sock.close()
+            self.listener.close()
+            self.selector.close()
+            group = self.group.below("step_%d" % step)
+            part = Part(socket.socket(fileno=keep), group, self.request, self.user, self.fence, self.folder)
+            part.inbox += rest
+            part.run()
+        finally:
+            os._exit(0)
+
+    def _reap(self):
+        while True:
+            try:
+                pid, _ = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.parts.discard(pid)
+
+    # the way to other hosts
+
+    def _hear(self, message):
+        """From another host's step daemon, through its agent, the daemon and ours."""
+        key = int(message["place"]), str(message["stream"])
+        peer = self.links.get(key)
+        if peer is None:
+            if message.get("gone"):
+                return
+            if key in self.known or message["offset"] != 0 or not message["data"] or key[0] != 0:
+                self._send(key, {"offset": 0, "data": "", "ack": 0, "end": False, "gone": True})
+                return
+            self.known.add(key)
+            mine, its = socket.socketpair()
+            self._fork(its, int(key[1]))
+            its.close()
+            mine.setblocking(False)
+            peer = Peer(mine)
+            peer.kind, peer.link, peer.name = "carry", Link(), key[1]
+            self._add(peer)
+            self.links[key] = peer
+        peer.link.take(message)
+
+    def _send(self, key, message):
+        if self.agent is not None:
+            text = json.dumps(dict(message, place=key[0], stream=key[1]))
+            self.agent.outbox += text.encode() + b"\n"
+
+    def _carry(self):
+        now = time.monotonic()
+        for key, peer in list(self.links.items()):
+            link = peer.link
+            if link.inbox and len(peer.outbox) < CHUNK_BYTES:
+                peer.outbox += link.inbox
+                link.consume(len(link.inbox))
+                self._flush(peer)
+            if (link.ended or link.gone) and not link.inbox and not peer.outbox and peer.sock.fileno() >= 0:
+                if link.gone:
+                    peer.ended = True
+                    link.close()
+                with contextlib.suppress(OSError):
+                    peer.sock.shutdown(socket.SHUT_WR)
+            while self.agent is not None and len(self.agent.outbox) < AHEAD_BYTES and link.due(now):
+                self._send(key, link.message(now))
+            if link.over() and not peer.outbox:
+                del self.links[key]
+                self._drop(peer)
+        if self.agent is not None:
+            self._flush(self.agent)
+        elif self.links and now >= self.knocked_at + TICK_S:
+            self.knocked_at = now
+            self.say({"event": "steps"})  # an agent hears it, and connects
+
+
+def start(listener, folder, group, request, user, fence, say, leave):
+    """Fork the step daemon; its process id. `leave` closes what is the supervisor's alone."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        signal.set_wakeup_fd(-1)
+        leave()
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}:
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_IGN)
+        StepDaemon(listener, folder, group, request, user, fence, say).run()
+    except BaseException:
+        import traceback
+
+        with open(folder.at("supervisor.err"), "a") as file:
+            file.write(traceback.format_exc())
+    finally:
+        os._exit(0)
+
+
+def end(pid):
+    send([pid], signal.SIGKILL)

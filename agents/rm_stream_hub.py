@@ -1,0 +1,142 @@
+"""The agent's part in streams of steps: between the daemon's channel and the step daemons on this host.
+
+Nothing is kept here but what is under way: the step daemons bound it, and repeat what is lost.
+"""
+
+import json
+import os
+import selectors
+import socket
+import sys
+import time
+
+import rm_stepd
+
+PER_S, BURST = 2000, 200  # pieces that this host says; a daemon takes 5,000 notifications a second of a host
+REST_S = 0.01
+PARTS = ("place", "stream", "offset", "data", "ack", "end", "gone")
+
+
+class _Connection:
+    def __init__(self, sock, name):
+        self.sock, self.name = sock, name
+        self.inbox, self.outbox = b"", bytearray()
+        self.resting = False
+
+
+class StreamHub:
+    """`notify` says something to the daemon, `behind` is whether it takes that too slowly."""
+
+    def __init__(self, selector, notify, behind):
+        self.selector, self.notify, self.behind = selector, notify, behind
+        self.by_name = {}  # (job, attempt) -> _Connection
+        self.left, self.filled_at = float(BURST), time.monotonic()
+
+    def connect(self, folder):
+        """To the step daemon of an attempt, once; None when there is none."""
+        name = folder.job, folder.attempt
+        if name not in self.by_name:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                sock.connect(folder.at(rm_stepd.SOCKET))
+            except OSError as error:
+                sock.close()
+                sys.stderr.write("job %d: no step daemon: %s\n" % (folder.job, error))
+                return None
+            sock.setblocking(False)
+            made = self.by_name[name] = _Connection(sock, name)
+            made.outbox += b'{"op":"agent"}\n'
+            self.selector.register(sock, selectors.EVENT_READ, ("stream", made))
+            self.flush(made)
+        return self.by_name[name]
+
+    def deliver(self, folder, request):
+        """From another host of the attempt; answered with `gone` when nobody is here for it."""
+        connection = self.connect(folder) if folder is not None else None
+        if connection is None:
+            if not request.get("gone"):
+                gone = {"offset": 0, "data": "", "ack": 0, "end": False, "gone": True}
+                self.notify(dict(gone, event="stream", **{key: request[key] for key in
+                                 ("job", "attempt", "place", "stream")}))  # fmt: skip
+            return {}
+        connection.outbox += json.dumps({"op": "piece", **{key: request.get(key) for key in PARTS}}).encode()
+        connection.outbox += b"\n"
+        self.flush(connection)
+        return {}
+
+    def serve(self, connection, events):
+        if events & selectors.EVENT_WRITE:
+            self.flush(connection)
+        if not events & selectors.EVENT_READ or connection.sock.fileno() < 0:
+            return
+        try:
+            data = connection.sock.recv(1 << 17)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._drop(connection)
+            return
+        *lines, connection.inbox = (connection.inbox + data).split(b"\n")
+        for line in lines:
+            piece = json.loads(line)
+            job, attempt = connection.name
+            told = {key: piece[key] for key in PARTS if key in piece}
+            self.notify(dict(told, event="stream", job=job, attempt=attempt))
+        self.left -= len(lines)
+
+    def flush(self, connection):
+        while connection.outbox:
+            try:
+                del connection.outbox[: connection.sock.send(connection.outbox)]
+            except BlockingIOError:
+                break
+            except OSError:
+                self._drop(connection)
+                return
+        self._watch(connection)
+
+    def look(self):
+        """Hear the step daemons only as fast as the daemon takes it, and may be told it."""
+        now = time.monotonic()
+        self.left = min(BURST, self.left + (now - self.filled_at) * PER_S)
+        self.filled_at = now
+        rest = self.left <= 0 or self.behind()
+        for connection in list(self.by_name.values()):
+            if connection.resting != rest:
+                connection.resting = rest
+                self._watch(connection)
+
+    def timeout_s(self):
+        return REST_S if any(connection.resting for connection in self.by_name.values()) else None
+
+    def _watch(self, connection):
+        events = 0 if connection.resting else selectors.EVENT_READ
+        events |= selectors.EVENT_WRITE if connection.outbox else 0
+        known = self.selector.get_map().get(connection.sock)
+        if known is not None and known.events != events:
+            self.selector.unregister(connection.sock)
+        if events and (known is None or known.events != events):
+            self.selector.register(connection.sock, events, ("stream", connection))
+
+    def _drop(self, connection):
+        if connection.sock in self.selector.get_map():
+            self.selector.unregister(connection.sock)
+        connection.sock.close()
+        self.by_name.pop(connection.name, None)
+
+
+def programs(state):
+    """Make the folder that is first in the PATH of jobs that start their steps; its programs are ours."""
+    here, home = os.path.dirname(os.path.abspath(__file__)), os.path.join(state, "bin")
+    os.makedirs(home, mode=0o755, exist_ok=True)
+    os.chmod(home, 0o755)
+    for name in ("srun", "scontrol"):
+        path, aside = os.path.join(home, name), os.path.join(home, ".%s.%d" % (name, os.getpid()))
+        # the user may not be let to the interpreter of root
+        text = '#!/bin/sh\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/rm_%s.py\' "$@"\n'
+        with open(aside, "w") as file:
+            file.write(text % (sys.executable, here, name))
+            os.fchmod(file.fileno(), 0o755)
+        os.rename(aside, path)

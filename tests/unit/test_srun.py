@@ -1,0 +1,270 @@
+"""srun inside a job, on one host: by the host agent alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agent_process import AGENTS, Agent, agents, launch_request
+
+HOST = {"host": "h1", "address": "10.0.0.1", "tasks": 3, "cpus": 4, "gpus": 2}
+
+
+def run(agent: Agent, lines: str, **more: Any) -> tuple[int, list[str]]:
+    """The script's exit code, and what it printed."""
+    tasks = [{"rank": r, "gpus": ["0", "1"], "env": {"RM_HOST": "h1"}} for r in range(3)]
+    request = {
+        **launch_request("", 1, 3),
+        "script": None,
+        "batch": "#!/bin/bash\nexec 2>&1\n" + lines,
+        "allocation": [HOST],
+        "place": 0,
+        "tasks": tasks,
+        "env": {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "h1"},
+        **more,
+    }
+    answer = agent.ask("launch", **request)
+    assert answer["ok"], answer
+    end = agent.event("exit", job=1, rank=0)
+    return end["code"], agent.log().splitlines()
+
+
+def test_a_step_runs_as_many_tasks_as_the_job_has() -> None:
+    with agents() as start:
+        code, lines = run(
+            start(), "srun -l sh -c 'echo $SLURM_PROCID of $SLURM_NTASKS on $SLURM_STEP_NODELIST'"
+        )
+        assert (code, sorted(lines)) == (0, [f"{r}: {r} of 3 on h1" for r in range(3)])
+
+
+def test_the_largest_exit_code_comes_back_and_each_failure_is_named() -> None:
+    with agents() as start:
+        code, lines = run(
+            start(), "srun sh -c 'exit $SLURM_PROCID'; echo code $?; srun -n1 sh -c 'kill $$'; echo $?"
+        )
+        assert code == 0
+        assert set(lines) == {
+            "srun: error: h1: task 1: Exited with exit code 1",
+            "srun: error: h1: task 2: Exited with exit code 2",
+            "code 2",
+            "srun: error: h1: task 0: Terminated",
+            "143",
+        }
+
+
+def test_input_goes_to_all_tasks_or_to_one_or_comes_from_a_file() -> None:
+    script = """
+D=$(mktemp -d)
+echo to all | srun -l cat
+echo to one | srun -l -i 2 cat
+srun -l -n1 -i none cat
+echo from > $D/in; srun -l -n1 -i $D/in cat
+yes | srun -n1 head -c 2000000 | wc -c
+rm -r $D
+"""
+    with agents() as start:
+        code, lines = run(start(), script)
+        assert (code, sorted(lines)) == (
+            0,
+            ["0: from", "0: to all", "1: to all", "2000000", "2: to all", "2: to one"],
+        )
+
+
+def test_output_goes_to_files_of_tasks() -> None:
+    script = """
+D=$(mktemp -d)
+srun -o $D/%j.%s.%t sh -c 'echo out $SLURM_PROCID; echo err >&2'
+head $D/*
+srun -n2 -o $D/all -e $D/err sh -c 'echo out; echo err >&2'; sort $D/all $D/err
+srun -n1 -o none echo nothing
+srun -n1 -o /nowhere/x echo nothing; echo code $?
+rm -r $D
+"""
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert [line for line in lines if not line.startswith("==>") and line] == [
+            *("out 0", "err", "out 1", "err", "out 2", "err"),
+            *("err", "err", "out", "out"),
+            "srun: error: The file /nowhere/x cannot be written: No such file or directory.",
+            "code 1",
+        ]
+
+
+def test_a_step_waits_for_another_one_that_holds_the_host() -> None:
+    script = """
+D=$(mktemp -d)
+mkfifo $D/go $D/runs
+srun -n1 sh -c "echo > $D/runs; cat $D/go" &
+read x < $D/runs
+srun -n1 -Q --immediate true; echo busy $?
+srun -n1 --overlap echo overlaps
+srun -n1 sh -c 'echo waited' & second=$!
+echo goes > $D/go
+wait
+rm -r $D
+"""
+    with agents() as start:
+        _, lines = run(start(), script)
+        told = [line for line in lines if not line.startswith("srun: ")]
+        assert told == ["busy 1", "overlaps", "goes", "waited"]
+
+
+def test_a_step_wider_than_the_job_gets_a_sentence() -> None:
+    with agents() as start:
+        code, lines = run(start(), "srun -N2 true")
+        assert (code, lines) == (
+            1,
+            ["srun: error: Unable to create step: It asks for 2 hosts, and the job has 1 that it may use."],
+        )
+
+
+def test_a_bad_exit_ends_the_step_if_asked() -> None:
+    with agents() as start:
+        script = "srun -K sh -c '[ $SLURM_PROCID != 1 ] || exit 7; exec sleep 1000'; echo $?"
+        _, lines = run(start(), script)
+        assert "srun: Terminating StepId=1.0" in lines
+        assert lines[-1] == "143"
+
+
+def test_signals_are_passed_on() -> None:
+    script = """
+D=$(mktemp -d)
+mkfifo $D/runs
+srun -n1 sh -c "trap 'echo heard; exit 5' USR1; echo > $D/runs; while :; do sleep 0.02; done" & pid=$!
+read x < $D/runs
+kill -USR1 $pid
+wait $pid
+echo $?
+rm -r $D
+"""
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert (lines[0], lines[-1]) == ("heard", "5")
+
+
+def test_a_step_ends_with_its_script_and_with_its_srun() -> None:
+    script = """
+D=$(mktemp -d)
+mkfifo $D/runs
+srun -n1 --overlap sh -c "echo \\$\\$ > $D/runs; exec sleep 1000" & pid=$!
+read first < $D/runs
+kill -9 $pid
+while kill -0 $first 2>&-; do sleep 0.02; done
+srun -n1 --overlap sh -c "echo \\$\\$ > $D/runs; exec sleep 1000" &
+read second < $D/runs
+echo $second
+"""
+    with agents() as start:
+        agent = start()
+        code, lines = run(agent, script)
+        assert code == 0
+        assert not Path(f"/proc/{lines[-1]}").exists()
+
+
+def test_several_programs_make_one_step() -> None:
+    script = """
+D=$(mktemp -d)
+printf '0 echo first %%t\\n1-2 echo other %%o\\n' > $D/programs
+srun --multi-prog $D/programs
+srun --multi-prog $D/none
+rm -r $D
+"""
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert sorted(lines[:3]) == ["first 0", "other 0", "other 1"]
+        assert "cannot be read: No such file or directory." in lines[3]
+
+
+def test_a_program_that_is_not_there_ends_its_task_with_2() -> None:
+    with agents() as start:
+        _, lines = run(start(), "srun -n1 no-such-program; echo $?")
+        assert lines[-1] == "2"
+        assert "no-such-program: No such file or directory" in lines[0]
+
+
+def test_tasks_find_their_place_their_gpus_and_the_scripts_environment() -> None:
+    script = """
+export MINE=yes
+cd /usr
+told='$PWD $RANK of $WORLD_SIZE $LOCAL_RANK $CUDA_VISIBLE_DEVICES $SLURM_STEP_ID'
+srun -l --gpus-per-task=1 -n2 sh -c "echo \\$MINE $told"
+srun -l -n2 --export=NONE -D /tmp sh -c "echo [\\$MINE] $told"
+"""
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert sorted(lines) == sorted(
+            [
+                "0: yes /usr 0 of 2 0 0 0",
+                "1: yes /usr 1 of 2 0 1 0",
+                "0: [] /tmp 0 of 2 0 0,1 1",
+                "1: [] /tmp 1 of 2 1 0,1 1",
+            ]
+        )
+
+
+def test_a_step_has_a_control_group_below_the_jobs() -> None:
+    with agents() as start:
+        _, lines = run(start(), "cat /proc/self/cgroup; echo --; srun -n1 cat /proc/self/cgroup")
+        if any("job_1_1" in line for line in lines):  # where there are control groups
+            assert any(line.endswith("job_1_1/step_0") for line in lines[lines.index("--") :])
+
+
+def test_outside_of_such_a_job_srun_says_what_to_do() -> None:
+    done = subprocess.run(
+        [sys.executable, str(AGENTS / "rm_srun.py"), "true"],
+        capture_output=True,
+        text=True,
+        env={},
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "submit it with --launch=batch" in done.stderr
+
+
+def test_other_users_are_not_heard() -> None:
+    if os.getuid() != 0:
+        pytest.skip("needs root: the other user is another one than the job's")
+    with agents() as start:
+        agent = start()
+        request = {**launch_request("", 1, 1), "script": None, "batch": "#!/bin/sh\nsleep 1000\n"}
+        agent.ask("launch", **request, allocation=[HOST], place=0)
+        path = str(agent.state / "jobs/1.1/steps")
+        program = f"import socket,os; os.setuid(1); socket.socket(socket.AF_UNIX).connect({path!r})"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert "PermissionError" in done.stderr
+
+
+def test_nonsense_at_the_socket_ends_nothing() -> None:
+    with agents() as start:
+        agent = start()
+        script = """python3 -S - "$RM_STEPS" <<'END'
+import socket, sys
+for text in (b"{}\\n", b"[]\\n", b"nonsense\\n", b'{"op":"carry","step":9,"place":0}\\n',
+             b'{"op":"create"}\\n', b'{"op":"create","step":{"ntasks":-1}}\\n', b"x" * 2000000,
+             b'{"op":"agent"}\\n{"op":"piece"}\\n'):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(sys.argv[1])
+        try:
+            s.sendall(text)
+            s.shutdown(socket.SHUT_WR)
+            s.recv(1000)
+        except OSError:
+            pass
+END
+srun -n1 echo still there"""
+        assert run(agent, script) == (0, ["still there"])
+
+
+def test_the_names_of_hosts_are_shown() -> None:
+    script = (
+        "scontrol show hostnames 'gpu[01-02],x'; scontrol show hostlist a1,a2; scontrol show job 1; echo $?"
+    )
+    with agents() as start:
+        _, lines = run(start(), script)
+        assert lines[:4] == ["gpu01", "gpu02", "x", "a[1-2]"]
+        assert lines[-1] == "1"

@@ -1,0 +1,170 @@
+"""Which hosts and tasks a step of a job gets, what it waits for, and what is refused."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
+import rm_srun_options as options
+import rm_step_plan as plan
+
+HOSTS = [{"host": f"h{n}", "tasks": 2, "cpus": 4, "gpus": 2} for n in (1, 2, 3)]
+
+
+def asked(*words: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    values, _ = options.parsed([*words, "true"], environ or {}, lambda word: None)
+    return options.step_of(values)
+
+
+def laid(*words: str, held: dict[int, Any] | None = None, environ: Mapping[str, str] | None = None) -> Any:
+    return plan.layout(asked(*words, environ=environ), HOSTS, held or {})
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ((), {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}),
+        (("-m", "cyclic"), {"h1": [0, 3], "h2": [1, 4], "h3": [2, 5]}),
+        (("--ntasks-per-node=1",), {"h1": [0], "h2": [1], "h3": [2]}),
+        (("-N2",), {"h1": [0, 1], "h2": [2, 3]}),
+        (("-n1",), {"h1": [0]}),
+        (("-n4", "-N3"), {"h1": [0, 1], "h2": [2], "h3": [3]}),
+        (("-n", "3", "-N", "1"), {"h1": [0, 1, 2]}),
+        (("-n2", "--ntasks-per-node=2"), {"h1": [0, 1]}),
+        (("-w", "h3"), {"h3": [0, 1]}),
+        (("-n2", "-N2", "--exclude=h1"), {"h2": [0], "h3": [1]}),
+        (("-n1", "-w", "h[2-3]"), {"h2": [0]}),
+        (("-n13", "--overcommit"), {"h1": [0, 1, 2, 3, 4], "h2": [5, 6, 7, 8], "h3": [9, 10, 11, 12]}),
+        (("-n6", "-c2"), {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}),
+    ],
+)
+def test_tasks_are_laid_out_as_slurm_does(words: tuple[str, ...], ranks: dict[str, list[int]]) -> None:
+    assert {part["host"]: part["ranks"] for part in laid(*words)} == ranks
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("-N4",), "asks for 4 hosts, and the job has 3"),
+        (("-n13",), "13 tasks of 1 processors need more than the 12"),
+        (("-n3", "-c4", "-N1"), "3 tasks of 4 processors need more"),
+        (("-w", "h9"), "h9 is not a host of this job"),
+        (("--exact", "-n1", "-c5", "-N1"), "asks for 5 processors on h1"),
+        (("--gpus-per-node=3",), "asks for 3 GPUs on h1, where the job has 2"),
+        (("--gpus-per-task=2",), "asks for 4 GPUs on h1, where the job has 2"),
+    ],
+)
+def test_a_step_wider_than_the_job_is_refused(words: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(plan.Refused, match=sentence):
+        laid(*words)
+
+
+def test_steps_hold_their_hosts_and_share_them_only_when_they_say_so() -> None:
+    (first,) = laid("-n1")
+    assert first["holds"] == (4, [])
+    held = {0: first["holds"]}
+    assert laid("-n1", held=held)[0]["host"] == "h2"  # the next host that is free
+    with pytest.raises(plan.Busy):
+        laid("-n1", "-w", "h1", held=held)
+    with pytest.raises(plan.Busy):
+        laid(held=held)
+    assert laid("-n1", "-w", "h1", "--overlap", held=held)[0]["holds"] == (0, [])
+
+
+def test_exact_steps_share_a_host_until_its_processors_are_taken() -> None:
+    held: dict[int, Any] = {}
+    for taken in (2, 4):
+        (part,) = laid("--exact", "-n1", "-c2", "-w", "h1", held=held)
+        held = {0: (held.get(0, (0, []))[0] + part["holds"][0], [])}
+        assert held[0][0] == taken
+    with pytest.raises(plan.Busy):
+        laid("--exact", "-n1", "-c2", "-w", "h1", held=held)
+
+
+def test_tasks_see_their_own_gpus_and_no_other_steps() -> None:
+    parts = laid("--gpus-per-task=1")
+    assert [part["gpus"] for part in parts] == [[[0], [1]]] * 3
+    (part,) = laid("--exact", "-n1", "--gpus-per-task=1", "-w", "h1", held={0: (1, [0])})
+    assert (part["gpus"], part["holds"]) == ([[1]], (1, [1]))
+    with pytest.raises(plan.Busy):
+        laid("--exact", "-n1", "--gpus-per-task=1", "-w", "h1", held={0: (2, [0, 1])})
+    assert laid("-n1")[0]["gpus"] == [[0, 1]]  # unasked: all of the job's
+    assert laid("-n1", "--gres=none")[0]["gpus"] == [[]]
+    assert laid("-n2", "-N1", "--gres=gpu:a100:2")[0]["gpus"] == [[0, 1]] * 2
+    assert laid(environ={"SLURM_GPUS_PER_TASK": "1"})[0]["gpus"] == [[0], [1]]
+
+
+@pytest.mark.parametrize("text", ["gpu[01-03,7],login,a-b[2-3]c", "h1", "a,b"])
+def test_lists_of_hosts_are_read(text: str) -> None:
+    names = plan.expanded(text)
+    assert plan.expanded(",".join(names)) == names
+    assert plan.expanded(plan.folded_hosts(names)) == names
+
+
+def test_lists_of_hosts_are_written_short() -> None:
+    assert plan.expanded("gpu[01-03,07],x") == ["gpu01", "gpu02", "gpu03", "gpu07", "x"]
+    assert plan.folded_hosts(["gpu01", "gpu02", "gpu03", "gpu07", "x"]) == "gpu[01-03,07],x"
+    assert plan.folded([2, 2, 1]) == "2(x2),1"
+    with pytest.raises(ValueError, match="is not a list of hosts"):
+        plan.expanded("gpu[1-99999999]")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--pty",), "--pty is not supported"),
+        (("--het-group=0",), "--het-group is not supported"),
+        (("--no-such",), "not recognized"),
+        (("-n", "many"), "--ntasks is 'many'"),
+        (("-N", "x"), "--nodes is 'x'"),
+        (("--gres=nvme:1",), "--gres=nvme:1 is not supported"),
+        (("-m", "plane=2"), "--distribution=plane=2 is not supported"),
+        (("-w", "h["), "--nodelist"),
+        (("--gpu-bind=map_gpu:0",), "--gpu-bind=map_gpu:0 is not supported"),
+    ],
+)
+def test_what_would_mean_something_else_is_refused(words: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(options.Wrong, match=sentence):
+        asked(*words)
+
+
+def test_the_command_keeps_its_own_options() -> None:
+    values, command = options.parsed(["-n2", "--kill-on-bad-exit=1", "-l", "sh", "-n", "--pty"], {}, print)
+    assert (values["ntasks"], values["kill-on-bad-exit"], command) == ("2", "1", ["sh", "-n", "--pty"])
+    assert options.parsed(["-o", "-x", "ls", "--exclusive=user"], {}, print)[1] == ["ls", "--exclusive=user"]
+
+
+def test_options_without_effect_are_told_once() -> None:
+    said: list[str] = []
+    options.parsed(["--mem=4G", "--cpu-bind=none", "true"], {}, said.append)
+    assert said == ["--mem has no effect in a step of rm."]
+
+
+def test_the_environment_follows_export() -> None:
+    environ = {"A": "1", "B": "2", "PATH": "/bin", "SLURM_JOB_ID": "7"}
+    job = {"PATH": "/bin", "SLURM_JOB_ID": "7"}
+    assert options.environment({}, environ) == environ
+    assert options.environment({"export": "NONE"}, environ) == job
+    assert options.environment({"export": "A,C=3"}, environ) == {**job, "A": "1", "C": "3"}
+
+
+def test_programs_are_read_from_a_file() -> None:
+    text = "# ranks program\n0 server --rank %t\n1-2 worker %o\n* rest %t\n"
+    assert options.programs(text, 4) == [
+        ["server", "--rank", "0"],
+        ["worker", "0"],
+        ["worker", "1"],
+        ["rest", "3"],
+    ]
+    with pytest.raises(options.Wrong, match="names none for task 1"):
+        options.programs("0 a\n", 2)
+
+
+def test_names_of_files_hold_the_step_and_the_task() -> None:
+    known = {"t": 3, "s": 0, "j": "7", "N": "h1"}
+    assert options.file_name("o-%j.%s-%4t-%N-%%-%q", known) == "o-7.0-0003-h1-%-%q"
