@@ -15,7 +15,7 @@ from rm.cli.slurm.words import Options
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "slurm-commands.md").read_text()
 ROWS = re.findall(r"^\| `(\w+)` \| (.*) \| (.*) \| (.*) \|$", DOCUMENT, re.M)
-WITH_OPTIONS = [name for name in PROGRAMS if name != "sbatch"]  # whose table is docs/slurm.md's
+WITH_OPTIONS = [name for name in PROGRAMS if name not in ("sbatch", "srun")]  # sbatch's are docs/slurm.md's
 
 
 def options_of(name: str) -> Options:

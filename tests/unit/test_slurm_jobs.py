@@ -84,6 +84,18 @@ def test_an_array_is_one_line_or_one_for_each_element(slurm: Slurm) -> None:
     assert slurm("squeue", "-h", "-r", "-j3_1,3_2", "-o", "%K %E").out.splitlines()[0] == "0 (null)"
 
 
+def test_the_rest_of_an_array_that_waits_no_more_was_cancelled(slurm: Slurm, daemon: Daemon) -> None:
+    array = Array(dropped="0,5", completed="1-3", failed="4")
+    daemon.service.put(3, array=array, started_us=6_000_000)
+    daemon.service.finish(3, 1)
+    assert slurm("squeue", "-h", "-j", "3", "-o", "%i").out == "3_1\n"
+    assert slurm("squeue", "-h", "-j", "3", "-t", "CA", "-o", "%i %T %S").out == "3_[0,5] CANCELLED N/A\n"
+    assert slurm("squeue", "-h", "-j", "3", "-t", "CA", "-o", "%i %y").out == "3_[0,5] 0\n"
+    told = slurm("sacct", "-n", "-X", "-P", "-j", "3", "-S", "1970-01-01", "-o", "JobID,State,ExitCode,Start")
+    assert told.out.splitlines()[0] == "3_[0,5]|CANCELLED|0:0|Unknown"
+    assert " JobState=CANCELLED " in slurm("scontrol", "-o", "show", "job", "3").out
+
+
 def test_jobs_are_selected(slurm: Slurm) -> None:
     def ids(*words: str) -> str:
         return " ".join(slurm("squeue", "-h", "-S", "i", "-o", "%A", *words).out.split())

@@ -121,6 +121,26 @@ def test_the_programs_run_from_their_directory(daemon: Daemon, rmx: Rmx, tmp_pat
     assert "sbatch: error: Unknown option --foo" in done.stderr
 
 
+def test_srun_is_the_jobs_own(slurm: Slurm, rmx: Rmx, tmp_path: Path) -> None:
+    outside = slurm("srun", "hostname")
+    assert (outside.code, outside.out) == (1, "")
+    assert outside.err.startswith("srun: error: There is no srun outside of a job.")
+    ours, jobs = tmp_path / "ours", tmp_path / "jobs"
+    rmx("slurm-shims", str(ours))
+    jobs.mkdir()
+    (jobs / "srun").write_text('#!/bin/sh\necho "own: $*"\n')
+    (jobs / "srun").chmod(0o755)
+
+    def inside(*folders: Path) -> str:
+        path = ":".join(map(str, (*folders, "/usr/bin", "/bin")))
+        env = os.environ | {"PATH": path, "SLURM_JOB_ID": "1"}
+        done = subprocess.run(["srun", "-n", "2", "a b"], capture_output=True, text=True, env=env)
+        return done.stdout + done.stderr
+
+    assert inside(ours, jobs) == inside(jobs, ours) == "own: -n 2 a b\n"
+    assert inside(ours).startswith("srun: error: This job's host has no srun.")
+
+
 def test_another_program_of_the_name_stays(rmx: Rmx, tmp_path: Path) -> None:
     (tmp_path / "squeue").write_text("#!/bin/sh\n")
     refused = rmx("slurm-shims", str(tmp_path))

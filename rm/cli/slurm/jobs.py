@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rm.api.job_rows import JobRow, row_of
 from rm.arrays import JobId, mask, text_of
 from rm.client.address import find_daemon
 from rm.client.listing import rows_at_once
 from rm.units import fold_hosts, format_elapsed
+
+if TYPE_CHECKING:
+    from rm.api.jobs import Job
 
 NONE = "(null)"
 STATES = (
@@ -36,7 +39,23 @@ def rows(**selection: Any) -> list[JobRow]:
         from rm.client import Client
 
         found = Client().rows(**selection)
-    return found
+    return [_of_rest(row) for row in found]
+
+
+def _of_rest(row: JobRow) -> JobRow:
+    """An array stands for its elements without jobs: none of them waits any more, so they were cancelled."""
+    if not row.array_rest or row.state == "PENDING":
+        return row
+    return row._replace(state="CANCELLED", short_state="CA", started_us=None)
+
+
+def rest_of(job: Job) -> Job:
+    """The same of a whole job."""
+    if job.array is None or job.array.waiting or not job.array.dropped:
+        return job
+    from msgspec.structs import replace
+
+    return replace(job, state="CANCELLED", short_state="CA", started_us=None, exit=None, reason=None)
 
 
 def tasks_of(job: JobRow, ids: Sequence[JobId]) -> str | None:
@@ -74,7 +93,7 @@ def whole(**selection: Any) -> list[Any]:
 
     def row(job: Any) -> JobRow:
         reason = job.reason.code if job.reason is not None else ""
-        return row_of(job, job.state, job.short_state, job.hosts, reason)
+        return _of_rest(row_of(job, job.state, job.short_state, job.hosts, reason))
 
     return [Whole(job, row(job)) for job in Client().jobs(**selection)]
 

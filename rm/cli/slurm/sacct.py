@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rm.arrays import JobId, mask, parse_id, split_ids
 from rm.cli.output import printable
-from rm.cli.slurm.jobs import NEVER, SHORT, STATES
+from rm.cli.slurm.jobs import NEVER, SHORT, STATES, rest_of
 from rm.cli.slurm.sacct_fields import BY_NAME, FIELDS, Field, Line
 from rm.cli.slurm.words import Given, Options, read
 from rm.errors import NotFound, UsageError
@@ -141,7 +141,7 @@ def _jobs(given: Given) -> list[Job]:
     tests.append(lambda job: job.ended_us is None or job.ended_us >= since_us)
     # an array of which nothing is left is its elements
     tests.append(lambda job: job.array is None or bool(job.array.waiting or job.array.dropped))
-    return [job for job in found if all(test(job) for test in tests)]
+    return [job for job in map(rest_of, found) if all(test(job) for test in tests)]
 
 
 def _id(word: str) -> JobId:

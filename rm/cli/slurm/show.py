@@ -15,7 +15,7 @@ from rm.cli.slurm.hosts import (
     reason_of,
     state_of,
 )
-from rm.cli.slurm.jobs import NONE, clock, clock_limit, moment, size
+from rm.cli.slurm.jobs import NONE, clock, clock_limit, moment, rest_of, size
 from rm.client import Client
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
@@ -61,9 +61,10 @@ def _owner(user: str) -> str:
     return f"UserId={user}({entry.pw_uid}) GroupId={group}({entry.pw_gid})"
 
 
-def _job(job: Job) -> Record:
+def _job(found: Job) -> Record:
     import time
 
+    job = rest_of(found)
     spec = job.spec
     hosts = list(job.hosts)
     number = len(hosts) or spec.hosts_min or 1

@@ -48,7 +48,9 @@ def run(words: Sequence[str]) -> int:
     form, options = _format(given), given.options
     sort = options.get("sort") or (SORT_START if "start" in options else SORT)
     wanted = _states(given)
-    asked: dict[str, Any] = {"state": ",".join(sorted(wanted)), "mine": "me" in options}
+    # the cancelled rest of an array is in the state of the array, for the daemon
+    states = "" if "CANCELLED" in wanted else ",".join(sorted(wanted))
+    asked: dict[str, Any] = {"state": states, "mine": "me" in options}
     named = {"user": given.words("user"), "name": given.words("name")}
     asked |= {what: next(iter(found)) for what, found in named.items() if len(found) == 1}
     jobs = options.get("job")

@@ -1,0 +1,77 @@
+"""Slurm's commands on a real daemon and real hosts."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import WAIT_S, Cluster, until
+from tests.e2e.conftest import MakeCluster
+from tests.shared_directory import share
+
+pytestmark = pytest.mark.lab
+
+
+@pytest.fixture(scope="module")
+def cluster(make_cluster: MakeCluster) -> Cluster:
+    if os.geteuid():
+        pytest.skip("sharing a directory with the hosts needs root")
+    settings = {"jobs": {"run_root_as": "", "allow_root": True}}  # whose files jobs read and write
+    return make_cluster(settings, zones=1, hosts=2)
+
+
+class Shell:
+    """Slurm's commands in PATH, in a directory that the hosts share with this machine."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        for host in cluster.hosts():
+            share(cluster.lab, host, directory)
+        cluster.rmx("slurm-shims", str(directory / "bin"))
+        self.directory = directory
+        shared = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        socket = {"RM_DAEMON__SOCKET": cluster.socket}
+        self.environment = shared | socket | {"PATH": f"{directory / 'bin'}:{os.environ['PATH']}"}
+
+    def __call__(self, line: str, code: int = 0, wait_s: float = WAIT_S) -> str:
+        done = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, timeout=wait_s,
+            cwd=self.directory, env=self.environment,
+        )  # fmt: skip
+        assert done.returncode == code, (line, done.stdout, done.stderr)
+        return done.stdout.strip()
+
+    def ended(self, job: str) -> list[str]:
+        """State and code of the job and its elements, once all have ended."""
+
+        def found() -> list[str]:
+            lines = self(f"sacct -X -n -P -o State,ExitCode -j {job}").splitlines()
+            return lines if lines and not self(f"squeue -h -t PD,R,CG,CF -o %i -j {job}") else []
+
+        states: list[str] = until(found, f"job {job} ends")
+        return states
+
+
+@pytest.fixture
+def shell(cluster: Cluster, tmp_path: Path) -> Shell:
+    return Shell(cluster, tmp_path)
+
+
+def test_jobs_live_their_life_by_slurms_commands(shell: Shell) -> None:
+    (shell.directory / "job.sh").write_text(
+        "#!/bin/bash\n#SBATCH -n 2 -J life\necho once on $SLURM_JOB_NODELIST\nexit $1\n"
+    )
+    good, bad = shell("sbatch --parsable job.sh 0"), shell("sbatch job.sh 3").rpartition(" ")[2]
+    assert shell.ended(good) == ["COMPLETED|0:0"]
+    assert shell.ended(bad) == ["FAILED|3:0"]
+    host = shell(f"sacct -X -n -P -o NodeList -j {good}")
+    assert (shell.directory / f"slurm-{good}.out").read_text() == f"once on {host}\n"
+    assert host in shell("sinfo -h -N -o %N").split()
+
+    array = shell("sbatch --parsable -H --array=0-3%2 --wrap 'test $SLURM_ARRAY_TASK_ID != 2'")
+    assert shell(f"squeue -h -o '%i %t %r' -j {array}") == f"{array}_[0-3%2] PD JobHeldUser"
+    shell(f"scancel {array}_3 && scontrol release {array}")
+    assert sorted(shell.ended(array)) == ["CANCELLED|0:0", "COMPLETED|0:0", "COMPLETED|0:0", "FAILED|1:0"]
+    assert (shell.directory / f"slurm-{array}_1.out").exists()
