@@ -59,6 +59,6 @@ class Asking:
                 f"The answer of the daemon at {self.connection.address} does not fit this rm: {error}.",
                 "Use one version on both sides: `rmx --version` says this one.",
             ) from None
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             raise self.connection.stranger() from None
         return answer

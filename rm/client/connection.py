@@ -112,7 +112,7 @@ class Connection:
     def _object(self, data: bytes) -> dict[str, Any]:
         try:
             answer = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise self.stranger()
@@ -365,7 +365,7 @@ def _failure(status: int, body: bytes) -> RmError:
     try:
         told = json.loads(body)["error"]
         kind, message, hint = told["kind"], told["message"], told["hint"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         kind, message, hint = "RmError", f"The daemon answered with status {status}.", ""
     found = getattr(errors, str(kind), RmError)
     return (found if isinstance(found, type) and issubclass(found, RmError) else RmError)(message, hint)

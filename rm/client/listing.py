@@ -35,7 +35,10 @@ def rows_at_once(path: str, selection: Mapping[str, object]) -> list[JobRow] | N
                 return None
             pages.append(list(map(JobRow._make, told["rows"])))
             more = bool(told["more"] and pages[-1])
-        except (ValueError, KeyError, TypeError):
+            oldest = int(pages[-1][0].id) if more else 0
+            if more and not 0 < oldest < (before or oldest + 1):
+                return None  # it would go on for ever
+            before = oldest
+        except (ValueError, KeyError, TypeError, RecursionError):
             return None
-        before = pages[-1][0].id if more else 0
     return [row for page in reversed(pages) for row in page]

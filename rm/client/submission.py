@@ -16,13 +16,20 @@ def submit(connection: Connection, spec: Mapping[str, Any], key: str = "") -> in
         spec: the fields of `rm.api.jobs.JobRequest` that are not left out, as plain values.
         key: however often it is asked with this key, it is one job; "" makes a new key.
     """
-    return int(connection.post("jobs", body={"spec": spec}, key=key or _new_key())["job"])
+    answer = connection.post("jobs", body={"spec": spec}, key=key or _new_key())
+    try:
+        return int(answer["job"])
+    except (KeyError, TypeError, ValueError):
+        raise connection.stranger() from None
 
 
 def submit_many(connection: Connection, specs: Sequence[Mapping[str, Any]], key: str = "") -> list[int]:
     """The ids of the new jobs, in the order of `specs`: all are taken, or none."""
     answer = connection.post("jobs", body={"specs": list(specs)}, key=key or _new_key())
-    return [int(job) for job in answer["jobs"]]
+    try:
+        return [int(job) for job in answer["jobs"]]
+    except (KeyError, TypeError, ValueError):
+        raise connection.stranger() from None
 
 
 def _new_key() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -13,9 +14,11 @@ from typing import NamedTuple
 
 import pytest
 
+from rm.api.job_rows import JobRow
 from rm.cli import start
 from rm.cli.ending import INTERRUPTED
 from rm.cli.jobs import quick_queue, quick_submit
+from rm.client import listing
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
 
@@ -254,3 +257,16 @@ def test_an_interrupt_ends_it_with_a_sentence(
     monkeypatch.setattr(quick_queue, "attempt", interrupted)
     assert start.main() == INTERRUPTED
     assert capfd.readouterr().err == "rmx: Interrupted.\n"
+
+
+@pytest.mark.parametrize(
+    "rows", [7, None, [7], [[]], [[7]], ["id 7"], ["id 0"], ["id -1"], ['id "x"'], ["id null"]]
+)
+def test_rows_that_are_none_of_rms_or_never_end_are_left_to_the_usual_way(
+    rows: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(rows, list) and isinstance(rows[0], str):
+        rows = [[json.loads(rows[0].removeprefix("id ")), *[None] * (len(JobRow._fields) - 1)]]
+    page = json.dumps({"columns": JobRow._fields, "rows": rows, "more": True}).encode()
+    monkeypatch.setattr(listing, "answered", lambda *_: page)
+    assert listing.rows_at_once("/nowhere", {}) is None

@@ -299,6 +299,18 @@ def test_an_answer_of_another_version_is_told_as_such(
         client.status()
 
 
+@pytest.mark.parametrize(
+    "answer", [b"[" * 100_000, b"{}", b'{"job": null, "jobs": 5}', b'{"job": "x", "jobs": ["x"]}']
+)
+def test_an_answer_that_is_none_of_rms_is_told_as_such(
+    answer: bytes, client: Client, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "ask", lambda *_, **__: answer)
+    for ask in (lambda: client.submit(JOB), lambda: client.submit_many([JOB])):
+        with pytest.raises(Unreachable, match="does not speak rm's protocol"):
+            ask()
+
+
 def test_a_batch_script_is_read_as_rmx_submit_reads_it(
     client: Client, daemon: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

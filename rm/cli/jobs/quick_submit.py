@@ -87,5 +87,5 @@ def _at_once(path: str, spec: dict[str, Any], key: str) -> int | None:
         return None
     try:
         return int(json.loads(answer)["job"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
