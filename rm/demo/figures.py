@@ -11,6 +11,8 @@ from rm.core.model.traffic import Phase, TrafficProfile
 from rm.demo import scenario
 from rm.demo.scenario import Training
 from rm.demo.training import Iteration, JobRun
+from rm.policies.interleave.answer import answer, thresholds_for
+from rm.policies.interleave.problem import problem_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,22 @@ def score(measured: Measured, mode: str, host: str) -> float | None:
             if host in job.links:
                 return round(float(job.links[host]["score"]), 2)
     return None
+
+
+def score_together(shape: TrafficProfile) -> float:
+    """The compatibility score of two jobs of this profile on one link, rotated as well as can be."""
+    phases = [
+        {
+            "offset_ms": phase.offset_us / 1000,
+            "duration_ms": phase.duration_us / 1000,
+            "bandwidth_mbps": phase.rate_bps / 1e6,
+        }
+        for phase in shape.phases
+    ]
+    jobs = [{"name": t.name, "period_ms": shape.period_us / 1000, "phases": phases} for t in scenario.HEAVY]
+    problem = problem_from({"capacity_mbps": scenario.LINK_MBPS, "jobs": jobs})
+    (link,) = answer(problem, thresholds_for(problem)).links
+    return round(link.score, 1)
 
 
 def why_not_apart(taken: Sequence[str], why: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from rm.core.model.traffic import TrafficProfile
 from rm.demo import figures, scenario
@@ -217,8 +217,8 @@ class Demo:
         two = self._submit_heavy(second, shape, "--hold")
         one = self._submit_heavy(first, shape)
         self.trainer.await_running(one)
+        together = figures.score_together(shape)
         self.cluster.api.post("jobs", two.job, "release")
-        together = self._score_together(second, shape, one.hosts)
         self.trainer.follow([one, two], lambda jobs: self.screen.now(f"apart: {progress(jobs)}"))
         begin, end = figures.span((one, two), self.length.left_out_s / 2)
         run = Run("apart", (one, two), begin, end)
@@ -245,12 +245,6 @@ class Demo:
     def _submit_heavy(self, training: Training, shape: TrafficProfile, *more: str) -> JobRun:
         words = self.trainer.prepare(training, self.length.iterations_heavy, 0.0, shape, ())
         return self.trainer.submit(training, [*words, *more])
-
-    def _score_together(self, training: Training, shape: TrafficProfile, hosts: Sequence[str]) -> Any:
-        """What the scheduler thinks of putting it beside the first: a dry run."""
-        words = self.trainer.prepare(training, self.length.iterations_heavy, 0.0, shape, hosts)
-        plan = self.trainer.dry_run(words)
-        return round(float(plan["alignment"]["score"]), 1) if plan["alignment"] else None
 
 
 def progress(jobs: Sequence[JobRun]) -> str:

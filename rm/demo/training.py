@@ -129,11 +129,6 @@ class Trainer:
         out = self._stage.run(["bash", "-c", f"{hook}{typed} --json"], "rm submit")
         return JobRun(training, int(json.loads(out)["job"])), typed
 
-    def dry_run(self, words: Sequence[str]) -> dict[str, Any]:
-        """The scheduler's plan for a job that is not submitted."""
-        plan: dict[str, Any] = json.loads(self._stage.rmx("submit", *words, "--test-only", "--json"))
-        return plan
-
     def await_running(self, run: JobRun) -> None:
         end = time.monotonic() + PATIENCE_S
         while not run.why:

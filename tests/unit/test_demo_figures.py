@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rm.demo.figures import why_not_apart
+from rm.core.model.traffic import Phase, TrafficProfile
+from rm.demo.figures import score_together, why_not_apart
 
 
 def verdict(host: str, message: str = "") -> dict[str, Any]:
@@ -23,3 +24,12 @@ def test_jobs_that_were_not_kept_apart_are_explained_by_placements_own_words() -
     assert rhythm in why_not_apart(taken, passed_over)
     for choice in (None, {"passed_over_hosts": None}, {"passed_over_hosts": 0}):
         assert why_not_apart(taken, {"verdicts": own, "choice": choice}) == "Placement saw no other host."
+
+
+def test_two_jobs_fit_together_as_far_as_their_phases_leave_room() -> None:
+    def together(communicates_ms: int) -> float:
+        phase = Phase(10_000, 1000 * communicates_ms, 95_000_000)
+        return score_together(TrafficProfile(208_000, (phase,)))
+
+    assert together(90) == 100
+    assert 50 < together(128) < 95
