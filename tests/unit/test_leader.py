@@ -13,7 +13,7 @@ from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.adapters.store.sql import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Intent
-from rm.core.jobs.reconcile import Reported
+from rm.core.jobs.reconcile import Reported, ReportedTask
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Step
 from rm.core.model.host import HostState
@@ -408,6 +408,20 @@ def test_a_report_by_a_lost_channel_changes_nothing(house: House) -> None:
     house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
     house.leader.post(HostReport(ev.HostUp("h1", "other", "1"), Reported([]), 99))
     assert house.state().hosts["h1"].boot_id == ""
+
+
+def test_what_a_host_runs_beyond_the_database_is_named_in_the_log(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    house.start()
+    house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)
+    tasks = [ReportedTask(job, 1, 0, "running") for job in range(41, 48)]
+    ended = ReportedTask(40, 1, 0, "exited", ended_us=5)
+    house.leader.post(HostReport(ev.HostUp("h1", "boot", "1"), Reported([ended, *tasks]), 1))
+    assert house.state().hosts["h1"].boot_id == "boot"
+    (line,) = [record.getMessage() for record in caplog.records if "still runs" in record.getMessage()]
+    assert line.startswith("h1 still runs attempt 1 of job 41, ")
+    assert "attempt 1 of job 45 and 2 more: these the database has given up, or does not have" in line
 
 
 def test_actions_of_which_nobody_knows_what_they_ask_are_not_carried_out() -> None:

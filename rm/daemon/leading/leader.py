@@ -52,6 +52,7 @@ SLOW_S = 2.0  # a commit that takes longer is reported to every request
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
 # short jobs then share one. An idle cluster's first news is acted upon at once.
 NEWS_EVERY_US = 5_000
+STRAYS_NAMED = 5  # attempts in one line of the log
 
 
 @dataclass(slots=True)
@@ -439,7 +440,14 @@ class Leader:
                 launches.add((action.job, action.attempt))
         self._executor.repeat_open(host)
         up = replace(report.up, newest_job=self._newest_job(host, report.newest_job))
-        return [up, *failed, *reconcile(state, host, report.tasks, launches, ends, now_us)]
+        found = reconcile(state, host, report.tasks, launches, ends, now_us)
+        strays = [e for e in found if isinstance(e, ev.StrayFound) and e.running]
+        if strays:
+            named = ", ".join(f"attempt {e.attempt} of job {e.job}" for e in strays[:STRAYS_NAMED])
+            more = f" and {len(strays) - STRAYS_NAMED} more" * (len(strays) > STRAYS_NAMED)
+            what = "the database has given up, or does not have, and they are stopped"
+            log.warning("%s still runs %s%s: these %s", host, named, more, what)
+        return [up, *failed, *found]
 
     def _newest_job(self, host: str, told: int) -> int:
         """What ids of new jobs are to be above: hosts may remember jobs of a newer copy of the database."""
