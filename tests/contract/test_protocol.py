@@ -17,7 +17,7 @@ from rm.protocol.codes import AgentError, Code
 from rm.protocol.line import read_answer, read_line, read_notification, read_refusal, request_line
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
 from rm.protocol.request import Request, name_of
-from rm.protocol.tables import requests
+from rm.protocol.tables import events, requests
 from rm.typed import convert
 from scripts.protocol_tables import FILE, renewed
 from tests.agent_process import AGENTS, ME, USER, Agent, agents
@@ -57,6 +57,14 @@ def test_every_field_that_is_sent_is_read() -> None:
     for part in (attempts.Task, attempts.Grid, steps.Step):
         sent |= set(part.__struct_encode_fields__)
     assert sent <= words, sent - words
+
+
+def test_agents_send_every_field_of_a_notification() -> None:
+    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    words = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    words |= {n.arg for n in nodes if isinstance(n, ast.keyword) and n.arg is not None}
+    expected = {field for kind in events() for field in kind.__struct_encode_fields__}
+    assert expected <= words, expected - words
 
 
 def test_a_step_of_a_playbook_has_the_fields_of_the_protocol_and_no_other() -> None:
