@@ -49,10 +49,6 @@ class Inspection:
         self._current: tuple[int, int] | None = None
         self._periods: list[int] = []
 
-    @property
-    def busy(self) -> bool:
-        return self._current is not None or bool(self._waiting)
-
     def begin(self, running: Running, reports: bool, shared: bool) -> None:
         """Profile this job when those before it are done.
 
