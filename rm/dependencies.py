@@ -9,36 +9,40 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from rm.arrays import JobId, parse_id
 from rm.errors import UsageError
 from rm.units import MINUTE_US
 
-AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON = "after", "afterany", "afterok", "afternotok", "singleton"
-KINDS = (AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON)
+AFTER, AFTERANY, AFTEROK, AFTERNOTOK = "after", "afterany", "afterok", "afternotok"
+AFTERCORR, SINGLETON = "aftercorr", "singleton"
+KINDS = (AFTER, AFTERANY, AFTEROK, AFTERNOTOK, SINGLETON, AFTERCORR)
 CONDITIONS_MAX = 1_000  # of one job: each change of one writes all of them
 MINUTES_MAX = 10 * 366 * 24 * 60
 
-_JOB = r"([1-9]\d{0,17})(?:\+(\d{1,10}))?\Z"
-_ELEMENT = r"\d+_(\d+|\*|\[.*\])\Z"
-_HINT = "Write KIND:JOB[:JOB...], KIND one of after, afterany, afterok, afternotok; or singleton."
+_JOB = r"([1-9]\d{0,17})(_(?:\*|\d{1,9}|\[[^\]]*\]))?(?:\+(\d{1,10}))?\Z"
+_OUTSIDE = r"(?![^\[\]]*\])"  # of the brackets around the elements of an array
+_HINT = "Write KIND:JOB[:JOB...], KIND one of after, afterany, afterok, afternotok, aftercorr; or singleton."
 # what Slurm knows besides, and why it is refused
 _REFUSED = {
-    "aftercorr": "it goes from element to element of two job arrays; afterok waits for the whole array",
     "afterburstbuffer": "rm has no burst buffers",
     "expand": "rm does not change the hosts of a job",
 }
 
 
 class Condition(NamedTuple):
-    """What is asked of one job; `job` is 0 for `singleton`. `delay_us` counts from its start (`after`)."""
+    """What is asked of one job; `job` is 0 for `singleton`. `delay_us` counts from its start (`after`).
+    `tasks`: the elements of a job array that it is asked of, as rm.arrays writes them; "" = all."""
 
     kind: str
     job: int = 0
     delay_us: int = 0
+    tasks: str = ""
 
     def __str__(self) -> str:
         if self.kind == SINGLETON:
             return self.kind
-        return f"{self.kind}:{self.job}" + (f"+{self.delay_us // MINUTE_US}" if self.delay_us else "")
+        delay = f"+{self.delay_us // MINUTE_US}" if self.delay_us else ""
+        return f"{self.kind}:{JobId(self.job, self.tasks)}{delay}"
 
 
 class Conditions(NamedTuple):
@@ -57,10 +61,14 @@ def parse(text: str) -> Conditions:
     text = text.strip()
     if not text:
         return Conditions()
-    if "," in text and "?" in text:
+    parts = {between: re.split(re.escape(between) + _OUTSIDE, text) for between in ",?"}
+    if len(parts[","]) > 1 and len(parts["?"]) > 1:
         raise _wrong(text, "it has both ',' (all) and '?' (any)", "Separate the conditions by one of them.")
-    any_of = "?" in text
-    found = [one for part in text.split("?" if any_of else ",") for one in _part(text, part.strip())]
+    any_of = len(parts["?"]) > 1
+    found = [one for part in parts["?" if any_of else ","] for one in _part(text, part.strip())]
+    if any_of and any(one.kind == AFTERCORR for one in found) and any(one.delay_us for one in found):
+        why = "beside '?' aftercorr and a time exclude each other"
+        raise _wrong(text, why, "Let a job in between wait for the time.")
     unique = tuple(dict.fromkeys(found))
     if len(unique) > CONDITIONS_MAX:
         raise UsageError(
@@ -89,21 +97,33 @@ def _part(text: str, part: str) -> list[Condition]:
         raise _wrong(text, f"{kind} is not supported: {_REFUSED[kind]}", _HINT)
     if kind not in KINDS or kind == SINGLETON:
         raise _wrong(text, f"'{part[:80]}' is no condition", _HINT)
-    return [_condition(text, kind, job.strip()) for job in jobs.split(":")]
+    return [_condition(text, kind, job.strip()) for job in re.split(":" + _OUTSIDE, jobs)]
 
 
 def _condition(text: str, kind: str, job: str) -> Condition:
-    match = re.match(_JOB, job)
+    match = re.match(_JOB, job, re.ASCII)
     if match is None:
-        if re.match(_ELEMENT, job):
-            raise _wrong(text, f"'{job[:80]}' names an element of a job array", "Name the whole array.")
         raise _wrong(text, f"'{job[:80]}' is no job id", _HINT)
-    minutes = int(match[2] or 0)
-    if match[2] and kind != AFTER:
-        raise _wrong(text, f"{kind} takes no time", f"Only after does: after:{match[1]}+{match[2]}.")
+    minutes = int(match[3] or 0)
+    if match[3] and kind != AFTER:
+        raise _wrong(text, f"{kind} takes no time", f"Only after does: after:{match[1]}+{match[3]}.")
     if minutes > MINUTES_MAX:
         raise _wrong(text, f"{minutes} minutes are more than {MINUTES_MAX}", "Choose an earlier time.")
-    return Condition(kind, int(match[1]), minutes * MINUTE_US)
+    return Condition(kind, int(match[1]), minutes * MINUTE_US, _tasks(text, kind, match[1], match[2] or ""))
+
+
+def _tasks(text: str, kind: str, job: str, elements: str) -> str:
+    """`_4`, `_[3-9]`, or `_*` for all, as rm.arrays writes them."""
+    if elements in ("", "_*"):
+        return ""
+    if kind == AFTERCORR:
+        raise _wrong(
+            text, "aftercorr goes from element to element", f"Name the whole array: aftercorr:{job}."
+        )
+    try:
+        return parse_id(job + elements).tasks
+    except UsageError:
+        raise _wrong(text, f"'{(job + elements)[:80]}' is no job id", _HINT) from None
 
 
 def _wrong(text: str, why: str, hint: str) -> UsageError:

@@ -44,6 +44,7 @@ FLOORS: list[dict[str, str]] = [
         "features": "the text of the features that a job wants of its hosts",
     },
     {
+        "arrays": "the text of job arrays, and of ids of their elements",
         "units": "exact integers: microseconds, bit/s, bytes",
         "hints": "the known word that a wrong one is most like",
         "paths": "where files lie",
@@ -53,8 +54,8 @@ FLOORS: list[dict[str, str]] = [
 ]
 # Without clocks, chance, sockets, threads and processes.
 PURE = {
-    "core", "api", "policies", "playbook", "protocol", "units", "hints", "dependencies", "features",
-    "licenses", "errors",
+    "core", "api", "policies", "playbook", "protocol", "units", "hints", "arrays",
+    "dependencies", "features", "licenses", "errors",
 }  # fmt: skip
 
 

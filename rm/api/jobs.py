@@ -250,14 +250,20 @@ class EarlierAttempt(msgspec.Struct, frozen=True, kw_only=True):
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
     """One condition of the list. `job` is 0 for `singleton`; `delay_us` counts from that job's start, and
     `from_us` is when it is over (0: it has none, or it is not known yet). `ended`: the state in which that
-    job ended, once that decided; "" if nobody knows it any more."""
+    job ended, once that decided; "" if nobody knows it any more. `tasks`: the elements of that job array that
+    are named, such as `3-9,12`; "" = all. `aftercorr` of a job array is one condition for each of its
+    elements: they are in `undecided`, `met` or `lost`."""
 
-    kind: Literal["after", "afterany", "afterok", "afternotok", "singleton"]
+    kind: Literal["after", "afterany", "afterok", "afternotok", "singleton", "aftercorr"]
     job: int
     delay_us: int
     standing: Literal["unfulfilled", "fulfilled", "failed"]
     from_us: int
     ended: str
+    tasks: str = ""
+    undecided: str = ""
+    met: str = ""
+    lost: str = ""
 
 
 class Array(msgspec.Struct, frozen=True, kw_only=True):

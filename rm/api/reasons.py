@@ -151,7 +151,8 @@ class QueuePosition(msgspec.Struct, frozen=True, kw_only=True):
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """`job` waits for `awaited` to `kind`, Slurm's word. `state` is of the latter, as far as the caller may
-    know of it: null where it is not known (any more), like its `name`."""
+    know of it: null where it is not known (any more), like its `name`. `tasks`: the elements of that job
+    array that it waits for, such as `3-9,12`; "" = all."""
 
     job: int
     kind: str
@@ -159,6 +160,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     standing: str
     state: str | None
     name: str | None
+    tasks: str = ""
 
 
 class Why(Answer, frozen=True, kw_only=True):

@@ -13,10 +13,14 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 
+from rm.arrays import each
+from rm.arrays import parse as parse_array
 from rm.core.jobs.state import all_of
-from rm.core.model.job import JobState
-from rm.dependencies import parse
+from rm.core.model.array import Array
+from rm.core.model.job import Job, JobState
+from rm.dependencies import Condition, parse
 from tests.sim.choices import Choices, Event, Played, shrunk
 from tests.sim.world import World
 
@@ -32,7 +36,10 @@ def check(world: World) -> None:
     """Nothing acknowledged is lost, nothing starts twice or late, all resources return."""
     jobs = world.db.jobs
     assert not world.to_submit, f"{world.to_submit} jobs were never acknowledged"
-    assert sorted(world.acknowledged) == sorted(jobs), "a job was lost, or made twice"
+    submitted = sorted(number for number, job in jobs.items() if job.array_task is None)
+    assert sorted(world.acknowledged) == submitted, "a job was lost, or made twice"
+    elements = [(job.array_job, job.array_task) for job in jobs.values() if job.array_task is not None]
+    assert len(elements) == len(set(elements)), "an element of an array became two jobs"
     assert len(world.acknowledged) == len(set(world.acknowledged)), "an id was given out twice"
     for job_id in world.acknowledged:
         assert jobs[job_id].state.final, f"never ended: {jobs[job_id]}"
@@ -41,8 +48,11 @@ def check(world: World) -> None:
     assert not world.crowded, f"attempts were given processors that others still used: {world.crowded}"
     assert not world.twice, f"fenced attempts ran beside others of their job: {world.twice}"
     assert not world.early, f"jobs began before those that they waited for had come so far: {world.early}"
-    for job_id in world.acknowledged:
-        check_end(world, job_id)
+    for job in jobs.values():
+        if job.array is None:
+            check_end(world, job)
+        else:
+            check_array(world, job, job.array)
     state = world.cycle.state
     assert not state.placed, "a job holds resources"
     assert {n: all_of(h) for n, h in state.hosts.items()} == state.free, "resources did not come back"
@@ -50,17 +60,37 @@ def check(world: World) -> None:
     assert not world.db.actions, "the outbox is not empty"
 
 
-def check_end(world: World, job_id: int) -> None:
-    job = world.db.jobs[job_id]
+def check_array(world: World, job: Job, array: Array) -> None:
+    """Each element has ended as its own job has, or had no job, since it was cancelled before it started."""
+    own = {j.array_task: j for j in world.db.jobs.values() if j.array_job == job.id}
+    assert not array.unfinished, f"elements never ended: {job}"
+    for task in each(parse_array(job.spec.array).mask):
+        element = own.get(task)
+        if element is None:
+            assert array.set_of(task) == "dropped", f"element {task} was lost: {job}"
+            unmet = any(not world.met(replace(job, array_task=task), one) for one in _asked(job))
+            assert unmet or world.was_cancelled(replace(job, array_job=job.id, array_task=task)), (
+                f"nobody cancelled element {task}: {job}"
+            )
+            continue
+        ended = {JobState.COMPLETED: "completed", JobState.CANCELLED: "cancelled"}
+        assert array.set_of(task) == ended.get(element.state, "failed"), f"{element} is in {array}"
+
+
+def _asked(job: Job) -> list[Condition]:
+    return [one for one in parse(job.spec.dependency).of if one.job]
+
+
+def check_end(world: World, job: Job) -> None:
     if job.state is JobState.COMPLETED:
-        ran = {rank for j, attempt, rank in world.starts if (j, attempt) == (job_id, job.attempt)}
+        ran = {rank for j, attempt, rank in world.starts if (j, attempt) == (job.id, job.attempt)}
         assert ran == set(range(job.spec.ntasks)), f"a part of the gang never ran: {job}"
         assert all(t.exit_code == 0 for t in job.tasks), f"{job}"
-    unmet = [one for one in parse(job.spec.dependency).of if one.job and not world.met(job, one)]
+    unmet = [one for one in _asked(job) if not world.met(job, one)]
     if unmet:
         assert job.state is JobState.CANCELLED, f"{unmet} were never fulfilled: {job}"
     elif job.state is JobState.CANCELLED:
-        assert job_id in world.cancelled, f"nobody cancelled it: {job}"
+        assert world.was_cancelled(job), f"nobody cancelled it: {job}"
     if job.state is JobState.NODE_FAIL:
         assert not job.spec.requeue, f"it may be requeued: {job}"
 

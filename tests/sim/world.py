@@ -27,7 +27,7 @@ from rm.core.registry import KINDS, load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Measured, StoredAction
-from rm.dependencies import AFTER, AFTERNOTOK, AFTEROK, SINGLETON, Condition, parse
+from rm.dependencies import AFTER, AFTERCORR, AFTERNOTOK, AFTEROK, SINGLETON, Condition, parse
 from tests import builders
 from tests.invariants import validate_state
 from tests.sim.choices import Choices
@@ -35,6 +35,7 @@ from tests.sim.choices import Choices
 S = 1_000_000
 VALIDATED = 8  # of so many seeds one, since it costs as much as the steps themselves; and what is replayed
 CPUS = 4  # of a host
+ELEMENTS = "0-2"  # of each job array
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
 RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts fail all the time
 
@@ -101,7 +102,7 @@ class World:
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
         self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
         self.early: list[tuple[int, str]] = []  # (job, dependency) begun before that was fulfilled
-        self.cancelled: set[int] = set()
+        self.cancelled: set[tuple[int, str]] = set()  # jobs, and elements of arrays; "" = all
         self.turns = 0
         self.to_submit = jobs
         self.inbox: list[Any] = []
@@ -307,13 +308,22 @@ class World:
 
     def met(self, job: Job, one: Condition) -> bool:
         """Is the dependency fulfilled, by what the database says of all jobs?"""
+        array = self.db.jobs[one.job].array if one.job else None
+        task = one.tasks if one.kind != AFTERCORR or job.array_task is None else str(job.array_task)
+        if array is not None and task:
+            become = array.set_of(int(task))
+            if one.kind == AFTER:
+                return become != "waiting"
+            well, over = become == "completed", become not in ("waiting", "requeued", "running")
+            return over and {AFTEROK: well, AFTERCORR: well, AFTERNOTOK: not well}.get(one.kind, True)
         if one.kind == SINGLETON:
             alike = [j for j in self.db.jobs.values() if j.id != job.id and j.spec.name == job.spec.name]
             return not any(j.occupies and SINGLETON in j.spec.dependency for j in alike)
         named = self.db.jobs[one.job]
         if one.kind == AFTER:
             return named.started_us is not None or bool(named.earlier) or named.state.final
-        good = {AFTEROK: named.state is JobState.COMPLETED, AFTERNOTOK: named.state is not JobState.COMPLETED}
+        well = named.state is JobState.COMPLETED
+        good = {AFTEROK: well, AFTERCORR: well, AFTERNOTOK: not well}
         return named.state.final and good.get(one.kind, True)
 
     def check_alone(self, key: tuple[int, int], attempt: Attempt) -> None:
@@ -516,7 +526,8 @@ class World:
             requeue=choices.happens("it may be requeued", 0.5),
             fence_us=LEASE_US if choices.happens("it is fenced", 0.3) else None,
             name=choices.among("its name", ["a", "b"]),
-            dependency=self.dependency(),
+            array=(array := choices.among("it is", ["", "", "", "", "", "", ELEMENTS, f"{ELEMENTS}%1"])),
+            dependency=self.dependency(bool(array)),
         )
         if self.journalled:
             wait_us = self.measuring.choice([None, None, None, 5 * S])
@@ -530,27 +541,43 @@ class World:
             )
         job_id = self.cycle.state.next_job
         gone = [j for j in self.db.jobs.values() if j.id not in self.cycle.state.jobs]
-        past = (
-            tuple(PastJob(j.id, j.state, j.started_us, j.ended_us) for j in gone) if spec.dependency else ()
-        )
+        past = tuple(map(PastJob.of, gone)) if spec.dependency else ()
         if self.turn([ev.JobSubmitted(job_id, spec, key, past)]):
             self.acknowledged.append(job_id)  # only after the commit
             self.to_submit -= 1
 
-    def dependency(self) -> str:
+    def dependency(self, is_array: bool) -> str:
         choices = self.choices
         if not choices.happens("it waits for another job", 0.3):
             return ""
         kind = choices.among("it waits for", dependencies.KINDS)
-        if kind == SINGLETON:
-            return kind
-        return f"{kind}:{choices.among('that job is', self.acknowledged)}" if self.acknowledged else ""
+        if kind == SINGLETON or not self.acknowledged:
+            return kind if kind == SINGLETON else ""
+        job = choices.among("that job is", self.acknowledged)
+        named_array = self.db.jobs[job].array is not None
+        if kind == AFTERCORR:
+            return f"{kind}:{job}" if named_array or not is_array else ""
+        if named_array and choices.happens("it waits for an element", 0.5):
+            return f"{kind}:{job}_{choices.number('that element is', 0, 2)}"
+        return f"{kind}:{job}"
 
     def cancel(self, job_id: int) -> None:
         job = self.cycle.state.jobs.get(job_id)
-        if job is not None and not job.state.final:
-            self.cancelled.add(job_id)  # also when nobody hears of it
-            self.turn([ev.CancelRequested(job_id, "alice")])
+        if job is None or job.state.final:
+            return
+        task = ""
+        if job.array is not None and self.choices.happens("one element is cancelled", 0.5):
+            task = str(self.choices.number("that element is number", 0, 2))
+            if job.array.ended >> int(task) & 1:
+                return
+        self.cancelled.add((job_id, task))  # also when nobody hears of it
+        self.turn([ev.CancelRequested(job_id, "alice", task)])
+
+    def was_cancelled(self, job: Job) -> bool:
+        """Did somebody ask for it, of the job or of one of its elements?"""
+        if job.array_task is not None:
+            return not self.cancelled.isdisjoint({(job.array_job, ""), (job.array_job, str(job.array_task))})
+        return any(job.id == other for other, _ in self.cancelled)
 
     def run(self, max_steps: int = 2_000) -> dict[int, Job]:
         """Play until every acknowledged job has ended and nothing is open; the jobs by id."""
@@ -569,6 +596,6 @@ class World:
                 if len(self.greeted) == len(self.hosts):
                     break
             elif quiet and not self.faults:  # a job that lost hosts again and again may wait for hours
-                waiting = (j for j in self.acknowledged if jobs[j].not_before_us > self.now_us)
+                waiting = (j for j in jobs if jobs[j].not_before_us > self.now_us)
                 self.inbox += [ev.ReleaseRequested(j, "root") for j in waiting if not jobs[j].state.final]
         return dict(self.db.jobs)

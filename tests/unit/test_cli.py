@@ -304,7 +304,7 @@ def test_why_of_a_job_that_waits_for_others_shows_the_chain(
     assert daemon.service.table[2].spec.dependency == "afterok:1"
     links = (
         Link(2, "afterok", 1, Standing.UNFULFILLED, JobState.RUNNING, "prepare"),
-        Link(2, "afterany", 77, Standing.FULFILLED, None, None),
+        Link(2, "afterany", 77, Standing.FULFILLED, None, None, "3-9"),
     )
     why = FakeService.why
 
@@ -316,7 +316,7 @@ def test_why_of_a_job_that_waits_for_others_shows_the_chain(
     assert "The chain in front of it:" in told
     lines = [line.split() for line in told.splitlines()]
     assert ["2", "afterok", "1", "RUNNING", "unfulfilled", "prepare"] in lines
-    assert ["2", "afterany", "77", "not", "known", "fulfilled", "-"] in lines
+    assert ["2", "afterany", "77_[3-9]", "not", "known", "fulfilled", "-"] in lines
     assert "  and 3 more" in told.splitlines()
     assert rmx("why", "2", "--json").json["chain_left_out"] == 3
 

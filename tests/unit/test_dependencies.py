@@ -29,6 +29,22 @@ from rm.errors import UsageError
         ),
         ("afterok:1?after:2", Conditions((Condition("afterok", 1), Condition("after", 2)), any_of=True)),
         ("afterok:1:1,afterok:1", Conditions((Condition("afterok", 1),))),
+        (
+            "afterok:36_4:36_8",
+            Conditions((Condition("afterok", 36, 0, "4"), Condition("afterok", 36, 0, "8"))),
+        ),
+        ("afterany:36_*", Conditions((Condition("afterany", 36),))),
+        ("after:36_04+5", Conditions((Condition("after", 36, 5 * MINUTE_US, "4"),))),
+        (
+            "afterok:36_[3-9,12]:7,aftercorr:40",
+            Conditions(
+                (Condition("afterok", 36, 0, "3-9,12"), Condition("afterok", 7), Condition("aftercorr", 40))
+            ),
+        ),
+        (
+            "afternotok:36_[1,3]?aftercorr:40",
+            Conditions((Condition("afternotok", 36, 0, "1,3"), Condition("aftercorr", 40)), any_of=True),
+        ),
     ],
 )  # fmt: skip
 def test_a_list_is_understood_as_slurm_does(text: str, conditions: Conditions) -> None:
@@ -53,8 +69,13 @@ def test_a_list_is_understood_as_slurm_does(text: str, conditions: Conditions) -
         ("singleton:4", "'singleton:4' is no condition"),
         ("whenever:4", "'whenever:4' is no condition"),
         ("afterok:1,", "a condition is empty"),
-        ("afterok:36_2", "'36_2' names an element of a job array"),
-        ("aftercorr:36", "aftercorr is not supported: it goes from element to element"),
+        ("afterok:36_x", "'36_x' is no job id"),
+        ("afterok:36_[3-", "'36_[3-' is no job id"),
+        ("afterok:36_[9-3]", "'36_[9-3]' is no job id"),
+        ("afterok:36_[]", "'36_[]' is no job id"),
+        ("aftercorr:36_2", "aftercorr goes from element to element"),
+        ("aftercorr:36+5", "aftercorr takes no time"),
+        ("aftercorr:36?after:7+5", "aftercorr and a time exclude each other"),
         ("expand:36", "expand is not supported"),
     ],
 )

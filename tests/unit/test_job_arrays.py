@@ -302,6 +302,15 @@ def test_an_array_whose_dependency_can_never_be_fulfilled_is_cancelled_whole() -
     assert array.reason.code is ReasonCode.DEPENDENCY_NEVER
 
 
+def test_under_singleton_one_element_runs_after_the_other() -> None:
+    cluster = Cluster(cpus=4)
+    cluster.submit("0-2", dependency="singleton")
+    for task in range(3):
+        assert cluster.running() == [task]
+        cluster.end(cluster.job(1, task))
+    assert cluster.state.jobs[1].state is S.COMPLETED
+
+
 def test_elements_may_be_gangs() -> None:
     cluster = Cluster(hosts=2, cpus=1)
     cluster.submit("0-1", ntasks=2, hosts_min=2, hosts_max=2)

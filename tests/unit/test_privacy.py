@@ -365,6 +365,9 @@ def pending(world: World) -> list[int]:
         ("could not launch job 9: /spool/9.1: full", "could not launch another job"),
         ("Job 9 is damaged", "Another job is damaged"),
         ("no job here, 9 hosts", "no job here, 9 hosts"),
+        ("job 9_4 ended FAILED", "another job ended FAILED"),
+        ("jobs 8_2, 9_[3-5,7] ended", "job 8_2 and others ended"),
+        ("Job array 9 has no element 4.", "Another job has no element 4."),
     ],
 )
 def test_a_sentence_loses_the_jobs_that_may_not_be_known(text: str, told: str) -> None:

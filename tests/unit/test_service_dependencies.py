@@ -51,6 +51,21 @@ def test_an_unknown_job_and_one_that_the_caller_may_not_know_are_refused_alike(h
     assert submit(house, "afterok:1") == 2
 
 
+def test_elements_that_there_are_not_are_refused(house: House) -> None:
+    submit(house)
+    array = submit(house, array="0-3")
+    for dependency, more, said in (
+        ("afterok:1_2", "", r"depends on afterok:1_2, and job 1 is no job array\."),
+        (f"afterok:{array}_[3-5]", "", rf"and job array {array} has no element 4-5\."),
+        ("aftercorr:1", "0-3", r"and job 1 is no job array\."),
+        (f"aftercorr:{array}", "2-6", rf"and job array {array} has no element 4-6\."),
+    ):
+        with pytest.raises(UsageError, match=said):
+            submit(house, dependency, array=more)
+    assert state(house, submit(house, f"aftercorr:{array}", array="1-3")) is JobState.PENDING
+    assert state(house, submit(house, f"afterok:{array}_[1-3]")) is JobState.PENDING
+
+
 def test_jobs_that_have_left_the_memory_decide_as_the_store_remembers_them(house: House) -> None:
     house.do(ev.HostAdded(builders.host("h1", cpus=8)))
     good, bad, *others = (submit(house) for _ in range(4))

@@ -110,7 +110,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     if spec.begin_us is not None:
         yield "Begin", moment(spec.begin_us)
     if job.dependencies:
-        dependencies = ((Condition(d.kind, d.job, d.delay_us), d.standing) for d in job.dependencies)
+        dependencies = ((Condition(d.kind, d.job, d.delay_us, d.tasks), d.standing) for d in job.dependencies)
         yield "Dependency", with_standings(dependencies, spec.dependency)
     if job.started_us is not None:
         yield "Started", moment(job.started_us)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rm.arrays import JobId
 from rm.cli.jobs.queue_columns import moment
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_answer, job_operand, json_option, one_job, table
@@ -63,7 +64,14 @@ def _chain(answer: Why) -> None:
         return
     click.echo("\nThe chain in front of it:")
     rows = [
-        (one.job, one.kind, one.awaited, one.state or "not known", one.standing, printable(one.name or "-"))
+        (
+            one.job,
+            one.kind,
+            JobId(one.awaited, one.tasks),
+            one.state or "not known",
+            one.standing,
+            printable(one.name or "-"),
+        )
         for one in answer.chain
     ]
     table(("JOB", "WAITS FOR", "OF JOB", "STATE", "STANDING", "NAME"), rows, right=("JOB", "OF JOB"))

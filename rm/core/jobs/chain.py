@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from rm.arrays import mask
+from rm.core.jobs.array_state import state_of
 from rm.core.jobs.dependents import Group, group_of
 from rm.core.model.dependency import Standing
 from rm.core.model.job import Job, JobState
@@ -16,7 +18,8 @@ LINKS_MAX = 100  # that are named
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`job` waits for `awaited`. `state` and `name` are those of the latter; None: not known any more."""
+    """`job` waits for `awaited`, or for its elements `tasks`. `state` and `name` are those of the latter;
+    None: not known any more."""
 
     job: int
     kind: str
@@ -24,6 +27,7 @@ class Link:
     standing: Standing
     state: JobState | None
     name: str | None
+    tasks: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,13 @@ def _links(job: Job, jobs: Mapping[int, Job], first: Callable[[], Mapping[Group,
         if one.kind == SINGLETON and one.standing is Standing.UNFULFILLED:
             awaited = first().get(group_of(job))
         if awaited is not None:
-            yield Link(job.id, one.kind, awaited.id, one.standing, awaited.state, awaited.spec.name)
+            state = awaited.state
+            if one.tasks and awaited.array is not None:
+                state = state_of(awaited.array.only(mask(one.tasks)))
+            yield Link(job.id, one.kind, awaited.id, one.standing, state, awaited.spec.name, one.tasks)
         elif one.kind != SINGLETON:
-            state = JobState(one.ended) if one.ended else None
-            yield Link(job.id, one.kind, one.job, one.standing, state, None)
+            ended = JobState(one.ended) if one.ended else None
+            yield Link(job.id, one.kind, one.job, one.standing, ended, None, one.tasks)
 
 
 def _first_alike(jobs: Mapping[int, Job]) -> Mapping[Group, Job]:

@@ -27,7 +27,7 @@ def _submitted(ctx: Context, e: ev.JobSubmitted) -> None:
         held=e.spec.hold,
         traffic=e.spec.traffic,
         key=e.key,
-        dependencies=asked_for(e.spec.dependency, e.past) if e.spec.dependency else (),
+        dependencies=asked_for(e.spec, e.past, ctx.now_us) if e.spec.dependency else (),
         array=array_of(e.spec),
         history=((ctx.now_us, f"submitted by {e.spec.user}"),),
     )

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
+from rm.arrays import JobId, mask
 from rm.core.jobs.changes import Context
 from rm.core.jobs.dependents import NamedAlike, PastJob, asked_for, group_of, is_singleton, judged
-from rm.core.jobs.elements import drop
+from rm.core.jobs.elements import drop, short
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.dependency import Dependency, Standing, together
 from rm.core.model.job import Job, JobSpec, JobState
@@ -60,7 +61,8 @@ def _watch(ctx: Context, job: Job) -> None:
     if new := dependents.watch(job):
         _judge(ctx, job, new)
         job = ctx.state.jobs[job.id]
-    if job.depends is Standing.FAILED and _ends(ctx, job):
+    lost = job.never if job.array is not None else job.depends is Standing.FAILED
+    if lost and _ends(ctx, job):
         _cancel(ctx, job)
 
 
@@ -71,7 +73,10 @@ def _judge(ctx: Context, job: Job, named: Container[int]) -> None:
         _change(
             ctx,
             job,
-            tuple(judged(one, jobs.get(one.job)) if one.job in named else one for one in job.dependencies),
+            tuple(
+                judged(one, jobs.get(one.job), ctx.now_us) if one.job in named else one
+                for one in job.dependencies
+            ),
         )
 
 
@@ -97,6 +102,8 @@ def _settle_alike(ctx: Context, job: Job) -> None:
 
 
 def _let(ctx: Context, job: Job, may_start: bool) -> None:
+    if job.state is not JobState.PENDING:
+        return  # an array whose last element has just been placed
     standing = Standing.FULFILLED if may_start else Standing.UNFULFILLED
     _change(
         ctx,
@@ -112,8 +119,9 @@ def _change(ctx: Context, job: Job, dependencies: tuple[Dependency, ...]) -> Non
     for was, now in zip(job.dependencies, dependencies, strict=True):
         if now.standing is Standing.FULFILLED and was.standing is not Standing.FULFILLED and now.job:
             state.dependents.release(now.job, job.id)
-    depends = together(dependencies, job.spec.any_dependency)
-    if depends is job.depends or (depends is Standing.FAILED and _ends(ctx, job)):
+    any_of = job.spec.any_dependency
+    depends = together(dependencies, any_of)
+    if depends is together(job.dependencies, any_of) or (depends is Standing.FAILED and _ends(ctx, job)):
         ctx.put(replace(job, dependencies=dependencies))
     else:
         ctx.put(touch(job, ctx.now_us, _story(depends, dependencies), dependencies=dependencies))
@@ -135,7 +143,7 @@ def _ends(ctx: Context, job: Job) -> bool:
 def _cancel(ctx: Context, job: Job) -> None:
     reason = never(job.dependencies)
     if job.array is not None:
-        drop(ctx, job, job.array.has("waiting"), reason)
+        drop(ctx, job, job.never, reason)
         return
     ctx.state.pending.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
@@ -143,16 +151,19 @@ def _cancel(ctx: Context, job: Job) -> None:
     ctx.put(touch(job, ctx.now_us, what, state=JobState.CANCELLED, ended_us=ctx.now_us, reason=reason))
 
 
-def depending_now(spec: JobSpec, state: ClusterState, past: Iterable[PastJob]) -> tuple[Dependency, ...]:
+def depending_now(
+    spec: JobSpec, state: ClusterState, past: Iterable[PastJob], now_us: int
+) -> tuple[Dependency, ...]:
     """The dependencies as they would be for a job that was submitted now."""
-    asked, group = asked_for(spec.dependency, past), (spec.user, spec.name)
+    asked, group = asked_for(spec, past, now_us), (spec.user, spec.name)
     free = Standing.FULFILLED
     if any(one.kind == SINGLETON for one in asked) and any(
         group_of(state.jobs[job_id]) == group for job_id in (*state.placed, *state.pending)
     ):
         free = Standing.UNFULFILLED
     return tuple(
-        judged(one, state.jobs.get(one.job)) if one.job else replace(one, standing=free) for one in asked
+        judged(one, state.jobs.get(one.job), now_us) if one.job else replace(one, standing=free)
+        for one in asked
     )
 
 
@@ -176,13 +187,17 @@ def why_not(job: Job, now_us: int) -> Reason | None:
 
 def never(dependencies: tuple[Dependency, ...]) -> Reason:
     """Why a job's dependencies will never be fulfilled."""
-    failed = [one for one in dependencies if one.standing is Standing.FAILED]
-    ended = dict.fromkeys(
-        f"job {one.job} ended {one.ended}" if one.ended else f"nobody knows any more how job {one.job} ended"
-        for one in failed
-    )
+    failed = [one for one in dependencies if one.standing is Standing.FAILED or one.lost]
+    ended = dict.fromkeys(map(_how_it_ended, failed))
     said = f"{listed(failed, ', ')} will never be fulfilled: {listed(list(ended), ', ')}"
     return Reason(ReasonCode.DEPENDENCY_NEVER, said, (("failed", len(failed)),))
+
+
+def _how_it_ended(one: Dependency) -> str:
+    if one.lost:
+        return f"elements {short(mask(one.lost))} of job {one.job} did not complete"
+    named = JobId(one.job, one.tasks)
+    return f"job {named} ended {one.ended}" if one.ended else f"nobody knows any more how job {named} ended"
 
 
 def listed(items: Sequence[object], between: str) -> str:

@@ -10,21 +10,30 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
+from rm.arrays import mask, text_of
+from rm.arrays import parse as parse_array
+from rm.core.jobs.array_state import state_of
+from rm.core.model.array import Array
 from rm.core.model.dependency import Dependency, Standing
-from rm.core.model.job import Job, JobState
-from rm.dependencies import AFTER, AFTERANY, AFTEROK, SINGLETON, parse
+from rm.core.model.job import Job, JobSpec, JobState
+from rm.dependencies import AFTER, AFTERANY, AFTERCORR, AFTEROK, SINGLETON, parse
 
 Group = tuple[str, str]  # a user, and a name of jobs
 
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """How a job ended that only the store remembers."""
+    """How a job ended that only the store remembers. `array`: what became of the elements, of an array."""
 
     id: int
     state: JobState
     started_us: int | None
     ended_us: int | None
+    array: Array | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> PastJob:
+        return cls(job.id, job.state, job.started_us, job.ended_us, job.array)
 
 
 @dataclass(slots=True)
@@ -141,9 +150,9 @@ class Dependents:
             del self.awaited[awaited]
 
 
-def _come_of(job: Job) -> tuple[JobState | None, int | None]:
+def _come_of(job: Job) -> tuple[JobState | None, int | None, Array | None]:
     """What dependencies on a job ask for."""
-    return job.state if job.state.final else None, job.started_us
+    return job.state if job.state.final else None, job.started_us, job.array
 
 
 def group_of(job: Job) -> Group:
@@ -165,22 +174,35 @@ def named_by(jobs: Iterable[Job]) -> set[int]:
     }
 
 
-def asked_for(text: str, past: Iterable[PastJob]) -> tuple[Dependency, ...]:
+def asked_for(spec: JobSpec, past: Iterable[PastJob], now_us: int) -> tuple[Dependency, ...]:
     """The dependencies of a new job, judged as far as they name jobs of the past."""
     known = {one.id: one for one in past}
-    made = (Dependency(one.kind, one.job, one.delay_us) for one in parse(text).of)
-    return tuple(judged(one, known[one.job]) if one.job in known else one for one in made)
+    made = (
+        Dependency(
+            one.kind,
+            one.job,
+            one.delay_us,
+            tasks=one.tasks,
+            undecided=text_of(parse_array(spec.array).mask) if one.kind == AFTERCORR and spec.array else "",
+        )
+        for one in parse(spec.dependency).of
+    )
+    return tuple(judged(one, known[one.job], now_us) if one.job in known else one for one in made)
 
 
-def judged(one: Dependency, named: Job | PastJob | None) -> Dependency:
+def judged(one: Dependency, named: Job | PastJob | None, now_us: int) -> Dependency:
     """What has come of a dependency on a job; None: there is no record of that job any more.
 
     A job that was never started counts as ended for `after` (sbatch(1): "start or are cancelled").
     """
     if one.standing is Standing.FULFILLED:
         return one
+    if one.by_element:
+        return _judged_by_element(one, named)
     if named is None:
         return _unrecorded(one)
+    if one.tasks and named.array is not None:
+        named = _elements(named.array.only(mask(one.tasks)), named, now_us)
     state = named.state
     if one.kind == AFTER:
         since_us = named.started_us
@@ -193,9 +215,39 @@ def judged(one: Dependency, named: Job | PastJob | None) -> Dependency:
     if not state.final:
         return _waits(one)
     well = state is JobState.COMPLETED
-    met = one.kind == AFTERANY or (one.kind == AFTEROK) is well
+    met = one.kind == AFTERANY or (one.kind in (AFTEROK, AFTERCORR)) is well
     standing = Standing.FULFILLED if met else Standing.FAILED
     return replace(one, standing=standing, ended=state.value)
+
+
+def _elements(some: Array, named: Job | PastJob, now_us: int) -> PastJob:
+    """Some elements of an array together. They have started when all of them have got their hosts or were
+    cancelled: the last of them now, or before the array ended."""
+    started = not (some.waiting or some.requeued)
+    since_us = now_us if named.ended_us is None else named.ended_us
+    return PastJob(named.id, state_of(some), since_us if started else None, since_us)
+
+
+def _judged_by_element(one: Dependency, named: Job | PastJob | None) -> Dependency:
+    """`aftercorr`: each element asks whether the one of the same index has ended COMPLETED."""
+    met = mask(one.met)
+    left = mask(one.undecided) | mask(one.lost)
+    lost = left  # nobody knows any more how they ended
+    if named is not None:
+        array = named.array
+        well = array.has("completed") if array is not None else -(named.state is JobState.COMPLETED)
+        over = array.ended if array is not None else -named.state.final
+        met, left = met | (left & well), left & ~well
+        lost = left & over
+    undecided = left & ~lost
+    standing = Standing.FAILED if lost else Standing.FULFILLED
+    return replace(
+        one,
+        standing=Standing.UNFULFILLED if undecided else standing,
+        undecided=text_of(undecided),
+        met=text_of(met),
+        lost=text_of(lost),
+    )
 
 
 def _waits(one: Dependency) -> Dependency:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from rm.arrays import SHOWN, each, mask, parse, text_of
+from rm.core.jobs.array_state import state_of
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.array import Array
 from rm.core.model.job import Job, JobSpec, JobState
@@ -50,6 +51,7 @@ def element_of(array: Job, task: int, job_id: int) -> Job:
         array=None,
         array_job=array.id,
         array_task=task,
+        dependencies=tuple(one.of_element(task) for one in array.dependencies),
         held=False,
         key="",
         started_us=None,
@@ -73,6 +75,7 @@ def shown_element(array: Job, task: int) -> Job | None:
         array=None,
         array_job=array.id,
         array_task=task,
+        dependencies=tuple(one.of_element(task) for one in array.dependencies),
         held=held,
         state=state,
         started_us=None,
@@ -85,7 +88,7 @@ def shown_element(array: Job, task: int) -> Job | None:
 def begin(ctx: Changing, array_id: int, task: int, job_id: int) -> Job:
     """Let a waiting element have a job of its own."""
     array = ctx.state.jobs.get(array_id)
-    if array is None or array.array is None or not array.array.ready >> task & 1:
+    if array is None or array.array is None or not array.ready >> task & 1:
         raise IllegalTransition(f"Job {array_id}_{task} does not wait to be placed.")
     ctx.state.next_job = max(ctx.state.next_job, job_id + 1)
     return ctx.put(element_of(array, task, job_id))
@@ -128,7 +131,7 @@ def let_look(ctx: Changing, array_id: int) -> None:
 
 def put_array(ctx: Changing, record: Job, array: Array, story: str = "", ended_us: int | None = None) -> Job:
     """A new version of an array's record, in the state that its elements make it."""
-    now_us, state = ctx.now_us, _state_of(array)
+    now_us, state = ctx.now_us, state_of(array)
     record = replace(record, array=array, held=array.all_held)
     if story:
         record = touch(record, now_us, story)
@@ -206,16 +209,6 @@ def _set_of(job: Job) -> str:
     if job.occupies:
         return "running"
     return _ENDED_AS.get(job.state, "failed")
-
-
-def _state_of(array: Array) -> JobState:
-    if array.waiting:
-        return S.PENDING
-    if array.unfinished:
-        return S.RUNNING
-    if array.failed:
-        return S.FAILED
-    return S.CANCELLED if array.cancelled or array.dropped else S.COMPLETED
 
 
 def _with_exit(array: Array, job: Job) -> Array:

@@ -224,11 +224,11 @@ class ClusterState:
         for job in (self.jobs[job_id] for job_id in self.pending):
             if job.dependencies:
                 dependents.watch(job)
-                if is_singleton(job) or job.depends is Standing.FAILED:
+                if is_singleton(job) or job.depends is Standing.FAILED or job.never:
                     dependents.stirred[job.id] = None
         for awaited in dependents.awaited:
             named = self.jobs.get(awaited)
-            if named is None or named.state.final or named.started_us is not None:
+            if named is None or named.array or named.state.final or named.started_us is not None:
                 dependents.judge_all(awaited)
 
     def see_again(self, job: Job) -> None:

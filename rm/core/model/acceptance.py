@@ -73,7 +73,7 @@ def size_bytes(spec: JobSpec) -> int:
     size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
     size += sum(HOST_BYTES + len(name) for names in (spec.hosts_only, spec.hosts_excluded) for name in names)
     size += len(spec.constraint) + len(spec.prefer) + len(spec.licenses)
-    size += CONDITION_BYTES * spec.dependency.count(":")
+    size += CONDITION_BYTES * spec.dependency.count(":") + len(spec.dependency)
     size += 3 * len(spec.array) + min(BITS_KEPT // 8 * len(spec.array), SETS_BYTES)
     return size + (PHASE_BYTES * len(spec.traffic.phases) if spec.traffic is not None else 0)
 

@@ -7,7 +7,8 @@ is placed, and keeps it from then on.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
+from operator import or_
 from typing import Any
 
 from rm.arrays import mask, text_of
@@ -57,12 +58,16 @@ class Array:
 
     @property
     def ready(self) -> int:
-        """Those that may be placed as soon as there is room."""
+        """Those that nobody holds: they may be placed when their dependencies are fulfilled."""
         return self.has("waiting") & ~self.has("held")
 
     @property
     def all_held(self) -> bool:
         return bool(self.waiting) and self.waiting == self.held
+
+    @property
+    def ended(self) -> int:
+        return reduce(or_, map(self.has, ("completed", "failed", "cancelled", "dropped")))
 
     @property
     def unfinished(self) -> bool:
@@ -77,6 +82,11 @@ class Array:
         for name, found in masks.items():
             moved._keep(name, found)
         return moved
+
+    def only(self, chosen: int) -> Array:
+        """As if there were no other elements."""
+        left: dict[str, Any] = {name: text_of(self.has(name) & chosen) for name in (*SETS, "held")}
+        return replace(self, **left)
 
     def set_of(self, task: int) -> str:
         """The name of the set that has the element; "" if the array has no such element."""

@@ -9,7 +9,14 @@ from functools import lru_cache
 from rm.arrays import shown_id
 from rm.core.model.array import Array
 from rm.core.model.demand import PRIORITY_HIGH, Demand, Shape
-from rm.core.model.dependency import Dependency, Standing, fulfilled_from_us, together
+from rm.core.model.dependency import (
+    Dependency,
+    Standing,
+    free_elements,
+    fulfilled_from_us,
+    lost_elements,
+    together,
+)
 from rm.core.model.launching import BATCH, TASKS
 from rm.core.model.reasons import Reason
 from rm.core.model.traffic import TrafficProfile
@@ -378,7 +385,26 @@ class Job:
         """What has come of its dependencies together."""
         if not self.dependencies:
             return Standing.FULFILLED
-        return together(self.dependencies, self.spec.any_dependency)
+        if self.array is None or not any(one.by_element for one in self.dependencies):
+            return together(self.dependencies, self.spec.any_dependency)
+        waiting = self.array.has("waiting")
+        if not waiting or waiting & free_elements(self.dependencies, self.spec.any_dependency):
+            return Standing.FULFILLED
+        return Standing.UNFULFILLED if waiting & ~self.never else Standing.FAILED
+
+    @property
+    def ready(self) -> int:
+        """The elements of an array that may be placed as soon as there is room, as a set of indices."""
+        if self.array is None:
+            return 0
+        return self.array.ready & free_elements(self.dependencies, self.spec.any_dependency)
+
+    @property
+    def never(self) -> int:
+        """The elements of an array that wait and whose dependencies can never be fulfilled."""
+        if self.array is None:
+            return 0
+        return self.array.has("waiting") & lost_elements(self.dependencies, self.spec.any_dependency)
 
     @property
     def occupies(self) -> bool:

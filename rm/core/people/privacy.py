@@ -10,8 +10,9 @@ from rm.core.model.job import Job, JobState
 
 HIDDEN = "Only the job's owner may read this."
 Visible = Callable[[int], bool]  # may the job of this number be known?
-# as every sentence of rm names jobs: "job 7", "Job 7: its error", "jobs 3, 5"
-_NAMED = re.compile(r"\b([Jj])obs? (\d+(?:, \d+)*)\b(: .*)?", re.DOTALL)
+# as every sentence of rm names jobs: "job 7", "Job 7: its error", "jobs 3, 5", "job 36_4", "job array 36"
+_ID = r"\d+(?:_\d+|_\[[^\]]*\])?"
+_NAMED = re.compile(rf"\b([Jj])obs?(?: array)? ({_ID}(?:, {_ID})*)(?!\w)(: .*)?", re.DOTALL)
 
 
 def veiled(job: Job) -> Job:
@@ -33,7 +34,7 @@ def without_others(text: str, visible: Visible) -> str:
 
     def told(found: re.Match[str]) -> str:
         numbers = found[2].split(", ")
-        known = [number for number in numbers if visible(int(number))]
+        known = [number for number in numbers if visible(int(number.partition("_")[0]))]
         if len(known) == len(numbers):
             return found[0]
         first = f"{'an' if found[1] == 'j' else 'An'}other job" if len(numbers) == 1 else ""

@@ -192,6 +192,9 @@ def not_yet(job: Job, now_us: int) -> Reason | None:
         return Reason(ReasonCode.HELD_USER, f"held{often}; release it with rmx release {job.id}")
     if job.dependencies and (waits_for := why_not(job, now_us)) is not None:
         return waits_for
+    if job.array is not None and not job.ready:
+        said = f"those elements that do not wait for others are held; release them with rmx release {job.id}"
+        return Reason(ReasonCode.HELD_USER, said)
     if now_us < job.begin_us:
         wait_s = (job.begin_us - now_us) / 1e6
         waits = f"may not begin for another {wait_s:.0f} s"

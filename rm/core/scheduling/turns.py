@@ -28,7 +28,7 @@ class Turns:
             if job.array is None:
                 yield job, job
                 continue
-            self._left[job.id] = job.array.ready
+            self._left[job.id] = job.ready
             while left := self._left[job.id]:
                 self._left[job.id] = left & (left - 1)
                 yield job, element_of(job, lowest(left), self._next_job)

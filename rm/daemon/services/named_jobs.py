@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
+from rm.arrays import mask, text_of
+from rm.arrays import parse as parse_array
 from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.state import ClusterState
 from rm.core.model.job import Job, JobSpec
-from rm.dependencies import parse
+from rm.dependencies import AFTERCORR, Condition, parse
 from rm.errors import Conflict, NotFound, UsageError
 
 
@@ -37,9 +39,10 @@ async def named_jobs(
     """Look them up, each once. `job_of` raises NotFound; `may_know`: of the jobs of this user?
 
     Raises:
-        UsageError: there is no such job, or none that the caller may know of.
+        UsageError: there is no such job, or none that the caller may know of, or no such element of an array.
     """
-    names = {spec.dependency: spec.name for spec in specs if spec.dependency}
+    kinds = {(spec.dependency, spec.array): spec.name for spec in specs if spec.dependency}
+    names = {text: name for (text, _), name in kinds.items()}
     ids = {text: frozenset(one.job for one in parse(text).of if one.job) for text in names}
     found: dict[int, Job] = {}
     for text, wanted in ids.items():
@@ -54,7 +57,26 @@ async def named_jobs(
                     "`rmx queue --all` lists all jobs that are kept.",
                 )
             found[job_id] = job
-    past = {
-        i: PastJob(i, job.state, job.started_us, job.ended_us) for i, job in found.items() if job.state.final
-    }
+    for (text, array), name in kinds.items():
+        for one in parse(text).of:
+            if one.job:
+                _refuse_elements_that_are_not(name, array, one, found[one.job])
+    past = {i: PastJob.of(job) for i, job in found.items() if job.state.final}
     return NamedJobs(ids, past)
+
+
+def _refuse_elements_that_are_not(name: str, array: str, one: Condition, named: Job) -> None:
+    """`array` is that of the new job."""
+    wanted = mask(one.tasks)
+    if one.kind == AFTERCORR and array:
+        wanted = parse_array(array).mask
+    if not wanted:
+        return
+    said = f"Job '{name}' depends on {one}"
+    if named.array is None:
+        raise UsageError(f"{said}, and job {one.job} is no job array.", "Name the job alone, by afterok.")
+    if missing := wanted & ~parse_array(named.spec.array).mask:
+        raise UsageError(
+            f"{said}, and job array {one.job} has no element {text_of(missing)[:80]}.",
+            f"It has {named.spec.array[:80]}.",
+        )

@@ -257,7 +257,7 @@ class Service(HostService):
 
         def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Job]:
             state = cycle.state
-            waits_for = depending_now(spec, state, named.of(spec, state))
+            waits_for = depending_now(spec, state, named.of(spec, state), now_us)
             job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
             return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.reserved, job
 

@@ -70,7 +70,8 @@ def _facts(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     if spec["mem_all"]:
         per_host.append("all memory")
     dependencies = [
-        (Condition(one["kind"], one["job"], one["delay_us"]), one["standing"]) for one in told["dependencies"]
+        (Condition(one["kind"], one["job"], one["delay_us"], one["tasks"]), one["standing"])
+        for one in told["dependencies"]
     ]
     return [
         ("Submitted", moment(told["submitted_us"])),

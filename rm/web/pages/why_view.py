@@ -58,11 +58,15 @@ def why(job: Mapping[str, Any], answer: Mapping[str, Any], now_us: int, look: Lo
         **_decided(answer),
         **_position(answer.get("queue_position")),
         chain=tuple(
-            (one["job"], one["kind"], one["awaited"], one["state"] or "not known", one["standing"])
+            (one["job"], _condition(one), one["awaited"], one["state"] or "not known", one["standing"])
             for one in answer.get("chain", ())
         ),
         more_chain=answer.get("chain_left_out", 0),
     )
+
+
+def _condition(link: Mapping[str, Any]) -> str:
+    return f"{link['kind']}, elements {shown(link['tasks'], 40)}" if link["tasks"] else link["kind"]
 
 
 def thoughts(answer: Mapping[str, Any], now_us: int) -> Thoughts:

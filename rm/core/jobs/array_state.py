@@ -1,0 +1,17 @@
+"""The state of a job array, or of some of its elements together: it follows from what has become of each."""
+
+from __future__ import annotations
+
+from rm.core.model.array import Array
+from rm.core.model.job import JobState
+
+
+def state_of(array: Array) -> JobState:
+    """PENDING while elements wait, RUNNING until all have ended; then FAILED if one did not end well."""
+    if array.waiting:
+        return JobState.PENDING
+    if array.unfinished:
+        return JobState.RUNNING
+    if array.failed:
+        return JobState.FAILED
+    return JobState.CANCELLED if array.cancelled or array.dropped else JobState.COMPLETED
