@@ -271,7 +271,7 @@ def condition_from(number: int, arrays: list[int]) -> str:
     return one(number // 5) + ["", "," + one(number // 71), "?" + one(number // 71)][number // 13 % 3]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(STEPS, st.booleans())
 def test_what_may_start_and_what_never_may_are_as_brute_force_has_it(
     steps: list[tuple[str, int]], cancel_never: bool

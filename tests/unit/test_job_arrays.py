@@ -311,6 +311,20 @@ def test_under_singleton_one_element_runs_after_the_other() -> None:
     assert cluster.state.jobs[1].state is S.COMPLETED
 
 
+def test_a_requeued_element_under_singleton_stays_before_the_jobs_that_wait_for_its_array() -> None:
+    """They were submitted after the array, and before the element got its id."""
+    cluster = Cluster(cpus=4)
+    cluster.submit("0-1", dependency="singleton", name="a")
+    after = cluster.submit("", dependency="afterany:1", name="a")
+    cluster.end(cluster.job(1, 0))
+    last = cluster.job(1, 1)
+    assert last.id > after
+    cluster.do(ev.TasksLost(last.id, 1, "h1", (0,)))
+    assert cluster.running() == [1]
+    cluster.end(cluster.job(1, 1))
+    assert cluster.state.jobs[after].state is S.CONFIGURING
+
+
 def test_elements_may_be_gangs() -> None:
     cluster = Cluster(hosts=2, cpus=1)
     cluster.submit("0-1", ntasks=2, hosts_min=2, hosts_max=2)

@@ -8,7 +8,7 @@ from functools import cache
 
 from rm.arrays import mask
 from rm.core.jobs.array_state import state_of
-from rm.core.jobs.dependents import Group, group_of
+from rm.core.jobs.dependents import Group, group_of, submission_of
 from rm.core.model.dependency import Standing
 from rm.core.model.job import Job, JobState
 from rm.dependencies import SINGLETON
@@ -80,6 +80,6 @@ def _first_alike(jobs: Mapping[int, Job]) -> Mapping[Group, Job]:
         if job.state.final:
             continue
         best = found.setdefault(group_of(job), job)
-        if (not job.occupies, job.id) < (not best.occupies, best.id):
+        if (not job.occupies, submission_of(job)) < (not best.occupies, submission_of(best)):
             found[group_of(job)] = job
     return found

@@ -41,7 +41,8 @@ class NamedAlike:
     """Unfinished jobs of one user and one name, of which at least one is a singleton that waits."""
 
     placed: set[int] = field(default_factory=set)
-    queued: list[int] = field(default_factory=list)  # a heap; what is not in `pending` is left over
+    # a heap of (order, job); what is not in `pending` is left over
+    queued: list[tuple[int, int]] = field(default_factory=list)
     pending: set[int] = field(default_factory=set)
     singletons: set[int] = field(default_factory=set)  # of `pending`
     may_start: int | None = None  # what `next` answered last
@@ -55,15 +56,15 @@ class NamedAlike:
             return
         if job.id not in self.pending:
             self.pending.add(job.id)
-            heappush(self.queued, job.id)
+            heappush(self.queued, (submission_of(job), job.id))
         if is_singleton(job):
             self.singletons.add(job.id)
 
     def next(self) -> int | None:
         """The only one whose `singleton` may be fulfilled: the first that is pending, if none is placed."""
-        while self.queued and self.queued[0] not in self.pending:
+        while self.queued and self.queued[0][1] not in self.pending:
             heappop(self.queued)
-        return self.queued[0] if self.queued and not self.placed else None
+        return self.queued[0][1] if self.queued and not self.placed else None
 
 
 @dataclass(slots=True)
@@ -157,6 +158,12 @@ def _come_of(job: Job) -> tuple[JobState | None, int | None, Array | None]:
 
 def group_of(job: Job) -> Group:
     return job.spec.user, job.spec.name
+
+
+def submission_of(job: Job) -> int:
+    """In which order jobs were submitted: an element of an array gets an id of its own only when it is
+    placed, and jobs that wait for the array may have smaller ones."""
+    return job.array_job or job.id
 
 
 def is_singleton(job: Job) -> bool:
