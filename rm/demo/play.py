@@ -212,12 +212,12 @@ class Demo:
         """Two jobs for which no rotation exists: the second goes elsewhere."""
         known, (first, second) = scenario.PAIR[0], scenario.HEAVY
         shape = figures.scaled(self.profiles[known.name], known, first)
+        together = figures.score_together(shape)
         # the second is placed before the first was seen to run: on a busy machine its rhythm is slower than
         # the one that it declares, and at that rhythm, once rm has learnt it, the two may fit together
         two = self._submit_heavy(second, shape, "--hold")
         one = self._submit_heavy(first, shape)
         self.trainer.await_running(one)
-        together = figures.score_together(shape)
         self.cluster.api.post("jobs", two.job, "release")
         self.trainer.follow([one, two], lambda jobs: self.screen.now(f"apart: {progress(jobs)}"))
         begin, end = figures.span((one, two), self.length.left_out_s / 2)
