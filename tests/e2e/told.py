@@ -13,6 +13,11 @@ def channel(file: Path) -> dict[str, Any]:
 
 
 def told(file: Path) -> list[dict[str, Any]]:
-    """The messages in order; one whose line is not whole yet is being told."""
+    """The messages in order; one whose line is not whole yet is being told.
+
+    A killed daemon may have had no time to note what it told: its next life tells that again, with the same
+    id, and here it is once.
+    """
     text = file.read_text() if file.exists() else ""
-    return [json.loads(line) for line in text.split("\n")[:-1] if line]
+    messages = [json.loads(line) for line in text.split("\n")[:-1] if line]
+    return list({(m["event"], m["id"]): m for m in messages}.values())
