@@ -268,3 +268,21 @@ def test_the_names_of_hosts_are_shown() -> None:
         _, lines = run(start(), script)
         assert lines[:4] == ["gpu01", "gpu02", "x", "a[1-2]"]
         assert lines[-1] == "1"
+
+
+def test_a_job_requeues_itself_and_asks_another_scontrol_for_the_rest() -> None:
+    script = r"""there=$(mktemp -d)
+export RM_REPORTS=$there/reports SLURM_JOB_ID=3 SLURM_ARRAY_JOB_ID=2 SLURM_ARRAY_TASK_ID=1
+scontrol requeue 2_1 && scontrol requeue 3 && cat $RM_REPORTS
+scontrol requeue 9 2>&1
+printf '#!/bin/sh\necho "other: $*"\n' > $there/scontrol && chmod 755 $there/scontrol
+PATH=$PATH:$there scontrol show job 'a b'
+rm -r $there"""
+    with agents() as start:
+        _, lines = run(start(), script)
+    assert [line for line in lines if line] == [
+        '["requeue"]',
+        '["requeue"]',
+        "scontrol: inside a job rm knows show hostnames, show hostlist, requeue of itself.",
+        "other: show job a b",
+    ]
