@@ -144,7 +144,8 @@ rm -r $D
 """
     with agents() as start:
         _, lines = run(start(), script)
-        assert (lines[0], lines[-1]) == ("heard", "5")
+        assert "heard" in lines  # a shell may also say of the `sleep` that the signal ended it
+        assert lines[-1] == "5"
 
 
 def test_a_step_ends_with_its_script_and_with_its_srun() -> None:
