@@ -19,7 +19,7 @@ from rm.core.ports import CommPolicy
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Entry
-from rm.errors import StoreError
+from rm.errors import ImpossibleRequest, StoreError
 from rm.sim.replay import cycle_of, policies_of, records
 
 
@@ -128,6 +128,8 @@ def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
 
     Raises:
         StoreError, ConfigError: see `rm.sim.replay`; or a step does not fit the state.
+        ImpossibleRequest: there are job arrays: their elements got the ids of jobs in the order in which
+            they were placed, which other policies change.
     """
     found = Recording()
     cycle: Cycle | None = None
@@ -138,10 +140,12 @@ def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
             if record.setup not in found.setups:
                 found.setups.append(record.setup)
             asked = policies_of(record.setup)
+            _refuse_arrays((job.id, job.spec) for job in record.state.jobs.values())
             cycle = cycle_of(record, Policies(NoOrder(), asked.placement, NoMoves(asked.comm)))
             _meet(found, record)
             continue
         assert cycle is not None  # `records` begins with a start
+        _refuse_arrays((e.job, e.spec) for e in record.events if isinstance(e, ev.JobSubmitted))
         found.steps += 1
         decided = tuple(e for e in record.decided if isinstance(e, ev.DECISIONS))
         outcome = cycle.step((*record.events, *decided), record.at_us)
@@ -153,6 +157,15 @@ def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
         _follow(found, cycle, outcome, record)
         cycle.state.forget_finished()
     return found
+
+
+def _refuse_arrays(submitted: Iterable[tuple[int, JobSpec]]) -> None:
+    for job, spec in submitted:
+        if spec.array:
+            raise ImpossibleRequest(
+                f"Job {job} of the journal is a job array: other policies cannot be tried with arrays yet.",
+                "Without policies `rmx sim replay` verifies the whole journal.",
+            )
 
 
 def _meet(found: Recording, start: Start) -> None:

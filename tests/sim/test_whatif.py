@@ -20,6 +20,7 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Entry
+from rm.errors import ImpossibleRequest
 from rm.sim import replay_summary
 from rm.sim.recording import read
 from rm.sim.replay import verify
@@ -168,11 +169,26 @@ def test_a_journal_that_begins_in_the_middle(monkeypatch: pytest.MonkeyPatch) ->
     assert [row.story.id for row in rows] == [2, 3]  # the first one runs already
 
 
+def test_job_arrays_are_refused_with_a_sentence() -> None:
+    log = Log("h1")
+    log.submit(0, 1, array="0-2")
+    assert verify(log.entries).difference is None
+    with pytest.raises(ImpossibleRequest, match="Job 1 of the journal is a job array"):
+        read(log.entries)
+    later = Log("h1")
+    later.cycle = log.cycle
+    later.entries = []
+    later.recorder = Recorder("of this test", FIFO)
+    later.at(1)
+    with pytest.raises(ImpossibleRequest, match="Job 1 of the journal is a job array"):
+        read(later.entries)
+
+
 @pytest.fixture(scope="module")
 def worlds() -> dict[tuple[int, float], World]:
     made = {}
     for seed, faults in [(s, 0.0) for s in range(6)] + [(s, 1.0) for s in range(6)]:
-        world = World(seed, hosts=5, jobs=25, faults=faults, journalled=FIFO)
+        world = World(seed, hosts=5, jobs=25, faults=faults, journalled=FIFO, arrays=False)
         world.run()
         made[seed, faults] = world
     return made

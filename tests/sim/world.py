@@ -82,11 +82,14 @@ class World:
         jobs: int = 12,
         faults: float = 1.0,
         journalled: dict[str, Chosen] | None = None,
+        arrays: bool = True,
     ) -> None:
         """`journalled` names policies: they decide, their steps are journalled, and the hosts also
-        tell of the network, of their jobs' traffic and of how far these have come."""
+        tell of the network, of their jobs' traffic and of how far these have come. Without `arrays`
+        all jobs are single ones."""
         self.choices = seed if isinstance(seed, Choices) else Choices(seed)
         self.journalled = journalled
+        self.kinds = ["", "", "", "", "", "", ELEMENTS, f"{ELEMENTS}%1"] if arrays else [""]
         self.measuring = random.Random(f"measuring {seed}")  # the rest of a seed's story stays as it is
         self.faults = faults
         # hosts that are given up soon come back while what they ran still does
@@ -526,7 +529,7 @@ class World:
             requeue=choices.happens("it may be requeued", 0.5),
             fence_us=LEASE_US if choices.happens("it is fenced", 0.3) else None,
             name=choices.among("its name", ["a", "b"]),
-            array=(array := choices.among("it is", ["", "", "", "", "", "", ELEMENTS, f"{ELEMENTS}%1"])),
+            array=(array := choices.among("it is", self.kinds)),
             dependency=self.dependency(bool(array)),
         )
         if self.journalled:
