@@ -109,6 +109,13 @@ class Operations(Attempts):
             self._look_again(attempt)
         return {}
 
+    def limit(self, request, reply):
+        attempt = self._get(request)
+        limit_us = number(request.get("time_limit_us", 0), "time_limit_us")
+        if attempt.live() and not attempt.folder.tell({"op": "limit", "time_limit_us": limit_us}):
+            self._look_again(attempt)
+        return {}
+
     def signal(self, request, reply):
         attempt = self._get(request)
         which = request.get("signal")

@@ -108,7 +108,8 @@ class Supervisor:
         self.fence, self.control, self.events_path = fence, control, events_path
         self.ranks = [Rank(task) for task in request["tasks"]]
         self.why = ""
-        self.limit_at = self.warn_at = self.kill_at = None  # monotonic seconds
+        self.begun_at = self.limit_at = self.warn_at = self.kill_at = None  # monotonic seconds
+        self.warned = False
         self.lease = None
         if request["lease_us"]:
             self.lease = Lease(request["lease_us"], request["grace_us"], request["heard_us"])
@@ -231,11 +232,20 @@ class Supervisor:
             os.close(said)
             if rank.capture is not None:
                 rank.capture.close_entrance()
-        if self.request["time_limit_us"]:
-            self.limit_at = time.monotonic() + self.request["time_limit_us"] / 1e6
-            if self.request["warn_signal"]:
-                self.warn_at = self.limit_at - self.request["warn_before_us"] / 1e6
+        self.begun_at = time.monotonic()
+        self._set_limit()
         self._announce([self._begun(rank) for rank in self.ranks if rank.idle])
+
+    def _set_limit(self):
+        """When the time limit ends the tasks, and when its signal warns them; a later one warns anew."""
+        self.limit_at = self.warn_at = None
+        if not self.request["time_limit_us"]:
+            return
+        self.limit_at = self.begun_at + self.request["time_limit_us"] / 1e6
+        if self.request["warn_signal"]:
+            warn_at = self.limit_at - self.request["warn_before_us"] / 1e6
+            if not self.warned or warn_at > time.monotonic():
+                self.warn_at = warn_at
 
     def _hear(self, rank):
         """The task's own words until exec closes the pipe."""
@@ -337,6 +347,10 @@ class Supervisor:
                 self._stop(words["why"], words["grace_us"])
             elif op == "requeue":
                 self._stop("requeue", self.request["grace_us"])
+            elif op == "limit":
+                self.request["time_limit_us"] = words["time_limit_us"]
+                if self.meta["state"] == "running" and self.kill_at is None:
+                    self._set_limit()
             elif op == "signal" and self.meta["state"] == "running":
                 send(self._processes(), words["signal"])
             elif op == "renew" and self.lease is not None:
@@ -370,7 +384,7 @@ class Supervisor:
     def _warn(self):
         """The signal that the user wants before the time limit, once all tasks are at their programs: until
         then nobody could have a handler for it."""
-        self.warn_at = None
+        self.warn_at, self.warned = None, True
         number = self.request["warn_signal"]
         first = [rank.pid for rank in self.ranks if rank.pid and rank.end is None]
         processes = first if self.request["warn_batch"] else self._processes()

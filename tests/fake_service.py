@@ -16,6 +16,7 @@ from rm.core.model.choice import Choice, Compared
 from rm.core.model.described import Described
 from rm.core.model.host import Host, Nic
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
 from rm.core.model.snapshot import Free
@@ -167,6 +168,13 @@ class FakeService:
         if job.array is None:
             raise Conflict(f"Job {job_id} is no job array.")
         return self.put(job_id, array=dataclasses.replace(job.array, limit=limit))
+
+    async def update(
+        self, job_id: int, by: str, update: JobUpdate, may_know: Callable[[str], bool], may_raise: bool
+    ) -> Job:
+        job = await self.job(job_id)
+        self.log.append(("update", job_id, by, str(update), may_raise))
+        return self.put(job_id, spec=update.applied(job.spec))
 
     async def _change(self) -> None:
         self.waiting += 1

@@ -135,6 +135,39 @@ class ArrayLimit(Request, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=0, le=999_999_999)]
 
 
+class JobUpdate(Request, frozen=True, kw_only=True):
+    """Other values of fields of `JobRequest`; what is left out stays. No time limit is null, and no time of
+    beginning as well. While a job runs only `name`, `comment`, `requeue`, `nice` and `time_limit_us` may
+    change; an administrator may raise that limit, the user may lower it."""
+
+    name: Word | UnsetType = UNSET
+    comment: str | UnsetType = UNSET
+    partition: str | UnsetType = UNSET
+    priority: Time | UnsetType = UNSET
+    nice: Count | UnsetType = UNSET
+    time_limit_us: Positive | UnsetType | None = UNSET
+    begin_us: Time | UnsetType | None = UNSET
+    requeue: bool | UnsetType = UNSET
+    hosts_only: Sequence[str] | UnsetType = UNSET
+    hosts_excluded: Sequence[str] | UnsetType = UNSET
+    constraint: str | UnsetType = UNSET
+    prefer: str | UnsetType = UNSET
+    licenses: str | UnsetType = UNSET
+    dependency: str | UnsetType = UNSET
+    hosts_min: Count | UnsetType = UNSET
+    hosts_max: Count | UnsetType = UNSET
+    ntasks: Positive | UnsetType = UNSET
+    tasks_per_host: Count | UnsetType = UNSET
+    cpus_per_task: Positive | UnsetType = UNSET
+    mem_bytes_per_task: Count | UnsetType = UNSET
+    mem_bytes_per_host: Count | UnsetType = UNSET
+    mem_all: bool | UnsetType = UNSET
+    gpus_per_task: Count | UnsetType = UNSET
+    gpus_per_host: Count | UnsetType = UNSET
+    gpu_type: str | UnsetType = UNSET
+    exclusive: bool | UnsetType = UNSET
+
+
 class Submitted(Answer, frozen=True, kw_only=True):
     """`job` of `spec`, `jobs` of `specs`."""
 
@@ -293,8 +326,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
     `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
     next one may start; `requeues`: how often it was requeued by request since it was submitted or released;
-    `dependencies`: the conditions of its list, each with its standing; `progress`: there
-    when its iterations show it."""
+    `updates`: how often what it asks for was changed since it was submitted; `dependencies`: the conditions
+    of its list, each with its standing; `progress`: there when its iterations show it."""
 
     id: int
     spec: Spec
@@ -324,6 +357,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     array: Array | None = None
     array_job: int = 0
     array_task: int | None = None
+    updates: int = 0
     short_state: str
     exit: str | None
     hosts: Sequence[str]

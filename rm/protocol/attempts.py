@@ -163,6 +163,13 @@ class Stop(Ordered[Done], frozen=True, kw_only=True, tag="stop"):
     why: Word
 
 
+class SetLimit(Ordered[Done], frozen=True, kw_only=True, tag="limit"):
+    """The time limit of the attempt from now on, counted from its start; 0: none. One that has passed ends it
+    at once."""
+
+    time_limit_us: DurationUs
+
+
 class Signalled(Ordered[Done], frozen=True, kw_only=True, tag="signal"):
     """Send a signal, by its number, to every process of the attempt."""
 

@@ -348,3 +348,9 @@ _READERS = (
     _exclusive, _partition, _time, _launch, _open_mode, _expected, _iterations, _fence, _priority, _nice,
     _hosts, _features, _licenses, _array, _dependency, _traffic,
 )  # fmt: skip
+# those of one option alone, for a change of a job that was submitted
+READERS = {
+    "partition": _partition, "time": _time, "priority": _priority, "nice": _nice, "nodelist": _hosts,
+    "exclude": _hosts, "constraint": _features, "prefer": _features, "licenses": _licenses,
+    "dependency": _dependency,
+}  # fmt: skip

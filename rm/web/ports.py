@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
 from rm.core.model.snapshot import Free
@@ -193,6 +194,13 @@ class Service(Protocol):
 
     def limit_array(self, job_id: int, by: str, limit: int) -> Answer[Job]:
         """At most so many elements of the array run at once; 0: any number."""
+        ...
+
+    def update(
+        self, job_id: int, by: str, update: JobUpdate, may_know: Callable[[str], bool], may_raise: bool
+    ) -> Answer[Job]:
+        """Other values of what the job asks for; its dependencies may be on jobs of users whom the caller
+        `may_know`, and with `may_raise` the time limit of a job that runs may rise."""
         ...
 
     def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Answer[Job]:

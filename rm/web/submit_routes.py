@@ -1,4 +1,5 @@
-"""`POST /v1/jobs` and `/v1/plan`: who may submit what. The contract is docs/http-api.md."""
+"""`POST /v1/jobs`, `/v1/plan` and `/v1/jobs/ID/update`: who may ask for what. The contract is
+docs/http-api.md."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from rm.core.model.launching import launch_of
 from rm.errors import Forbidden, ImpossibleRequest, UsageError
 from rm.units import parse_time_limit_us
 from rm.web import wire
-from rm.web.answers import explanation, respond
+from rm.web.answers import explanation, job_of, respond
 from rm.web.fence_defaults import FenceDefaults
 from rm.web.handling import beside, settled
 from rm.web.identity import CALLER, Caller
@@ -47,7 +48,11 @@ class SubmitRoutes:
         }
 
     def routes(self) -> list[web.RouteDef]:
-        return [web.post("/v1/jobs", self.submit), web.post("/v1/plan", self.plan)]
+        return [
+            web.post("/v1/jobs", self.submit),
+            web.post("/v1/plan", self.plan),
+            web.post(r"/v1/jobs/{id:\d{1,18}}/update", self.update),
+        ]
 
     async def submit(self, request: web.Request) -> web.Response:
         specs, several = await self._specs(request)
@@ -70,6 +75,18 @@ class SubmitRoutes:
             explanation((await self._visible.sight(request)).explained(told, specs[0].user), reasons.Plan)
         )
 
+    async def update(self, request: web.Request) -> web.Response:
+        job_id, caller = await self._visible.owned(request)
+        asked = wire.typed_body(await request.read(), jobs.JobUpdate)
+        update = wire.update_from(asked)
+        self._may_rank(f"Job {job_id}", update.priority or 0, caller)
+        knows = self._visible.knows(caller)
+        try:
+            job = await settled(self._service.update(job_id, caller.user, update, knows, caller.admin))
+        except ImpossibleRequest as error:
+            raise (await self._visible.sight(request)).refusal(error) from None
+        return respond(jobs.OneJob(job=job_of(job)))
+
     async def _specs(self, request: web.Request) -> tuple[list[JobSpec], bool]:
         """The jobs of the request's body, as the caller may ask for them; and whether it names a list."""
         caller = request[CALLER]
@@ -89,7 +106,7 @@ class SubmitRoutes:
         deliver = self._deliver if user == caller.user and caller.local and caller.uid != 0 else ""
         spec = self._fences.applied(wire.spec_from(value, user, self._defaults, deliver))
         spec = replace(spec, launch=launch_of(spec.launch, spec.script, spec.hosts_max))
-        self._may_rank(spec, caller)
+        self._may_rank(f"The job '{spec.name}'", spec.priority, caller)
         self._may_number(spec)
         return spec
 
@@ -117,11 +134,11 @@ class SubmitRoutes:
                 "Choose smaller indices, or raise limits.array_size in rm.toml.",
             )
 
-    def _may_rank(self, spec: JobSpec, caller: Caller) -> None:
+    def _may_rank(self, what: str, priority: int, caller: Caller) -> None:
         """A priority above the limit needs an administrator."""
-        if spec.priority > self._priority_max and not caller.admin:
+        if priority > self._priority_max and not caller.admin:
             raise Forbidden(
-                f"The job '{spec.name}' asks for priority {spec.priority}, and {caller.user} may ask for at "
+                f"{what} asks for priority {priority}, and {caller.user} may ask for at "
                 f"most {self._priority_max}.",
                 "Leave --priority out; administrators may give more, or set limits.max_priority in rm.toml.",
             )

@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rm.api import jobs
 from rm.core.model.acceptance import ENVIRONMENT_BYTES, accept
 from rm.core.model.host import Host
 from rm.core.model.job import JobSpec, JobState
+from rm.core.model.job_update import NAMES, JobUpdate
 from rm.errors import UsageError
 from rm.hints import did_you_mean
 from rm.typed import convert, decoder_of
@@ -121,6 +123,23 @@ def _whole(value: Any) -> Any:
 def typed_body(body: bytes, kind: type[Asked]) -> Asked:
     """The body of a request as a Struct of `rm.api`."""
     return _typed(decode(body), kind, "request", [f.name for f in msgspec.structs.fields(kind)])
+
+
+def update_from(asked: jobs.JobUpdate) -> JobUpdate:
+    """The core's form of an update; null, which takes a time back, is 0 there.
+
+    Raises:
+        UsageError: it changes nothing.
+    """
+    values: dict[str, Any] = {}
+    for name in NAMES:
+        value = getattr(asked, name)
+        if value is not msgspec.UNSET:
+            value = tuple(value) if isinstance(value, list) else value
+            values[name] = 0 if value is None else value
+    if not values:
+        raise UsageError("Nothing is to be changed.", "Name a field.")
+    return JobUpdate(**values)
 
 
 def fields(body: Mapping[str, Any], *known: str) -> None:

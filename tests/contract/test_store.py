@@ -66,6 +66,20 @@ def test_elements_of_an_array_have_its_specification(database: Any, store: Any) 
     assert again.elements(10, (7,)) == again.elements(11) == []
 
 
+def test_a_changed_specification_is_stored_and_its_elements_have_it(database: Any, store: Any) -> None:
+    array, first, second = array_with(0, 1)
+    single = builders.job(20)
+    store.commit(Batch(jobs=(array, first, second, single)), 0)
+    spec = replace(array.spec, comment="other", time_limit_us=None, hosts_only=("h1",))
+    changed = [replace(one, spec=spec, updates=1) for one in (array, first, second)]
+    again = replace(single, spec=replace(single.spec, name="renamed"), updates=2)
+    store.commit(Batch(jobs=(*changed, again)), 1)
+    kept = {job.id: job for job in database.open().load().jobs}
+    assert [kept[one.id].spec for one in (array, first, second)] == [spec] * 3
+    assert kept[20] == again
+    assert [job.id for job in store.jobs(name="renamed")] == [20]
+
+
 def test_an_array_is_kept_as_long_as_one_of_its_elements(database: Any, store: Any) -> None:
     array, first, second = array_with(0, 1, ended_us=50)
     store.commit(Batch(jobs=(array, first, replace(second, ended_us=70))), 0)

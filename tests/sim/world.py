@@ -20,6 +20,7 @@ from rm.core.jobs.state import rebuild
 from rm.core.journal.journal import Chosen, Recorder
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
 from rm.core.model.traffic import TrafficProfile
@@ -454,6 +455,8 @@ class World:
                 self.hello(host)
         if self.acknowledged and choices.happens("somebody cancels", 0.01 * rate):
             self.cancel(choices.among("cancelled is", self.acknowledged))
+        if self.acknowledged and choices.happens("somebody changes a job", 0.02 * rate):
+            self.update(choices.among("changed is", self.acknowledged))
         if self.journalled:
             self.inbox += self.measure()
         events, self.inbox = self.inbox, []
@@ -575,6 +578,19 @@ class World:
                 return
         self.cancelled.add((job_id, task))  # also when nobody hears of it
         self.turn([ev.CancelRequested(job_id, "alice", task)])
+
+    def update(self, job_id: int) -> None:
+        """What a job asks for, the name by which singletons know it, or its list of dependencies; what its
+        state does not allow is refused."""
+        choices = self.choices
+        what = choices.among("what is changed", ["cpus_per_task", "name", "dependency", "time_limit_us"])
+        value = {
+            "cpus_per_task": choices.number("its CPUs per task from now on", 1, 2),
+            "name": choices.among("its new name", ["a", "b"]),
+            "dependency": "",
+            "time_limit_us": choices.number("its new time limit", 1, 9) * 3_600 * S,
+        }[what]
+        self.turn([ev.JobUpdated(job_id, "root", JobUpdate(**{what: value}), may_raise=True)])
 
     def was_cancelled(self, job: Job) -> bool:
         """Did somebody ask for it, of the job or of one of its elements?"""

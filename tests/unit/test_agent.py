@@ -227,6 +227,19 @@ def test_the_time_limit_ends_a_job_even_without_an_agent(agent: Agent, start: St
     assert (task["signal"], task["why"]) == (signal.SIGTERM, "timeout")
 
 
+@pytest.mark.parametrize("hold", [False, True], ids=["running", "prepared"])
+def test_another_time_limit_counts_from_the_start(agent: Agent, hold: bool) -> None:
+    agent.launch(SH + "exec sleep 600", time_limit_us=600_000_000, hold=hold)
+    agent.launch(SH + "exec sleep 600", job=2, time_limit_us=1_000_000_000)
+    for job, limit_us in ((1, 100_000), (2, 0)):
+        assert agent.call("limit", job=job, attempt=1, time_limit_us=limit_us) == {}
+    if hold:
+        agent.call("start", job=1, attempt=1)
+    assert agent.event("exit", job=1)["why"] == "timeout"
+    assert [task["state"] for task in agent.tasks() if task["job"] == 2] == ["running"]
+    assert agent.ask("limit", job=2, attempt=1, time_limit_us=-1)["code"] == "bad-request"
+
+
 def agent_tasks(start: Start) -> list[dict[str, object]]:
     another = start()
     try:

@@ -49,6 +49,20 @@ def test_the_children_get_it_unless_the_job_says_so(batch: bool, next: str, said
         assert len({"child heard it", "child is asked"} & {*lines}) == 1
 
 
+def test_another_time_limit_moves_the_signal_before_it() -> None:
+    with agents() as start:
+        agent = start()
+        script = SH + "trap 'echo heard' USR1\necho ready\nwhile :; do sleep 0.02; done"
+        agent.launch(script, **{**WARNED, "warn_before_us": LIMIT_US // 2})
+        until(lambda: "ready" in agent.log(), "its handler is there")
+        agent.call("limit", job=1, attempt=1, time_limit_us=LIMIT_US // 2)
+        until(lambda: "heard" in agent.log(), "it is warned")
+        agent.call("limit", job=1, attempt=1, time_limit_us=LIMIT_US // 3)
+        agent.call("limit", job=1, attempt=1, time_limit_us=1)
+        assert agent.event("exit", job=1)["why"] == "timeout"
+        assert agent.log().count("heard") == 1
+
+
 def test_a_job_that_is_stopped_first_gets_no_signal() -> None:
     with agents() as start:
         agent = start()

@@ -29,8 +29,8 @@ S = JobState
 class Cluster:
     """A cycle over hosts of two CPUs each, and a clock."""
 
-    def __init__(self, hosts: int = 1, cpus: int = 2, placements: int = 0) -> None:
-        policies = Policies(load("queue", "fifo"), load("placement", "first-fit"), load("comm", "none"))
+    def __init__(self, hosts: int = 1, cpus: int = 2, placements: int = 0, queue: str = "fifo") -> None:
+        policies = Policies(load("queue", queue), load("placement", "first-fit"), load("comm", "none"))
         self.cycle = Cycle(ClusterState(), policies, Rules(grace_us=5), Tuning(placements=placements))
         self.now_us = 100
         names = [f"h{n}" for n in range(1, hosts + 1)]

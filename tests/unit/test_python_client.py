@@ -14,7 +14,7 @@ import pytest
 
 import rm
 from rm.api.hosts import HostRequest
-from rm.api.jobs import JobRequest
+from rm.api.jobs import JobRequest, JobUpdate
 from rm.api.routes import ROUTES, Route
 from rm.client import Client, batch_job, exit_code
 from rm.client.asking import Asking
@@ -42,6 +42,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "release": lambda c: c.release(1),
     "requeue": lambda c: c.requeue("1_[2-3]", failed=True),
     "limit_array": lambda c: c.limit_array(1, 5),
+    "update": lambda c: c.update(1, JobUpdate(comment="c")),
     "wait": lambda c: c.wait(1),
     "logs": lambda c: list(c.logs(1)),
     "why": lambda c: c.why(1),

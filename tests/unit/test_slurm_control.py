@@ -146,6 +146,11 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     array = service.table[2].array
     assert array is not None
     assert array.limit == 5
+    words = ["JobName=x", "TimeLimit=+30", "Features=a100", "TresPerNode=gres:gpu:2", "Shared=no", "Nice=5"]
+    assert slurm("scontrol", "update", "JobId=1", *words) == (0, "", "")
+    spec = service.table[1].spec
+    assert (spec.name, spec.time_limit_us, spec.nice) == ("x", 120 * 60_000_000, 5)
+    assert (spec.constraint, spec.gpus_per_host, spec.exclusive) == ("a100", 2, True)
     assert slurm("scontrol", "update", "NodeName=h[1-2]", "State=drain", "Reason=hot") == (0, "", "")
     assert [service.inventory[name].drained_by for name in ("h1", "h2")] == ["root: hot"] * 2
     assert slurm("scontrol", "update", "nodename=h1", "state=RESUME") == (0, "", "")
@@ -161,7 +166,10 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
         (["show"], "invalid entity:  for keyword: show."),
         (["show", "reservation"], "invalid entity: reservation for keyword: show."),
         (["hold"], "too few arguments: no job is named."),
-        (["update", "JobId=1", "Licenses=x"], "Update of this parameter is not supported: licenses=x."),
+        (["update", "JobId=1", "WorkDir=/x"], "Update of this parameter is not supported: workdir=/x."),
+        (["update", "JobId=1", "TimeLimit=soon"], "'soon' is not a time limit"),
+        (["update", "JobId=2_1", "Comment=x"], "Job 2_1 is a part of an array."),
+        (["update", "JobId=2", "TimeLimit=+5"], "The job has no time limit to be changed"),
         (["update", "JobId=1"], "Nothing is to be changed."),
         (["update", "JobId=1", "word"], "Update of this parameter is not supported: word."),
         (["update", "Reason=x"], "No JobId and no NodeName is named."),

@@ -162,6 +162,8 @@ class SqlStore:
         often["job_specs"](
             c, [records.spec_row(j) for j in batch.jobs if j.id >= next_job and not j.array_job]
         )
+        changed = [j for j in batch.jobs if j.updates and j.id < next_job and not j.array_job]
+        put(self._upsert["job_specs"], [records.spec_row(j) for j in changed])
         often["jobs"](c, [records.job_row(j) for j in batch.jobs])
         put(self._upsert["hosts"], [records.named_row(h.name, h, "Host") for h in batch.hosts])
         put(self._upsert["zones"], [records.named_row(z.name, z, "Zone") for z in batch.zones])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -11,12 +13,11 @@ from rm.arrays import parse_id
 from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.session import Session, emit_json, json_option
 from rm.errors import UsageError
-from rm.hints import did_you_mean
 
 if TYPE_CHECKING:
-    from rm.api.jobs import Job
+    from rm.api.jobs import Job, JobUpdate
 
-FIELDS = ("array-limit",)
+ARRAY_LIMIT = "array-limit"
 
 
 @click.command("set")
@@ -25,23 +26,41 @@ FIELDS = ("array-limit",)
 @json_option
 @click.pass_obj
 def set_fields(session: Session, /, job: str, fields: tuple[str, ...], as_json: bool) -> None:
-    """Change NAME of JOB to VALUE: array-limit=N, how many elements of a job array run at once (0: any)."""
+    """Change NAME of JOB to VALUE. Names are long options of submit, such as time, priority, partition,
+    nodelist, dependency or comment, and array-limit: how many elements of a job array run at once (0: any).
+    An empty VALUE takes an option back. While a job runs its time limit may change, its name and comment."""
     named = parse_id(job)
-    changed: Job | None = None
+    if named.tasks:
+        raise UsageError(
+            "What was asked for is the whole array's.", f"Write: rmx set {named.job} {' '.join(fields)}."
+        )
+    values: dict[str, str] = {}
     for field in fields:
-        name, _, value = field.partition("=")
-        if name not in FIELDS:
-            raise UsageError(
-                f"'{name}' is nothing that can be changed of a job.",
-                did_you_mean(name, FIELDS) or f"Choose from {', '.join(FIELDS)}.",
-            )
-        if not re.match(r"\d{1,9}\Z", value):
-            raise UsageError(f"{name} is '{value}'.", f"Write a number: rmx set {job} {name}=5.")
-        if named.tasks:
-            raise UsageError("The limit is the whole array's.", f"Write: rmx set {named.job} {field}.")
-        changed = session.client.limit_array(named.job, int(value))
+        name, equals, value = field.partition("=")
+        if not equals:
+            raise UsageError(f"'{field}' is no NAME=VALUE.", f"Write: rmx set {job} time=2:00:00.")
+        values[name.lstrip("-")] = value
+    limit = values.pop(ARRAY_LIMIT, None)
+    if limit is not None and not re.match(r"\d{1,9}\Z", limit):
+        raise UsageError(f"{ARRAY_LIMIT} is '{limit}'.", f"Write a number: rmx set {job} {ARRAY_LIMIT}=5.")
+    update = update_of(values)
+    changed: Job | None = None
+    if update is not None:
+        changed = session.client.update(named.job, update)
+    if limit is not None:
+        changed = session.client.limit_array(named.job, int(limit))
     assert changed is not None
     if as_json:
         emit_json({"job": changed})
     else:
         click.echo(f"Job {job_ref(changed)} is changed")
+
+
+def update_of(values: Mapping[str, str]) -> JobUpdate | None:
+    """What these options of `rmx submit` change; None: nothing."""
+    from rm.api.jobs import JobUpdate
+    from rm.submission.updates import fields_of
+    from rm.typed import convert
+
+    fields = fields_of(values, datetime.now().astimezone())
+    return convert(fields, JobUpdate) if fields else None

@@ -156,23 +156,11 @@ def _update(words: list[str]) -> int:
 
 
 def _update_job(words: list[str], fields: dict[str, str]) -> int:
-    changes: list[Callable[[Client, JobId], object]] = []
-    for name, value in fields.items():
-        changes.append(_change(name, value))
-    if not changes:
+    if not fields:
         raise UsageError("Nothing is to be changed.", "Write: scontrol update JobId=42 NAME=VALUE.")
-    return max(_each(words, change) for change in changes)
+    from rm.cli.slurm.update import changes_of
 
-
-def _change(name: str, value: str) -> Callable[[Client, JobId], object]:
-    if name == "arraytaskthrottle" and re.match(r"\d{1,9}\Z", value):
-        return lambda client, job: client.limit_array(job.job, int(value))
-    if name == "priority" and value == "0":
-        return lambda client, job: client.hold(job)
-    raise UsageError(
-        f"Update of this parameter is not supported: {name}={value}.",
-        "ArrayTaskThrottle=N and Priority=0 (hold) can be changed.",
-    )
+    return max(_each(words, change) for change in changes_of(fields))
 
 
 def _update_hosts(hosts: Sequence[str], fields: dict[str, Any]) -> int:

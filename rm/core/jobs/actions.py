@@ -66,8 +66,19 @@ class Discard:
     host: str
 
 
-Action = Launch | Start | Stop | Collect | Discard
-ACTIONS: dict[str, type[Action]] = {a.kind: a for a in (Launch, Start, Stop, Collect, Discard)}
+@dataclass(frozen=True, slots=True)
+class SetLimit:
+    """From its start on the attempt may run for so long; 0: as long as it likes."""
+
+    kind: ClassVar[str] = "limit"
+    job: int
+    attempt: int
+    host: str
+    time_limit_us: int
+
+
+Action = Launch | Start | Stop | Collect | Discard | SetLimit
+ACTIONS: dict[str, type[Action]] = {a.kind: a for a in (Launch, Start, Stop, Collect, Discard, SetLimit)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
 from rm.core.jobs.elements import chosen_of, drop, let_look, put_array, short
 from rm.core.jobs.transitions import TRANSITIONS
+from rm.core.jobs.updating import update_array
 from rm.core.model.array import Array
 from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
@@ -124,4 +125,5 @@ HANDLERS: dict[type, Callable[[Context, Job, Any], None]] = {
     ev.ReleaseRequested: _release,
     ev.RequeueRequested: _requeue,
     ev.ArrayLimitSet: _limit,
+    ev.JobUpdated: update_array,
 }

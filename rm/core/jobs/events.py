@@ -12,6 +12,7 @@ from rm.core.jobs.strays import Held
 from rm.core.model.alignment import Alignment
 from rm.core.model.host import Gpu, Host, Nic
 from rm.core.model.job import Job, JobSpec, Placement
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
 from rm.core.model.progress import Progress
@@ -91,6 +92,18 @@ class ArrayLimitSet:
     job: int
     by: str
     limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobUpdated:
+    """Other values of what a job asked for, from now on. `past`: as of `JobSubmitted`, for a new list of
+    dependencies; `may_raise`: also the time limit of a job that runs."""
+
+    job: int
+    by: str
+    update: JobUpdate
+    past: tuple[PastJob, ...] = ()
+    may_raise: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,6 +364,7 @@ Event = (
     | ReleaseRequested
     | RequeueRequested
     | ArrayLimitSet
+    | JobUpdated
     | JobsRecalled
     | TasksPrepared
     | TasksStarted

@@ -22,6 +22,7 @@ ASKED: dict[type, str] = {
     ev.ReleaseRequested: "cannot be released: only pending jobs are held",
     ev.RequeueRequested: "cannot be requeued now",
     ev.ArrayLimitSet: "is no job array: it has no limit of elements",
+    ev.JobUpdated: "cannot be changed any more",
 }
 
 

@@ -10,6 +10,7 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.state import touch
+from rm.core.jobs.updating import update
 from rm.core.model.job import EarlierAttempt, Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.protocol.codes import Code
@@ -450,6 +451,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.PENDING, ev.CancelRequested): _cancel_pending,
     (S.PENDING, ev.HoldRequested): _hold,
     (S.PENDING, ev.ReleaseRequested): _release,
+    **{(s, ev.JobUpdated): update for s in (S.PENDING, S.CONFIGURING, S.RUNNING)},
     (S.CONFIGURING, ev.TasksPrepared): _prepared,
     (S.RUNNING, ev.TasksPrepared): _prepared,  # said twice
     (S.COMPLETING, ev.TasksPrepared): _forget_prepared,

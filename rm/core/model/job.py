@@ -88,7 +88,7 @@ class _WithDemand:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec(_WithDemand):
-    """What the user asked for; never changed after submission.
+    """What the user asked for; after the submission only `rmx set` changes it.
 
     `hosts_min`/`hosts_max` are Slurm's --nodes (0 = as many as the tasks need). Resources are
     per task, or those `_per_host` once for each host of the job, however many tasks it has there.
@@ -333,6 +333,7 @@ class Job:
     array: Array | None = None  # of the record of a whole job array
     array_job: int = 0  # of an element: the id of its array, and its index there
     array_task: int | None = None
+    updates: int = 0  # how often `rmx set` has changed its specification
 
     @property
     def ref(self) -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.jobs.actions import Collect, Discard, Intent, Launch, SetLimit, Start, Stop
 from rm.core.jobs.transitions import HOST_FAULTS
 from rm.core.model.job import Task
 from rm.core.model.logs import KeptLog
@@ -290,7 +290,11 @@ class Executor:
         if code is Code.STILL_RUNNING and isinstance(action, Discard):
             self._again(entry)
             return
-        if code is Code.NO_SUCH_ATTEMPT and isinstance(action, Stop) and self._may_yet_launch(action):
+        if (
+            code is Code.NO_SUCH_ATTEMPT
+            and isinstance(action, Stop | SetLimit)
+            and self._may_yet_launch(action)
+        ):
             self._again(entry)
             return
         if error is not None:
@@ -320,11 +324,11 @@ class Executor:
         self._again(entry, self._later_s)
         return True
 
-    def _may_yet_launch(self, stop: Stop) -> bool:
-        """Is a launch of this attempt open, which would come after its stop?"""
+    def _may_yet_launch(self, order: Stop | SetLimit) -> bool:
+        """Is a launch of this attempt open, which would come after its order?"""
         return any(
-            isinstance(i.action, Launch) and (i.action.job, i.action.attempt) == (stop.job, stop.attempt)
-            for i in self.open_intents(stop.host)
+            isinstance(i.action, Launch) and (i.action.job, i.action.attempt) == (order.job, order.attempt)
+            for i in self.open_intents(order.host)
         )
 
     def _dispute(self, entry: Open, said: str) -> None:

@@ -93,6 +93,9 @@ class Backlog:
                         load = self._loads.setdefault(job.spec.user, Load())
                         load.jobs += 1
                         load.bytes += size
+                    elif job.updates and known[1] != (size := size_bytes(job.spec)):
+                        self._loads[known[0]].bytes += size - known[1]
+                        self._waiting[job.id] = (known[0], size)
                 elif known is not None:
                     del self._waiting[job.id]
                     self._subtract(known[0], 1, known[1])

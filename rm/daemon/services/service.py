@@ -27,11 +27,13 @@ from rm.core.jobs.chain import Chain, chain_of
 from rm.core.jobs.dependency import depending_now
 from rm.core.jobs.fencing import waiting
 from rm.core.jobs.state import ClusterState
+from rm.core.model.acceptance import accept
 from rm.core.model.alignment import Alignment
 from rm.core.model.demand import Demand
 from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import LogPlace
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
@@ -181,7 +183,8 @@ class Service(HostService):
             if len(known) > len(ids):
                 told = zip(known, specs, strict=False)
                 if len(known) > len(specs) or any(
-                    i in state.jobs and state.jobs[i].spec != spec for i, spec in told
+                    i in state.jobs and not state.jobs[i].updates and state.jobs[i].spec != spec
+                    for i, spec in told
                 ):
                     raise Conflict("Another submission had this idempotency key.", "Make a new one.")
                 made[:] = known[len(ids) :]
@@ -466,6 +469,27 @@ class Service(HostService):
 
     async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
         return await self._change(job_id, ev.ArrayLimitSet(job_id, by, limit))
+
+    async def update(
+        self, job_id: int, by: str, update: JobUpdate, may_know: Callable[[str], bool], may_raise: bool
+    ) -> Job:
+        """Change what the job asks for, checked as at its submission. `may_raise`: also the time limit of a
+        job that runs."""
+        job = await self.job(job_id)
+        spec = update.applied(job.spec)
+        accept(spec)
+        if job.state is JobState.PENDING and spec.demand != job.spec.demand:
+            await self._refuse_impossible([spec])
+        asked = [spec] if update.dependency else []
+        named = await named_jobs(asked, self.job, may_know)
+
+        def make(state: ClusterState) -> list[ev.Event]:
+            if job_id not in state.jobs:
+                raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
+            return [ev.JobUpdated(job_id, by, update, named.of(spec, state) if asked else (), may_raise)]
+
+        changed: Job = await self._request(make, lambda state: state.jobs[job_id])
+        return changed
 
     async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
         """Jobs that ended long ago come back from the store, but for those that are not kept any more."""

@@ -1,0 +1,100 @@
+"""The fields that `scontrol update JobId=` changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rm.arrays import JobId
+from rm.cli.jobs.set import update_of
+from rm.errors import UsageError
+from rm.units import parse_time_limit_us
+
+if TYPE_CHECKING:
+    from rm.client import Client
+
+Change = Callable[["Client", JobId], object]
+
+# Slurm's name in lower case -> the long option of `rmx submit`
+OPTIONS = {
+    "jobname": "job-name", "name": "job-name", "comment": "comment", "partition": "partition",
+    "priority": "priority", "nice": "nice", "timelimit": "time", "starttime": "begin",
+    "eligibletime": "begin", "requeue": "requeue", "dependency": "dependency", "nodelist": "nodelist",
+    "reqnodelist": "nodelist", "excnodelist": "exclude", "features": "constraint", "licenses": "licenses",
+    "oversubscribe": "exclusive", "shared": "exclusive", "numnodes": "nodes", "minnodes": "nodes",
+    "numtasks": "ntasks", "ntaskspernode": "ntasks-per-node", "cpuspertask": "cpus-per-task",
+    "cpus-per-task": "cpus-per-task", "minmemorynode": "mem", "trespernode": "gpus-per-node",
+    "gres": "gpus-per-node", "trespertask": "gpus-per-task",
+}  # fmt: skip
+_RELATIVE = re.compile(r"([+-])\s*=?\s*(.+)\Z")
+_GRES = re.compile(r"(?:gres[:/])?gpu[:=/]", re.IGNORECASE)
+_SHARED = {"no": "yes", "exclusive": "yes", "yes": "no", "ok": "no", "force": "no"}
+
+
+def changes_of(fields: dict[str, str]) -> list[Change]:
+    """What is to be asked of the daemon, each for a job.
+
+    Raises:
+        UsageError: a field cannot be changed, or not so.
+    """
+    changes: list[Change] = []
+    values: dict[str, str] = {}
+    relative = ""
+    for name, value in fields.items():
+        if name == "arraytaskthrottle" and re.match(r"\d{1,9}\Z", value):
+            changes.append(_limit_array(int(value)))
+        elif name == "priority" and value == "0":
+            changes.append(lambda client, job: client.hold(job))
+        elif name == "timelimit" and _RELATIVE.match(value):
+            relative = value
+        elif option := OPTIONS.get(name):
+            values[option] = _value(name, value)
+        else:
+            raise UsageError(
+                f"Update of this parameter is not supported: {name}={value}.",
+                f"ArrayTaskThrottle and {', '.join(sorted(OPTIONS))} can be changed.",
+            )
+    if values or relative:
+        update_of(values)  # all that is wrong is said before anything is done
+        changes.append(lambda client, job: _update(client, job, values, relative))
+    return changes
+
+
+def _limit_array(limit: int) -> Change:
+    return lambda client, job: client.limit_array(job.job, limit)
+
+
+def _value(name: str, value: str) -> str:
+    if name in ("oversubscribe", "shared"):
+        if value.lower() not in _SHARED:
+            raise UsageError(
+                f"Update of this parameter is not supported: {name}={value}.", "Write YES or NO."
+            )
+        return _SHARED[value.lower()]
+    return _GRES.sub("", value) if name in ("trespernode", "trespertask", "gres") else value
+
+
+def _update(client: Client, job: JobId, values: dict[str, str], relative: str) -> None:
+    if job.tasks:
+        raise UsageError(f"Job {job} is a part of an array.", f"Change the whole array: JobId={job.job}.")
+    told = dict(values)
+    if relative:
+        told["time"] = _moved(client.job(job.job).spec.time_limit_us, relative)
+    if (update := update_of(told)) is not None:
+        client.update(job.job, update)
+
+
+def _moved(limit_us: int | None, relative: str) -> str:
+    """The time limit, so much longer or shorter, as `--time` has it."""
+    match = _RELATIVE.match(relative)
+    by_us = parse_time_limit_us(match[2]) if match else None
+    if match is None or by_us is None:
+        raise UsageError(f"TimeLimit is '{relative}'.", "Write TimeLimit=+30 or TimeLimit=-1:00:00.")
+    if limit_us is None:
+        raise UsageError("The job has no time limit to be changed by some time.", "Write TimeLimit=2:00:00.")
+    new_us = limit_us + (by_us if match[1] == "+" else -by_us)
+    if new_us < 1_000_000:
+        raise UsageError(f"TimeLimit={relative} leaves the job no time.")
+    seconds = new_us // 1_000_000
+    return f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02}"

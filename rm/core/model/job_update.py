@@ -1,0 +1,77 @@
+"""What `rmx set` changes of a job's specification after its submission."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from rm.core.model.job import JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobUpdate:
+    """New values of fields of a JobSpec, in its units; None: the field stays. `time_limit_us` and `begin_us`
+    0 are none."""
+
+    name: str | None = None
+    comment: str | None = None
+    partition: str | None = None
+    priority: int | None = None
+    nice: int | None = None
+    time_limit_us: int | None = None
+    begin_us: int | None = None
+    requeue: bool | None = None
+    hosts_only: tuple[str, ...] | None = None
+    hosts_excluded: tuple[str, ...] | None = None
+    constraint: str | None = None
+    prefer: str | None = None
+    licenses: str | None = None
+    dependency: str | None = None
+    hosts_min: int | None = None
+    hosts_max: int | None = None
+    ntasks: int | None = None
+    tasks_per_host: int | None = None
+    cpus_per_task: int | None = None
+    mem_bytes_per_task: int | None = None
+    mem_bytes_per_host: int | None = None
+    mem_all: bool | None = None
+    gpus_per_task: int | None = None
+    gpus_per_host: int | None = None
+    gpu_type: str | None = None
+    exclusive: bool | None = None
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The fields that get a new value, by name."""
+        return {name: value for name in NAMES if (value := getattr(self, name)) is not None}
+
+    def applied(self, spec: JobSpec) -> JobSpec:
+        """The specification with the new values."""
+        changed = self.changed
+        for name in ("time_limit_us", "begin_us"):
+            if name in changed:
+                changed[name] = changed[name] or None
+        return replace(spec, **changed)
+
+    def __str__(self) -> str:
+        """For a job's story: `name=x, time_limit_us=none`."""
+        return ", ".join(f"{name}={_shown(value)}" for name, value in self.changed.items())
+
+
+NAMES = tuple(field.name for field in fields(JobUpdate))
+# what may change while the job runs: nothing that its hosts or other jobs have been promised
+WHILE_RUNNING = frozenset({"name", "comment", "requeue", "nice", "time_limit_us"})
+# what its hosts have given to a job that runs; an array's elements share their specification
+GIVEN = frozenset(
+    {"ntasks", "tasks_per_host", "cpus_per_task", "mem_bytes_per_task", "mem_bytes_per_host", "mem_all",
+     "gpus_per_task", "gpus_per_host", "gpu_type", "exclusive", "licenses", "hosts_min", "hosts_max",
+     "priority"}
+)  # fmt: skip
+# what decides neither where nor when a job starts
+SAID_ONLY = frozenset({"name", "comment", "requeue"})
+SHOWN_MAX = 80
+
+
+def _shown(value: Any) -> str:
+    text = ",".join(value) if isinstance(value, tuple) else str(value)
+    return (text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...") or "none"
