@@ -41,13 +41,13 @@ def parse(text: str, file: str, remarks: Remarks) -> dict[str, Any]:
                 words = shlex.split(rest, comments=True)
             except ValueError as error:
                 raise UsageError(f"{where} cannot be read: {str(error).lower()}.") from None
-            options, rest_of_line = leading_options(words, where)
-            if rest_of_line:
-                raise UsageError(
-                    f"'{rest_of_line[0]}' ({where}) is not an option.", "Directives hold options only."
-                )
-            for option, value in options:
-                values[prefix] |= supported(option, value, where, remarks)
+            while words:
+                options, words = leading_options(words, where, remarks=remarks)
+                for option, value in options:
+                    values[prefix] |= supported(option, value, where, remarks)
+                if words:
+                    no_option = f"'{words.pop(0)}' ({where}) is not an option."
+                    remarks.errors.append(UsageError(no_option, "Directives hold options only."))
     merged: dict[str, Any] = {}
     for prefix in PREFIXES:
         merged = merge(merged, values[prefix])
@@ -141,43 +141,68 @@ def merge(weaker: Mapping[str, Any], stronger: Mapping[str, Any]) -> dict[str, A
 
 
 def leading_options(
-    words: Sequence[str], where: str, more: Mapping[str, Option] = NO_MORE
+    words: Sequence[str],
+    where: str,
+    more: Mapping[str, Option] = NO_MORE,
+    remarks: Remarks | None = None,
 ) -> tuple[list[tuple[Option, Any]], list[str]]:
     """The options before the first word that is none, each with its value, and that word with what follows.
-    `more`: long options besides the table's.
+
+    `more`: long options besides the table's. `remarks`: where complaints are gathered instead of raised; a
+    word behind an unknown option then counts as its value.
 
     Raises:
-        UsageError: an option is unknown, lacks its value, or has one that it does not take.
+        UsageError: options are unknown, lack their values, or have ones that they do not take; all of them.
     """
+    said = remarks if remarks is not None else Remarks()
     found: list[tuple[Option, Any]] = []
     rest = list(words)
-    while rest and rest[0].startswith("-") and rest[0] != "-":
-        word = rest.pop(0)
-        if word.startswith("--") and len(word) > 2:
-            name, equals, value = word[2:].partition("=")
-            if name in _OFF and not equals:
-                found.append((_OFF[name], False))
-                continue
-            option = _BY_LONG.get(name) or more.get(name)
-            if option is None:
-                raise _unknown(f"--{name}", where)
-            attached = value if equals else None
-        else:
-            option = _BY_SHORT.get(word[1])
-            if option is None:
-                raise _unknown(word[:2], where)
-            attached = word[2:] or None
-            if option.takes == FLAG and attached:
-                rest.insert(0, "-" + attached)  # letters together: -HW
-                attached = None
-        if option.takes == FLAG and attached is not None:
-            raise UsageError(f"--{option.long[0]} ({where}) takes no value.")
-        if option.takes == VALUE and attached is None:
-            if not rest:
-                raise UsageError(f"--{option.long[0]} ({where}) needs a value.")
-            attached = rest.pop(0)
-        found.append((option, {FLAG: True, MAYBE: attached or ""}.get(option.takes, attached)))
+    while _is_option(rest):
+        with said.gathering():
+            if (option := _known(rest[0], more)) is None:
+                word = rest.pop(0)
+                if remarks is not None and rest and not _is_option(rest):
+                    rest.pop(0)
+                raise _unknown(word.partition("=")[0] if word.startswith("--") else word[:2], where)
+            found.append((option, _value(option, rest, where)))
+    if remarks is None:
+        said.refuse()
     return found, rest
+
+
+def _is_option(words: Sequence[str]) -> bool:
+    """Does an option come next?"""
+    return bool(words) and words[0].startswith("-") and words[0] != "-"
+
+
+def _known(word: str, more: Mapping[str, Option]) -> Option | None:
+    """The option that the word begins with."""
+    if not word.startswith("--") or len(word) == 2:
+        return _BY_SHORT.get(word[1])
+    name, equals, _ = word[2:].partition("=")
+    return (None if equals else _OFF.get(name)) or _BY_LONG.get(name) or more.get(name)
+
+
+def _value(option: Option, words: list[str], where: str) -> Any:
+    """The value of the option that comes next; it is taken from the words."""
+    word = words.pop(0)
+    if word.startswith("--"):
+        name, equals, value = word[2:].partition("=")
+        if name == option.off:
+            return False
+        attached = value if equals else None
+    else:
+        attached = word[2:] or None
+        if option.takes == FLAG and attached:
+            words.insert(0, "-" + attached)  # letters together: -HW
+            attached = None
+    if option.takes == FLAG and attached is not None:
+        raise UsageError(f"--{option.long[0]} ({where}) takes no value.")
+    if option.takes == VALUE and attached is None:
+        if not words:
+            raise UsageError(f"--{option.long[0]} ({where}) needs a value.")
+        attached = words.pop(0)
+    return {FLAG: True, MAYBE: attached or ""}.get(option.takes, attached)
 
 
 def _unknown(name: str, where: str) -> UsageError:

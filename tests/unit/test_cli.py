@@ -394,6 +394,9 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert both.out == "Host h3 takes no new jobs.\nHost h4 takes no new jobs.\n"
     assert "nowhere" in both.err
     assert rmx("host", "resume", "h3", "--host=h4").code == 0
+    taken = rmx("host", "adopt", "h[3-4]", "nowhere", "--stop-jobs")
+    assert (taken.code, taken.out.count("belongs to this cluster now.")) == (4, 2)
+    assert [host["name"] for host in rmx("host", "adopt", "h3,h4", "--json").json["hosts"]] == ["h3", "h4"]
     assert rmx("host", "remove", "h3,h4").code == 0
     assert "No host is named" in rmx("host", "drain").err
     assert "presented: ssh-ed25519 SHA256:abc\npinned:    none" in rmx("host", "show-key", "h1").out

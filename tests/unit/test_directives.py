@@ -87,6 +87,26 @@ def test_every_line_with_a_mistake_is_told() -> None:
         remarks.refuse()
 
 
+def test_a_mistake_hides_no_other_of_its_line() -> None:
+    text = "#!/bin/sh\n#SBATCH --ntask 3 -Z --batch=a now --hold=yes --no-such=1 -N 2 --reservation=m --mem\n"
+    remarks = Remarks()
+    assert directives.parse(text, "train.sh", remarks) == {"nodes": "2"}
+    assert [str(error).split(" (")[0] for error in remarks.errors] == [
+        "Unknown option --ntask", "Unknown option -Z", "--batch", "'now'", "--hold",
+        "Unknown option --no-such", "--mem", "--reservation",
+    ]  # fmt: skip
+
+
+def test_a_command_line_is_told_all_its_mistakes() -> None:
+    with pytest.raises(UsageError, match=r"for 2 reasons:\n  1\. Unknown option --ntask .*\n  2\. --hold"):
+        directives.leading_options(["--ntask=3", "--hold=yes", "train.sh", "--fast"], "a flag")
+    options, rest = directives.leading_options(["-HW", "-n4", "--no-requeue", "-", "x"], "a flag")
+    assert [(option.key, value) for option, value in options] == [
+        ("hold", True), ("wait", True), ("ntasks", "4"), ("requeue", False),
+    ]  # fmt: skip
+    assert rest == ["-", "x"]
+
+
 def test_variables_stand_between_the_script_and_the_flags() -> None:
     remarks = Remarks()
     environment = {

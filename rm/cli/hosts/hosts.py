@@ -224,20 +224,23 @@ def resume(session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, .
 
 
 @host.command()
-@host_operand
+@hosts_operand
 @click.option("--stop-jobs", is_flag=True, help="Kill what the other cluster's jobs run there.")
 @json_option
 @click.pass_obj
 def adopt(
-    session: Session, /, host: str | None, host_word: str | None, stop_jobs: bool, as_json: bool
-) -> None:
-    """Take HOST over from another cluster, whose daemon it then refuses.
+    session: Session, /, hosts: tuple[str, ...], host_words: tuple[str, ...], stop_jobs: bool, as_json: bool
+) -> int:
+    """Take HOSTs over from another cluster, whose daemon they then refuse.
 
     The files of the other cluster's jobs there, logs included, are removed.
     """
-    name = one_host(host, host_word)
-    adopted = session.client.adopt(name, stop_jobs=stop_jobs)
-    _told({"host": adopted}, as_json, f"Host {name} belongs to this cluster now.")
+    client, names = session.client, (*hosts, *host_words)
+
+    def one(name: str) -> Host:
+        return client.adopt(name, stop_jobs=stop_jobs)
+
+    return _each(names, one, as_json, "belongs to this cluster now.")
 
 
 @host.command()
