@@ -406,6 +406,29 @@ def test_dependents_are_judged_by_what_the_job_is_when_their_turn_comes() -> Non
     assert {one.jobs[job].depends for job in behind} == {Standing.UNFULFILLED}
 
 
+@pytest.mark.parametrize(("kind", "code"), [("afterany", 1), ("afterok", 0), ("after", 0)])
+def test_who_was_not_reached_before_the_job_is_requeued_is_judged_by_how_it_ended(
+    kind: str, code: int
+) -> None:
+    one = Cluster()
+    first = one.submit()
+    behind = [one.submit(f"{kind}:{first}", hold=True) for _ in range(1_000)]
+    started = ev.TasksStarted(first, 1, "h1", one.now_us, (0,))
+    exited = ev.TaskExited(first, 1, "h1", 0, code, 0, one.now_us, one.now_us)
+    one.cycle.step([started, exited], one.now_us)
+    assert {one.jobs[job].depends for job in behind} == {Standing.FULFILLED, Standing.UNFULFILLED}
+    one.do(ev.RequeueRequested(first, "alice"))
+    assert not one.state(first).final
+    assert {one.jobs[job].depends for job in behind} == {Standing.FULFILLED}
+    late = one.submit(f"{kind}:{first}", hold=True)
+    assert one.jobs[late].depends is Standing.UNFULFILLED
+    one.start(first)
+    one.end(first, code)
+    assert one.jobs[late].depends is Standing.FULFILLED
+    one.cycle.state.forget(one.jobs[first])
+    assert first not in one.jobs
+
+
 def test_a_change_that_no_dependency_asks_for_judges_nobody() -> None:
     one = Cluster()
     first = one.submit()

@@ -162,6 +162,20 @@ def test_the_delay_after_the_start_of_an_element_counts_from_its_placement() -> 
     assert cluster.state.jobs[20].state is S.CONFIGURING
 
 
+def test_the_delay_after_elements_that_have_started_counts_from_the_last_start() -> None:
+    cluster = Cluster(cpus=2)
+    first = cluster.submit("0-3")
+    for task in (0, 1):
+        element = cluster.job(first, task)
+        cluster.do(ev.TasksStarted(element.id, 1, "h1", cluster.now_us + 10, (0,)))
+    last_us = cluster.job(first, 1).started_us
+    assert last_us is not None
+    assert last_us > (cluster.job(first, 0).started_us or 0)
+    cluster.now_us += MINUTE_US // 2
+    cluster.do(ev.JobSubmitted(20, builders.spec(dependency=f"after:{first}_[0-1]+1")))
+    assert cluster.state.jobs[20].begin_us == last_us + MINUTE_US
+
+
 def test_an_array_of_the_past_decides_at_the_submission() -> None:
     cluster = Cluster(cpus=4)
     first = cluster.submit("0-3")

@@ -10,9 +10,12 @@ import pytest
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.chain import Chain
+from rm.core.model.dependency import Standing
 from rm.core.model.job import JobState
 from rm.core.model.reasons import ReasonCode
+from rm.core.scheduling.cycle import Cycle
 from rm.errors import UsageError
+from rm.units import MINUTE_US
 from tests import builders
 from tests.fakes import PATIENCE_S
 from tests.unit.test_service import House
@@ -78,6 +81,39 @@ def test_jobs_that_have_left_the_memory_decide_as_the_store_remembers_them(house
     never = submit(house, f"afterok:{bad}")
     assert state(house, never) is JobState.CANCELLED
     assert state(house, submit(house, f"afternotok:{bad}")) is JobState.CONFIGURING
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_delay_counts_from_the_start_of_elements_that_have_left_the_memory(
+    house: House, ended: bool
+) -> None:
+    house.do(ev.HostAdded(builders.host("h1", cpus=3)), ev.HostUp("h1", "boot", "1"))
+    array = submit(house, array="0-2")
+
+    def elements(cycle: Cycle, now_us: int) -> dict[int, int]:
+        return dict(cycle.state.elements[array])
+
+    own = house.leader.ask(elements).result(PATIENCE_S)
+    for task in (0, 1, 2) if ended else (0, 1):
+        job, started_us = own[task], 50 + task
+        house.do(
+            ev.TasksStarted(job, 1, "h1", started_us, (0,)),
+            ev.TaskExited(job, 1, "h1", 0, 0, 0, started_us, 90 + task),
+        )
+
+    def forget(cycle: Cycle, now_us: int) -> set[int]:
+        for job in [*cycle.state.jobs.values()][::-1]:  # elements before their array
+            if job.state.final:
+                cycle.state.forget(job)
+        return set(cycle.state.jobs)
+
+    left = house.leader.ask(forget).result(PATIENCE_S)
+    assert own[0] not in left
+    assert (array in left) is (not ended)
+    behind = submit(house, f"after:{array}_[0-1]+1,afterany:{array}_2")
+    job = asyncio.run(house.service.job(behind))
+    assert job.dependencies[0].from_us == 51 + MINUTE_US
+    assert job.dependencies[1].standing is (Standing.FULFILLED if ended else Standing.UNFULFILLED)
 
 
 def test_a_dry_run_says_for_which_job_it_would_wait(house: House) -> None:

@@ -2,7 +2,8 @@
 
 Each job keeps what has come of its dependencies in its own record. The first dependents of a job that ends
 are judged in the same step, and thus the same commit; where there are many, the others in the next steps.
-Until then the ended job stays in memory, and a restart reads it again: all are judged by how it ended.
+Until then the ended job stays in memory, and a restart reads it again: all are judged by how it ended, also
+those whose turn comes when it has been requeued.
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from dataclasses import replace
 
 from rm.arrays import JobId, mask
 from rm.core.jobs.changes import Context
-from rm.core.jobs.dependents import NamedAlike, PastJob, asked_for, group_of, is_singleton, judged
+from rm.core.jobs.dependents import (
+    NamedAlike,
+    PastJob,
+    asked_for,
+    counts_from_elements,
+    group_of,
+    is_singleton,
+    judged,
+)
 from rm.core.jobs.elements import drop, short
 from rm.core.jobs.state import ClusterState, touch
 from rm.core.model.dependency import Dependency, Standing, together
@@ -35,10 +44,10 @@ def settle(ctx: Context) -> None:
                 _heed(ctx, job_id)
         if changes.judged >= ctx.rules.judged_max or (found := dependents.next_to_judge()) is None:
             return
-        awaited, waiting = found
+        awaited, waiting, then = found
         job = ctx.state.jobs.get(waiting)
         if job is not None:
-            _judge(ctx, job, (awaited,))
+            _judge(ctx, job, (awaited,), then)
             changed = ctx.state.jobs[waiting] is not job
             changes.judged += len(job.dependencies) + (CHANGED_WEIGHT if changed else 0)
 
@@ -66,18 +75,28 @@ def _watch(ctx: Context, job: Job) -> None:
         _cancel(ctx, job)
 
 
-def _judge(ctx: Context, job: Job, named: Container[int]) -> None:
-    """The job's dependencies on these jobs, as they are now."""
+def _judge(ctx: Context, job: Job, named: Container[int], then: PastJob | None = None) -> None:
+    """The job's dependencies on these jobs, as they are now; `then`: as this one was."""
     if job.state is JobState.PENDING:
-        jobs = ctx.state.jobs
+        state = ctx.state
         _change(
             ctx,
             job,
             tuple(
-                judged(one, jobs.get(one.job), ctx.now_us) if one.job in named else one
+                judged(one, then or state.jobs.get(one.job), ctx.now_us, _starts_us(one, state))
+                if one.job in named
+                else one
                 for one in job.dependencies
             ),
         )
+
+
+def _starts_us(one: Dependency, state: ClusterState) -> dict[int, int]:
+    """When the elements in memory have started from which its delay counts."""
+    if not counts_from_elements(one.kind, one.delay_us, one.tasks):
+        return {}
+    jobs = ((task, state.jobs[job_id]) for task, job_id in state.elements.get(one.job, {}).items())
+    return {task: job.started_us for task, job in jobs if job.started_us is not None}
 
 
 def _settle_alike(ctx: Context, job: Job) -> None:
@@ -162,7 +181,9 @@ def depending_now(
     ):
         free = Standing.UNFULFILLED
     return tuple(
-        judged(one, state.jobs.get(one.job), now_us) if one.job else replace(one, standing=free)
+        judged(one, state.jobs.get(one.job), now_us, _starts_us(one, state))
+        if one.job
+        else replace(one, standing=free)
         for one in asked
     )
 

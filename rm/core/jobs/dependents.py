@@ -6,11 +6,11 @@ It is derived from the jobs. `rm.core.jobs.dependency` keeps it in step with the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from rm.arrays import mask, text_of
+from rm.arrays import each, mask, text_of
 from rm.arrays import parse as parse_array
 from rm.core.jobs.array_state import state_of
 from rm.core.model.array import Array
@@ -19,21 +19,25 @@ from rm.core.model.job import Job, JobSpec, JobState
 from rm.dependencies import AFTER, AFTERANY, AFTERCORR, AFTEROK, SINGLETON, parse
 
 Group = tuple[str, str]  # a user, and a name of jobs
+NO_STARTS: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class PastJob:
-    """How a job ended that only the store remembers. `array`: what became of the elements, of an array."""
+    """What a job was, of which only the store remembers all. `array`: what became of an array's elements;
+    `starts_us`: when some of them started, by index.
+    """
 
     id: int
     state: JobState
     started_us: int | None
     ended_us: int | None
     array: Array | None = None
+    starts_us: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, job: Job) -> PastJob:
-        return cls(job.id, job.state, job.started_us, job.ended_us, job.array)
+    def of(cls, job: Job, starts_us: Mapping[int, int] = NO_STARTS) -> PastJob:
+        return cls(job.id, job.state, job.started_us, job.ended_us, job.array, tuple(starts_us.items()))
 
 
 @dataclass(slots=True)
@@ -68,17 +72,26 @@ class NamedAlike:
 
 
 @dataclass(slots=True)
+class Judging:
+    """Jobs that are to be judged by what a job has become. `job`: as it was then, None as it is now."""
+
+    waiting: Iterator[int]
+    job: PastJob | None = None
+
+
+@dataclass(slots=True)
 class Dependents:
     """`awaited` has the pending jobs with a dependency on a job that is not fulfilled, by that job; `waiting`
     those that may not start for it; `stirred` the jobs that have changed since this was in step;
-    `to_judge` those under a job that has started or ended since they were judged, by that job;
+    `to_judge` those under a job that has started or ended since they were judged, by that job, and before
+    them those that have not been judged by what it was until it was requeued;
     `named` the unfinished jobs by user and name, from the first singleton on."""
 
     awaited: dict[int, dict[int, None]] = field(default_factory=dict)
     alike: dict[Group, NamedAlike] = field(default_factory=dict)
     waiting: set[int] = field(default_factory=set)
     stirred: dict[int, None] = field(default_factory=dict)
-    to_judge: dict[int, Iterator[int]] = field(default_factory=dict)
+    to_judge: dict[int, list[Judging]] = field(default_factory=dict)
     named: dict[Group, dict[int, None]] | None = None
 
     def note(self, old: Job | None, job: Job) -> None:
@@ -86,6 +99,8 @@ class Dependents:
         if self.heeds(job):
             self.stirred[job.id] = None
         if job.id in self.awaited and (old is None or _come_of(old) != _come_of(job)):
+            if old is not None and job.id in self.to_judge and _takes_back(old, job):
+                self.to_judge[job.id][-1].job = PastJob.of(old)
             self.judge_all(job.id)
         if self.named is not None:
             self._name(self.named, job)
@@ -127,16 +142,20 @@ class Dependents:
 
     def judge_all(self, awaited: int) -> None:
         """All that wait for a job are to be judged by what it is now."""
-        self.to_judge[awaited] = iter(tuple(self.awaited[awaited]))
+        before = [one for one in self.to_judge.get(awaited, ()) if one.job is not None]
+        self.to_judge[awaited] = [*before, Judging(iter(tuple(self.awaited[awaited])))]
 
-    def next_to_judge(self) -> tuple[int, int] | None:
-        """(a job, one that waits for it): each such job in turn, so that none with many holds up others."""
+    def next_to_judge(self) -> tuple[int, int, PastJob | None] | None:
+        """(a job, one that waits for it, what the former was then; None: as it is now): each such job in
+        turn, so that none with many holds up others."""
         while self.to_judge:
             awaited = next(iter(self.to_judge))
             left = self.to_judge.pop(awaited)
-            for waiting in left:
-                self.to_judge[awaited] = left
-                return awaited, waiting
+            while left:
+                for waiting in left[0].waiting:
+                    self.to_judge[awaited] = left
+                    return awaited, waiting, left[0].job
+                del left[0]
         return None
 
     def forget(self, job: Job) -> None:
@@ -154,6 +173,16 @@ class Dependents:
 def _come_of(job: Job) -> tuple[JobState | None, int | None, Array | None]:
     """What dependencies on a job ask for."""
     return job.state if job.state.final else None, job.started_us, job.array
+
+
+def _takes_back(old: Job, job: Job) -> bool:
+    """Is a start or an end, by which others may have been judged, no more? The job, or one of its elements,
+    was requeued."""
+    if old.array is not None and job.array is not None and old.array.ended & ~job.array.ended:
+        return True
+    return (old.state.final and not job.state.final) or (
+        old.started_us is not None and job.started_us is None
+    )
 
 
 def group_of(job: Job) -> Group:
@@ -197,10 +226,18 @@ def asked_for(spec: JobSpec, past: Iterable[PastJob], now_us: int) -> tuple[Depe
     return tuple(judged(one, known[one.job], now_us) if one.job in known else one for one in made)
 
 
-def judged(one: Dependency, named: Job | PastJob | None, now_us: int) -> Dependency:
+def counts_from_elements(kind: str, delay_us: int, tasks: str) -> bool:
+    """Does the delay of such a condition count from the start of elements of an array?"""
+    return kind == AFTER and delay_us > 0 and bool(tasks)
+
+
+def judged(
+    one: Dependency, named: Job | PastJob | None, now_us: int, starts_us: Mapping[int, int] = NO_STARTS
+) -> Dependency:
     """What has come of a dependency on a job; None: there is no record of that job any more.
 
-    A job that was never started counts as ended for `after` (sbatch(1): "start or are cancelled").
+    `starts_us`: when its elements started, by index, as far as it is known. A job that was never started
+    counts as ended for `after` (sbatch(1): "start or are cancelled").
     """
     if one.standing is Standing.FULFILLED:
         return one
@@ -209,7 +246,8 @@ def judged(one: Dependency, named: Job | PastJob | None, now_us: int) -> Depende
     if named is None:
         return _unrecorded(one)
     if one.tasks and named.array is not None:
-        named = _elements(named.array.only(mask(one.tasks)), named, now_us)
+        known = {**dict(named.starts_us), **starts_us} if isinstance(named, PastJob) else starts_us
+        named = _elements(mask(one.tasks), named.array, named, known, now_us)
     state = named.state
     if one.kind == AFTER:
         since_us = named.started_us
@@ -227,12 +265,18 @@ def judged(one: Dependency, named: Job | PastJob | None, now_us: int) -> Depende
     return replace(one, standing=standing, ended=state.value)
 
 
-def _elements(some: Array, named: Job | PastJob, now_us: int) -> PastJob:
+def _elements(
+    tasks: int, array: Array, named: Job | PastJob, starts_us: Mapping[int, int], now_us: int
+) -> PastJob:
     """Some elements of an array together. They have started when all of them have got their hosts or were
-    cancelled: the last of them now, or before the array ended."""
+    cancelled. Where nobody knows when an element did, it is now, or when the array ended: not too early."""
+    some = array.only(tasks)
     started = not (some.waiting or some.requeued)
-    since_us = now_us if named.ended_us is None else named.ended_us
-    return PastJob(named.id, state_of(some), since_us if started else None, since_us)
+    latest_us = now_us if named.ended_us is None else named.ended_us
+    since_us = latest_us
+    if started and starts_us:
+        since_us = min(latest_us, max(starts_us.get(task, latest_us) for task in each(tasks)))
+    return PastJob(named.id, state_of(some), since_us if started else None, latest_us)
 
 
 def _judged_by_element(one: Dependency, named: Job | PastJob | None) -> Dependency:

@@ -159,7 +159,7 @@ class Service(HostService):
         the same submission with the same key goes on after the parts that are there.
         """
         await self._refuse_impossible(specs)
-        named = await named_jobs(specs, self.job, may_know)
+        named = await named_jobs(specs, self.job, self._elements_of, may_know)
         weights = await beside(specs, lambda: [*map(weight_of, specs)])
         if sum(weights) <= SLICE:
             return await self._submit(specs, key, named, weights)
@@ -256,7 +256,7 @@ class Service(HostService):
         self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True
     ) -> Mapping[str, Any]:
         await self._refuse_impossible([spec])
-        named = await named_jobs([spec], self.job, may_know)
+        named = await named_jobs([spec], self.job, self._elements_of, may_know)
 
         def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Job]:
             state = cycle.state
@@ -380,6 +380,9 @@ class Service(HostService):
 
     async def _named(self, job_id: int, array_tasks: str) -> Job:
         return (await self._element(job_id, array_tasks)).job if array_tasks else await self.job(job_id)
+
+    async def _elements_of(self, array_id: int, tasks: list[int]) -> list[Job]:
+        return await asyncio.to_thread(self._store.elements, array_id, tasks)
 
     async def _element(self, array_id: int, array_tasks: str) -> Described:
         """An element of an array: its own job, or the array's record as if it were one."""
