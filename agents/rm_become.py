@@ -133,12 +133,25 @@ def enter_directory(request, user, tell):
 
 
 def _open_streams(task, printed, spool):
-    """Output and errors: to the supervisor, or to the files that the user named."""
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
+    """Output and errors: to the supervisor, or to the files that the user named; input from such a file, or
+    none."""
+    os.dup2(_open_input(task["input"] or os.devnull, spool), 0)
     os.dup2(_open_output(task["output"], spool) if printed is None else printed, 1)
     merged = not task["error"] or task["error"] == task["output"]
     os.dup2(1 if merged else _open_output(task["error"], spool), 2)
+
+
+def _open_input(path, spool):
+    """Open a file as the user; a pipe waits for its writer only when the task reads it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC | os.O_NONBLOCK)
+        if is_below(fd, spool):
+            raise OSError(errno.EPERM, "it lies in the spool of rm")
+        os.set_blocking(fd, True)
+        return fd
+    except OSError as error:
+        raise _Refused("The input %s cannot be read on %s: %s."
+                       % (path, os.uname().nodename, os.strerror(error.errno))) from None  # fmt: skip
 
 
 def _open_output(path, spool):

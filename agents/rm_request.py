@@ -95,9 +95,11 @@ def checked_launch(request):
             "gpus": [str(gpu) for gpu in task.get("gpus") or []],
             "output": "" if idle else task.get("output") or result["output"],
             "error": "" if idle else task.get("error") or result["error"],
+            "input": "" if idle else task.get("input") or "",
         })  # fmt: skip
     result["tasks"] = tasks
-    texts = [result["chdir"], *result["args"], *(task[key] for task in tasks for key in ("output", "error"))]
+    paths = (task[key] for task in tasks for key in ("output", "error", "input"))
+    texts = [result["chdir"], *result["args"], *paths]
     for env in [result["env"], *(task["env"] for task in tasks)]:
         texts += [*env, *env.values()]
     if not all(isinstance(text, str) and "\0" not in text for text in texts):

@@ -52,6 +52,9 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `dependency` is a list as --dependency has it: `afterok:12:13,after:7+5`; `kill_on_invalid_dep`: whether
     the job is cancelled when that can never be fulfilled (null: as rm.toml says).
 
+    With `deadline_us` it is ended then, and cancelled once that leaves it less than `time_min_us`, or than
+    its time limit.
+
     `array` makes it a job array, with a list of indices as --array has it: `0-99:2%8`.
 
     `constraint` and `prefer` name features of hosts, as --constraint has them; `licenses`
@@ -90,6 +93,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     priority: Time = 0
     nice: Count = 0
     begin_us: Time | None = None
+    deadline_us: Positive | None = None
+    time_min_us: Positive | None = None
     dependency: str = ""
     kill_on_invalid_dep: bool | None = None
     array: str = ""
@@ -104,6 +109,7 @@ class JobRequest(Request, frozen=True, kw_only=True):
     chdir_required: bool = False
     output: str | UnsetType = UNSET
     error: str = ""
+    input: str = ""
     open_mode: Literal["", "truncate", "append"] = ""
     zone: str = ""
     constraint: str = ""
@@ -147,6 +153,8 @@ class JobUpdate(Request, frozen=True, kw_only=True):
     nice: Count | UnsetType = UNSET
     time_limit_us: Positive | UnsetType | None = UNSET
     begin_us: Time | UnsetType | None = UNSET
+    deadline_us: Positive | UnsetType | None = UNSET
+    time_min_us: Positive | UnsetType | None = UNSET
     requeue: bool | UnsetType = UNSET
     hosts_only: Sequence[str] | UnsetType = UNSET
     hosts_excluded: Sequence[str] | UnsetType = UNSET
@@ -218,6 +226,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     priority: int
     nice: int = 0
     begin_us: int | None
+    deadline_us: int | None = None
+    time_min_us: int | None = None
     dependency: str = ""
     kill_on_invalid_dep: bool | None = None
     array: str = ""
@@ -231,6 +241,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     chdir_required: bool
     output: str
     error: str
+    input: str = ""
     open_mode: str
     deliver: str
     zone: str
@@ -326,8 +337,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
     `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
     next one may start; `requeues`: how often it was requeued by request since it was submitted or released;
-    `updates`: how often what it asks for was changed since it was submitted; `dependencies`: the conditions
-    of its list, each with its standing; `progress`: there when its iterations show it."""
+    `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
+    how often what it asks for was changed since it was submitted; `dependencies`: the conditions of its list,
+    each with its standing; `progress`: there when its iterations show it."""
 
     id: int
     spec: Spec
@@ -337,6 +349,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     tasks: Sequence[Task]
     go: bool
+    allowed_us: int | None = None
     started_us: int | None
     ended_us: int | None
     exit_code: int | None

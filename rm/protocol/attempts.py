@@ -43,13 +43,15 @@ class TaskState(StrEnum):
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """One rank of a launch. `output` and `error` go before those of the request."""
+    """One rank of a launch. `output` and `error` go before those of the request; without `input` it reads
+    nothing."""
 
     rank: Rank
     gpus: Annotated[list[Word], Meta(max_length=1_024)]  # UUIDs, or indices where there are none
     env: dict[str, str]
     output: Path | UnsetType = UNSET
     error: Path | UnsetType = UNSET
+    input: Path | UnsetType = UNSET
 
 
 class Fence(Struct, frozen=True, kw_only=True, omit_defaults=True):

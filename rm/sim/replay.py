@@ -153,6 +153,8 @@ def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]
             found["move of job", event.job] = ("moved",)
         elif isinstance(event, ev.HostDown):
             found["host", event.host] = ("down",)
+        elif isinstance(event, ev.DeadlineMissed):
+            found["deadline of job", event.job] = ("missed",)
         elif isinstance(event, ev.LeaseOver):
             found["lease", f"of job {event.job} on host {event.host}"] = ("over",)
         else:
@@ -164,6 +166,8 @@ def _told(cycle: Cycle, kind: str, name: int | str, what: tuple[object, ...] | N
     """(of then, of now)."""
     if kind == "move of job":
         return ("was decided", "is decided") if what else ("was not decided", "is not decided")
+    if kind == "deadline of job":
+        return ("was missed", "is missed") if what else ("was not missed", "is not missed")
     if kind == "lease":
         return ("was over", "is over") if what else ("was not over", "is not over")
     if kind == "host":

@@ -1,4 +1,7 @@
-"""The text of --begin."""
+"""The text of --begin and --deadline.
+
+Source: sbatch(1) of Slurm 22.05, "--begin" and "--deadline".
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from datetime import datetime, timedelta
 from rm.errors import UsageError
 
 _OFFSET = r"now(?:\s*\+\s*(\d+)\s*([a-z]*))?\Z"
-_AT = r"(\d{1,2}):(\d{2})(?::(\d{2}))?\Z"
-_DAY_TIMES = {"midnight": 0, "noon": 12, "teatime": 16}
+_CLOCK = r"(\d{1,2})(?::(\d{2})(?::(\d{2}))?)?(?:\s*([ap]m))?\Z"
+_DATE = r"(\d{1,2})[/.](\d{1,2})(?:[/.](\d{4}|\d{2}))?\Z"
+_DIGITS = r"(\d{2})(\d{2})(\d{2})?\Z"  # MMDD[YY]
+_DAY_TIMES = {"midnight": 0, "noon": 12, "elevenses": 11, "fika": 15, "teatime": 16}
+_DAYS = {"today": 0, "tomorrow": 1}
 _OFFSET_UNITS = {
     "": "seconds",
     "second": "seconds",
@@ -20,32 +26,85 @@ _OFFSET_UNITS = {
 }
 
 
-def begin_us(text: str, now: datetime) -> int:
-    """Slurm's --begin: `now+1hour`, `16:00`, `tomorrow`, `noon`, ISO dates; local time.
+def begin_us(text: str, now: datetime, option: str = "--begin") -> int:
+    """Slurm's forms: `now+1hour`, `16:00`, `4:00pm`, `tomorrow`, `noon`, `fika`, `12/31`, `123130`, ISO
+    dates, and a time of day beside a date or `tomorrow`; local time.
 
-    A time of day that has passed means tomorrow. Microseconds since the epoch.
+    A time of day that has passed means tomorrow, and a day that has passed next year's. Microseconds since
+    the epoch.
+
+    Raises:
+        UsageError: it is none of these.
     """
-    word = text.strip().lower()
-    when: datetime | None = None
-    if offset := re.match(_OFFSET, word):
-        unit = _OFFSET_UNITS.get((offset[2] or "").removesuffix("s") if offset[2] != "s" else "second")
-        if unit is not None:
-            when = now + timedelta(**{unit: int(offset[1] or 0)})
-    elif word == "tomorrow" or word == "today":
-        when = now + timedelta(days=word == "tomorrow")
-    elif (clock := re.match(_AT, word)) or word in _DAY_TIMES:
-        hour, minute, second = (
-            (int(clock[1]), int(clock[2]), int(clock[3] or 0)) if clock else (_DAY_TIMES[word], 0, 0)
-        )
-        if hour < 24 and minute < 60 and second < 60:
-            when = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
-            if when <= now:
-                when += timedelta(days=1)
-    else:
-        try:
-            when = datetime.fromisoformat(text.strip())
-        except ValueError:
-            when = None
+    try:
+        when = _offset(text, now) or _iso(text, now) or _spoken(text, now)
+    except (ValueError, OverflowError):  # such as 25:00, or the 31st of February
+        when = None
     if when is None:
-        raise UsageError(f"--begin is '{text}'.", "Write now+1hour, 16:00, tomorrow or 2030-01-31T16:00.")
+        raise UsageError(
+            f"{option} is '{text}'.", "Write now+1hour, 16:00, tomorrow, 12/31 or 2030-01-31T16:00."
+        )
     return round(when.timestamp() * 1_000_000)
+
+
+def _offset(text: str, now: datetime) -> datetime | None:
+    found = re.match(_OFFSET, text.strip().lower())
+    if not found:
+        return None
+    unit = _OFFSET_UNITS.get((found[2] or "").removesuffix("s") if found[2] != "s" else "second")
+    return None if unit is None else now + timedelta(**{unit: int(found[1] or 0)})
+
+
+def _iso(text: str, now: datetime) -> datetime | None:
+    if not re.match(r"\d{4}-\d", text.strip()):
+        return None
+    return datetime.fromisoformat(text.strip())
+
+
+def _spoken(text: str, now: datetime) -> datetime | None:
+    """A time of day, a day, or both in any order."""
+    clock: tuple[int, int, int] | None = None
+    day: datetime | None = None
+    words = re.sub(r"\s+(?=[ap]m\b)", "", text.strip().lower()).replace("-", " ").split()
+    if not 1 <= len(words) <= 2:
+        return None
+    for word in words:
+        found_clock, found_day = _clock(word), _day(word, now)
+        if found_clock is not None and clock is None and found_day is None:
+            clock = found_clock
+        elif found_day is not None and day is None:
+            day = found_day
+        else:
+            return None
+    hour, minute, second = clock or (now.hour, now.minute, now.second)
+    if clock is None and words[0] not in _DAYS:
+        hour = minute = second = 0
+    when = (day or now).replace(hour=hour, minute=minute, second=second, microsecond=0)
+    if day is None and when <= now:
+        when += timedelta(days=1)
+    return when
+
+
+def _clock(word: str) -> tuple[int, int, int] | None:
+    if word in _DAY_TIMES:
+        return _DAY_TIMES[word], 0, 0
+    found = re.match(_CLOCK, word)
+    if not found or not (found[2] or found[4]):
+        return None
+    hour = int(found[1])
+    if found[4]:
+        if not 1 <= hour <= 12:
+            return None
+        hour = hour % 12 + 12 * (found[4] == "pm")
+    return hour, int(found[2] or 0), int(found[3] or 0)
+
+
+def _day(word: str, now: datetime) -> datetime | None:
+    if word in _DAYS:
+        return now + timedelta(days=_DAYS[word])
+    found = re.match(_DATE, word) or re.match(_DIGITS, word)
+    if not found:
+        return None
+    year = now.year if not found[3] else int(found[3]) + (2000 if len(found[3]) == 2 else 0)
+    day = now.replace(year=year, month=int(found[1]), day=int(found[2]))
+    return day.replace(year=year + 1) if not found[3] and day.date() < now.date() else day

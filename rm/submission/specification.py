@@ -54,9 +54,11 @@ def build(
     spec: dict[str, Any] = {"env": []}
     with said.gathering():
         spec["env"] = [*_export(values.get("export", "ALL"), environment), *told(values)]
-    for key in ("name", "output", "error", "comment", "zone"):
+    for key in ("name", "output", "error", "input", "comment", "zone"):
         if values.get(key):
             spec[key] = values[key]
+    if spec.get("input", "").lower() == "none":
+        spec["input"] = ""
     if spec.get("output") == "none":
         spec["output"] = ""  # kept where it ran; `rmx logs` reads it
     for key in ("hold", "requeue", "low_comm"):
@@ -78,6 +80,9 @@ def build(
             from rm.submission.begin import begin_us
 
             spec["begin_us"] = begin_us(values["begin"], now())
+    with said.gathering():
+        if "deadline" in values:
+            spec["deadline_us"] = _deadline_us(values["deadline"], now())
     spec |= resources(values, said)
     if remarks is None:
         said.refuse()
@@ -113,6 +118,25 @@ def _partition(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _time(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"time_limit_us": units.parse_time_limit_us(values["time"])} if "time" in values else {}
+
+
+def _deadline_us(text: str, now: datetime) -> int:
+    from rm.submission.begin import begin_us
+
+    at_us = begin_us(text, now, "--deadline")
+    if at_us <= round(now.timestamp() * 1_000_000):
+        raise UsageError(f"--deadline is '{text}', which has passed.", "Name a later time.")
+    return at_us
+
+
+def _time_min(values: Mapping[str, Any]) -> dict[str, Any]:
+    if "time_min" not in values:
+        return {}
+    try:
+        least_us = units.parse_time_limit_us(values["time_min"])
+    except UsageError as error:
+        raise UsageError(f"--time-min: {error.what}", error.hint) from None
+    return {"time_min_us": least_us} if least_us else {}
 
 
 def _iterations(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -345,12 +369,13 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _READERS = (
-    _exclusive, _partition, _time, _launch, _open_mode, _expected, _iterations, _fence, _priority, _nice,
-    _hosts, _features, _licenses, _array, _dependency, _traffic,
+    _exclusive, _partition, _time, _time_min, _launch, _open_mode, _expected, _iterations, _fence,
+    _priority, _nice, _hosts, _features, _licenses, _array, _dependency, _traffic,
 )  # fmt: skip
 # those of one option alone, for a change of a job that was submitted
 READERS = {
-    "partition": _partition, "time": _time, "priority": _priority, "nice": _nice, "nodelist": _hosts,
+    "partition": _partition, "time": _time, "time_min": _time_min, "priority": _priority,
+    "nice": _nice, "nodelist": _hosts,
     "exclude": _hosts, "constraint": _features, "prefer": _features, "licenses": _licenses,
     "dependency": _dependency,
 }  # fmt: skip

@@ -23,6 +23,8 @@ _NODES = r"(\d+)(?:-(\d+))?\Z"
 _EMPTY: dict[str, dict[str, Any]] = {
     "time": {"time_limit_us": None},
     "begin": {"begin_us": None},
+    "deadline": {"deadline_us": None},
+    "time-min": {"time_min_us": None},
     "comment": {"comment": ""},
     "partition": {"partition": ""},
     "nodelist": {"hosts_only": []},
@@ -41,9 +43,9 @@ _WORDS = {"yes": True, "1": True, "no": False, "0": False}
 _OTHERWISE = {"name": "job-name", "hosts": "nodelist"}
 # in the order in which a user looks for them
 NAMES = (
-    "job-name", "comment", "partition", "priority", "nice", "time", "begin", "requeue", "dependency",
-    "nodelist", "exclude", "constraint", "prefer", "licenses", "exclusive", "nodes", "ntasks",
-    "ntasks-per-node", "cpus-per-task", "mem", "gpus-per-node", "gpus-per-task",
+    "job-name", "comment", "partition", "priority", "nice", "time", "time-min", "begin", "deadline",
+    "requeue", "dependency", "nodelist", "exclude", "constraint", "prefer", "licenses", "exclusive", "nodes",
+    "ntasks", "ntasks-per-node", "cpus-per-task", "mem", "gpus-per-node", "gpus-per-task",
 )  # fmt: skip
 
 
@@ -80,8 +82,8 @@ def _field(name: str, text: str, now: datetime) -> dict[str, Any]:
         return {"name": text}
     if name == "comment":
         return {"comment": text}
-    if name == "begin":
-        return {"begin_us": begin_us(text, now)}
+    if name in ("begin", "deadline"):
+        return {f"{name}_us": begin_us(text, now, f"--{name}")}
     if name in ("requeue", "exclusive"):
         if text.lower() not in _WORDS:
             raise UsageError(f"{name} is '{text}'.", f"Write {name}=yes or {name}=no.")

@@ -110,3 +110,17 @@ def test_what_is_no_file_of_the_user_is_left_alone(agent: Agent, home: Path) -> 
         agent.launch(SH + "echo", job=2, chdir=str(home), output="link")
         assert "cannot be written" in agent.event("exit", job=2)["why"]
         assert (home.parent / "roots").read_text() == "precious\n"
+
+
+def test_a_task_reads_the_file_that_was_named(agent: Agent, home: Path) -> None:
+    (home / "in.0").write_text("from a file\n")
+    tasks = [{"rank": rank, "gpus": [], "env": {}, "input": f"in.{rank}"} for rank in (0, 1)]
+    agent.launch(SH + "cat", tasks=tasks, chdir=str(home))
+    assert agent.event("exit", job=1, rank=0)["code"] == 0
+    assert agent.log() == "from a file\n"
+    why = agent.event("exit", job=1, rank=1)["why"]
+    assert why.startswith("The input in.1 cannot be read on ")
+    assert why.endswith(": No such file or directory.")
+    agent.launch(SH + "cat; echo end", job=2)
+    agent.event("exit", job=2)
+    assert agent.log(job=2) == "end\n"

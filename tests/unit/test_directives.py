@@ -174,5 +174,5 @@ def test_no_option_is_one_of_the_real_rm() -> None:
         "job",
     ]
     assert [name for name in names if any(word.startswith(name) for word in words)] == []
-    # Slurm's -d is also one of rm's letters: `rm VERB` takes none (test_shell_init.py)
-    assert {option.short for option in SUPPORTED} & set("firRdvI") == {"d"}
+    # Slurm's -d and -i are also rm's letters: `rm VERB` takes none (test_shell_init.py)
+    assert {option.short for option in SUPPORTED} & set("firRdvI") == {"d", "i"}

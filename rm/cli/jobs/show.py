@@ -96,6 +96,10 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     if spec.mem_all:
         yield "MemPerHost", "all"
     yield "TimeLimit", format_time_limit(spec.time_limit_us)
+    if spec.deadline_us is not None:
+        yield "Deadline", moment(spec.deadline_us)
+    if spec.time_min_us:
+        yield "TimeMin", format_time_limit(spec.time_min_us)
     if spec.warn_signal:
         yield "Signal", shown(spec.warn_signal, spec.warn_before_us, spec.warn_batch)
     if spec.fence_us:
@@ -122,6 +126,8 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
     yield "Hosts", fold_hosts(job.hosts)
     yield "WorkDir", spec.chdir
     yield "Output", spec.output
+    if spec.input:
+        yield "Input", spec.input
     yield "Error", spec.error
     yield "OpenMode", spec.open_mode
     yield "Traffic", "low" if spec.low_comm else profile_text(job.traffic or spec.traffic)

@@ -96,9 +96,11 @@ def _job(found: Job) -> Record:
         f"Dependency={spec.dependency or NONE}",
         f"Requeue={int(spec.requeue)} Restarts={max(0, job.attempt - 1)} BatchFlag=1 Reboot=0 "
         f"ExitCode={job.exit or '0:0'}",
-        f"RunTime={clock(ran_us)} TimeLimit={clock_limit(spec.time_limit_us)} TimeMin=N/A",
+        f"RunTime={clock(ran_us)} TimeLimit={clock_limit(spec.time_limit_us)} "
+        f"TimeMin={clock_limit(spec.time_min_us) if spec.time_min_us else 'N/A'}",
         f"SubmitTime={moment(job.submitted_us)} EligibleTime={eligible}",
-        f"StartTime={moment(job.started_us, 'Unknown')} EndTime={moment(ends_us, 'Unknown')} Deadline=N/A",
+        f"StartTime={moment(job.started_us, 'Unknown')} EndTime={moment(ends_us, 'Unknown')} "
+        f"Deadline={moment(spec.deadline_us, 'N/A')}",
         f"Partition={spec.partition or NONE} AllocNode:Sid={spec.submit_host or 'N/A'}:0",
         f"ReqNodeList={only} ExcNodeList={excluded}",
         f"NodeList={fold_hosts(hosts)}",
@@ -113,7 +115,7 @@ def _job(found: Job) -> Record:
         f"Command={NONE}",
         f"WorkDir={spec.chdir}",
         f"StdErr={_path(spec.error, job) if spec.error else output}",
-        "StdIn=/dev/null",
+        f"StdIn={spec.input or '/dev/null'}",
         f"StdOut={output}",
     ]
     if spec.comment:

@@ -20,7 +20,8 @@ Change = Callable[["Client", JobId], object]
 OPTIONS = {
     "jobname": "job-name", "name": "job-name", "comment": "comment", "partition": "partition",
     "priority": "priority", "nice": "nice", "timelimit": "time", "starttime": "begin",
-    "eligibletime": "begin", "requeue": "requeue", "dependency": "dependency", "nodelist": "nodelist",
+    "eligibletime": "begin", "deadline": "deadline", "timemin": "time-min",
+    "requeue": "requeue", "dependency": "dependency", "nodelist": "nodelist",
     "reqnodelist": "nodelist", "excnodelist": "exclude", "features": "constraint", "licenses": "licenses",
     "oversubscribe": "exclusive", "shared": "exclusive", "numnodes": "nodes", "minnodes": "nodes",
     "numtasks": "ntasks", "ntaskspernode": "ntasks-per-node", "cpuspertask": "cpus-per-task",

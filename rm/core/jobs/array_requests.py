@@ -14,7 +14,7 @@ from rm.arrays import JobId, each, text_of
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
 from rm.core.jobs.elements import chosen_of, drop, let_look, put_array, short
-from rm.core.jobs.transitions import TRANSITIONS
+from rm.core.jobs.transitions import TRANSITIONS, missed
 from rm.core.jobs.updating import update_array
 from rm.core.model.array import Array
 from rm.core.model.job import Job
@@ -44,6 +44,11 @@ def _cancel(ctx: Context, record: Job, e: ev.CancelRequested) -> None:
     if waiting:
         drop(ctx, record, waiting, Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}"))
     _each(ctx, record, alive, lambda job: ev.CancelRequested(job, e.by))
+
+
+def _miss(ctx: Context, record: Job, e: ev.DeadlineMissed) -> None:
+    assert record.array is not None
+    drop(ctx, record, record.array.has("waiting"), missed(record))
 
 
 def _hold(ctx: Context, record: Job, e: ev.HoldRequested) -> None:
@@ -126,4 +131,5 @@ HANDLERS: dict[type, Callable[[Context, Job, Any], None]] = {
     ev.RequeueRequested: _requeue,
     ev.ArrayLimitSet: _limit,
     ev.JobUpdated: update_array,
+    ev.DeadlineMissed: _miss,
 }

@@ -60,6 +60,8 @@ class Context:
         self.state.jobs[job.id] = job
         self.changes.jobs.add(job.id)
         self.state.dependents.note(old, job)
+        if job.spec.deadline_us is not None or job.id in self.state.deadlines:
+            self.state.note_deadline(job)
         if job.array_task is not None:
             follow(self, old, job)
         return job

@@ -53,6 +53,13 @@ class JobMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadlineMissed:
+    """A pending job could not be over by its deadline any more: the cycle sees it by the clock."""
+
+    job: int
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """`array_tasks`: which elements of an array, as rm.arrays writes them; "" = all."""
 
@@ -359,6 +366,7 @@ Event = (
     JobSubmitted
     | JobPlaced
     | JobMoved
+    | DeadlineMissed
     | CancelRequested
     | HoldRequested
     | ReleaseRequested

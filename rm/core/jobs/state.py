@@ -102,6 +102,7 @@ class ClusterState:
     rescheduled_us: int | None = None  # when a running job was last moved
     submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key
     dependents: Dependents = field(default_factory=Dependents)  # derived as well
+    deadlines: dict[int, int] = field(default_factory=dict)  # of pending jobs: their latest start
     elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
 
     def snapshot(self, now_us: int) -> Snapshot:
@@ -218,6 +219,15 @@ class ClusterState:
         strays = self.strays.get(host)
         return without_strays(free, self.hosts[host].gpus, strays) if strays else free
 
+    def note_deadline(self, job: Job) -> None:
+        """A new version of a job that has a deadline, or had one."""
+        latest_us = job.spec.latest_start_us
+        waits = job.state is JobState.PENDING if job.array is None else bool(job.array.waiting)
+        if waits and latest_us is not None:
+            self.deadlines[job.id] = latest_us
+        else:
+            self.deadlines.pop(job.id, None)
+
     def judge_dependencies(self) -> None:
         """Of all pending jobs, with the next steps: nothing is known but the jobs."""
         self.dependents = dependents = Dependents()
@@ -298,6 +308,8 @@ def rebuild(
             state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)
         if state.jobs[job_id].state is JobState.PENDING:
             state.pending[job_id] = None
+        if state.jobs[job_id].spec.deadline_us is not None:
+            state.note_deadline(state.jobs[job_id])
     state.judge_dependencies()
     return state
 

@@ -49,6 +49,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         tasks=tuple(Task(t.rank, t.host, t.gpus) for t in e.placement.tasks),
         go=len(hosts) == 1,
         master_port=0,
+        allowed_us=_allowed_us(job, ctx.now_us),
         failed_rank=None,
         fence_grace_us=ctx.rules.grace_us if job.spec.fence_us else 0,
         reason=None,
@@ -64,6 +65,15 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
     ctx.state.occupy(job)
     for host in hosts:
         ctx.act(Launch(job.id, job.attempt, host, e.placement.on(host), hold=len(hosts) > 1))
+
+
+def _allowed_us(job: Job, now_us: int) -> int | None:
+    """The time that an attempt has until the job's deadline, where its time limit is not shorter."""
+    deadline_us, limit_us = job.spec.deadline_us, job.spec.time_limit_us
+    if deadline_us is None:
+        return None
+    left_us = max(1_000_000, deadline_us - now_us)
+    return left_us if limit_us is None or left_us < limit_us else None
 
 
 def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
@@ -243,6 +253,21 @@ def _cancel_pending(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
     ctx.state.pending.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
     ctx.put(touch(job, ctx.now_us, reason.message, state=S.CANCELLED, ended_us=ctx.now_us, reason=reason))
+
+
+def _miss(ctx: Context, job: Job, e: ev.DeadlineMissed) -> None:
+    reason = missed(job)
+    ctx.state.pending.pop(job.id, None)
+    ctx.state.reasons.pop(job.id, None)
+    what = f"cancelled: {reason.message}"
+    ctx.put(touch(job, ctx.now_us, what, state=S.CANCELLED, ended_us=ctx.now_us, reason=reason))
+
+
+def missed(job: Job) -> Reason:
+    """Why a job is cancelled that has waited for too long. Source: sbatch(1), --deadline."""
+    need_s = (job.spec.time_min_us or job.spec.time_limit_us or 0) / 1e6
+    said = f"it needs {need_s:.0f} s, and could not be over by its deadline any more"
+    return Reason(ReasonCode.DEADLINE, said if need_s else "its deadline has passed")
 
 
 def _cancel(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
@@ -449,6 +474,7 @@ def _ran_us(job: Job) -> int:
 TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = {
     (S.PENDING, ev.JobPlaced): _place,
     (S.PENDING, ev.CancelRequested): _cancel_pending,
+    (S.PENDING, ev.DeadlineMissed): _miss,
     (S.PENDING, ev.HoldRequested): _hold,
     (S.PENDING, ev.ReleaseRequested): _release,
     **{(s, ev.JobUpdated): update for s in (S.PENDING, S.CONFIGURING, S.RUNNING)},

@@ -135,8 +135,11 @@ def _limit(ctx: Context, job: Job, e: ev.JobUpdated) -> None:
     """Let the hosts of a job that runs know of its new time limit."""
     if e.update.time_limit_us is None or job.state is JobState.COMPLETING:
         return
+    limit_us = e.update.time_limit_us
+    if job.allowed_us is not None:  # its deadline stays
+        limit_us = min(limit_us or job.allowed_us, job.allowed_us)
     for host in dict.fromkeys(t.host for t in job.tasks if t.ended_us is None):
-        ctx.act(SetLimit(job.id, job.attempt, host, e.update.time_limit_us))
+        ctx.act(SetLimit(job.id, job.attempt, host, limit_us))
 
 
 def _waits_for_itself(state: ClusterState, job: Job) -> bool:

@@ -42,7 +42,7 @@ LAUNCH_BYTES = 7 << 20
 JSON_FACTOR = 6
 
 _WORDS = ("name", "user", "gpu_type", "partition", "zone", "submit_host")
-_PATHS = ("chdir", "output", "error", "deliver")
+_PATHS = ("chdir", "output", "error", "input", "deliver")
 _LEAST = {
     "ntasks": 1, "cpus_per_task": 1, "hosts_min": 0, "hosts_max": 0, "tasks_per_host": 0, "gpus_per_task": 0,
     "gpus_per_host": 0, "ntasks_per_gpu": 0, "mem_bytes_per_task": 0, "mem_bytes_per_host": 0,
@@ -50,7 +50,7 @@ _LEAST = {
 }  # fmt: skip
 _ONE_OF = (("gpus_per_task", "gpus_per_host"), ("mem_bytes_per_task", "mem_bytes_per_host", "mem_all"))
 _WAYS = {"distribution": (BLOCK, CYCLIC), "gpu_bind": (PER_TASK, NO_BIND), "launch": LAUNCHES}
-_TIMES = ("time_limit_us", "expected_us")
+_TIMES = ("time_limit_us", "expected_us", "deadline_us", "time_min_us")
 _IN_NAMES = re.compile(r"[\0\n\r/]")
 _ENV_NAME = re.compile(r"[^=\0]+\Z")
 
@@ -70,6 +70,7 @@ def accept(spec: JobSpec, runs: bool = True) -> None:
 def size_bytes(spec: JobSpec) -> int:
     """About what the specification takes in memory and in the database, but numbers and short words."""
     size = len(spec.script) + len(spec.comment) + len(spec.chdir) + len(spec.output) + len(spec.error)
+    size += len(spec.input)
     size += sum(map(len, spec.script_args)) + sum(len(name) + len(value) for name, value in spec.env)
     size += sum(HOST_BYTES + len(name) for names in (spec.hosts_only, spec.hosts_excluded) for name in names)
     size += len(spec.constraint) + len(spec.prefer) + len(spec.licenses)
@@ -165,6 +166,8 @@ def _counts(spec: JobSpec) -> Iterator[str]:
         time_us = getattr(spec, name)
         if time_us is not None and not 0 < time_us <= NUMBER_MAX:
             yield f"{name} must be above 0 and at most {NUMBER_MAX}"
+    if spec.time_min_us and spec.time_limit_us and spec.time_min_us > spec.time_limit_us:
+        yield f"time_min_us is {spec.time_min_us}, more than time_limit_us, which is {spec.time_limit_us}"
     if spec.warn_signal > SIGNAL_MAX:
         yield f"warn_signal is {spec.warn_signal}, and signals have the numbers 1 to {SIGNAL_MAX}"
     if spec.fence_us and not LEASE_LEAST_US <= spec.fence_us <= LEASE_MOST_US:

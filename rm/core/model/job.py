@@ -123,6 +123,8 @@ class JobSpec(_WithDemand):
     priority: int = PRIORITY_LOW
     nice: int = 0  # by how much the job stands lower in the queue, without another effect
     begin_us: int | None = None
+    deadline_us: int | None = None  # it is ended then, and cancelled once it could not be over by then
+    time_min_us: int | None = None  # with a deadline: it may start while so much of its time is left
     dependency: str = ""  # what it waits for, as rm.dependencies reads it
     kill_on_invalid_dep: bool | None = None  # cancel it when that can never be; None: as the daemon does
     array: str = ""  # a job array: its indices and limit, as rm.arrays reads them
@@ -137,6 +139,7 @@ class JobSpec(_WithDemand):
     chdir_required: bool = False  # asked for by name: the host must have it
     output: str = ""  # "" = the task's own log in the spool only
     error: str = ""  # "" = merged into output
+    input: str = ""  # file that each task reads; "" = nothing
     open_mode: str = ""  # of these two: truncate or append; "" = truncate, but append when it was requeued
     deliver: str = ""  # without output: the name in chdir on submit_host that the log is copied to
     zone: str = ""
@@ -155,6 +158,13 @@ class JobSpec(_WithDemand):
     def partitions(self) -> tuple[str, ...]:
         """Those that it may run in, the first choice first; none = on any host."""
         return tuple(self.partition.split(",")) if self.partition else ()
+
+    @property
+    def latest_start_us(self) -> int | None:
+        """After which it could not be over by its deadline; None: it has none."""
+        if self.deadline_us is None:
+            return None
+        return self.deadline_us - (self.time_min_us or self.time_limit_us or 0)
 
     @property
     def any_dependency(self) -> bool:
@@ -308,6 +318,7 @@ class Job:
     tasks: tuple[Task, ...] = ()
     go: bool = False  # this attempt's hosts have got their start: some of it may run
     master_port: int = 0  # of this attempt's gang, chosen by its first host; for its tasks alone to know
+    allowed_us: int | None = None  # this attempt's time limit, where its deadline leaves less than asked for
     started_us: int | None = None
     ended_us: int | None = None
     exit_code: int | None = None

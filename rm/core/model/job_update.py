@@ -10,8 +10,8 @@ from rm.core.model.job import JobSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUpdate:
-    """New values of fields of a JobSpec, in its units; None: the field stays. `time_limit_us` and `begin_us`
-    0 are none."""
+    """New values of fields of a JobSpec, in its units; None: the field stays. of the
+    times, 0 is none."""
 
     name: str | None = None
     comment: str | None = None
@@ -20,6 +20,8 @@ class JobUpdate:
     nice: int | None = None
     time_limit_us: int | None = None
     begin_us: int | None = None
+    deadline_us: int | None = None
+    time_min_us: int | None = None
     requeue: bool | None = None
     hosts_only: tuple[str, ...] | None = None
     hosts_excluded: tuple[str, ...] | None = None
@@ -48,7 +50,7 @@ class JobUpdate:
     def applied(self, spec: JobSpec) -> JobSpec:
         """The specification with the new values."""
         changed = self.changed
-        for name in ("time_limit_us", "begin_us"):
+        for name in TIMES:
             if name in changed:
                 changed[name] = changed[name] or None
         return replace(spec, **changed)
@@ -58,6 +60,7 @@ class JobUpdate:
         return ", ".join(f"{name}={_shown(value)}" for name, value in self.changed.items())
 
 
+TIMES = ("time_limit_us", "begin_us", "deadline_us", "time_min_us")
 NAMES = tuple(field.name for field in fields(JobUpdate))
 # what may change while the job runs: nothing that its hosts or other jobs have been promised
 WHILE_RUNNING = frozenset({"name", "comment", "requeue", "nice", "time_limit_us"})

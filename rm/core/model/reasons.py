@@ -28,6 +28,7 @@ class ReasonCode(StrEnum):
     HOST_LOST = "HostLost"
     LEASE = "Lease"  # a lost host may still run the job's tasks
     TIME_LIMIT = "TimeLimit"
+    DEADLINE = "DeadLine"  # it could not be over by its deadline any more
     CANCELLED = "Cancelled"
     EXIT_CODE = "NonZeroExitCode"
     OUT_OF_MEMORY = "OutOfMemory"

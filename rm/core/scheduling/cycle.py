@@ -83,6 +83,8 @@ class Cycle:
         out = Outcome(Changes())
         before = self.state.alignment
         for event in self._due(events, now_us):
+            if isinstance(event, ev.DeadlineMissed) and event.job not in self.state.deadlines:
+                continue  # it went with the job that it waited for
             self._record(event, now_us, out)
         for index, event in enumerate(events):
             try:
@@ -132,6 +134,7 @@ class Cycle:
         ]
         due += [at_us for _, _, at_us in on_silent_hosts(self.state, self.rules)]
         due += self._begins_us.values()
+        due += (at_us + 1 for at_us in self.state.deadlines.values())
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
         return min(due, default=None)
@@ -141,7 +144,7 @@ class Cycle:
         out.recorded.append(event)
 
     def _due(self, arrived: Sequence[ev.Event], now_us: int) -> list[ev.Event]:
-        """Hosts that are given up now; not one that has just answered: what it said to that is
+        """Hosts that are given up now, and jobs; not a host that has just answered: what it said to that is
         among the events, by a state in which its tasks were not lost."""
         if arrived and isinstance(arrived[0], ev.ClockStepped):
             return []  # by which clock? In the next turn it is clear
@@ -157,6 +160,7 @@ class Cycle:
         for job, name, over_us in on_silent_hosts(self.state, self.rules):
             if name not in answered and over_us <= now_us:
                 events.append(ev.LeaseOver(job.id, job.attempt, name))
+        events += (ev.DeadlineMissed(i) for i, at_us in self.state.deadlines.items() if at_us < now_us)
         return events
 
     def _decide(self, now_us: int, out: Outcome) -> None:

@@ -52,9 +52,9 @@ def job_environment(
         "NODE_ALIASES": "(null)",
     }
     shared |= _steps(placement) | _counts(spec, placement, hosts)
-    if spec.time_limit_us is not None:
+    if (limit_us := job.allowed_us or spec.time_limit_us) is not None:
         # from the placing, which is in the record: a repeated launch must ask for the same
-        shared["JOB_END_TIME"] = str((placed_us(job) + spec.time_limit_us) // 1_000_000)
+        shared["JOB_END_TIME"] = str((placed_us(job) + limit_us) // 1_000_000)
     if spec.dependency:
         shared["JOB_DEPENDENCY"] = spec.dependency
     if job.array_task is not None:

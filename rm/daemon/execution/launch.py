@@ -97,6 +97,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
             env=batch_environment(job, host) if spec.runs_once else task_environment(job, t, host),
             output=expand(spec.output, job, t, host) if spec.output and t in printing else UNSET,
             error=expand(spec.error, job, t, host) if spec.error and t in printing else UNSET,
+            input=expand(spec.input, job, t, host) if spec.input and t in printing else UNSET,
         )
 
     return wire.Launch(
@@ -118,7 +119,7 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         cpus_per_task=spec.cpus_per_task,
         mem_bytes_per_task=spec.mem_bytes_per_task or -(-mem_bytes // len(action.tasks)),
         mem_bytes=mem_bytes,
-        time_limit_us=spec.time_limit_us or 0,
+        time_limit_us=job.allowed_us or spec.time_limit_us or 0,
         grace_us=job.fence_grace_us if spec.fence_us else rules.grace_us,
         hold=action.hold,
         allow_root=rules.allow_root,

@@ -1,0 +1,87 @@
+"""`--deadline` and `--time-min` in the pure core."""
+
+from __future__ import annotations
+
+import pytest
+
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import rebuild
+from rm.core.model.job import JobState
+from rm.core.model.job_update import JobUpdate
+from rm.core.model.reasons import ReasonCode
+from tests.unit.test_job_arrays import Cluster
+
+S = JobState
+HOUR_US = 3_600_000_000
+
+
+def clocked() -> Cluster:
+    """With something that runs and leaves no room."""
+    cluster = Cluster()
+    cluster.submit("", cpus_per_task=2)
+    return cluster
+
+
+def at(cluster: Cluster, now_us: int) -> None:
+    cluster.now_us = now_us - 10
+    cluster.do(ev.Tick())
+
+
+@pytest.mark.parametrize(
+    ("limit_us", "least_us", "latest_us"),
+    [(HOUR_US, None, 9 * HOUR_US), (HOUR_US, HOUR_US // 2, 19 * HOUR_US // 2), (None, None, 10 * HOUR_US)],
+)
+def test_a_job_is_cancelled_when_it_could_not_be_over_in_time(
+    limit_us: int | None, least_us: int | None, latest_us: int
+) -> None:
+    cluster = clocked()
+    job = cluster.submit("", time_limit_us=limit_us, time_min_us=least_us, deadline_us=10 * HOUR_US)
+    assert cluster.cycle.next_due_us() == latest_us + 1
+    at(cluster, latest_us)
+    assert cluster.state.jobs[job].state is S.PENDING
+    at(cluster, latest_us + 1)
+    ended = cluster.state.jobs[job]
+    assert (ended.state, ended.ended_us) == (S.CANCELLED, latest_us + 1)
+    assert ended.reason is not None
+    assert ended.reason.code is ReasonCode.DEADLINE
+    assert cluster.state.deadlines == {}
+
+
+def test_one_that_starts_late_gets_what_is_left() -> None:
+    cluster = clocked()
+    job = cluster.submit("", time_limit_us=2 * HOUR_US, time_min_us=HOUR_US, deadline_us=10 * HOUR_US)
+    cluster.now_us = 17 * HOUR_US // 2 - 10
+    cluster.end(cluster.state.jobs[1])
+    assert cluster.state.jobs[job].allowed_us == 3 * HOUR_US // 2
+    early = clocked()
+    job = early.submit("", time_limit_us=2 * HOUR_US, deadline_us=10 * HOUR_US)
+    early.end(early.state.jobs[1])
+    assert early.state.jobs[job].allowed_us is None
+
+
+def test_what_waits_for_a_late_job_ends_with_it() -> None:
+    cluster = clocked()
+    late = cluster.submit("", deadline_us=HOUR_US)
+    waits = cluster.submit("", dependency=f"afterok:{late}", deadline_us=HOUR_US)
+    at(cluster, HOUR_US + 1)
+    assert [cluster.state.jobs[i].state for i in (late, waits)] == [S.CANCELLED, S.CANCELLED]
+
+
+def test_the_elements_of_an_array_that_wait_are_dropped() -> None:
+    cluster = Cluster()
+    array = cluster.submit("0-3", deadline_us=HOUR_US)
+    at(cluster, HOUR_US + 1)
+    record = cluster.array(array)
+    assert (record.dropped, record.running, record.waiting) == ("2-3", "0-1", "")
+
+
+def test_a_new_daemon_and_a_change_keep_the_deadline() -> None:
+    cluster = clocked()
+    job = cluster.submit("", deadline_us=HOUR_US)
+    state = cluster.state
+    again = rebuild(state.jobs.values(), state.hosts.values(), (), {}, 9, 9, cluster.now_us)
+    assert again.deadlines == {job: HOUR_US}
+    cluster.do(ev.JobUpdated(job, "ann", JobUpdate(deadline_us=2 * HOUR_US)))
+    assert state.deadlines == {job: 2 * HOUR_US}
+    cluster.do(ev.JobUpdated(job, "ann", JobUpdate(deadline_us=0)))
+    assert state.deadlines == {}
