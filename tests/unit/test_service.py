@@ -1,7 +1,6 @@
 """The use cases over a real leader: waiting misses nothing, logs end, refusals say why."""
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncIterator, Iterator
 from copy import copy
@@ -28,11 +27,10 @@ from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader, Listeners
 from rm.daemon.leading.prune import prune, prune_journal
 from rm.daemon.monitoring.monitor import Measured
-from rm.daemon.services import service
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.job_waiters import JobWaiters
 from rm.daemon.services.service import Service
-from rm.errors import Conflict, ImpossibleRequest, NotFound, StoreUnavailable
+from rm.errors import Conflict, ImpossibleRequest, NotFound
 from tests import builders
 from tests.fakes import PATIENCE_S, FakeHosts, ManualClock
 from tests.unit.test_leader import FakeExecutor
@@ -155,32 +153,6 @@ def test_a_wait_ends_with_its_time_and_leaves_nothing(house: House) -> None:
     house.run()
     assert asyncio.run(house.service.wait(1, 0.01)).state is JobState.RUNNING
     assert house.service._waiters._waiters == {}
-
-
-def test_a_look_at_the_database_that_fails_after_its_answer_was_given_up_is_no_defect(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answered, complaints = threading.Event(), []
-
-    def late() -> Any:
-        answered.wait(PATIENCE_S)
-        raise StoreUnavailable("The database is away.")
-
-    monkeypatch.setattr(house.store, "counts", late)
-    monkeypatch.setattr(service, "LOOK_S", 0.01)
-
-    async def ask() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, what: complaints.append(what))
-        assert "not answered" in str((await house.service.status())["waiting"])
-        looking = house.service._looking
-        answered.set()
-        assert looking is not None
-        await asyncio.wait({looking})
-        house.service._looking = looking = None
-        gc.collect()
-
-    asyncio.run(ask())
-    assert complaints == []
 
 
 async def text_of(chunks: AsyncIterator[bytes]) -> bytes:

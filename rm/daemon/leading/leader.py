@@ -199,6 +199,11 @@ class Leader:
         """Into the audit log, on its own."""
         return self._enter(Keep(Batch(acts=(act,)), deed=None))
 
+    @property
+    def version(self) -> int:
+        """That of the last commit. From any thread."""
+        return self._version
+
     def waiting(self) -> StoreUnavailable | None:
         """Why nothing can be asked or changed now: the database does not answer. From any thread."""
         since = self._committing

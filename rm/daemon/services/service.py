@@ -43,7 +43,7 @@ from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle, in_order
 from rm.core.scheduling.engine import Policies, Tuning, explain, never_fits, not_yet
 from rm.core.scheduling.queue_position import queue_position
-from rm.core.store import Damaged, Store
+from rm.core.store import Store
 from rm.daemon.agents import Hosts
 from rm.daemon.alerts.alerting import Alerting
 from rm.daemon.execution.log_reader import LogReader
@@ -59,7 +59,6 @@ from rm.daemon.services.array_elements import (
     to_change,
     to_requeue,
 )
-from rm.daemon.services.asking import LOOK_S
 from rm.daemon.services.backlog import Admission, Backlog, loads_of
 from rm.daemon.services.host_keys import Keys
 from rm.daemon.services.host_service import HostService, shown
@@ -68,6 +67,7 @@ from rm.daemon.services.named_jobs import NamedJobs, named_jobs
 from rm.daemon.services.parts import first_part, weight_of
 from rm.daemon.services.reasons import NO_REASONS, Reasons, with_reason
 from rm.daemon.services.steps_service import Steps
+from rm.daemon.services.stored import StoredCounts
 from rm.daemon.services.token_keeper import TokenKeeper
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
 from rm.protocol.attempts import Signalled
@@ -145,7 +145,7 @@ class Service(HostService):
         self._backlog = backlog or Backlog(LimitsConfig().pending_jobs, LimitsConfig().pending_bytes)
         self._bulks: dict[str, asyncio.Lock] = {}
         self._waiters = waiters or JobWaiters()
-        self._looking: asyncio.Task[tuple[list[Damaged], dict[JobState, int]]] | None = None
+        self._stored = StoredCounts(store, clock, lambda: leader.version, leader.waiting)
 
     # -- jobs ----------------------------------------------------------------------------------
 
@@ -615,25 +615,12 @@ class Service(HostService):
         }
         try:
             answer = await self._ask(ask)
-            aside, kept = await self._stored()
+            held = await self._stored.now()
         except StoreUnavailable as error:  # that is how the daemon is
             return {**known, "jobs": {}, "hosts": {}, "waiting": str(error)}
-        jobs = answer["jobs"] | {state: count for state, count in kept.items() if state.final}
+        jobs = answer["jobs"] | {state: count for state, count in held.counts.items() if state.final}
         faults = list(self._policy_faults.values())
-        return {**answer, "jobs": jobs, "set_aside": [one.why for one in aside], "policy_faults": faults}
-
-    async def _stored(self) -> tuple[list[Damaged], dict[JobState, int]]:
-        """One question at a time: a database that hangs holds up one thread, and no answer for long."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(
-                asyncio.to_thread(lambda: (self._store.aside(), self._store.counts()))
-            )
-            # the client may have gone by the time at which it fails
-            self._looking.add_done_callback(lambda looked: looked.cancelled() or looked.exception())
-        looking: asyncio.Task[tuple[list[Damaged], dict[JobState, int]]] = self._looking
-        if not (await asyncio.wait({looking}, timeout=LOOK_S))[0]:
-            raise self._leader.waiting() or StoreUnavailable("The database has not answered yet.")
-        return looking.result()
+        return {**answer, "jobs": jobs, "set_aside": [one.why for one in held.aside], "policy_faults": faults}
 
     # -- within --------------------------------------------------------------------------------
 
