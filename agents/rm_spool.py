@@ -230,6 +230,7 @@ class Spool:
         self.jobs = os.path.join(state, "jobs")
         self._discarded_path = os.path.join(state, "discarded")
         self._discarded, self._discarded_seen = {}, (0, 0)  # (inode, bytes read)
+        self._notes = {}  # by name: (which file it was, what it held)
         os.makedirs(self.jobs, 0o711, exist_ok=True)
         for path in (state, self.jobs):
             if os.stat(path).st_uid == os.getuid():
@@ -289,9 +290,21 @@ class Spool:
         except FileNotFoundError:
             self._discarded = {}
 
+    def _noted(self, name):
+        """What a file of the state holds, which each message asks for: read again when it was replaced."""
+        path = os.path.join(self.state, name)
+        try:
+            about = os.stat(path)
+        except OSError:
+            return None
+        seen = about.st_ino, about.st_mtime_ns, about.st_size
+        if self._notes.get(name, (None, None))[0] != seen:
+            self._notes[name] = seen, read_json(path)
+        return self._notes[name][1]
+
     def cluster(self):
         """(id, where it is led) of the cluster that this host belongs to; empty when it belongs to none."""
-        known = read_json(os.path.join(self.state, "cluster"))
+        known = self._noted("cluster")
         known = known if isinstance(known, dict) else {}
         return str(known.get("id", "")), str(known.get("led_at", ""))
 
@@ -318,7 +331,7 @@ class Spool:
 
     def epoch(self):
         """The largest epoch of a leader that this host has obeyed; 0 when none is known."""
-        known = read_json(os.path.join(self.state, "epoch"))
+        known = self._noted("epoch")
         return known if isinstance(known, int) else 0
 
     def check_epoch(self, epoch):
