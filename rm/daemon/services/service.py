@@ -484,7 +484,7 @@ class Service(HostService):
         if job.state is JobState.PENDING and spec.demand != job.spec.demand:
             await self._refuse_impossible([spec])
         asked = [spec] if update.dependency else []
-        named = await named_jobs(asked, self.job, may_know)
+        named = await named_jobs(asked, self.job, self._elements_of, may_know)
 
         def make(state: ClusterState) -> list[ev.Event]:
             if job_id not in state.jobs:
