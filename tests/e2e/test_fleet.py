@@ -250,6 +250,16 @@ def test_a_full_disk_refuses_the_launch_by_a_sentence(lab: Lab, up: Callable[[st
     assert fleet.wait("z1h1", "exit").code == 0
 
 
+def test_an_agent_that_is_killed_is_no_lost_host(lab: Lab, up: Callable[[str], Listener]) -> None:
+    fleet = up("z1h2")
+    hello = fleet.fleet.hello("z1h2")
+    assert hello is not None
+    after = len(fleet.said)
+    lab.exec("z1h2", ["kill", "-KILL", str(hello.pid)])
+    assert fleet.wait("z1h2", "down", after=after) == "The agent on z1h2 was ended by a signal."
+    fleet.wait("z1h2", "up", after=after)
+
+
 def test_an_agent_that_hangs_is_replaced_and_its_tasks_run_on(lab: Lab) -> None:
     deploy(lab, "z1h2")
     watched = Listener(replace(settings_of(lab), agent_dead_after_s=12))

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rm.adapters.hosts import ssh
+from rm.adapters.hosts.channel import AgentChannel
 from rm.adapters.hosts.fleet import Fleet
 from rm.adapters.hosts.settings import SshSettings
 from rm.core.model.host import Host
+from rm.errors import Unreachable
 from rm.protocol.codes import NotConnected
 from rm.protocol.hosts import Ping
+from rm.protocol.line import PROTOCOL
 
 
 def test_a_closed_fleet_takes_no_more_hosts(tmp_path: Path) -> None:
@@ -21,3 +27,46 @@ def test_a_closed_fleet_takes_no_more_hosts(tmp_path: Path) -> None:
     with pytest.raises(NotConnected, match="is not known to the daemon"):
         fleet.call("late", Ping()).result(0)
     fleet.close()  # again: nothing is left to be closed
+
+
+class Ending:
+    """An SSH channel to an agent that says hello and ends; who waits for its exit status gets it."""
+
+    eof_received = True
+    closed = False
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+        self._said = [json.dumps({"event": "hello", "version": "1", "protocol": PROTOCOL}).encode() + b"\n"]
+        self._heard_of_the_end = False
+        self.status_event = self
+
+    def wait(self, timeout: float) -> None:
+        self._heard_of_the_end = True
+
+    def settimeout(self, seconds: float | None) -> None:
+        """Nothing here waits."""
+
+    def recv(self, size: int) -> bytes:
+        return self._said.pop() if self._said else b""
+
+    def recv_stderr_ready(self) -> bool:
+        return False
+
+    def exit_status_ready(self) -> bool:
+        return self._heard_of_the_end and self._code >= 0
+
+    def recv_exit_status(self) -> int:
+        return self._code
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, "ended"), (3, "ended"), (-1, "was ended by a signal")])
+def test_an_agent_that_ends_is_no_lost_host_though_its_exit_status_comes_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    monkeypatch.setattr(ssh, "connect", lambda *_: None)
+    monkeypatch.setattr(ssh, "open_channel", lambda *_: Ending(code))
+    channel: Any = AgentChannel(Host("h1", "z", "127.0.0.1"), SshSettings(tmp_path / "known_hosts"))
+    channel.open()
+    with pytest.raises(Unreachable, match=f"^The agent on h1 {said}\\.$"):
+        list(channel.notifications())

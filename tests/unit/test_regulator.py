@@ -83,6 +83,27 @@ def test_a_schedule_is_told_to_every_host_on_its_own_clock(house: House) -> None
     ]
 
 
+def test_a_host_that_says_hello_again_is_told_the_schedule_without_the_pause_that_is_over(
+    house: House,
+) -> None:
+    house.run(1)
+    house.run(2)
+    house.report(1, [0, 0, 0, 100_000, 0, None])
+    house.report(2, [0, 0, 20_000, 100_000, 0, None])
+    house.see(pair(gate=False))
+    paused = house.hosts.take("schedule", "a").args["schedule"]
+    assert paused["pause_length_us"] == 30_000
+    house.hosts.take("schedule", "b").refuse("unreachable")
+    house.clock.us += 1
+    house.do(ev.HostUp("b", "boot", "1"))
+    house.see(pair(gate=False))
+    again = house.hosts.take("schedule", "b").args
+    expected = {**paused, "epoch_us": paused["epoch_us"] + 700, "pause_length_us": 0}
+    assert (again["job"], again["schedule"]) == (2, expected)
+    house.see(pair(gate=False))
+    assert house.hosts.untaken("schedule") == []
+
+
 def test_a_job_that_is_not_regulated_is_told_when_to_adjust_itself_and_never_paused(house: House) -> None:
     house.run(1)
     house.run(2)

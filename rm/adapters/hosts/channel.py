@@ -276,9 +276,13 @@ class AgentChannel:
         self._errors.end()
         return self._errors.last
 
+    def _exit_code(self) -> int:
+        """Of the agent's program; -1: it has none, or its end is not known."""
+        self._channel.status_event.wait(EXIT_S)  # it may come after the end of the output
+        return int(self._channel.recv_exit_status()) if self._channel.exit_status_ready() else -1
+
     def _no_agent(self) -> Unreachable:
-        self._channel.status_event.wait(EXIT_S)  # the exit status may come after the end of the output
-        code = self._channel.recv_exit_status() if self._channel.exit_status_ready() else -1
+        code = self._exit_code()
         words = self._last_words()
         if code < 0 and not self._channel.closed and not words:
             return Unreachable(f"The agent on {self.host.name} says nothing.", "Look at the host's load.")
@@ -292,9 +296,10 @@ class AgentChannel:
     def _end_sentence(self) -> str:
         if self._given_up:
             return self._given_up
-        words = self._last_words()
-        if self._channel.exit_status_ready() and self._channel.recv_exit_status() >= 0:
-            return f"The agent on {self.host.name} ended{': ' + words if words else ''}."
+        code, words = self._exit_code(), self._last_words()
+        if code >= 0 or self._channel.eof_received:  # sshd says so, and that a signal did it only by no code
+            how = "ended" if code >= 0 else "was ended by a signal"
+            return f"The agent on {self.host.name} {how}{': ' + words if words else ''}."
         return f"The connection to {self.host.name} was lost: it is down, frozen or cut off."
 
 

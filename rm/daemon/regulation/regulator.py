@@ -26,7 +26,7 @@ from rm.daemon.regulation.asking import ask
 from rm.daemon.regulation.inspection import Inspection
 from rm.daemon.regulation.iterations import IterationBook
 from rm.daemon.regulation.progress import Awaited, ProgressWatch, awaited_of
-from rm.daemon.regulation.running import Running, View, running_of
+from rm.daemon.regulation.running import Place, Running, View, running_of
 from rm.daemon.regulation.shaping import Shaping, ShapingSettings
 from rm.daemon.regulation.watching import Watching
 from rm.policies.regulate.controller import ControllerOptions, Inspect, Report
@@ -139,14 +139,33 @@ class Regulator:
         """Nothing came: only look after the jobs."""
 
     def _see(self, view: View) -> None:
-        self._view = view
+        before, self._view = self._view, view
         self._shaping.follow(view)
         self._watching.see(view.running)
         for schedule in view.alignment.schedules:
             if (running := view.running.get(schedule.job)) is not None:
                 self._book.entry(running.job, running.attempt).baseline_us = schedule.period_us
         iterating = {job: self._iterating(running) for job, running in view.running.items()}
-        self._obey(self._desired.aligned(view.alignment, iterating))
+        orders = self._desired.aligned(view.alignment, iterating)
+        self._obey(orders)
+        just_told = {order.job for order in orders if isinstance(order, Tell)}
+        for running in view.running.values():
+            if running.job not in just_told:
+                self._catch_up(running, before.running.get(running.job))
+
+    def _catch_up(self, running: Running, before: Running | None) -> None:
+        """Tell the job's hosts that have said hello again: what was sent before may not have reached them.
+
+        Not the pause, which the others made at its time: it would move the job to where nobody expects it.
+        """
+        told = self._desired.told(running.job)
+        if before is None or told is None or told.attempt != running.attempt:
+            return
+        since_us = {place.host: place.since_us for place in before.places}
+        back = tuple(p for p in running.places if since_us.get(p.host, p.since_us) != p.since_us)
+        if back:
+            grid = told.grid and msgspec.structs.replace(told.grid, pause_length_us=0)
+            self._tell(replace(told, grid=grid, pause=False), back)
 
     def _iterating(self, running: Running) -> Iterating:
         traffic, stats = running.traffic, self._book.find(running.job)
@@ -190,12 +209,12 @@ class Regulator:
                         ev.ProfileMeasured(order.job, order.attempt, order.profile, self._reports(running))
                     )
 
-    def _tell(self, order: Tell) -> None:
-        """Change a job's schedule on all of its hosts, each on its own clock."""
+    def _tell(self, order: Tell, places: tuple[Place, ...] = ()) -> None:
+        """Change a job's schedule on all of its hosts, or at these places, each on its own clock."""
         running = self._view.running[order.job]
         if order.pause:
             self._book.entry(order.job, order.attempt).pauses += 1
-        for place in running.places:
+        for place in places or running.places:
             local = order.grid
             if local is not None:
                 offset_us = self._agents.clock_offset_us(place.host) or 0
