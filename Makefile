@@ -33,10 +33,11 @@ ddp: need-lab $(STAMP) $(DDP)/.installed
 frameworks: need-test $(DEV) $(DDP)/.installed
 	$(PY) -m pytest tests/e2e/test_frameworks.py $(ARGS)
 
-# two at a time: much of the end-to-end tests is waiting. A file's tests stay together, as they share hosts; the files
-# come in their own order, so that the many short ones of tests/unit are last and no worker waits long for the other
+# four at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
+# as they share hosts; the files come in their own order, so that the many short ones of tests/unit are last and no
+# worker waits long for the others
 test: need-test $(DEV) $(POSIX)
-	$(PY) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(PY) -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: lint need-test $(DEV)
 	RM_TEST_SCHEDULES=2000 $(PY) -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder \

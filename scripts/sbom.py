@@ -14,9 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
-
 from rm.version import version_of
 
 ROOT = Path(__file__).parents[1]
@@ -68,6 +65,9 @@ def document() -> str:
         *({"ref": component["bom-ref"]} for component in locked["components"]),
     ]
     text = json.dumps(locked, indent=2, sort_keys=True) + "\n"
+    from cyclonedx.schema import SchemaVersion
+    from cyclonedx.validation.json import JsonStrictValidator  # takes a second to load
+
     if error := JsonStrictValidator(SchemaVersion.V1_6).validate_str(text):
         raise ValueError(f"The document breaks CycloneDX's schema: {error}")
     return text

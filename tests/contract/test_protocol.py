@@ -6,6 +6,7 @@ import ast
 import json
 import sys
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -29,9 +30,14 @@ import rm_probe
 import rm_shape
 import rm_steps
 
-TREES = {path.name: ast.parse(path.read_text()) for path in AGENTS.glob("*.py")}
 NOWHERE = "no-such-if0"
 FOREVER_US = 1 << 53
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """The agents' programs, by the names of their files."""
+    return {path.name: ast.parse(path.read_text()) for path in AGENTS.glob("*.py")}
 
 
 def test_the_document_has_the_tables_as_they_are() -> None:
@@ -49,7 +55,7 @@ def test_there_is_a_request_for_every_operation_and_no_other() -> None:
 def test_every_field_that_is_sent_is_read() -> None:
     words = {
         node.value
-        for tree in TREES.values()
+        for tree in trees().values()
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
@@ -60,7 +66,7 @@ def test_every_field_that_is_sent_is_read() -> None:
 
 
 def test_agents_send_every_field_of_a_notification() -> None:
-    nodes = [node for tree in TREES.values() for node in ast.walk(tree)]
+    nodes = [node for tree in trees().values() for node in ast.walk(tree)]
     words = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
     words |= {n.arg for n in nodes if isinstance(n, ast.keyword) and n.arg is not None}
     expected = {field for kind in events() for field in kind.__struct_encode_fields__}
@@ -76,7 +82,7 @@ def test_a_step_of_a_playbook_has_the_fields_of_the_protocol_and_no_other() -> N
 
 def refusals() -> Iterator[tuple[str, str]]:
     """(file, code) of every code that the agents refuse with."""
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 first = node.args[0] if node.args else None

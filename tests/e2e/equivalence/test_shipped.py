@@ -42,8 +42,6 @@ def _needs(name: str, found: set[str]) -> set[str]:
     return found
 
 
-NEEDED = sorted(set().union(*(_needs(name, set()) for name in ("rm_agent", "rm_probe", "rm_shape"))))
-
 # the playbooks of a chain are run on the same hosts, one after the other
 CHAINS = [
     [
@@ -76,13 +74,16 @@ RECIPES = [recipe for chain in CHAINS for recipe in chain]
 
 def _prepare(directory: Path) -> None:
     """What the playbooks read on the control machine: the same for both tools."""
+    needed: set[str] = set()
+    for program in ("rm_agent", "rm_probe", "rm_shape"):
+        _needs(program, needed)
     for tool in ("ansible", "rm"):
         keys = directory / tool / "rotate_keys"
         keys.mkdir(parents=True)
         for playbook in ("bootstrap", "agents", "upgrade"):
             agents = directory / tool / playbook / "agents"
             agents.mkdir(parents=True)
-            for name in NEEDED:  # not all, as each file costs Ansible half a second
+            for name in needed:  # not all, as each file costs Ansible half a second
                 shutil.copy2(AGENTS / f"{name}.py", agents)
         for name in ("new", "old"):
             if tool == "ansible":
