@@ -79,6 +79,7 @@ class JobsConfig:
     fence: str = "0"
     partition_fences: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
+    mail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

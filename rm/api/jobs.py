@@ -52,6 +52,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     `dependency` is a list as --dependency has it: `afterok:12:13,after:7+5`; `kill_on_invalid_dep`: whether
     the job is cancelled when that can never be fulfilled (null: as rm.toml says).
 
+    `mail_events` is a list as --mail-type has it, `mail_user` who is mailed: "" is its user.
+
     With `deadline_us` it is ended then, and cancelled once that leaves it less than `time_min_us`, or than
     its time limit.
 
@@ -122,6 +124,8 @@ class JobRequest(Request, frozen=True, kw_only=True):
     traffic: TrafficRequest | None = None
     submit_host: str = ""
     comment: str = ""
+    mail_events: str = ""
+    mail_user: str = ""
 
 
 class Submit(Request, frozen=True, kw_only=True):
@@ -143,11 +147,13 @@ class ArrayLimit(Request, frozen=True, kw_only=True):
 
 class JobUpdate(Request, frozen=True, kw_only=True):
     """Other values of fields of `JobRequest`; what is left out stays. No time limit is null, and no time of
-    beginning as well. While a job runs only `name`, `comment`, `requeue`, `nice` and `time_limit_us` may
-    change; an administrator may raise that limit, the user may lower it."""
+    beginning as well. While a job runs only `name`, `comment`, `requeue`, `nice`, the mails and
+    `time_limit_us` may change; an administrator may raise that limit, the user may lower it."""
 
     name: Word | UnsetType = UNSET
     comment: str | UnsetType = UNSET
+    mail_events: str | UnsetType = UNSET
+    mail_user: str | UnsetType = UNSET
     partition: str | UnsetType = UNSET
     priority: Time | UnsetType = UNSET
     nice: Count | UnsetType = UNSET
@@ -255,6 +261,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     traffic: Traffic | None
     submit_host: str
     comment: str
+    mail_events: str = ""
+    mail_user: str = ""
 
 
 class FullSpec(Spec, frozen=True, kw_only=True):
@@ -337,6 +345,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """`reason`: why it waits, or how it ended; `exit`: Slurm's `code:signal`, null while it runs;
     `losses`: attempts in a row that a lost host ended soon after their start, and `not_before_us` when the
     next one may start; `requeues`: how often it was requeued by request since it was submitted or released;
+    `mailed_share`: the last percentage of its time limit that somebody was mailed of;
     `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
     how often what it asks for was changed since it was submitted; `dependencies`: the conditions of its list,
     each with its standing; `progress`: there when its iterations show it."""
@@ -350,6 +359,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     tasks: Sequence[Task]
     go: bool
     allowed_us: int | None = None
+    mailed_share: int = 0
     started_us: int | None
     ended_us: int | None
     exit_code: int | None

@@ -18,6 +18,7 @@ from rm.core.registry import KINDS, load, options_in_force
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.guarded import Faults, guarded
 from rm.daemon.alerts.setup import ChannelTable, channels_of, check_conditions, rules_of
+from rm.errors import ConfigError
 from rm.units import DAY_US
 
 PLACEMENTS = 32  # that the leader makes in one turn, in which nobody else is served: tens of milliseconds
@@ -98,6 +99,23 @@ def channel_of(table: ChannelTable) -> Channel:
         timeout_s=table.timeout_s,
         ca_file=table.ca_file,
     )
+
+
+def letters_of(config: Config) -> MailChannel | None:
+    """The mail server of the jobs' mails: that of the channel which jobs.mail names.
+
+    Raises:
+        ConfigError: there is no such channel, or it sends no mail.
+    """
+    name = config.jobs.mail
+    if not name:
+        return None
+    table = next((t for t in channels_of(config.alerts.channel) if t.name == name), None)
+    channel = channel_of(table) if table is not None else None
+    if not isinstance(channel, MailChannel):
+        why = "there is no [[alerts.channel]] of this name" if table is None else "it has no mail_to"
+        raise ConfigError(f"jobs.mail is '{name}': {why}.", "Name a channel with mail_to.")
+    return channel
 
 
 def retention_of(config: Config) -> Retention:

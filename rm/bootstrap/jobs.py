@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from rm import __version__
-from rm.bootstrap.choices import named_policies, tuning_of
+from rm.bootstrap.choices import letters_of, named_policies, tuning_of
 from rm.bootstrap.ground import Ground
 from rm.bootstrap.process import log_place, log_reserve_bytes
 from rm.config import Config, options_for
@@ -22,6 +22,7 @@ from rm.daemon.execution.fence import Ids, fence_of
 from rm.daemon.execution.launch import LaunchRules, launch_request
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
+from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.renewing import Renewer
 from rm.daemon.execution.streams import Streams
 from rm.daemon.leading.inbox import Inbox
@@ -86,6 +87,7 @@ def wire_jobs(ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         owner_of=lambda job: state.jobs[job].spec.user if job in state.jobs else "",
         delivery_of=deliveries(state, os.uname().nodename, config.jobs.deliver),
         deliverer=Deliverer(logs, config.jobs.deliver),
+        mailer=Mailer(letters_of(config), config.jobs.cluster_name),
     )
     streams = Streams(
         hosts=ground.fleet, epoch=lease.epoch, hosts_of=published.hosts_of, may_act=lambda: lease.holds

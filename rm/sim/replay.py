@@ -155,6 +155,8 @@ def _by_subject(decided: Iterable[ev.Event]) -> dict[Subject, tuple[object, ...]
             found["host", event.host] = ("down",)
         elif isinstance(event, ev.DeadlineMissed):
             found["deadline of job", event.job] = ("missed",)
+        elif isinstance(event, ev.SharePassed):
+            found["time of job", event.job] = ("passed", event.share)
         elif isinstance(event, ev.LeaseOver):
             found["lease", f"of job {event.job} on host {event.host}"] = ("over",)
         else:
@@ -168,6 +170,8 @@ def _told(cycle: Cycle, kind: str, name: int | str, what: tuple[object, ...] | N
         return ("was decided", "is decided") if what else ("was not decided", "is not decided")
     if kind == "deadline of job":
         return ("was missed", "is missed") if what else ("was not missed", "is not missed")
+    if kind == "time of job":
+        return ("passed", "passes") if what else ("did not pass", "does not pass")
     if kind == "lease":
         return ("was over", "is over") if what else ("was not over", "is not over")
     if kind == "host":

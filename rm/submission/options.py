@@ -76,6 +76,8 @@ SUPPORTED = (
     Option("signal", ("signal",), help="Send it before the time limit.", metavar="[B:]SIG[@S]"),
     Option("requeue", ("requeue",), takes=FLAG, help="Start again when a host fails.", off="no-requeue"),
     Option("fence", ("fence",), help="A host without a daemon ends it after this, 60s.", metavar="TIME"),
+    Option("mail_type", ("mail-type",), help="Mail of BEGIN, END, FAIL … or ALL.", metavar="LIST"),
+    Option("mail_user", ("mail-user",), help="Who gets these mails: you.", metavar="ADDRESS"),
     Option("comment", ("comment",), help="Free text.", metavar="TEXT"),
     Option("zone", ("zone",), help="Only in this zone.", metavar="ZONE"),
     Option("period", ("period",), help="Iteration time, such as 200ms.", metavar="TIME"),
@@ -101,7 +103,7 @@ def _other(support: str, *spellings: str) -> tuple[Option, ...]:
 
 UNSUPPORTED = _other(TOLD, "account/A=", "qos/q=") + _other(
     IGNORED,
-    "mail-type=", "mail-user=", "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
+    "profile=", "acctg-freq=", "cpu-bind=", "mem-bind=", "gres-flags=",
     "wait-all-nodes=", "hint=", "get-user-env?", "quiet/Q", "verbose/v", "wckey=", "ntasks-per-core=",
     "ntasks-per-socket=", "extra-node-info/B=", "sockets-per-node=", "cores-per-socket=",
     "threads-per-core=", "mincpus=", "tmp=", "contiguous", "switches=", "power=",

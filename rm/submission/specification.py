@@ -139,6 +139,24 @@ def _time_min(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"time_min_us": least_us} if least_us else {}
 
 
+def _mail(values: Mapping[str, Any]) -> dict[str, Any]:
+    """--mail-type and --mail-user; Slurm ignores the latter without the former."""
+    if not values.get("mail_type"):
+        return {}
+    from rm import mail_events
+
+    spec: dict[str, Any] = {}
+    try:
+        spec["mail_events"] = mail_events.parse(values["mail_type"])
+    except UsageError as error:
+        raise UsageError(f"--mail-type: {error.what}", error.hint) from None
+    if user := (values.get("mail_user") or "").strip():
+        if not mail_events.is_address(user):
+            raise UsageError(f"--mail-user is '{user[:80]}'.", "Write one address, or a user's name.")
+        spec["mail_user"] = user
+    return spec
+
+
 def _iterations(values: Mapping[str, Any]) -> dict[str, Any]:
     iterations = count(values, "iterations")
     return {"iterations": iterations} if iterations else {}
@@ -370,12 +388,12 @@ def _traffic(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _READERS = (
     _exclusive, _partition, _time, _time_min, _launch, _open_mode, _expected, _iterations, _fence,
-    _priority, _nice, _hosts, _features, _licenses, _array, _dependency, _traffic,
+    _priority, _nice, _hosts, _mail, _features, _licenses, _array, _dependency, _traffic,
 )  # fmt: skip
 # those of one option alone, for a change of a job that was submitted
 READERS = {
     "partition": _partition, "time": _time, "time_min": _time_min, "priority": _priority,
-    "nice": _nice, "nodelist": _hosts,
+    "nice": _nice, "mail_type": _mail, "nodelist": _hosts,
     "exclude": _hosts, "constraint": _features, "prefer": _features, "licenses": _licenses,
     "dependency": _dependency,
 }  # fmt: skip

@@ -26,6 +26,8 @@ _EMPTY: dict[str, dict[str, Any]] = {
     "deadline": {"deadline_us": None},
     "time-min": {"time_min_us": None},
     "comment": {"comment": ""},
+    "mail-type": {"mail_events": ""},
+    "mail-user": {"mail_user": ""},
     "partition": {"partition": ""},
     "nodelist": {"hosts_only": []},
     "exclude": {"hosts_excluded": []},
@@ -43,7 +45,8 @@ _WORDS = {"yes": True, "1": True, "no": False, "0": False}
 _OTHERWISE = {"name": "job-name", "hosts": "nodelist"}
 # in the order in which a user looks for them
 NAMES = (
-    "job-name", "comment", "partition", "priority", "nice", "time", "time-min", "begin", "deadline",
+    "job-name", "comment", "mail-type", "mail-user", "partition", "priority", "nice", "time",
+    "time-min", "begin", "deadline",
     "requeue", "dependency", "nodelist", "exclude", "constraint", "prefer", "licenses", "exclusive", "nodes",
     "ntasks", "ntasks-per-node", "cpus-per-task", "mem", "gpus-per-node", "gpus-per-task",
 )  # fmt: skip
@@ -80,6 +83,9 @@ def _field(name: str, text: str, now: datetime) -> dict[str, Any]:
     given = {key: text}
     if name == "job-name":
         return {"name": text}
+    if name in ("mail-type", "mail-user"):
+        mail = spec.READERS["mail_type"]({"mail_type": "NONE", **given})
+        return {"mail_user": mail["mail_user"]} if name == "mail-user" else mail
     if name == "comment":
         return {"comment": text}
     if name in ("begin", "deadline"):

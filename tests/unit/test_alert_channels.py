@@ -245,6 +245,16 @@ def test_a_mail_about_many_lists_them(sink: Sink) -> None:
     assert "- h49: h49 loses\n- and 10 more\n" in got.get_content().replace("\r\n", "\n")
 
 
+def test_a_letter_goes_to_whom_it_names(sink: Sink) -> None:
+    for _ in range(2):
+        mail(sink).send_letter("ann@x.test", "Job_id=1\nBcc: b@y Ended", "ended ä\n", "c1 7")
+    first, second = (message_from_bytes(m, policy=policy.default) for m in sink.mails)
+    assert (first["To"], first["From"], first["Bcc"]) == ("ann@x.test", "rm@x.test", None)
+    assert first["Subject"] == "Job_id=1 Bcc: b@y Ended"
+    assert first.get_content().strip() == "ended ä"
+    assert first["Message-ID"] == second["Message-ID"]
+
+
 @pytest.mark.parametrize(
     ("refuse", "again"),
     [({"RCPT": "550 secret"}, False), ({"MAIL": "451 secret"}, True), ({"DATA": "554 secret"}, False)],

@@ -26,7 +26,7 @@ DECIDES_NO_PLACEMENT = {
     "name", "user", "script", "script_args", "launch", "env", "chdir", "chdir_required", "output", "error",
     "open_mode", "warn_signal", "warn_before_us", "warn_batch", "nice",
     "deliver", "submit_host", "comment", "time_limit_us", "expected_us", "iterations", "begin_us",
-    "deadline_us", "time_min_us", "input", "hold",
+    "deadline_us", "time_min_us", "input", "mail_events", "mail_user", "hold",
     "requeue", "fence_us", "dependency", "kill_on_invalid_dep", "array",
 }  # fmt: skip
 QUIET, LOUD = profile(200, (0, 40, 500)), profile(200, (0, 120, 900))

@@ -12,7 +12,7 @@ import pytest
 
 from rm.adapters.store.log_directory import LogDirectory, log_path
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.jobs.actions import Action, Collect, Discard, Intent, Launch, Mail, Start, Stop
 from rm.core.model.identity import ClusterIdentity
 from rm.core.model.job import Task, TaskPlacement
 from rm.core.model.logs import KeptLog, LogName
@@ -21,6 +21,7 @@ from rm.daemon.execution.executor import FOREIGN_TRIES, LAUNCH_TRIES, Executor
 from rm.daemon.execution.greeting import HostReport
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
+from rm.daemon.execution.mailing import NOWHERE
 from rm.errors import Conflict, NotFound, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.codes import Code, NotConnected
@@ -102,6 +103,15 @@ class House:
 
     def open(self, host: str = "h1") -> list[int]:
         return [i.id for i in self.executor.open_intents(host)]
+
+
+def test_a_mail_needs_no_host_and_what_became_of_it_is_told(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.submit(Mail(4, 1, "", "ann", "Job_id=4 Ended"))
+    house.settled(1)
+    noted = house.inbox.wait(ev.Noted)
+    assert (noted.job, noted.what) == (4, f"ann was not mailed: {NOWHERE}")
+    house.executor.close()
 
 
 @pytest.fixture

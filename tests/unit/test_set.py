@@ -17,7 +17,8 @@ def world(daemon: Daemon, rmx: Rmx) -> None:
 
 def test_every_option_that_may_change_is_read_as_at_the_submission(rmx: Rmx, daemon: Daemon) -> None:
     words = (
-        "name=two comment=c partition=a,b priority=high nice=7 time=2:00:00 requeue=no dependency=singleton "
+        "name=two comment=c mail-type=END mail-user=a@b partition=a,b priority=high nice=7 time=2:00:00 "
+        "requeue=no dependency=singleton "
         "hosts= exclude=h[2-3] constraint=a100 prefer=a100 licenses=x:2 exclusive=yes nodes=2 ntasks=4 "
         "ntasks-per-node=2 cpus-per-task=3 mem=0 gpus-per-node=a100:2 begin="
     )

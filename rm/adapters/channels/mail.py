@@ -44,7 +44,21 @@ class MailChannel:
         self._ca_file = ca_file
 
     def tell(self, notice: Mapping[str, Any]) -> None:
-        message = message_of(notice, self._sender, self._to)
+        self._send(message_of(notice, self._sender, self._to))
+
+    def send_letter(self, to: str, subject: str, text: str, name: str) -> None:
+        """A mail to `to`, whoever this channel is for, or NotTold; `name` is the same for each repetition."""
+        message = EmailMessage()
+        message["Subject"] = " ".join(subject.split())
+        message["From"] = self._sender
+        message["To"] = to
+        message["Date"] = formatdate()
+        message["Message-ID"] = _name(name, "letter")
+        message["Auto-Submitted"] = "auto-generated"
+        message.set_content(text)
+        self._send(message)
+
+    def _send(self, message: EmailMessage) -> None:
         host, port = self._server
         context = None if self._tls == "none" else trusting(self._ca_file)
         password = read_secret(self._password_file).decode(errors="replace") if self._user else ""

@@ -18,7 +18,8 @@ Change = Callable[["Client", JobId], object]
 
 # Slurm's name in lower case -> the long option of `rmx submit`
 OPTIONS = {
-    "jobname": "job-name", "name": "job-name", "comment": "comment", "partition": "partition",
+    "jobname": "job-name", "name": "job-name", "comment": "comment",
+    "mailtype": "mail-type", "mailuser": "mail-user", "partition": "partition",
     "priority": "priority", "nice": "nice", "timelimit": "time", "starttime": "begin",
     "eligibletime": "begin", "deadline": "deadline", "timemin": "time-min",
     "requeue": "requeue", "dependency": "dependency", "nodelist": "nodelist",

@@ -77,8 +77,22 @@ class SetLimit:
     time_limit_us: int
 
 
-Action = Launch | Start | Stop | Collect | Discard | SetLimit
-ACTIONS: dict[str, type[Action]] = {a.kind: a for a in (Launch, Start, Stop, Collect, Discard, SetLimit)}
+@dataclass(frozen=True, slots=True)
+class Mail:
+    """Tell somebody of the job by mail; it is no host's, and names none."""
+
+    kind: ClassVar[str] = "mail"
+    job: int
+    attempt: int
+    host: str
+    to: str
+    subject: str
+
+
+Action = Launch | Start | Stop | Collect | Discard | SetLimit | Mail
+ACTIONS: dict[str, type[Action]] = {
+    a.kind: a for a in (Launch, Start, Stop, Collect, Discard, SetLimit, Mail)
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from rm.core.jobs.actions import Action
 from rm.core.jobs.elements import follow
+from rm.core.jobs.mailing import mails_of, next_mark
 from rm.core.jobs.state import ClusterState
 from rm.core.model.host import Host
 from rm.core.model.job import Job
@@ -62,6 +63,9 @@ class Context:
         self.state.dependents.note(old, job)
         if job.spec.deadline_us is not None or job.id in self.state.deadlines:
             self.state.note_deadline(job)
+        if job.spec.mail_events:
+            self.changes.actions += mails_of(old, job, self.now_us)
+            self.state.note_mark(job.id, next_mark(job))
         if job.array_task is not None:
             follow(self, old, job)
         return job

@@ -60,6 +60,14 @@ class DeadlineMissed:
 
 
 @dataclass(frozen=True, slots=True)
+class SharePassed:
+    """So many percent of a running job's time limit have passed, of which somebody is to be mailed."""
+
+    job: int
+    share: int
+
+
+@dataclass(frozen=True, slots=True)
 class CancelRequested:
     """`array_tasks`: which elements of an array, as rm.arrays writes them; "" = all."""
 
@@ -367,6 +375,7 @@ Event = (
     | JobPlaced
     | JobMoved
     | DeadlineMissed
+    | SharePassed
     | CancelRequested
     | HoldRequested
     | ReleaseRequested

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from rm.core.jobs.dependents import Dependents, is_singleton
+from rm.core.jobs.mailing import next_mark
 from rm.core.jobs.strays import Held, without_strays
 from rm.core.model.alignment import NOTHING_TO_ALIGN, Alignment
 from rm.core.model.dependency import Standing
@@ -103,6 +104,7 @@ class ClusterState:
     submissions: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # by user and key
     dependents: Dependents = field(default_factory=Dependents)  # derived as well
     deadlines: dict[int, int] = field(default_factory=dict)  # of pending jobs: their latest start
+    marks: dict[int, tuple[int, int]] = field(default_factory=dict)  # of running jobs: at_us, percent
     elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
 
     def snapshot(self, now_us: int) -> Snapshot:
@@ -228,6 +230,13 @@ class ClusterState:
         else:
             self.deadlines.pop(job.id, None)
 
+    def note_mark(self, job_id: int, mark: tuple[int, int] | None) -> None:
+        """The next share of its time limit of which somebody is to be mailed."""
+        if mark is not None:
+            self.marks[job_id] = mark
+        else:
+            self.marks.pop(job_id, None)
+
     def judge_dependencies(self) -> None:
         """Of all pending jobs, with the next steps: nothing is known but the jobs."""
         self.dependents = dependents = Dependents()
@@ -310,6 +319,8 @@ def rebuild(
             state.pending[job_id] = None
         if state.jobs[job_id].spec.deadline_us is not None:
             state.note_deadline(state.jobs[job_id])
+        if state.jobs[job_id].spec.mail_events:
+            state.note_mark(job_id, next_mark(state.jobs[job_id]))
     state.judge_dependencies()
     return state
 

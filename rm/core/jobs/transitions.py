@@ -9,6 +9,7 @@ from typing import Any
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
 from rm.core.jobs.changes import Context
+from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.state import touch
 from rm.core.jobs.updating import update
 from rm.core.model.job import EarlierAttempt, Job, JobState, Task
@@ -50,6 +51,7 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         go=len(hosts) == 1,
         master_port=0,
         allowed_us=_allowed_us(job, ctx.now_us),
+        mailed_share=0,
         failed_rank=None,
         fence_grace_us=ctx.rules.grace_us if job.spec.fence_us else 0,
         reason=None,
@@ -261,6 +263,12 @@ def _miss(ctx: Context, job: Job, e: ev.DeadlineMissed) -> None:
     ctx.state.reasons.pop(job.id, None)
     what = f"cancelled: {reason.message}"
     ctx.put(touch(job, ctx.now_us, what, state=S.CANCELLED, ended_us=ctx.now_us, reason=reason))
+
+
+def _share(ctx: Context, job: Job, e: ev.SharePassed) -> None:
+    if (mail := share_mail(job, e.share)) is not None:
+        ctx.act(mail)
+    ctx.put(replace(job, mailed_share=e.share))
 
 
 def missed(job: Job) -> Reason:
@@ -475,6 +483,7 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.PENDING, ev.JobPlaced): _place,
     (S.PENDING, ev.CancelRequested): _cancel_pending,
     (S.PENDING, ev.DeadlineMissed): _miss,
+    (S.RUNNING, ev.SharePassed): _share,
     (S.PENDING, ev.HoldRequested): _hold,
     (S.PENDING, ev.ReleaseRequested): _release,
     **{(s, ev.JobUpdated): update for s in (S.PENDING, S.CONFIGURING, S.RUNNING)},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from rm import arrays, features, licenses
+from rm import arrays, features, licenses, mail_events
 from rm.core.model.array import BITS_KEPT
 from rm.core.model.job import BLOCK, CYCLIC, NO_BIND, PER_TASK, JobSpec
 from rm.core.model.launching import LAUNCHES
@@ -110,6 +110,14 @@ def _texts(spec: JobSpec) -> Iterator[str]:
             parsed(getattr(spec, name))
         except UsageError as error:
             yield f"{name}: {error.what.removesuffix('.')}"
+    try:
+        mails = mail_events.parse(spec.mail_events) == spec.mail_events
+    except UsageError:
+        mails = False
+    if not mails:
+        yield f"mail_events is '{spec.mail_events[:80]}', and must be a list of events"
+    if spec.mail_user and not mail_events.is_address(spec.mail_user):
+        yield f"mail_user is '{spec.mail_user[:80]}', and must be one address"
     if spec.open_mode not in ("", "truncate", "append"):
         yield f"open_mode is '{spec.open_mode[:80]}', and must be truncate or append"
     if spec.chdir and not spec.chdir.startswith("/"):

@@ -153,6 +153,8 @@ class JobSpec(_WithDemand):
     traffic: TrafficProfile | None = None  # None and not low_comm: profiled on the run
     submit_host: str = ""
     comment: str = ""
+    mail_events: str = ""  # of which somebody is mailed, as rm.mail_events writes them
+    mail_user: str = ""  # who; "" = its user
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -319,6 +321,7 @@ class Job:
     go: bool = False  # this attempt's hosts have got their start: some of it may run
     master_port: int = 0  # of this attempt's gang, chosen by its first host; for its tasks alone to know
     allowed_us: int | None = None  # this attempt's time limit, where its deadline leaves less than asked for
+    mailed_share: int = 0  # percent of this attempt's time limit of which somebody was mailed
     started_us: int | None = None
     ended_us: int | None = None
     exit_code: int | None = None

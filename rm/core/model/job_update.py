@@ -15,6 +15,8 @@ class JobUpdate:
 
     name: str | None = None
     comment: str | None = None
+    mail_events: str | None = None
+    mail_user: str | None = None
     partition: str | None = None
     priority: int | None = None
     nice: int | None = None
@@ -63,7 +65,7 @@ class JobUpdate:
 TIMES = ("time_limit_us", "begin_us", "deadline_us", "time_min_us")
 NAMES = tuple(field.name for field in fields(JobUpdate))
 # what may change while the job runs: nothing that its hosts or other jobs have been promised
-WHILE_RUNNING = frozenset({"name", "comment", "requeue", "nice", "time_limit_us"})
+WHILE_RUNNING = frozenset({"name", "comment", "requeue", "nice", "time_limit_us", "mail_events", "mail_user"})
 # what its hosts have given to a job that runs; an array's elements share their specification
 GIVEN = frozenset(
     {"ntasks", "tasks_per_host", "cpus_per_task", "mem_bytes_per_task", "mem_bytes_per_host", "mem_all",
@@ -71,7 +73,7 @@ GIVEN = frozenset(
      "priority"}
 )  # fmt: skip
 # what decides neither where nor when a job starts
-SAID_ONLY = frozenset({"name", "comment", "requeue"})
+SAID_ONLY = frozenset({"name", "comment", "requeue", "mail_events", "mail_user"})
 SHOWN_MAX = 80
 
 

@@ -85,6 +85,8 @@ class Cycle:
         for event in self._due(events, now_us):
             if isinstance(event, ev.DeadlineMissed) and event.job not in self.state.deadlines:
                 continue  # it went with the job that it waited for
+            if isinstance(event, ev.SharePassed) and event.job not in self.state.marks:
+                continue  # it lost its host
             self._record(event, now_us, out)
         for index, event in enumerate(events):
             try:
@@ -135,6 +137,7 @@ class Cycle:
         due += [at_us for _, _, at_us in on_silent_hosts(self.state, self.rules)]
         due += self._begins_us.values()
         due += (at_us + 1 for at_us in self.state.deadlines.values())
+        due += (at_us for at_us, _ in self.state.marks.values())
         if self.blocked.retry_us is not None:
             due.append(self.blocked.retry_us)
         return min(due, default=None)
@@ -161,6 +164,8 @@ class Cycle:
             if name not in answered and over_us <= now_us:
                 events.append(ev.LeaseOver(job.id, job.attempt, name))
         events += (ev.DeadlineMissed(i) for i, at_us in self.state.deadlines.items() if at_us < now_us)
+        marks = self.state.marks.items()
+        events += (ev.SharePassed(i, share) for i, (at_us, share) in marks if at_us <= now_us)
         return events
 
     def _decide(self, now_us: int, out: Outcome) -> None:

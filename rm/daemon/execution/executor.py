@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Collect, Discard, Intent, Launch, SetLimit, Start, Stop
+from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Mail, SetLimit, Start, Stop
 from rm.core.jobs.transitions import HOST_FAULTS
 from rm.core.model.job import Task
 from rm.core.model.logs import KeptLog
@@ -27,6 +27,7 @@ from rm.daemon.execution.deliver import Deliverer, Delivery
 from rm.daemon.execution.greeting import Greeter, HostReport, Post
 from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome, TooSlow
+from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.outbox import Open, Outbox
 from rm.daemon.execution.sending import Sender, request_of
 from rm.daemon.fair_pool import FairPool
@@ -65,6 +66,7 @@ class Executor:
         owner_of: the user of a job; called in the leader's thread.
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
         deliverer: writes these copies; without one there are none.
+        mailer: sends the mails that jobs ask for.
         repeat_s: between two tries of what a host did not answer.
         later_s: before the next try of a log that cannot be kept here.
     """
@@ -85,6 +87,7 @@ class Executor:
         owner_of: Callable[[int], str],
         delivery_of: Callable[[Collect], Delivery | None],
         deliverer: Deliverer | None = None,
+        mailer: Mailer | None = None,
         repeat_s: float = REPEAT_S,
         later_s: float = LATER_S,
     ) -> None:
@@ -98,6 +101,7 @@ class Executor:
         self._on_iterations = on_iterations
         self._owner_of = owner_of
         self._delivery_of = delivery_of
+        self._mailer = mailer or Mailer(None, "")
         self._repeat_s, self._later_s = repeat_s, later_s
         epoch = leadership.epoch
         self._outbox = Outbox()
@@ -115,6 +119,7 @@ class Executor:
         self._collector.close()
         self._pool.close()
         self._aside.close()
+        self._mailer.close()
 
     # -- the leader's side ---------------------------------------------------------------------
 
@@ -122,6 +127,9 @@ class Executor:
         """Carry out committed intents, per host in order of their ids."""
         for intent in intents:
             action = intent.action
+            if isinstance(action, Mail):
+                self._mailer.tell(intent, action, partial(self._mailed, intent, action))
+                continue
             try:
                 entry = self._entry(intent)
             except Exception as error:  # the job or a host is gone, or the job cannot be launched at all
@@ -147,8 +155,15 @@ class Executor:
                 return Open(intent, self._launch_of(action))
             case Collect():
                 return Open(intent, None, self._delivery_of(action), self._owner_of(action.job))
+            case Mail():
+                raise NotImplementedError("a mail goes to no host")
             case _:
                 return Open(intent, request_of(action, self._leadership.epoch))
+
+    def _mailed(self, intent: Intent, mail: Mail, failed: str) -> None:
+        if failed:
+            self._post(ev.Noted(mail.job, f"{mail.to} was not mailed: {failed}"))
+        self._post(ev.ActionSettled(intent.id))
 
     def is_current(self, report: HostReport) -> bool:
         """Is the channel that the report came by still open?"""

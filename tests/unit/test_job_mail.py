@@ -1,0 +1,182 @@
+"""--mail-type: what a job's events are worth, and how the mails are sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from rm.bootstrap.choices import letters_of
+from rm.config import Config
+from rm.core.alerts.channel import NotTold
+from rm.core.jobs import events as ev
+from rm.core.jobs.actions import Intent, Mail
+from rm.core.jobs.state import rebuild
+from rm.core.model.job import Job
+from rm.daemon.execution.mailing import NOWHERE, Mailer
+from rm.errors import ConfigError
+from rm.mail_events import parse
+from tests.fakes import Inbox
+from tests.unit.test_job_arrays import Cluster
+
+HOUR_US = 3_600_000_000
+
+
+class Mailed(Cluster):
+    """A cluster that notes the mails."""
+
+    def __init__(self) -> None:
+        self.mails: list[str] = []
+        super().__init__()
+
+    def do(self, *events: ev.Event) -> Any:
+        out = super().do(*events)
+        mails = [i.action for i in out.intents if isinstance(i.action, Mail)]
+        self.mails += [f"{mail.to}: {mail.subject}" for mail in mails]
+        return out
+
+    def start(self, job: int) -> Job:
+        record = self.state.jobs[job]
+        self.do(ev.TasksStarted(job, record.attempt, "h1", self.now_us, tuple(t.rank for t in record.tasks)))
+        return self.state.jobs[job]
+
+    def told(self) -> list[str]:
+        told, self.mails = self.mails, []
+        return told
+
+
+def test_a_job_tells_of_its_start_its_requeue_and_its_end() -> None:
+    cluster = Mailed()
+    job = cluster.submit("", name="x", mail_events=parse("all"), mail_user="ann@x.test")
+    assert cluster.told() == []
+    cluster.start(job)
+    assert cluster.told() == ["ann@x.test: Job_id=1 Name=x Began, Queued time 0:00"]
+    cluster.do(ev.RequeueRequested(job, "ann"))
+    cluster.end(cluster.state.jobs[job])
+    assert cluster.told() == ["ann@x.test: Job_id=1 Name=x Requeued"]
+    cluster.end(cluster.start(job), code=3)
+    assert cluster.told() == [
+        "ann@x.test: Job_id=1 Name=x Began, Queued time 0:00",
+        "ann@x.test: Job_id=1 Name=x Failed, Run time 0:00, FAILED, ExitCode 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ("END", ["alice: Job_id=1 Name=test Failed, Run time 0:00, TIMEOUT, ExitCode 0"]),
+        ("FAIL,END", ["alice: Job_id=1 Name=test Failed, Run time 0:00, TIMEOUT, ExitCode 0"]),
+        ("TIME_LIMIT", ["alice: Job_id=1 Name=test Reached time limit, Run time 0:00"]),
+        ("BEGIN", ["alice: Job_id=1 Name=test Began, Queued time 0:00"]),
+        ("REQUEUE", []),
+    ],
+)
+def test_only_what_was_asked_for_is_told(events: str, said: list[str]) -> None:
+    cluster = Mailed()
+    job = cluster.submit("", name="test", mail_events=parse(events))
+    attempt = cluster.state.jobs[job].attempt
+    ended = ev.TaskExited(job, attempt, "h1", 0, 0, 15, cluster.now_us, cluster.now_us, why="timeout")
+    cluster.do(ended)  # its start comes with its end, as of a short job
+    assert cluster.told() == said
+    cluster.do(ended)
+    assert cluster.told() == []
+
+
+def test_shares_of_the_time_limit_are_told_once_each_also_by_a_new_daemon() -> None:
+    cluster = Mailed()
+    job = cluster.submit(
+        "", name="x", mail_events=parse("TIME_LIMIT_50,TIME_LIMIT_90"), time_limit_us=HOUR_US
+    )
+    started_us = cluster.start(job).started_us
+    assert started_us is not None
+    for share, later in ((50, 90), (90, None)):
+        at_us = started_us + HOUR_US * share // 100
+        assert cluster.cycle.next_due_us() == at_us
+        cluster.now_us = at_us - 10
+        cluster.do(ev.Tick())
+        assert cluster.told() == [f"alice: Job_id=1 Name=x Reached {share}% of time limit"]
+        state = cluster.state
+        again = rebuild(state.jobs.values(), state.hosts.values(), (), {}, 9, 9, cluster.now_us)
+        marks = {} if later is None else {job: (started_us + HOUR_US * later // 100, later)}
+        assert again.marks == state.marks == marks
+
+
+def test_an_array_tells_of_all_elements_together_unless_it_is_asked_for_each() -> None:
+    together, each = Mailed(), Mailed()
+    together.submit("0-2", name="x", mail_events=parse("BEGIN,END"))
+    together.run_all()
+    assert together.told() == [
+        "alice: Job_id=1_* Name=x Began, Queued time 0:00",
+        "alice: Job_id=1_* Name=x Ended, Run time 0:00, COMPLETED, ExitCode 0",
+    ]
+    each.submit("0-2", name="x", mail_events=parse("END,ARRAY_TASKS"))
+    each.run_all()
+    assert [line.split()[1] for line in each.told()] == ["Job_id=1_0", "Job_id=1_1", "Job_id=1_2"]
+
+
+def test_a_dependency_that_can_never_be_fulfilled_is_told() -> None:
+    cluster = Mailed()
+    first = cluster.submit("")
+    cluster.submit("", name="x", dependency=f"afterok:{first}", mail_events=parse("ALL"))
+    cluster.end(cluster.state.jobs[first], code=1)
+    assert cluster.told() == ["alice: Job_id=2 Name=x Invalid dependency, CANCELLED"]
+
+
+class Server:
+    """Fails so often before it takes a mail."""
+
+    def __init__(self, *failures: NotTold) -> None:
+        self.failures = list(failures)
+        self.sent: list[tuple[str, str, str]] = []
+
+    def send_letter(self, to: str, subject: str, text: str, name: str) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+        self.sent.append((to, subject, name))
+
+
+MAIL = Intent(7, Mail(1, 1, "", "ann", "Job_id=1 Name=x Ended"))
+
+
+@pytest.mark.parametrize(
+    ("failures", "outcome"),
+    [
+        ((), ""),
+        ((NotTold("busy"), NotTold("busy")), ""),
+        ((NotTold("refused", again=False),), "refused"),
+        (tuple(NotTold("busy") for _ in range(5)), "busy"),
+    ],
+)
+def test_a_mail_is_tried_again_and_its_outcome_told(failures: tuple[NotTold, ...], outcome: str) -> None:
+    server, heard = Server(*failures), Inbox()
+    mailer = Mailer(server, "c1", pause_s=0.001)
+    assert isinstance(MAIL.action, Mail)
+    mailer.tell(MAIL, MAIL.action, heard)
+    assert heard.wait(lambda _: True) == outcome
+    mailer.close()
+    name = "c1 7 Job_id=1 Name=x Ended"
+    assert server.sent == ([] if outcome else [("ann", "[c1] Job_id=1 Name=x Ended", name)])
+
+
+def test_without_a_channel_the_story_says_so() -> None:
+    heard: list[str] = []
+    assert isinstance(MAIL.action, Mail)
+    Mailer(None, "c1").tell(MAIL, MAIL.action, heard.append)
+    assert heard == [NOWHERE]
+
+
+@pytest.mark.parametrize(
+    ("channel", "sentence"),
+    [
+        ({"name": "other", "mail_to": ("a@x",), "mail_from": "rm@x"}, "there is no"),
+        ({"name": "post", "command": ("/bin/true",)}, "has no mail_to"),
+    ],
+)
+def test_the_channel_must_be_one_of_mail(channel: dict[str, Any], sentence: str) -> None:
+    config = Config()
+    config = replace(
+        config, jobs=replace(config.jobs, mail="post"), alerts=replace(config.alerts, channel=(channel,))
+    )
+    with pytest.raises(ConfigError, match=sentence):
+        letters_of(config)
