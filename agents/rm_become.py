@@ -11,6 +11,8 @@ import os
 import re
 import signal
 
+import rm_mpi
+
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC
@@ -81,8 +83,10 @@ def task_environment(folder, request, user, task, hides_gpus):
         environ["MASTER_PORT"] = str(request["port"])
     environ["RM_REPORTS"] = folder.reports(task["rank"])
     if request["batch"]:
-        environ["PATH"] = os.path.join(os.path.dirname(spool), "bin") + ":" + environ["PATH"]
+        programs = os.path.join(os.path.dirname(spool), "bin")
+        environ["PATH"] = programs + ":" + environ["PATH"]
         environ["RM_STEPS"] = folder.at("steps")
+        environ = {**rm_mpi.environment(folder, programs), **environ}
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))
     environ.update(SLURM_JOB_UID=str(user.uid), SLURM_JOB_GID=str(user.gid), SLURM_TASK_PID=str(os.getpid()))
     environ["CUDA_VISIBLE_DEVICES"] = ",".join(_named_for_cuda(request, task, hides_gpus))

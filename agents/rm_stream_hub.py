@@ -132,11 +132,11 @@ def programs(state):
     here, home = os.path.dirname(os.path.abspath(__file__)), os.path.join(state, "bin")
     os.makedirs(home, mode=0o755, exist_ok=True)
     os.chmod(home, 0o755)
-    for name in ("srun", "scontrol"):
+    for name, module in (("srun", "rm_srun"), ("scontrol", "rm_scontrol"), ("rm-remote", "rm_remote")):
         path, aside = os.path.join(home, name), os.path.join(home, ".%s.%d" % (name, os.getpid()))
         # the user may not be let to the interpreter of root
-        text = '#!/bin/sh\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/rm_%s.py\' "$@"\n'
+        text = '#!/bin/sh\np=\'%s\'\n[ -x "$p" ] || p=python3\nexec "$p" -S -E \'%s/%s.py\' "$@"\n'
         with open(aside, "w") as file:
-            file.write(text % (sys.executable, here, name))
+            file.write(text % (sys.executable, here, module))
             os.fchmod(file.fileno(), 0o755)
         os.rename(aside, path)

@@ -18,6 +18,7 @@ import signal
 import time
 import traceback
 
+import rm_mpi
 import rm_reports
 import rm_stepd
 from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
@@ -149,6 +150,7 @@ class Supervisor:
             self.fence.bind(self.group)
             if self.request["batch"]:
                 self.door = rm_stepd.listen(self.folder, self.user)
+                rm_mpi.write_hosts(self.folder, self.request["allocation"])
         except (OSError, SpoolError) as error:
             self.captures.close()
             self.group.remove()
