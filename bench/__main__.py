@@ -21,7 +21,7 @@ from rm.errors import RmError
 
 BENCHMARKS = (
     "submit", "api", "running", "scheduling", "rotation", "loops", "simulator", "scale", "listing", "backlog",
-    "store", "grid", "gaps", "alerts", "playbook", "hostile", "turns",
+    "store", "grid", "gaps", "alerts", "playbook", "hostile", "turns", "array",
 )  # fmt: skip
 BY_NAME = ("modes", "solvers", "takeover")  # they take a quarter of an hour each
 KNOWN = BENCHMARKS + BY_NAME
