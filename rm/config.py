@@ -75,6 +75,7 @@ class JobsConfig:
     max_log_bytes: Count = 64 * 1024 * 1024
     max_losses: Count = 2
     max_requeues: Count = 0
+    slice_s: NotNegative = 1.0
     dependency_never: Literal["cancel", "keep"] = "cancel"
     fence: str = "0"
     partition_fences: tuple[str, ...] = ()

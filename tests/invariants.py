@@ -83,7 +83,8 @@ def _left(state: ClusterState, host: Host) -> Free:
     whole = all_of(host)
     cpus, mem_bytes, idle, shared = whole.cpus, whole.mem_bytes, set(whole.gpus), dict(whole.gpu_mem)
     alone = False
-    for number in state.jobs_on.get(host.name, ()):
+    slices = {state.jobs[number].slice_of or -number: number for number in state.jobs_on.get(host.name, ())}
+    for number in slices.values():
         spec, tasks = state.jobs[number].spec, state.placed[number].placement.on(host.name)
         alone |= spec.exclusive
         took_cpus, took_bytes = needs(spec, len(tasks))

@@ -19,7 +19,7 @@ from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.scheduling.guarded import Faults, guarded
 from rm.daemon.alerts.setup import ChannelTable, channels_of, check_conditions, rules_of
 from rm.errors import ConfigError
-from rm.units import DAY_US
+from rm.units import DAY_US, SECOND_US
 
 PLACEMENTS = 32  # that the leader makes in one turn, in which nobody else is served: tens of milliseconds
 
@@ -69,7 +69,7 @@ def _options(config: Config, kind: str, name: str) -> dict[str, Any]:
 
 def tuning_of(config: Config) -> Tuning:
     least = config.policies.min_score or float("-inf")
-    return Tuning(config.policies.candidates, least, PLACEMENTS)
+    return Tuning(config.policies.candidates, least, PLACEMENTS, int(config.jobs.slice_s * SECOND_US))
 
 
 def alert_rules(config: Config) -> tuple[Rule, ...]:

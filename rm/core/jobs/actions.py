@@ -18,6 +18,7 @@ class Launch:
     host: str
     tasks: tuple[TaskPlacement, ...]
     hold: bool
+    slice_of: int = 0  # together with the others of this slice, to run one after the other; 0: by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """SIGTERM, `grace_us`, SIGKILL to the whole tree; `why` is cancel, timeout or abort."""
+    """SIGTERM, `grace_us`, SIGKILL to the whole tree; `why` is cancel, timeout or abort. With `why` hold it
+    concerns only an attempt that waits in its slice: it is given back."""
 
     kind: ClassVar[str] = "stop"
     job: int

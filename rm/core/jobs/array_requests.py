@@ -14,7 +14,7 @@ from rm.arrays import JobId, each, text_of
 from rm.core.jobs import events as ev
 from rm.core.jobs.changes import Context
 from rm.core.jobs.elements import chosen_of, drop, let_look, put_array, short
-from rm.core.jobs.transitions import TRANSITIONS, missed
+from rm.core.jobs.transitions import handler_of, missed
 from rm.core.jobs.updating import update_array
 from rm.core.model.array import Array
 from rm.core.model.job import Job
@@ -58,7 +58,8 @@ def _hold(ctx: Context, record: Job, e: ev.HoldRequested) -> None:
         held = text_of(array.has("held") | waiting)
         put_array(ctx, record, replace(array, held=held), f"held by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)  # its reason may have changed
-    done = _each(ctx, record, array.has("requeued") & chosen, lambda job: ev.HoldRequested(job, e.by))
+    own = (array.has("requeued") | _handed_out(ctx, record, array.has("running"))) & chosen
+    done = _each(ctx, record, own, lambda job: ev.HoldRequested(job, e.by))
     if not waiting and not done:
         raise _refused(record, e, "cannot be held: only pending jobs can")
 
@@ -70,7 +71,8 @@ def _release(ctx: Context, record: Job, e: ev.ReleaseRequested) -> None:
         held = text_of(array.has("held") & ~waiting)
         put_array(ctx, record, replace(array, held=held), f"released by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)
-    done = _each(ctx, record, array.has("requeued") & chosen, lambda job: ev.ReleaseRequested(job, e.by))
+    own = (array.has("requeued") | _handed_out(ctx, record, array.has("running"))) & chosen
+    done = _each(ctx, record, own, lambda job: ev.ReleaseRequested(job, e.by))
     if not waiting and not done:
         raise _refused(record, e, "cannot be released: only pending jobs are held")
 
@@ -103,6 +105,14 @@ def _named(record: Job, e: Asked) -> tuple[Array, int]:
     return record.array, chosen_of(record, e.array_tasks)
 
 
+def _handed_out(ctx: Context, record: Job, running: int) -> int:
+    """Those of the elements that hold hosts which wait there in a slice."""
+    state = ctx.state
+    known = state.elements.get(record.id, {})
+    waits = (task for task in each(running) if (job := state.jobs.get(known.get(task, 0))) and job.waits_in_slice)
+    return sum(1 << task for task in waits)
+
+
 def _each(ctx: Context, record: Job, chosen: int, event_of: Callable[[int], ev.Event]) -> int:
     """Ask it of the elements' own jobs; how many took it."""
     jobs = ctx.state.elements.get(record.id, {})
@@ -112,7 +122,7 @@ def _each(ctx: Context, record: Job, chosen: int, event_of: Callable[[int], ev.E
         if job is None:
             continue
         event = event_of(job.id)
-        handler = TRANSITIONS.get((job.state, type(event)))
+        handler = handler_of(job, type(event))
         if handler is not None:
             handler(ctx, job, event)
             done += 1

@@ -106,6 +106,8 @@ def follow(ctx: Changing, old: Job | None, job: Job) -> None:
     if to == was:
         return
     array = array.moved(1 << job.array_task, to)
+    if job.state.final and job.started_us is not None:
+        array = array.measured(max(0, (job.ended_us or 0) - job.started_us))
     if job.state.final and to != "completed":
         array = _with_exit(array, job)
     elif not (array.failed or array.cancelled):

@@ -35,13 +35,15 @@ class JobSubmitted:
 @dataclass(frozen=True, slots=True)
 class JobPlaced:
     """The engine's decision: it comes from inside. With an `array_job` it makes the job: its waiting element
-    `array_task` gets this id, and is placed."""
+    `array_task` gets this id, and is placed; with `slice_of`, the id of the first of them, as one of several
+    that their host starts one after the other."""
 
     job: int
     placement: Placement
     note: str = ""
     array_job: int = 0
     array_task: int = 0
+    slice_of: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rm.core.jobs.cluster_events import CLUSTER_EVENTS, stray
 from rm.core.jobs.dependency import settle
 from rm.core.jobs.elements import begin
 from rm.core.jobs.state import ClusterState
-from rm.core.jobs.transitions import TRANSITIONS
+from rm.core.jobs.transitions import TRANSITIONS, handler_of
 from rm.core.model.job import Job
 from rm.errors import IllegalTransition
 
@@ -62,7 +62,7 @@ def _take(ctx: Context, event: ev.Event) -> None:
         return
     if getattr(event, "array_tasks", ""):
         raise IllegalTransition(f"Job {job.ref} is no job array: leave the index out.")
-    handler = TRANSITIONS.get((job.state, type(event)))
+    handler = handler_of(job, type(event))
     if handler is None:
         raise IllegalTransition(f"Job {job.ref} is {job.state} and {refusal(event)}.", story(job))
     handler(ctx, job, event)

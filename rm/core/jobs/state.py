@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -106,6 +107,7 @@ class ClusterState:
     deadlines: dict[int, int] = field(default_factory=dict)  # of pending jobs: their latest start
     marks: dict[int, tuple[int, int]] = field(default_factory=dict)  # of running jobs: at_us, percent
     elements: dict[int, dict[int, int]] = field(default_factory=dict)  # by array and index: the job, if known
+    slices: Counter[int] = field(default_factory=Counter)  # derived: how many of each slice are placed
 
     def snapshot(self, now_us: int) -> Snapshot:
         """A view for one pass. `free` and `placed` are copies: the pass reserves in them."""
@@ -187,13 +189,31 @@ class ClusterState:
         """Take the resources of the job's tasks and let the policies see it as placed."""
         placement = job.placement
         assert placement is not None
+        held = self.join_slice(job)  # by others of its slice, one of which runs at a time
         for host in placement.hosts:
-            if host in self.hosts:
+            if host in self.hosts and not held:
                 self.free[host] = take(self.free[host], job.spec, placement.on(host))
             self.jobs_on.setdefault(host, set()).add(job.id)
         self.placed[job.id] = placed_view(job, placement, self.next_sequence)
         self.next_sequence += 1
         self.placed_version += 1
+
+    def join_slice(self, job: Job) -> bool:
+        """It counts among its slice from now on; is what it needs held for another one of that already?"""
+        if not job.slice_of:
+            return False
+        self.slices[job.slice_of] += 1
+        return self.slices[job.slice_of] > 1
+
+    def _leave_slice(self, job: Job) -> bool:
+        """Is what it had held on for another one of its slice?"""
+        if not job.slice_of:
+            return False
+        self.slices[job.slice_of] -= 1
+        if self.slices[job.slice_of] > 0:
+            return True
+        del self.slices[job.slice_of]
+        return False
 
     def vacate(self, job: Job) -> None:
         """Give the resources back."""
@@ -201,10 +221,12 @@ class ClusterState:
         if gone is None:
             return
         self.progress.pop(job.id, None)
+        held = self._leave_slice(job)
         for host in gone.placement.hosts:
             self.jobs_on.get(host, set()).discard(job.id)
-            self.recount(host)
-            self.freed[host] = None
+            if not held:
+                self.recount(host)
+                self.freed[host] = None
         self.placed_version += 1
 
     def recount(self, host: str) -> None:
@@ -216,8 +238,8 @@ class ClusterState:
 
     def _free_with(self, host: str, jobs: set[int]) -> Free:
         free = all_of(self.hosts[host])
-        for job_id in sorted(jobs):
-            free = take(free, self.jobs[job_id].spec, self.placed[job_id].placement.on(host))
+        for job in one_of_each_slice(self.jobs[job_id] for job_id in sorted(jobs)):
+            free = take(free, job.spec, self.placed[job.id].placement.on(host))
         strays = self.strays.get(host)
         return without_strays(free, self.hosts[host].gpus, strays) if strays else free
 
@@ -255,6 +277,16 @@ class ClusterState:
         if (old := self.placed.get(job.id)) is not None:
             self.placed[job.id] = placed_view(job, old.placement, old.sequence)
             self.placed_version += 1
+
+
+def one_of_each_slice(jobs: Iterable[Job]) -> Iterator[Job]:
+    """Those whose needs count: of a slice one element runs at a time, and all need the same."""
+    seen: set[int] = set()
+    for job in jobs:
+        if job.slice_of not in seen:
+            yield job
+        if job.slice_of:
+            seen.add(job.slice_of)
 
 
 def placed_view(job: Job, placement: Placement, sequence: int) -> PlacedJob:

@@ -36,7 +36,9 @@ LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
 # The agent's words for ends that the daemon or the user asked for; anything else is a sentence.
 FENCED = "fence"  # and for one that its host asked for: the attempt's lease was over
 REQUEUE = "requeue"  # or one of its tasks
-WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED, REQUEUE})
+UNSTARTED = "unstarted"  # of an element that its host gives back, and has not begun
+HOLD = "hold"  # asks for that
+WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED, REQUEUE, UNSTARTED})
 
 
 def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
@@ -60,13 +62,14 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         ended_us=None,
         exit_code=None,
         exit_signal=None,
+        slice_of=e.slice_of,
     )
     ctx.put(job)
     ctx.state.pending.pop(job.id, None)
     ctx.state.reasons.pop(job.id, None)
     ctx.state.occupy(job)
     for host in hosts:
-        ctx.act(Launch(job.id, job.attempt, host, e.placement.on(host), hold=len(hosts) > 1))
+        ctx.act(Launch(job.id, job.attempt, host, e.placement.on(host), len(hosts) > 1, e.slice_of))
 
 
 def _allowed_us(job: Job, now_us: int) -> int | None:
@@ -96,6 +99,8 @@ def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
     if tasks == job.tasks and job.started_us is not None and job.state is not S.CONFIGURING:
         return  # said twice: by the task's start and in the answer to its launch
     job = replace(job, tasks=tasks, host_faults=0)
+    if job.held and job.slice_of:
+        job = touch(job, ctx.now_us, "not held: its host had started it before", held=False)
     if job.started_us is None:
         job = touch(job, ctx.now_us, "started", started_us=e.started_us)
     if job.state is S.CONFIGURING:
@@ -107,6 +112,11 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     task = next((t for t in job.tasks if (t.rank, t.host) == (e.rank, e.host)), None)
     if task is None or task.ended_us is not None:
         return  # said twice
+    if e.why == UNSTARTED and job.slice_of and task.started_us is None and e.started_us is None:
+        _given_back(ctx, job, e)
+        return
+    if job.held and job.slice_of:
+        job = replace(job, held=False)  # it has run
     started, ended = _when(task.started_us or e.started_us, e, ctx.now_us)
     tasks = _update(
         job.tasks,
@@ -139,6 +149,15 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     if job.spec.runs_once and job.ending is None:
         job = touch(job, ctx.now_us, "its script has ended", ending=S.COMPLETED)
         job = _stop_rest(ctx, job, "abort")
+    _finish_if_over(ctx, job)
+
+
+def _given_back(ctx: Context, job: Job, e: ev.TaskExited) -> None:
+    """Its host has not begun it, and does not any more: nothing has happened to it, it waits as before."""
+    job = replace(job, tasks=_update(job.tasks, e.host, None, ended_us=ctx.now_us))
+    if job.ending in (None, S.PENDING):
+        job = touch(job, ctx.now_us, f"given back by {e.host}, before its start", ending=S.PENDING)
+        job = replace(job, unstarted=job.unstarted + 1)
     _finish_if_over(ctx, job)
 
 
@@ -322,6 +341,17 @@ def _count_requeue(ctx: Context, job: Job) -> Job:
 def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
     ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True))
     ctx.state.enqueue(job.id)  # its reason has changed
+
+
+def _hold_in_slice(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
+    """Its host gives it back, unless it has begun it: what comes first decides."""
+    job = ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True))
+    for host in _hosts(job.tasks):
+        ctx.act(Stop(job.id, job.attempt, host, 0, HOLD))
+
+
+def _release_in_slice(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
+    ctx.put(touch(job, ctx.now_us, f"released by {e.by}", held=False))
 
 
 def _release(ctx: Context, job: Job, e: ev.ReleaseRequested) -> None:
@@ -513,3 +543,16 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.COMPLETING, ev.ProfileMeasured): _profiled,
     **{(s, ev.RequeueRequested): _requeue_finished for s in S if s.final},
 }
+
+# what is possible as well while an element waits in a slice on its host
+IN_SLICE: dict[type, Callable[[Context, Job, Any], None]] = {
+    ev.HoldRequested: _hold_in_slice,
+    ev.ReleaseRequested: _release_in_slice,
+}
+
+
+def handler_of(job: Job, event: type) -> Callable[[Context, Job, Any], None] | None:
+    """What the event does to the job in its state; None: it is not possible."""
+    if job.waits_in_slice and event in IN_SLICE:
+        return IN_SLICE[event]
+    return TRANSITIONS.get((job.state, event))

@@ -32,6 +32,7 @@ FOUND_AGAIN = frozenset(
         "submissions",
         "dependents",
         "elements",
+        "slices",
     }
 )
 
@@ -95,6 +96,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         if (placement := job.placement) is None:
             raise ValueError(f"job {job_id} is placed, but nowhere")
         state.placed[job_id] = placed_view(job, placement, sequence)
+        state.join_slice(job)
         for name in placement.hosts:
             state.jobs_on.setdefault(name, set()).add(job_id)
     for name, job_id, attempt, held in plain.get("strays", ()):

@@ -348,6 +348,8 @@ class Job:
     array_job: int = 0  # of an element: the id of its array, and its index there
     array_task: int | None = None
     updates: int = 0  # how often `rmx set` has changed its specification
+    slice_of: int = 0  # of this attempt: the first element of the slice that it was handed out in; 0: none
+    unstarted: int = 0  # attempts that their host gave back without having started anything
 
     @property
     def ref(self) -> str:
@@ -356,6 +358,16 @@ class Job:
         rest = "" if array is None else array.waiting or array.dropped
         limit = array.limit if array is not None and array.waiting else 0
         return shown_id(self.id, self.array_job, self.array_task, rest, limit)
+
+    @property
+    def restarts(self) -> int:
+        """How often it was started before, or may have been."""
+        return max(0, self.attempt - 1 - self.unstarted)
+
+    @property
+    def waits_in_slice(self) -> bool:
+        """Was it handed to its host in a slice, without news that it has started?"""
+        return bool(self.slice_of) and self.state is JobState.CONFIGURING and self.started_us is None
 
     @property
     def placement(self) -> Placement | None:

@@ -203,10 +203,15 @@ class Cycle:
                 # one before it stands against it: what it was given is free for all, at once
                 state.capacity_version += 1
                 self._untried.append(pending)
-                del result.taken[decision.job]
+                result.taken.pop(decision.job, None)
                 continue
             placed = ev.JobPlaced(
-                decision.job, decision.placement, decision.note, decision.array_job, decision.array_task
+                decision.job,
+                decision.placement,
+                decision.note,
+                decision.array_job,
+                decision.array_task,
+                decision.slice_of,
             )
             self._record(placed, now_us, out)
         out.taken = result.taken

@@ -26,6 +26,7 @@ from rm.core.scheduling.blocked import Blocked, behind
 from rm.core.scheduling.choosing import Best, Grounds, Taken, Tried, as_placed
 from rm.core.scheduling.licensing import lacking
 from rm.core.scheduling.neighbours import Neighbourhood
+from rm.core.scheduling.slices import slice_length
 from rm.core.scheduling.turns import Turns
 
 __all__ = ["Blocked", "Decision", "Pass", "Policies", "Tuning", "decide", "explain", "never_fits",
@@ -46,11 +47,13 @@ class Policies:
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting. A pass places at
-    most `placements` jobs; 0: any number."""
+    most `placements` jobs; 0: any number. Elements of a job array that take about `slice_us` together may go to
+    one slot of a host at once; 0: each by itself."""
 
     top_k: int = 4
     min_score: float = float("-inf")
     placements: int = 0
+    slice_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class Decision:
     grounds: Grounds = field(compare=False, repr=False)
     array_job: int = 0  # of an element that gets its id, `job`, with this decision
     array_task: int = 0
+    slice_of: int = 0
 
 
 @dataclass(slots=True)
@@ -119,7 +123,7 @@ def decide(
     for job, one in turns.of(policies.queue.order(eligible, snapshot)):
         if left == 0 and (ahead is None or ahead.reservation is not None):
             break
-        if left and len(result.decisions) == tuning.placements > 0:
+        if left and len(result.decisions) >= tuning.placements > 0:
             # behind a reservation also those keep their turn that are known not to fit
             others = (j for j in eligible if ahead is not None or j.demand not in blocked.reasons)
             result.untried = [j.id for j in others if j.id not in result.taken]
@@ -142,10 +146,20 @@ def decide(
                 name = policies.placement.name
                 result.taken[one.id] = Taken(one, decision.grounds, name, snapshot.now_us)
                 reserve(snapshot, one, decision.placement, sequence)
+                length = 1
                 if one is not job:
                     decision = replace(decision, array_job=job.id, array_task=one.array_task or 0)
-                result.decisions.append(decision)
-                if turns.placed(job):
+                    length = slice_length(job, one, turns.left(job) + 1, snapshot, tuning.slice_us)
+                over = turns.placed(job)
+                result.decisions.append(decision if length == 1 else replace(decision, slice_of=one.id))
+                for _ in range(length - 1):  # what the first holds is theirs after it
+                    follower = turns.next_of(job)
+                    task = follower.array_task or 0
+                    result.decisions.append(
+                        replace(decision, job=follower.id, array_task=task, slice_of=one.id)
+                    )
+                    over = turns.placed(job)
+                if over:
                     del group[job.id]
                     left -= 1
                 continue

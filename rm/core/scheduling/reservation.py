@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from rm.core.jobs.state import all_of, needs, placed_view, take, usable_gpus
+from rm.core.jobs.state import all_of, needs, one_of_each_slice, placed_view, take, usable_gpus
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, Placement, TaskPlacement
 from rm.core.model.reasons import Reason, ReasonCode
@@ -166,8 +166,8 @@ class _Future:
                     if host in hosts:
                         changed[host] = all_of(hosts[host])
             for host, free in changed.items():
-                for number in sorted(self._on[host]):
-                    free = take(free, jobs[number].spec, placed[number].placement.on(host))
+                for job in one_of_each_slice(jobs[number] for number in sorted(self._on[host])):
+                    free = take(free, job.spec, placed[job.id].placement.on(host))
                 changed[host] = free
             yield changed
 

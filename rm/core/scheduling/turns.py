@@ -33,6 +33,16 @@ class Turns:
                 self._left[job.id] = left & (left - 1)
                 yield job, element_of(job, lowest(left), self._next_job)
 
+    def left(self, array: Job) -> int:
+        """How many elements of the array have not had their turn."""
+        return self._left[array.id].bit_count()
+
+    def next_of(self, array: Job) -> Job:
+        """One more of these, out of turn."""
+        left = self._left[array.id]
+        self._left[array.id] = left & (left - 1)
+        return element_of(array, lowest(left), self._next_job)
+
     def end(self, job: Job) -> None:
         """The job has no further turn in this pass."""
         self._left[job.id] = 0

@@ -59,8 +59,8 @@ def job_environment(
         shared["JOB_DEPENDENCY"] = spec.dependency
     if job.array_task is not None:
         shared |= _array(job)
-    if job.attempt > 1:  # unset on the first run, as Slurm has it
-        shared["RESTART_COUNT"] = str(job.attempt - 1)
+    if job.restarts:  # unset on the first run, as Slurm has it
+        shared["RESTART_COUNT"] = str(job.restarts)
     if spec.runs_once:  # it is a step that has the names of one
         shared = {name: value for name, value in shared.items() if not name.startswith("STEP")}
     for name, value in shared.items():

@@ -57,7 +57,7 @@ def launch_request(state: ClusterState, rules: LaunchRules, epoch: int) -> Calla
 def open_mode(job: Job) -> Literal["truncate", "append"]:
     """How the attempt opens the files of --output and --error. Unasked, it takes away what stood there before
     the job, and nothing that an earlier attempt wrote."""
-    asked = job.spec.open_mode or ("append" if job.attempt > 1 else "truncate")
+    asked = job.spec.open_mode or ("append" if job.restarts else "truncate")
     return "append" if asked == "append" else "truncate"
 
 

@@ -1,0 +1,51 @@
+"""How many elements of a job array go to a host at once, to run there one after the other.
+
+A slice takes one slot, as its first element would alone. So it can be no longer than other jobs may be kept
+waiting for that slot, and the elements that are left are enough for all slots.
+"""
+
+from __future__ import annotations
+
+from rm.core.jobs.dependents import is_singleton
+from rm.core.model.host import HostState
+from rm.core.model.job import Job
+from rm.core.model.snapshot import Snapshot
+
+SLICE_MAX = 64  # elements: one message, and one turn of the leader
+SHARES = 2  # of each slot in what is left: the last slices are short, so that all slots end together
+START_US = 2_000  # what one start takes at least, beside the run time that is measured
+
+
+def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_us: int) -> int:
+    """How many elements may go together, the first included; 1 where they may not.
+
+    Args:
+        array: the record of the array.
+        element: the first of them.
+        left: how many of the array's elements may be placed now, with the first.
+        bound_us: how long the slice may take by what elements took that have ended; 0: no slices.
+    """
+    known, spec = array.array, array.spec
+    if known is None or not bound_us or not known.run_us or known.limit or left < 2:
+        return 1
+    alone = spec.ntasks > 1 or spec.hosts_min > 1 or spec.exclusive or not spec.requeue
+    if alone or spec.runs_once or spec.licenses or spec.fence_us or is_singleton(array):
+        return 1
+    if element.traffic is not None or element.demand.traffic is not None:
+        return 1  # where it runs beside others is decided for each
+    expected = bound_us // (known.run_us + START_US)
+    share = -(-left // (SHARES * slots(element, snapshot)))
+    return max(1, min(expected, share, SLICE_MAX))
+
+
+def slots(element: Job, snapshot: Snapshot) -> int:
+    """About how many such elements the cluster can run at once."""
+    spec, found = element.spec, 0
+    for host in snapshot.hosts.values():
+        if host.state is not HostState.UP or host.drained_by:
+            continue
+        fits = host.cpus // max(1, spec.cpus_per_task)
+        if gpus := spec.gpus_per_task or spec.gpus_per_host:
+            fits = min(fits, len(host.gpus) // gpus)
+        found += fits
+    return max(1, found)
