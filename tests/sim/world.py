@@ -11,6 +11,7 @@ import msgspec
 
 from rm import dependencies
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
+from rm.arrays import parse as parse_array
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
 from rm.core.jobs.dependents import PastJob
@@ -26,7 +27,7 @@ from rm.core.model.progress import Progress
 from rm.core.model.traffic import TrafficProfile
 from rm.core.registry import KINDS, load
 from rm.core.scheduling.cycle import Cycle
-from rm.core.scheduling.engine import Policies
+from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.store import Batch, Measured, StoredAction
 from rm.dependencies import AFTER, AFTERCORR, AFTERNOTOK, AFTEROK, SINGLETON, Condition, parse
 from tests import builders
@@ -36,12 +37,13 @@ from tests.sim.choices import Choices
 S = 1_000_000
 VALIDATED = 8  # of so many seeds one, since it costs as much as the steps themselves; and what is replayed
 CPUS = 4  # of a host
-ELEMENTS = "0-2"  # of each job array
+ELEMENTS, MANY_ELEMENTS = "0-2", "0-6"  # of each job array
 PLAIN = {"queue": Chosen("fifo"), "placement": Chosen("first-fit"), "comm": Chosen("none")}
 RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts fail all the time
 
 LATE_US = 15 * S  # a launch that reaches its host later is refused there; less than `down_after_us`
 LEASE_US = 10 * S
+SLICE_US = 60 * S  # of expected work: hosts give back what they come to too late
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
 
 
@@ -55,6 +57,8 @@ class Attempt:
     why: str = ""
     lease_us: int = 0  # 0: it is not fenced
     heard_us: int = 0  # when its host was certainly heard
+    slice_of: int = 0  # with which others it runs one after the other
+    sent_us: int = 0  # it begins soon after that, or not at all
 
 
 @dataclass
@@ -90,7 +94,7 @@ class World:
         all jobs are single ones."""
         self.choices = seed if isinstance(seed, Choices) else Choices(seed)
         self.journalled = journalled
-        self.kinds = ["", "", "", "", "", "", ELEMENTS, f"{ELEMENTS}%1"] if arrays else [""]
+        self.kinds = ["", "", "", "", "", MANY_ELEMENTS, ELEMENTS, f"{ELEMENTS}%1"] if arrays else [""]
         self.measuring = random.Random(f"measuring {seed}")  # the rest of a seed's story stays as it is
         self.faults = faults
         # hosts that are given up soon come back while what they ran still does
@@ -141,7 +145,7 @@ class World:
         policies = Policies(*(load(kind, chosen[kind].name, chosen[kind].options) for kind in KINDS))
         down_after_us = RULES.down_after_us // self.haste
         rules = replace(RULES, down_after_us=down_after_us, judged_max=self.judged_max)
-        self.cycle = Cycle(state, policies, rules)
+        self.cycle = Cycle(state, policies, rules, Tuning(slice_us=SLICE_US, slice_shares=0))
         self.recorder = Recorder("of this test", chosen)
         self.open = {a.id: Intent(a.id, msgspec.convert(a.body, ACTIONS[a.kind])) for a in loaded.actions}
         self.inbox = []
@@ -255,10 +259,15 @@ class World:
                         cpus,
                         lease_us=lease_us,
                         heard_us=sent_us,
+                        slice_of=action.slice_of,
+                        sent_us=sent_us,
                     )
+                    others = self.slice_on(host, action.slice_of)
                     host.attempts[key] = attempt
-                    if not action.hold:
+                    if not action.hold and not others:
                         self.begin(host, key, attempt)
+                if action.slice_of and attempt.state == "prepared":
+                    return []
                 if action.hold:
                     return [ev.TasksPrepared(action.job, action.attempt, host.name)]
                 return [self.started(host, key, attempt)]
@@ -268,7 +277,12 @@ class World:
                 if attempt.state == "prepared":
                     self.begin(host, key, attempt)
                 return [self.started(host, key, attempt)]
+            case Stop(why="hold"):
+                if attempt is not None and attempt.state == "prepared":
+                    attempt.ends_us, attempt.why = self.now_us, "unstarted"
             case Stop():
+                if attempt is not None and attempt.state == "prepared" and attempt.slice_of:
+                    attempt.ends_us, attempt.code, attempt.why = self.now_us, 143, action.why
                 if attempt is not None and attempt.state == "running":
                     slow_us = self.choices.number(f"{key} takes so long to end on {host.name}", 1, 10) * S
                     attempt.ends_us = min(attempt.ends_us, self.now_us + slow_us)
@@ -360,11 +374,31 @@ class World:
     def started(self, host: ModelHost, key: tuple[int, int], attempt: Attempt) -> ev.Event:
         return ev.TasksStarted(*key, host.name, self.now_us, attempt.ranks)
 
+    def slice_on(self, host: ModelHost, slice_of: int) -> list[tuple[tuple[int, int], Attempt]]:
+        """What of a slice is on a host and has not ended."""
+        found = [(k, a) for k, a in host.attempts.items() if slice_of and a.slice_of == slice_of]
+        return [(k, a) for k, a in found if a.state != "exited"]
+
+    def next_of_slice(self, host: ModelHost, slice_of: int) -> list[ev.Event]:
+        """The next one begins, or when it is too late none of them."""
+        left = [(key, a) for key, a in self.slice_on(host, slice_of) if a.state == "running" or not a.ends_us]
+        if any(a.state == "running" for _, a in left):
+            return []
+        for key, attempt in left:
+            if self.now_us - attempt.sent_us <= LATE_US // self.haste:
+                self.begin(host, key, attempt)
+                if self.choices.happens(f"the start of {key} is told", 0.5):
+                    return [self.started(host, key, attempt)]
+                return []
+            attempt.ends_us, attempt.why = self.now_us, "unstarted"
+        return []
+
     def exits(self, host: ModelHost) -> list[ev.Event]:
         found: list[ev.Event] = []
         for (job, number), attempt in host.attempts.items():
             if attempt.state != "exited" and 0 < attempt.ends_us <= self.now_us:
                 attempt.state = "exited"
+                found += self.next_of_slice(host, attempt.slice_of)
                 found += [
                     ev.TaskExited(
                         job, number, host.name, rank, attempt.code, 0, None, self.now_us, False, attempt.why
@@ -383,7 +417,7 @@ class World:
                 number,
                 rank,
                 a.state,
-                self.now_us,
+                self.now_us if a.why != "unstarted" else None,
                 self.now_us,
                 a.code,
                 0,
@@ -533,7 +567,7 @@ class World:
             fence_us=LEASE_US if choices.happens("it is fenced", 0.3) else None,
             name=choices.among("its name", ["a", "b"]),
             array=(array := choices.among("it is", self.kinds)),
-            dependency=self.dependency(bool(array)),
+            dependency=self.dependency(array),
         )
         if self.journalled:
             wait_us = self.measuring.choice([None, None, None, 5 * S])
@@ -552,7 +586,7 @@ class World:
             self.acknowledged.append(job_id)  # only after the commit
             self.to_submit -= 1
 
-    def dependency(self, is_array: bool) -> str:
+    def dependency(self, array: str) -> str:
         choices = self.choices
         if not choices.happens("it waits for another job", 0.3):
             return ""
@@ -562,7 +596,9 @@ class World:
         job = choices.among("that job is", self.acknowledged)
         named_array = self.db.jobs[job].array is not None
         if kind == AFTERCORR:
-            return f"{kind}:{job}" if named_array or not is_array else ""
+            mine, theirs = parse_array(array).mask if array else 0, self.db.jobs[job].spec.array
+            has_mine = named_array and not mine & ~parse_array(theirs).mask
+            return f"{kind}:{job}" if has_mine or not array else ""
         if named_array and choices.happens("it waits for an element", 0.5):
             return f"{kind}:{job}_{choices.number('that element is', 0, 2)}"
         return f"{kind}:{job}"

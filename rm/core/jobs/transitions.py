@@ -368,7 +368,9 @@ def _profiled(ctx: Context, job: Job, e: ev.ProfileMeasured) -> None:
 
 
 def _forget_prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
-    """The gang was given up while this host was still preparing."""
+    """The gang was given up while this host was still preparing. What waits in a slice is being stopped."""
+    if job.slice_of:
+        return
     ctx.act(Discard(job.id, job.attempt, e.host))
 
 

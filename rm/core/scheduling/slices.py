@@ -12,11 +12,12 @@ from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot
 
 SLICE_MAX = 64  # elements: one message, and one turn of the leader
-SHARES = 2  # of each slot in what is left: the last slices are short, so that all slots end together
 START_US = 2_000  # what one start takes at least, beside the run time that is measured
 
 
-def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_us: int) -> int:
+def slice_length(
+    array: Job, element: Job, left: int, snapshot: Snapshot, bound_us: int, shares: int
+) -> int:
     """How many elements may go together, the first included; 1 where they may not.
 
     Args:
@@ -24,6 +25,8 @@ def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_
         element: the first of them.
         left: how many of the array's elements may be placed now, with the first.
         bound_us: how long the slice may take by what elements took that have ended; 0: no slices.
+        shares: slices that what is left is enough for, of each slot: the last ones are short, so that all
+            slots end together; 0: any number.
     """
     known, spec = array.array, array.spec
     if known is None or not bound_us or not known.run_us or known.limit or left < 2:
@@ -34,8 +37,8 @@ def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_
     if element.traffic is not None or element.demand.traffic is not None:
         return 1  # where it runs beside others is decided for each
     expected = bound_us // (known.run_us + START_US)
-    share = -(-left // (SHARES * slots(element, snapshot)))
-    return max(1, min(expected, share, SLICE_MAX))
+    share = -(-left // (shares * slots(element, snapshot))) if shares else left
+    return max(1, min(expected, share, left, SLICE_MAX))
 
 
 def slots(element: Job, snapshot: Snapshot) -> int:
