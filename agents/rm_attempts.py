@@ -42,6 +42,22 @@ class Attempt:
         self.vanished = 0  # looks since its folder was gone before its launch was reported
         self.orphan = False  # its folder was deleted under it: it is lost, however it ends
         self.troubled = False  # a step of ours failed for it, and that was said
+        self.slice = None  # the folder of the slice that it is in, for as long as that is needed
+
+    def alive(self):
+        """Does its supervisor live?"""
+        return (self.slice is not None and self.slice.alive()) or self.folder.alive()
+
+    def tell(self, message):
+        """One line to its supervisor; False when there is none."""
+        if self.slice is None:
+            return self.folder.tell(message)
+        return self.slice.tell(dict(message, job=self.folder.job, attempt=self.folder.attempt))
+
+    def waits(self):
+        """Has it not begun, in its slice?"""
+        prepared = self.slice is not None and self.ranks[0]["state"] == "prepared"
+        return prepared and not os.path.isdir(self.folder.path)
 
     def live(self):
         return any(rank["state"] in LIVE for rank in self.ranks.values())
@@ -79,16 +95,23 @@ class Attempts:
     def find(self):
         """Read the spool: which attempts live, which have ended, which were lost."""
         self.spool.prune()
+        slices = members_of(self.spool)
         for folder in self.spool.scan():
             try:
-                if not folder.alive() and read_json(folder.at("meta.json")) is None:
+                of_slice = slices.pop((folder.job, folder.attempt), None)
+                alive = folder.alive() or (of_slice is not None and of_slice.alive())
+                if not alive and read_json(folder.at("meta.json")) is None:
                     folder.remove()  # an interrupted launch: nothing of it ever ran
+                    if of_slice is not None:
+                        self._adopt_waiting(folder, of_slice)
                 else:
-                    self._adopt(folder)
+                    self._adopt(folder, of_slice)
             except Exception:
                 # a folder that cannot be made sense of stays as it is; the others are found
                 self.known.pop((folder.job, folder.attempt), None)
                 _complain("%s is set aside" % folder.path)
+        for (job, count), of_slice in slices.items():
+            self._adopt_waiting(self.spool.folder(job, count), of_slice)
         for job, count in self._running():
             folder, known = self.spool.folder(job, count), self.known.get((job, count))
             if known is None and os.path.isdir(folder.path):
@@ -127,8 +150,20 @@ class Attempts:
                 attempt.troubled = True
                 _complain("job %d, attempt %d" % (attempt.folder.job, attempt.folder.attempt))
 
-    def _adopt(self, folder):
+    def _adopt_waiting(self, folder, of_slice):
+        """One of a slice that has not begun, unless its end is over and done with."""
+        if self.spool.gone(folder.job, folder.attempt):
+            return
         attempt = Attempt(folder)
+        attempt.slice, attempt.ranks = of_slice, {0: dict(untold(folder, 0), state="prepared")}
+        self.known[folder.job, folder.attempt] = attempt
+        self._refresh(attempt)
+        if attempt.live():
+            self.live.add(attempt)
+
+    def _adopt(self, folder, of_slice=None):
+        attempt = Attempt(folder)
+        attempt.slice = of_slice
         self.known[folder.job, folder.attempt] = attempt
         for name in os.listdir(folder.path):
             if name.isdigit():
@@ -143,8 +178,15 @@ class Attempts:
     def _refresh(self, attempt):
         """States from the disk. The lock is looked at first: an exit is written before it is released."""
         folder = attempt.folder
+        alive = attempt.alive()
+        if attempt.waits():
+            if not alive:  # nobody will begin it any more
+                given_back = {"started_us": None, "ended_us": time.time_ns() // 1000, "code": 0, "signal": 15,
+                              "oom": False, "why": "unstarted"}  # fmt: skip
+                self._end(attempt, 0, given_back)
+            return
         attempt.orphan = attempt.orphan or not os.path.isdir(folder.path)
-        alive = folder.alive() and not attempt.orphan
+        alive = alive and not attempt.orphan
         if not alive and not self._sweep(attempt):
             return  # something of it is left: it is looked at again
         attempt.meta = read_json(folder.at("meta.json")) or attempt.meta
@@ -217,7 +259,8 @@ class Attempts:
         if now >= self._reports_due():
             self.reports_at = now
             for attempt in self.live:
-                self._guarded(attempt, self._read_reports)
+                if attempt.slice is None or attempt.ranks[0]["state"] != "prepared":
+                    self._guarded(attempt, self._read_reports)
         if self.ending and now >= self.swept_at + SWEEP_S:
             ending, self.ending = self.ending, set()
             for attempt in ending:
@@ -232,7 +275,7 @@ class Attempts:
         self.supervisors = {pid for pid in self.supervisors if os.waitpid(pid, os.WNOHANG)[0] == 0}
 
     def _look_after(self, attempt):
-        if attempt.folder.alive():
+        if attempt.alive():
             return
         if not attempt.settled() and not os.path.isdir(attempt.folder.path) and attempt.vanished < VANISHED:
             attempt.vanished += 1  # its supervisor gave the launch up, and is about to say why
@@ -331,7 +374,7 @@ class Attempts:
             least = max(most, rm_reports.LINE_BYTES)
             found, attempt.offsets[rank], requeue = rm_reports.read(path, offset, least)
             if requeue and attempt.ranks[rank]["state"] in LIVE:
-                attempt.folder.tell({"op": "requeue"})
+                attempt.tell({"op": "requeue"})
             items += [item for item in found if item[0] in attempt.ranks]
         if items:
             attempt.reported_at = time.monotonic()
@@ -350,6 +393,19 @@ def _last_words(folder):
             return " It said: " + file.read().strip().rpartition("\n")[2]
     except OSError:
         return ""
+
+
+def members_of(spool):
+    """(job, attempt) -> the folder of its slice. One whose members were never written down is taken away."""
+    found = {}
+    for folder in spool.scan_slices():
+        members = read_json(folder.at("members.json"))
+        if members is None and not folder.alive():
+            folder.remove()
+            continue
+        for job, attempt in members or ():
+            found[job, attempt] = folder
+    return found
 
 
 def untold(folder, rank):

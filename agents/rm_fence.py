@@ -269,6 +269,10 @@ class Fence:
         """Will the task see other mounts than the host's?"""
         return self._inside >= 0
 
+    def views(self):
+        """Descriptors that keep the mount namespaces; -1 where there is none."""
+        return self._inside, self._outside
+
     def enter_view(self):
         rm_fence_mounts.move_to(self._inside)
 

@@ -17,7 +17,8 @@ from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
 from rm_reports import size_of
 from rm_request import checked_launch, heard_of, name_of, not_too_late, number, user_of
-from rm_spool import SpoolError, read_json, write_bytes
+from rm_slice import Slice, checked_slice, forget_slice
+from rm_spool import SpoolError, read_json, write_bytes, write_json
 from rm_task import spawn
 
 REPLY_BYTES = 2 << 20
@@ -92,12 +93,56 @@ class Operations(Attempts):
             for line in attempt.ranks.values():
                 line["state"] = "launching"
             port = number(request.get("master_port") or 0, "master_port")
-            if not attempt.folder.tell({"op": "start", "master_port": port}):
+            if not attempt.tell({"op": "start", "master_port": port}):
                 self._look_again(attempt)
         if attempt.settled():
             return self._outcome(attempt)
         attempt.waiting.append(reply)
         return None
+
+    def slice(self, request, reply):
+        """Several attempts of one task each, run one after the other by one supervisor. All are taken, or
+        none: those that were discarded here are named, and those that are known need nothing."""
+        first = checked_launch(request["first"])
+        names = [name_of(request["first"])]
+        names += [name_of(follower) for follower in request["followers"]]
+        new = {name for name in names if name not in self.known}
+        gone = [name for name in names if name in new and self.spool.gone(*name)]
+        new.difference_update(gone)
+        if new:
+            not_too_late(request["first"])
+            until_us = number(request["first"]["not_after_us"], "not_after_us")
+            within_us = number(request.get("within_us"), "within_us")
+            first["port"] = self._free_port() if first["master_port"] else 0
+            members = [m for m in checked_slice(first, names, request["followers"]) if m.name in new]
+            user = user_of(first)
+            self._launch_slice(members, first, user, until_us, within_us)
+        return {"refused": gone}
+
+    def _launch_slice(self, members, first, user, until_us, within_us):
+        fence = self.fences.of(first, user)
+        folder = self.spool.slice_folder(*members[0].name)
+        lock = folder.lock()
+        if lock is None:
+            raise SpoolError("still-running", "Another agent of this host launches this slice.")
+        try:
+            write_json(folder.at("members.json"), [member.name for member in members], sync=True)
+            os.mkfifo(folder.at("control"), 0o600)
+            for member in members:
+                attempt = Attempt(self.spool.folder(*member.name))
+                attempt.slice = folder
+                attempt.ranks = {0: dict(untold(attempt.folder, 0), state="prepared")}
+                attempt.reported_at = time.monotonic()
+                self.known[member.name] = attempt
+                self.live.add(attempt)
+            runner = Slice(self.spool, self.hierarchy, folder, members, user, fence, self.events_path)
+            self.supervisors.add(runner.spawn(lock, until_us, within_us))
+        except Exception:
+            for member in members:
+                self.live.discard(self.known.pop(member.name, None))
+            folder.remove()
+            os.close(lock)
+            raise
 
     def stop(self, request, reply):
         attempt = self._get(request)
@@ -105,7 +150,7 @@ class Operations(Attempts):
         if not isinstance(why, str):
             raise ValueError("why is a string")
         grace_us = number(grace_us, "grace_us")
-        if attempt.live() and not attempt.folder.tell({"op": "stop", "why": why[:200], "grace_us": grace_us}):
+        if attempt.live() and not attempt.tell({"op": "stop", "why": why[:200], "grace_us": grace_us}):
             self._look_again(attempt)
         return {}
 
@@ -124,7 +169,7 @@ class Operations(Attempts):
             which = getattr(signal, name, None)
         if not isinstance(which, int) or not 0 < which < signal.NSIG:
             raise ValueError("signal %r is not a signal's number" % request.get("signal"))
-        if attempt.live() and not attempt.folder.tell({"op": "signal", "signal": int(which)}):
+        if attempt.live() and not attempt.tell({"op": "signal", "signal": int(which)}):
             self._look_again(attempt)
         return {}
 
@@ -134,7 +179,7 @@ class Operations(Attempts):
         heard_us = heard_of(number(request.get("heard_us", 0), "heard_us"))
         for attempt in self.live:
             if heard_us and attempt.meta.get("lease_us"):
-                attempt.folder.tell({"op": "renew", "heard_us": heard_us})
+                attempt.tell({"op": "renew", "heard_us": heard_us})
         return {"alive_us": alive_us()}
 
     def tasks(self, request, reply):
@@ -160,7 +205,7 @@ class Operations(Attempts):
             )
         if attempt.live():
             attempt.discarding.append(reply)
-            if not attempt.folder.tell({"op": "stop", "why": "discard", "grace_us": 0}):
+            if not attempt.tell({"op": "stop", "why": "discard", "grace_us": 0}):
                 self._look_again(attempt)
             return None
         self._forget(attempt)
@@ -176,7 +221,7 @@ class Operations(Attempts):
                 self.spool.check_cluster(cluster)
             live = [attempt for attempt in self.known.values() if attempt.live()]
             for attempt in live if request.get("stop_jobs") else ():
-                if not attempt.folder.tell({"op": "stop", "why": "abort", "grace_us": 0}):
+                if not attempt.tell({"op": "stop", "why": "abort", "grace_us": 0}):
                     self._look_again(attempt)
             if live:
                 return {"running": sorted({attempt.folder.job for attempt in live})}
@@ -193,6 +238,8 @@ class Operations(Attempts):
         self._remove_temporary(attempt.meta.get("temporary"))
         attempt.folder.remove()
         self.known.pop((job, count), None)
+        if attempt.slice is not None and not attempt.slice.alive():
+            forget_slice(self.spool, attempt.slice)
 
     def _remove_temporary(self, home):
         """What a supervisor that was killed left of a job's own /tmp; it may hold a million files."""

@@ -6,6 +6,9 @@
                          script, schedule.json
                          <rank>/exit.json, reports.jsonl
                          logs/<rank>       what a task without --output printed, of bounded size
+    slices/<job>.<attempt>/                locked by the supervisor of several attempts as long as it lives
+                         members.json      which they are, in order; those without a folder have not begun
+                         control           fifo, as above
     discarded                              one line per discarded attempt: a late launch of it is refused
     epoch                                  the largest of a leader that was obeyed
     cluster                                whose jobs these are: the id of the cluster, and where it is led
@@ -228,6 +231,7 @@ class Spool:
     def __init__(self, state):
         self.state = state
         self.jobs = os.path.join(state, "jobs")
+        self.slices = os.path.join(state, "slices")
         self._discarded_path = os.path.join(state, "discarded")
         self._discarded, self._discarded_seen = {}, (0, 0)  # (inode, bytes read)
         self._notes = {}  # by name: (which file it was, what it held)
@@ -241,10 +245,16 @@ class Spool:
 
     def scan(self):
         """Every attempt's folder."""
-        for name in sorted(os.listdir(self.jobs)):
-            job, _, attempt = name.partition(".")
-            if job.isdigit() and attempt.isdigit():
-                yield self.folder(int(job), int(attempt))
+        return (self.folder(*name) for name in _named(self.jobs))
+
+    def slice_folder(self, job, attempt):
+        """Of the slice that begins with this attempt."""
+        return Folder(os.path.join(self.slices, "%d.%d" % (job, attempt)), job, attempt)
+
+    def scan_slices(self):
+        return (
+            [self.slice_folder(*name) for name in _named(self.slices)] if os.path.isdir(self.slices) else []
+        )
 
     def gone(self, job, attempt):
         """Was it discarded here? Another agent's discards count too."""
@@ -343,6 +353,14 @@ class Spool:
             )
         if epoch > known:
             write_json(os.path.join(self.state, "epoch"), epoch, sync=True)
+
+
+def _named(where):
+    """(job, attempt) of each folder there."""
+    for name in sorted(os.listdir(where)):
+        job, _, attempt = name.partition(".")
+        if job.isdigit() and attempt.isdigit():
+            yield int(job), int(attempt)
 
 
 def _remove(folder):

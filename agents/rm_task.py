@@ -51,7 +51,7 @@ def spawn(folder, group, request, user, fence, lock, events_path):
     try:
         gc.disable()  # a collection would copy the pages shared with the agent
         os.setsid()
-        _detach({lock, control, fence.program})
+        detach({lock, control, fence.program})
         Supervisor(folder, group, request, user, fence, control, events_path).run()
     except BaseException:
         with open(folder.at("supervisor.err"), "a") as file:
@@ -60,7 +60,8 @@ def spawn(folder, group, request, user, fence, lock, events_path):
         os._exit(0)
 
 
-def _detach(keep):
+def detach(keep):
+    """Nothing of the agent's but these descriptors."""
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(null, fd)
@@ -106,6 +107,7 @@ class Rank:
 class Supervisor:
     def __init__(self, folder, group, request, user, fence, control, events_path):
         self.folder, self.group, self.request, self.user = folder, group, request, user
+        self.orders = control  # where the agent's words come from
         self.fence, self.control, self.events_path = fence, control, events_path
         self.ranks = [Rank(task) for task in request["tasks"]]
         self.why = ""
@@ -157,7 +159,10 @@ class Supervisor:
             self.fence.remove()
             self.folder.remove()
             code, sentence = sentence_of(error) if isinstance(error, OSError) else (error.code, str(error))
-            self._say({"event": "failed", "code": code, "error": sentence})
+            signal.set_wakeup_fd(-1)
+            os.close(wake)
+            os.close(wake_in)
+            self._fail(code, sentence)
             return
         self.named.begin()
         if self.request["hold"]:
@@ -165,7 +170,7 @@ class Supervisor:
         else:
             self._start()
         poll = select.poll()
-        poll.register(self.control, select.POLLIN)
+        poll.register(self.orders, select.POLLIN)
         poll.register(wake, select.POLLIN)
         self.poll = poll
         self.captures.watch(poll)
@@ -184,11 +189,18 @@ class Supervisor:
             self.captures.take(ready)
             if self.door is not None and self.door.fileno() in ready and not self.stepd:
                 self._hear_steps()
-            if self.control in ready:
+            if self.orders in ready:
                 self._obey()
             self._check_time()
             self._reap()
             self._record_again()
+        signal.set_wakeup_fd(-1)
+        os.close(wake)
+        os.close(wake_in)
+
+    def _fail(self, code, sentence):
+        """Nothing of it could be begun, and nothing is left."""
+        self._say({"event": "failed", "code": code, "error": sentence})
 
     # starting
 
@@ -335,28 +347,31 @@ class Supervisor:
 
     def _obey(self):
         for line in os.read(self.control, 65536).splitlines():
-            words = json.loads(line)
-            op = words["op"]
-            if op == "start":
-                self._check_time()  # a lease that is over starts nothing
-            if op == "start" and self.meta["state"] == "prepared":
-                self.request["port"] = words.get("master_port") or self.request["port"]
-                self._start()
-                for rank in self.ranks:
-                    if rank.pipe is not None:
-                        self.poll.register(rank.pipe, select.POLLIN)
-            elif op == "stop":
-                self._stop(words["why"], words["grace_us"])
-            elif op == "requeue":
-                self._stop("requeue", self.request["grace_us"])
-            elif op == "limit":
-                self.request["time_limit_us"] = words["time_limit_us"]
-                if self.meta["state"] == "running" and self.kill_at is None:
-                    self._set_limit()
-            elif op == "signal" and self.meta["state"] == "running":
-                send(self._processes(), words["signal"])
-            elif op == "renew" and self.lease is not None:
-                self.lease.renew(words["heard_us"])
+            self.follow(json.loads(line))
+
+    def follow(self, words):
+        """One order of the agent's."""
+        op = words["op"]
+        if op == "start":
+            self._check_time()  # a lease that is over starts nothing
+        if op == "start" and self.meta["state"] == "prepared":
+            self.request["port"] = words.get("master_port") or self.request["port"]
+            self._start()
+            for rank in self.ranks:
+                if rank.pipe is not None:
+                    self.poll.register(rank.pipe, select.POLLIN)
+        elif op == "stop":
+            self._stop(words["why"], words["grace_us"])
+        elif op == "requeue":
+            self._stop("requeue", self.request["grace_us"])
+        elif op == "limit":
+            self.request["time_limit_us"] = words["time_limit_us"]
+            if self.meta["state"] == "running" and self.kill_at is None:
+                self._set_limit()
+        elif op == "signal" and self.meta["state"] == "running":
+            send(self._processes(), words["signal"])
+        elif op == "renew" and self.lease is not None:
+            self.lease.renew(words["heard_us"])
 
     def _stop(self, why, grace_us):
         self.why = self.why or why
@@ -538,40 +553,49 @@ class Supervisor:
 
     def _say(self, *events):
         """Told at once: each telling wakes the agent, and the daemon behind it."""
-        words = b"".join(map(self._line, events))
-        try:
-            fifos = os.listdir(self.events_path)
-        except OSError:
-            return  # no agent: the next one finds it on disk
-        for name in fifos:
-            if not name.startswith("."):
-                self._say_to(os.path.join(self.events_path, name), words)
+        say(
+            self.events_path,
+            b"".join(line_of(event, self.folder.job, self.folder.attempt) for event in events),
+        )
 
-    def _line(self, event):
-        event = dict(event, job=self.folder.job, attempt=self.folder.attempt)
-        for key in ("why", "error"):
-            if key in event:
-                event[key] = event[key][:600]  # six bytes each at most: the event stays below PIPE_BUF
-        return json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
 
-    def _say_to(self, fifo, words):
-        try:
-            fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno == errno.ENXIO:  # its agent is dead
-                with contextlib.suppress(OSError):
-                    os.unlink(fifo)
-            return
-        try:
-            os.write(fd, words)
-        except BlockingIOError:
-            # the agent is far behind; wait for it a little, after that it will look on disk by itself
-            waiting = select.poll()
-            waiting.register(fd, select.POLLOUT)
-            waiting.poll(2000)
+def say(events_path, words):
+    """Lines, of PIPE_BUF bytes together at most, to whichever agents there are."""
+    try:
+        fifos = os.listdir(events_path)
+    except OSError:
+        return  # no agent: the next one finds it on disk
+    for name in fifos:
+        if not name.startswith("."):
+            _say_to(os.path.join(events_path, name), words)
+
+
+def line_of(event, job, attempt):
+    event = dict(event, job=job, attempt=attempt)
+    for key in ("why", "error"):
+        if key in event:
+            event[key] = event[key][:600]  # six bytes each at most: the event stays below PIPE_BUF
+    return json.dumps(event, ensure_ascii=False).encode(errors="replace") + b"\n"
+
+
+def _say_to(fifo, words):
+    try:
+        fd = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # its agent is dead
             with contextlib.suppress(OSError):
-                os.write(fd, words)
-        except OSError:
-            pass
-        finally:
-            os.close(fd)
+                os.unlink(fifo)
+        return
+    try:
+        os.write(fd, words)
+    except BlockingIOError:
+        # the agent is far behind; wait for it a little, after that it will look on disk by itself
+        waiting = select.poll()
+        waiting.register(fd, select.POLLOUT)
+        waiting.poll(2000)
+        with contextlib.suppress(OSError):
+            os.write(fd, words)
+    except OSError:
+        pass
+    finally:
+        os.close(fd)

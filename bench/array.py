@@ -77,7 +77,9 @@ def run(settings: Settings) -> list[Figure]:
     with cluster() as made:
         submit_ms, list_ms, element_bytes = waiting(made, 5 if settings.quick else 15)
     cores = os.cpu_count() or 1
-    bound = f"{cores} cores; an element takes {daemon_ms:.2f} ms of the daemon and {others_ms:.2f} ms of the rest"
+    bound = (
+        f"{cores} cores; an element takes {daemon_ms:.2f} ms of the daemon and {others_ms:.2f} ms of the rest"
+    )
     return [
         Figure(
             f"an array of {count:,} elements of `true` on {SLOTS} slots",

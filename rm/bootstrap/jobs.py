@@ -83,6 +83,7 @@ def wire_jobs(ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         placed=published.task,
         is_stray=published.is_stray,
         launch_within_us=int(config.hosts.down_after_s * SECOND_US) // 2,
+        slice_us=int(config.jobs.slice_s * SECOND_US),
         on_iterations=regulator.iterations,
         owner_of=lambda job: state.jobs[job].spec.user if job in state.jobs else "",
         delivery_of=deliveries(state, os.uname().nodename, config.jobs.deliver),

@@ -149,6 +149,34 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     heard_us: AliveUs = 0
 
 
+class Follower(Struct, frozen=True, kw_only=True):
+    """An attempt of a slice after its first: `env` has the variables that are other ones, null where it has
+    none; `output` and `error` go before those of the first."""
+
+    job: Job
+    attempt: Attempt
+    env: dict[str, str | None] = {}
+    output: Path = ""
+    error: Path = ""
+
+
+class SliceTaken(Struct, frozen=True, kw_only=True):
+    """The (job, attempt) that were discarded here before; all others run, or will."""
+
+    refused: Annotated[list[tuple[Job, Attempt]], Meta(max_length=LIST_MAX)] = []
+
+
+class Slice(Ordered[SliceTaken], frozen=True, kw_only=True, tag="slice"):
+    """Launch attempts of one task each that share a place, one after the other, without asking back. Its
+    name is that of the `first`. Answered as soon as one supervisor has them all; starts and ends are told as
+    of any attempt, and one that waits is `prepared`. None begins later than the first may, nor `within_us`
+    after the message came: such ones are given back, that is they end with `unstarted`."""
+
+    first: Launch
+    followers: Annotated[list[Follower], Meta(max_length=1_000)]
+    within_us: DurationUs
+
+
 class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
     """Start what `hold` prepared, unless it comes later than `not_after_us` by the host's clock.
     `master_port` is what the job's first host chose."""
@@ -159,7 +187,8 @@ class Start(Ordered[Launched], frozen=True, kw_only=True, tag="start"):
 
 class Stop(Ordered[Done], frozen=True, kw_only=True, tag="stop"):
     """SIGTERM to every process, SIGKILL after `grace_us`; carried out by the supervisor, so that it happens
-    also if the agent goes away. `why` is `cancel`, `timeout` or `abort`."""
+    also if the agent goes away. `why` is `cancel`, `timeout` or `abort`; with `hold` it concerns only what
+    waits in a slice, which is given back."""
 
     grace_us: DurationUs
     why: Word

@@ -81,8 +81,8 @@ class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     is left there. A task whose start failed has `code` 1, `started_us` null and the reason in `why`; one that
     was lost has `code` and `signal` null. `ran_us` is the time from start to end by a clock that is never
     set, null where the task never ran. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, `fence` (its
-    lease was over), `requeue` (a task of the job asked for it), or a sentence when the task could not be
-    started or was lost."""
+    lease was over), `requeue` (a task of the job asked for it), `unstarted` (it waited in a slice, and was
+    given back), or a sentence when the task could not be started or was lost."""
 
     job: Job
     attempt: Attempt

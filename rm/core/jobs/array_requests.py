@@ -109,7 +109,9 @@ def _handed_out(ctx: Context, record: Job, running: int) -> int:
     """Those of the elements that hold hosts which wait there in a slice."""
     state = ctx.state
     known = state.elements.get(record.id, {})
-    waits = (task for task in each(running) if (job := state.jobs.get(known.get(task, 0))) and job.waits_in_slice)
+    waits = (
+        task for task in each(running) if (job := state.jobs.get(known.get(task, 0))) and job.waits_in_slice
+    )
     return sum(1 << task for task in waits)
 
 

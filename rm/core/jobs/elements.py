@@ -19,6 +19,7 @@ from rm.core.model.reasons import Reason, ReasonCode
 from rm.errors import IllegalTransition
 
 S = JobState
+START_US = 5_000  # what a host takes beside the run time, at least
 _ENDED_AS = {S.COMPLETED: "completed", S.CANCELLED: "cancelled"}
 
 
@@ -107,7 +108,7 @@ def follow(ctx: Changing, old: Job | None, job: Job) -> None:
         return
     array = array.moved(1 << job.array_task, to)
     if job.state.final and job.started_us is not None:
-        array = array.measured(max(0, (job.ended_us or 0) - job.started_us))
+        array = array.measured(_turn_us(ctx.state, job))
     if job.state.final and to != "completed":
         array = _with_exit(array, job)
     elif not (array.failed or array.cancelled):
@@ -203,6 +204,15 @@ def short(indices: int) -> str:
     """For a sentence."""
     text = text_of(indices)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({indices.bit_count()})"
+
+
+def _turn_us(state: ClusterState, job: Job) -> int:
+    """How long an ended element kept its place: in a slice, since the one before it had ended."""
+    ended_us, before = job.ended_us or 0, state.jobs.get(job.id - 1)
+    began_us = (job.started_us or ended_us) - START_US
+    if job.slice_of and before is not None and before.slice_of == job.slice_of and before.ended_us:
+        began_us = min(job.started_us or ended_us, before.ended_us)
+    return max(0, ended_us - began_us)
 
 
 def _set_of(job: Job) -> str:

@@ -23,7 +23,8 @@ class Array:
     `waiting` and `dropped` (cancelled before they started) have no job of their own. Those that have one are
     `requeued` (it pends again), `running` (it holds hosts), `completed`, `failed` (it ended otherwise) or
     `cancelled`. At most `limit` run at once; 0: any number. `exit_code` and `exit_signal` are those of the
-    element that ended worst. `run_us` is about how long the last ones ran that ended; 0: none has.
+    element that ended worst. `turn_us` is about how long the last ones that ended kept their
+    place; 0: none has.
     """
 
     waiting: str = ""
@@ -37,7 +38,7 @@ class Array:
     limit: int = 0
     exit_code: int = 0
     exit_signal: int = 0
-    run_us: int = 0
+    turn_us: int = 0
 
     @cached_property
     def _masks(self) -> dict[str, int]:
@@ -89,12 +90,12 @@ class Array:
         left: dict[str, Any] = {name: text_of(self.has(name) & chosen) for name in (*SETS, "held")}
         return replace(self, **left)
 
-    def measured(self, ran_us: int) -> Array:
-        """With the run time of one more element: longer ones count at once for half, shorter ones for an
-        eighth, since what is handed out together must not take longer than it may."""
-        share = 2 if ran_us > self.run_us else 8
-        run_us = self.run_us + (ran_us - self.run_us) // share if self.run_us else ran_us
-        return replace(self, run_us=max(1, run_us))
+    def measured(self, took_us: int) -> Array:
+        """With the time of one more element: longer ones count at once for half, shorter ones for an eighth,
+        since what is handed out together must not take longer than it may."""
+        share = 2 if took_us > self.turn_us else 8
+        turn_us = self.turn_us + (took_us - self.turn_us) // share if self.turn_us else took_us
+        return replace(self, turn_us=max(1, turn_us))
 
     def set_of(self, task: int) -> str:
         """The name of the set that has the element; "" if the array has no such element."""

@@ -47,9 +47,9 @@ class Policies:
 @dataclass(frozen=True, slots=True)
 class Tuning:
     """`top_k` candidates are aligned per job; a score below `min_score` keeps a job waiting. A pass places at
-    most `placements` jobs; 0: any number. Elements of a job array that take about `slice_us` together may go to
-    one slot of a host at once, as long as each slot's share of those that are left is `slice_shares` times as
-    many; 0: each by itself, and any share."""
+    most `placements` jobs; 0: any number. Elements of a job array that take about `slice_us` together may go
+    to one slot of a host at once, as long as what is left makes `slice_shares` such slices for each slot; 0:
+    each by itself, and however few are left."""
 
     top_k: int = 4
     min_score: float = float("-inf")
@@ -151,7 +151,9 @@ def decide(
                 length = 1
                 if one is not job:
                     decision = replace(decision, array_job=job.id, array_task=one.array_task or 0)
-                    length = slice_length(job, one, turns.left(job) + 1, snapshot, tuning.slice_us, tuning.slice_shares)
+                    length = slice_length(
+                        job, one, turns.left(job) + 1, snapshot, tuning.slice_us, tuning.slice_shares
+                    )
                 over = turns.placed(job)
                 result.decisions.append(decision if length == 1 else replace(decision, slice_of=one.id))
                 for _ in range(length - 1):  # what the first holds is theirs after it

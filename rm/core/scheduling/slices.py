@@ -12,31 +12,29 @@ from rm.core.model.job import Job
 from rm.core.model.snapshot import Snapshot
 
 SLICE_MAX = 64  # elements: one message, and one turn of the leader
-START_US = 2_000  # what one start takes at least, beside the run time that is measured
+CAUTION = 2  # so many times as long as expected it may take before its host gives back the rest
 
 
-def slice_length(
-    array: Job, element: Job, left: int, snapshot: Snapshot, bound_us: int, shares: int
-) -> int:
+def slice_length(array: Job, element: Job, left: int, snapshot: Snapshot, bound_us: int, shares: int) -> int:
     """How many elements may go together, the first included; 1 where they may not.
 
     Args:
         array: the record of the array.
         element: the first of them.
         left: how many of the array's elements may be placed now, with the first.
-        bound_us: how long the slice may take by what elements took that have ended; 0: no slices.
+        bound_us: when its host gives back what is left of it; 0: no slices.
         shares: slices that what is left is enough for, of each slot: the last ones are short, so that all
             slots end together; 0: any number.
     """
     known, spec = array.array, array.spec
-    if known is None or not bound_us or not known.run_us or known.limit or left < 2:
+    if known is None or not bound_us or not known.turn_us or known.limit or left < 2:
         return 1
     alone = spec.ntasks > 1 or spec.hosts_min > 1 or spec.exclusive or not spec.requeue
     if alone or spec.runs_once or spec.licenses or spec.fence_us or is_singleton(array):
         return 1
     if element.traffic is not None or element.demand.traffic is not None:
         return 1  # where it runs beside others is decided for each
-    expected = bound_us // (known.run_us + START_US)
+    expected = bound_us // (CAUTION * known.turn_us)
     share = -(-left // (shares * slots(element, snapshot))) if shares else left
     return max(1, min(expected, share, left, SLICE_MAX))
 

@@ -8,6 +8,7 @@ because every operation is idempotent for its (job, attempt).
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
@@ -15,7 +16,7 @@ from typing import Any
 
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Mail, SetLimit, Start, Stop
-from rm.core.jobs.transitions import HOST_FAULTS
+from rm.core.jobs.transitions import HOST_FAULTS, UNSTARTED
 from rm.core.model.job import Task
 from rm.core.model.logs import KeptLog
 from rm.core.ports import Clock
@@ -29,12 +30,12 @@ from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome, TooSlow
 from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.outbox import Open, Outbox
-from rm.daemon.execution.sending import Sender, request_of
+from rm.daemon.execution.sending import Sender, request_of, slice_request
 from rm.daemon.fair_pool import FairPool
 from rm.errors import RmError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched
-from rm.protocol.codes import Code, NotConnected, code_of
+from rm.protocol.codes import AgentError, Code, NotConnected, code_of
 from rm.protocol.line import shown
 from rm.protocol.notifications import Exit, Iterations, Room, Started, Unasked
 
@@ -62,6 +63,7 @@ class Executor:
         is_stray: does this host run this (job, attempt) although it was given up? Called in any thread.
         launch_within_us: how long a launch may be under way; less than a host may be silent before its
             jobs are given up, so that none starts after that.
+        slice_us: how long after a slice came to its host elements of it may begin.
         on_iterations: receives iteration reports `(host, notification)`.
         owner_of: the user of a job; called in the leader's thread.
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
@@ -83,6 +85,7 @@ class Executor:
         placed: Callable[[str, int, int, int], Task | None],
         is_stray: Callable[[str, int, int], bool],
         launch_within_us: int,
+        slice_us: int = 0,
         on_iterations: Callable[[str, Iterations], None],
         owner_of: Callable[[int], str],
         delivery_of: Callable[[Collect], Delivery | None],
@@ -103,6 +106,7 @@ class Executor:
         self._delivery_of = delivery_of
         self._mailer = mailer or Mailer(None, "")
         self._repeat_s, self._later_s = repeat_s, later_s
+        self._slice_us = slice_us
         epoch = leadership.epoch
         self._outbox = Outbox()
         self._aside = Aside()
@@ -125,6 +129,7 @@ class Executor:
 
     def submit(self, intents: list[Intent]) -> None:
         """Carry out committed intents, per host in order of their ids."""
+        ready: list[Open] = []
         for intent in intents:
             action = intent.action
             if isinstance(action, Mail):
@@ -146,7 +151,8 @@ class Executor:
                 continue
             self._outbox.put(entry)
             if self._greeter.is_up(action.host):
-                self._send(entry)
+                ready.append(entry)
+        self._send_all(ready)
 
     def _entry(self, intent: Intent) -> Open:
         action = intent.action
@@ -176,8 +182,7 @@ class Executor:
     def repeat_open(self, host: str) -> None:
         """Send everything that is open for the host, in order; from now on it is connected."""
         if self._greeter.take(host):
-            for entry in self._outbox.of(host):
-                self._send(entry)
+            self._send_all(self._outbox.of(host))
 
     def is_worn_out(self, intent: Intent) -> bool:
         """Was it sent so often without an answer that it has failed?"""
@@ -246,6 +251,60 @@ class Executor:
 
     # -- requests ------------------------------------------------------------------------------
 
+    def _send_all(self, entries: list[Open]) -> None:
+        """In this order, but the launches of a slice together."""
+        slices: dict[tuple[str, int], list[Open]] = {}
+        for entry in entries:
+            if key := _slice_of(entry):
+                slices.setdefault(key, []).append(entry)
+        for entry in entries:
+            key = _slice_of(entry)
+            if key is None or len(slices[key]) == 1:
+                self._send(entry)
+            elif slices[key][0] is entry:
+                self._send_slice(slices[key])
+
+    def _send_slice(self, entries: list[Open]) -> None:
+        begun = [] if self._closed else [entry for entry in entries if self._outbox.begin(entry)]
+        if not begun:
+            return
+        if not self._leadership.may_act():
+            for entry in begun:
+                self._again(entry)
+            return
+        launches = [entry.request for entry in begun if isinstance(entry.request, wire.Launch)]
+        request = slice_request(launches, self._slice_us)
+        host = begun[0].intent.action.host
+        self._sender.send(host, request).add_done_callback(partial(self._hear_slice, begun))
+
+    def _hear_slice(self, entries: list[Open], future: Future[Any]) -> None:
+        """An agent that takes no slices runs the first, and none of the others."""
+        error = future.exception()
+        refused = set() if error is not None else {tuple(name) for name in future.result().refused}
+        unknown = code_of(error) is Code.NO_SUCH_OP
+        for entry in entries:
+            action = entry.intent.action
+            why = error
+            if (action.job, action.attempt) in refused:
+                why = AgentError(Code.DISCARDED, f"Attempt {action.attempt} was discarded on {action.host}.")
+            try:
+                if not unknown:
+                    self._take_answer(entry, why, None)
+                elif entry is entries[0]:
+                    self._outbox.rest(entry)
+                    self._send(entry)
+                else:
+                    self._give_back(entry)
+            except Exception:  # as in `_hear`
+                log.exception("the answer to intent %d was not taken", entry.intent.id)
+                self._again(entry)
+
+    def _give_back(self, entry: Open) -> None:
+        action, now_us = entry.intent.action, self._clock.now_us()
+        gone = (action.job, action.attempt, action.host, 0, 0, signal.SIGTERM, None, now_us)
+        self._post(ev.TaskExited(*gone, why=UNSTARTED))
+        self._settle(entry.intent)
+
     def _send(self, entry: Open) -> None:
         """Carry it out, unless it is under way already: never twice at once."""
         if self._closed or not self._outbox.begin(entry):
@@ -270,8 +329,7 @@ class Executor:
     def _repeat(self, host: str) -> None:
         waiting = self._outbox.begin_repeat(host)
         if self._greeter.is_up(host):
-            for entry in waiting:
-                self._send(entry)
+            self._send_all(waiting)
 
     def _settle(self, intent: Intent, logs: tuple[KeptLog, ...] = ()) -> None:
         self._outbox.remove(intent)
@@ -287,8 +345,12 @@ class Executor:
             self._again(entry)
 
     def _answered(self, entry: Open, future: Future[Any]) -> None:
-        intent, action = entry.intent, entry.intent.action
         error = future.exception()
+        self._take_answer(entry, error, future.result() if error is None else None)
+
+    def _take_answer(self, entry: Open, error: BaseException | None, result: Any) -> None:
+        """`result` is None where nothing is to be taken of it."""
+        intent, action = entry.intent, entry.intent.action
         code = code_of(error)
         if isinstance(error, Unreachable | TimeoutError):
             entry.tries += not isinstance(error, NotConnected)
@@ -319,8 +381,8 @@ class Executor:
                 self._post(failed(action, code or Code.DEFECT, error))
             elif code is not Code.NO_SUCH_ATTEMPT:
                 log.warning("%s of job %d on %s: %s", action.kind, action.job, action.host, error)
-        elif isinstance(action, Launch | Start):
-            self._launched(action, future.result())
+        elif isinstance(action, Launch | Start) and result is not None:
+            self._launched(action, result)
         self._settle(intent)
 
     def _is_told_foreign(self, entry: Open, said: str) -> bool:
@@ -410,6 +472,12 @@ class Executor:
 
     def _offset_us(self, host: str) -> int:
         return self._hosts.clock_offset_us(host) or 0
+
+
+def _slice_of(entry: Open) -> tuple[str, int] | None:
+    """The host and the slice that it is to be launched in."""
+    action = entry.intent.action
+    return (action.host, action.slice_of) if isinstance(action, Launch) and action.slice_of else None
 
 
 def failed(action: Launch | Start, code: Code, error: BaseException) -> ev.LaunchFailed:

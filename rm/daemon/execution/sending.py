@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from rm.core.jobs.actions import Discard, SetLimit, Start, Stop
 from rm.core.ports import Clock
@@ -37,6 +39,32 @@ def request_of(action: Start | Stop | Discard | SetLimit, epoch: int) -> Request
             return wire.Discard(job=job, attempt=attempt, epoch=epoch)
 
 
+def slice_request(launches: Sequence[wire.Launch], within_us: int) -> wire.Slice:
+    """Elements of a job array that one host runs one after the other."""
+    first, *others = launches
+
+    def follower(launch: wire.Launch) -> wire.Follower:
+        env: dict[str, str | None] = {k: v for k, v in launch.env.items() if first.env.get(k) != v}
+        env.update((name, None) for name in first.env.keys() - launch.env.keys())
+        output, error = launch.tasks[0].output, launch.tasks[0].error
+        return wire.Follower(
+            job=launch.job,
+            attempt=launch.attempt,
+            env=env,
+            output="" if output is UNSET else output,
+            error="" if error is UNSET else error,
+        )
+
+    return wire.Slice(
+        job=first.job,
+        attempt=first.attempt,
+        epoch=first.epoch,
+        first=first,
+        followers=[follower(launch) for launch in others],
+        within_us=within_us,
+    )
+
+
 class Sender:
     """`launch_within_us`: how long a launch or start may be under way."""
 
@@ -50,9 +78,10 @@ class Sender:
         """The answer, or why there is none."""
         try:
             if isinstance(request, wire.Launch | wire.Start):
-                offset_us = self._hosts.clock_offset_us(host) or 0
-                until_us = self._clock.now_us() + self._launch_within_us + offset_us
-                request = msgspec.structs.replace(request, not_after_us=until_us)
+                request = msgspec.structs.replace(request, not_after_us=self._until_us(host))
+            elif isinstance(request, wire.Slice):
+                first = msgspec.structs.replace(request.first, not_after_us=self._until_us(host))
+                request = msgspec.structs.replace(request, first=first)
             if isinstance(request, wire.Launch) and request.lease_us:
                 return self._launch_leased(host, request)
             return self._hosts.call(host, request, CALL_TIMEOUT_S)
@@ -60,6 +89,10 @@ class Sender:
             failed: Future[Any] = Future()
             failed.set_exception(error)
             return failed
+
+    def _until_us(self, host: str) -> int:
+        """When something that is sent now may begin at last, by the host's clock."""
+        return self._clock.now_us() + self._launch_within_us + (self._hosts.clock_offset_us(host) or 0)
 
     def _launch_leased(self, host: str, request: wire.Launch) -> Future[Any]:
         """Ask the host what time it is by its own clock, and then launch: the lease counts from there."""
