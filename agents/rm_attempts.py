@@ -73,6 +73,7 @@ class Attempts:
         self.on_steps = lambda attempt: None  # its step daemon has something for another host
         self.live = set()
         self.supervisors = set()  # our children; those of an earlier agent are init's
+        self.slices = set()  # folders of slices of which something was forgotten
         self.ending = set()  # attempts without a supervisor, of which something is left that was killed
         self.polled_at = self.reports_at = self.swept_at = 0.0
         self.events_path = os.path.join(spool.state, "events")
@@ -112,6 +113,8 @@ class Attempts:
                 _complain("%s is set aside" % folder.path)
         for (job, count), of_slice in slices.items():
             self._adopt_waiting(self.spool.folder(job, count), of_slice)
+        for folder in self.spool.scan_slices():
+            forget_slice(self.spool, folder)
         for job, count in self._running():
             folder, known = self.spool.folder(job, count), self.known.get((job, count))
             if known is None and os.path.isdir(folder.path):
@@ -393,6 +396,17 @@ def _last_words(folder):
             return " It said: " + file.read().strip().rpartition("\n")[2]
     except OSError:
         return ""
+
+
+def forget_slice(spool, folder):
+    """Nothing of a slice is needed any more when it is over, and each member has a folder of its own or was
+    discarded. Is nothing left of it?"""
+    if folder.alive():
+        return False
+    members = read_json(folder.at("members.json")) or ()
+    if all(spool.gone(*name) or os.path.isdir(spool.folder(*name).path) for name in members):
+        folder.remove()
+    return not os.path.isdir(folder.path)
 
 
 def members_of(spool):

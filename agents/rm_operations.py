@@ -12,12 +12,12 @@ import socket
 import time
 
 import rm_logs
-from rm_attempts import NOT_LIVE, Attempt, Attempts, untold
+from rm_attempts import NOT_LIVE, Attempt, Attempts, forget_slice, untold
 from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
 from rm_reports import size_of
 from rm_request import checked_launch, heard_of, name_of, not_too_late, number, user_of
-from rm_slice import Slice, checked_slice, forget_slice
+from rm_slice import Slice, checked_slice
 from rm_spool import SpoolError, read_json, write_bytes, write_json
 from rm_task import spawn
 
@@ -111,7 +111,7 @@ class Operations(Attempts):
         new.difference_update(gone)
         if new:
             not_too_late(request["first"])
-            until_us = number(request["first"]["not_after_us"], "not_after_us")
+            until_us = request["first"]["not_after_us"]
             within_us = number(request.get("within_us"), "within_us")
             first["port"] = self._free_port() if first["master_port"] else 0
             members = [m for m in checked_slice(first, names, request["followers"]) if m.name in new]
@@ -198,6 +198,7 @@ class Operations(Attempts):
         attempt = self.known.get((job, count))
         if attempt is None:
             self.spool.mark_gone(job, count)
+            self._forget_slices()
             return {}
         if any(line["state"] in ("running", "launching") for line in attempt.ranks.values()):
             raise SpoolError(
@@ -238,8 +239,13 @@ class Operations(Attempts):
         self._remove_temporary(attempt.meta.get("temporary"))
         attempt.folder.remove()
         self.known.pop((job, count), None)
-        if attempt.slice is not None and not attempt.slice.alive():
-            forget_slice(self.spool, attempt.slice)
+        if attempt.slice is not None:
+            self.slices.add(attempt.slice)
+        self._forget_slices()
+
+    def _forget_slices(self):
+        """Those that are over; a supervisor that is about to end is met by the next discard."""
+        self.slices = {folder for folder in self.slices if not forget_slice(self.spool, folder)}
 
     def _remove_temporary(self, home):
         """What a supervisor that was killed left of a job's own /tmp; it may hold a million files."""

@@ -50,13 +50,6 @@ def checked_slice(first, names, followers):
     return members
 
 
-def forget_slice(spool, folder):
-    """Nothing of a slice is needed any more when each member has a folder of its own, or was discarded."""
-    members = read_json(folder.at("members.json")) or ()
-    if all(spool.gone(*name) or os.path.isdir(spool.folder(*name).path) for name in members):
-        folder.remove()
-
-
 class Slice:
     def __init__(self, spool, hierarchy, folder, members, user, fence, events_path):
         self.spool, self.hierarchy, self.folder, self.members = spool, hierarchy, folder, members

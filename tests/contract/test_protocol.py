@@ -168,6 +168,14 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert len(started.tasks) == 2
     assert isinstance(wire.ask(launch(3, not_after_us=1)), AgentError)
     assert wire.ask(launch(3, not_after_us=1)).code is Code.TOO_LATE
+    first = launch(4, "#!/bin/sh\ntrue\n", tasks=[attempts.Task(rank=0, gpus=[], env={})])
+    follower = attempts.Follower(job=5, attempt=1, env={"A": None})
+    both = attempts.Slice(job=4, attempt=1, epoch=7, first=first, followers=[follower], within_us=60_000_000)
+    assert wire.ask(both).refused == []
+    for job in (4, 5):
+        wire.agent.event("exit", job=job)
+        assert wire.ask(attempts.Discard(job=job, attempt=1, epoch=7)) is not None
+    assert wire.ask(both).refused == [(4, 1), (5, 1)]
     assert wire.ask(attempts.Renew(epoch=7)).alive_us > 0
     wire.ask(attempts.Stop(**order, grace_us=0, why="cancel"))
     for rank in (0, 1):

@@ -546,3 +546,71 @@ def test_a_host_is_taken_over_when_the_others_jobs_have_ended(house: House) -> N
     house.hosts.clusters["h1"] = "c1"
     with pytest.raises(Conflict, match="no other cluster"):
         asyncio.run(take_over(house.hosts, "h1", stop_jobs=False))
+
+
+SLICE = [Launch(job, 1, "h1", (TaskPlacement(0, "h1"),), hold=False, slice_of=1) for job in (1, 2, 3)]
+
+
+def element_of(action: Launch) -> wire.Launch:
+    """What differs between elements, and what only some have."""
+    task = wire.Task(rank=0, gpus=[], env={}, output=f"/out/{action.job}")
+    env = {"ID": str(action.job), "SAME": "x"} | ({"FIRST": "1"} if action.job == 1 else {})
+    return msgspec.structs.replace(request_of(action), env=env, tasks=[task])
+
+
+@pytest.fixture
+def slicing(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path, launch_of=element_of, slice_us=900_000)
+    made.tasks |= {("h1", job, 1, 0): Task(0, "h1") for job in (1, 2, 3)}
+    yield made
+    made.executor.close()
+
+
+def test_a_slice_is_one_message_with_what_differs(slicing: House) -> None:
+    slicing.connect()
+    slicing.submit(*SLICE, Stop(2, 1, "h1", 0, "cancel"))
+    asked = slicing.hosts.take("slice")
+    assert [c.op for c in slicing.hosts.made if c.op in ("launch", "slice", "stop")] == ["slice", "stop"]
+    assert (asked.args["job"], asked.args["within_us"]) == (1, 900_000)
+    assert asked.args["first"]["not_after_us"] == 9_000_000 + 10_000_000
+    assert asked.args["followers"] == [
+        {"job": 2, "attempt": 1, "env": {"ID": "2", "FIRST": None}, "output": "/out/2", "error": ""},
+        {"job": 3, "attempt": 1, "env": {"ID": "3", "FIRST": None}, "output": "/out/3", "error": ""},
+    ]
+    asked.answer(refused=[[3, 1]])
+    for number in (1, 2, 3):
+        slicing.settled(number)
+    (refused,) = slicing.inbox.of(ev.LaunchFailed)
+    assert (refused.job, refused.code) == (3, Code.DISCARDED)
+    assert slicing.inbox.of(ev.TasksStarted) == []
+
+
+def test_a_slice_whose_answer_is_lost_is_sent_again_together(slicing: House) -> None:
+    slicing.connect()
+    slicing.submit(*SLICE)
+    slicing.hosts.take("slice").refuse(SILENCE)
+    again = slicing.hosts.take("slice")
+    again.answer(refused=[])
+    slicing.settled(3)
+    assert slicing.open() == []
+
+
+def test_a_refused_slice_has_failed_for_each(slicing: House) -> None:
+    slicing.connect()
+    slicing.submit(*SLICE)
+    slicing.hosts.take("slice").refuse("no-space")
+    slicing.settled(3)
+    assert [(e.job, e.code) for e in slicing.inbox.of(ev.LaunchFailed)] == [
+        (j, Code.NO_SPACE) for j in (1, 2, 3)
+    ]
+
+
+def test_an_agent_without_slices_gets_the_first_and_the_others_wait_as_before(slicing: House) -> None:
+    slicing.connect()
+    slicing.submit(*SLICE)
+    slicing.hosts.take("slice").refuse("no-such-op")
+    slicing.hosts.take("launch").answer(tasks=[{"rank": 0, "started_us": 5_000}], note="")
+    slicing.settled(1)
+    back = slicing.inbox.of(ev.TaskExited)
+    assert [(e.job, e.why, e.started_us) for e in back] == [(2, "unstarted", None), (3, "unstarted", None)]
+    assert slicing.open() == []

@@ -98,6 +98,10 @@ def decide(
     result = Pass()
     eligible: list[Job] = []
     groups: dict[Demand, dict[int, None]] = {}  # those not yet looked at
+    made = (
+        dict(snapshot.jobs) if reserves(policies.queue) else {}
+    )  # with elements that get an id in this pass
+    snapshot = replace(snapshot, jobs=made) if made else snapshot
     ahead = reserving(snapshot, policies, tuning)
     left = 0
     # by identity, since each turn looks at all that wait and hashing a demand costs as much as the rest
@@ -150,6 +154,7 @@ def decide(
                 reserve(snapshot, one, decision.placement, sequence)
                 length = 1
                 if one is not job:
+                    made[one.id] = one
                     decision = replace(decision, array_job=job.id, array_task=one.array_task or 0)
                     length = slice_length(
                         job, one, turns.left(job) + 1, snapshot, tuning.slice_us, tuning.slice_shares

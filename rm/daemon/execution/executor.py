@@ -30,7 +30,8 @@ from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome, TooSlow
 from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.outbox import Open, Outbox
-from rm.daemon.execution.sending import Sender, request_of, slice_request
+from rm.daemon.execution.sending import Sender, request_of
+from rm.daemon.execution.slicing import slice_request, together
 from rm.daemon.fair_pool import FairPool
 from rm.errors import RmError, Unreachable
 from rm.protocol import attempts as wire
@@ -253,16 +254,11 @@ class Executor:
 
     def _send_all(self, entries: list[Open]) -> None:
         """In this order, but the launches of a slice together."""
-        slices: dict[tuple[str, int], list[Open]] = {}
-        for entry in entries:
-            if key := _slice_of(entry):
-                slices.setdefault(key, []).append(entry)
-        for entry in entries:
-            key = _slice_of(entry)
-            if key is None or len(slices[key]) == 1:
-                self._send(entry)
-            elif slices[key][0] is entry:
-                self._send_slice(slices[key])
+        for some in together(entries):
+            if len(some) == 1:
+                self._send(some[0])
+            else:
+                self._send_slice(some)
 
     def _send_slice(self, entries: list[Open]) -> None:
         begun = [] if self._closed else [entry for entry in entries if self._outbox.begin(entry)]
@@ -472,12 +468,6 @@ class Executor:
 
     def _offset_us(self, host: str) -> int:
         return self._hosts.clock_offset_us(host) or 0
-
-
-def _slice_of(entry: Open) -> tuple[str, int] | None:
-    """The host and the slice that it is to be launched in."""
-    action = entry.intent.action
-    return (action.host, action.slice_of) if isinstance(action, Launch) and action.slice_of else None
 
 
 def failed(action: Launch | Start, code: Code, error: BaseException) -> ev.LaunchFailed:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from rm.core.jobs.actions import Discard, SetLimit, Start, Stop
 from rm.core.ports import Clock
@@ -37,32 +35,6 @@ def request_of(action: Start | Stop | Discard | SetLimit, epoch: int) -> Request
             return wire.SetLimit(job=job, attempt=attempt, epoch=epoch, time_limit_us=limit_us)
         case Discard():
             return wire.Discard(job=job, attempt=attempt, epoch=epoch)
-
-
-def slice_request(launches: Sequence[wire.Launch], within_us: int) -> wire.Slice:
-    """Elements of a job array that one host runs one after the other."""
-    first, *others = launches
-
-    def follower(launch: wire.Launch) -> wire.Follower:
-        env: dict[str, str | None] = {k: v for k, v in launch.env.items() if first.env.get(k) != v}
-        env.update((name, None) for name in first.env.keys() - launch.env.keys())
-        output, error = launch.tasks[0].output, launch.tasks[0].error
-        return wire.Follower(
-            job=launch.job,
-            attempt=launch.attempt,
-            env=env,
-            output="" if output is UNSET else output,
-            error="" if error is UNSET else error,
-        )
-
-    return wire.Slice(
-        job=first.job,
-        attempt=first.attempt,
-        epoch=first.epoch,
-        first=first,
-        followers=[follower(launch) for launch in others],
-        within_us=within_us,
-    )
 
 
 class Sender:

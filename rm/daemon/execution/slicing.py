@@ -1,0 +1,53 @@
+"""Launches of a slice: which go together, and the one request that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import UNSET
+
+from rm.core.jobs.actions import Launch
+from rm.daemon.execution.outbox import Open
+from rm.protocol import attempts as wire
+
+
+def together(entries: Sequence[Open]) -> list[list[Open]]:
+    """The entries in their order, each by itself, but the launches of a slice where its first one is."""
+    found: list[list[Open]] = []
+    slices: dict[tuple[str, int], list[Open]] = {}
+    for entry in entries:
+        action = entry.intent.action
+        if not (isinstance(action, Launch) and action.slice_of):
+            found.append([entry])
+        elif (known := slices.get((action.host, action.slice_of))) is not None:
+            known.append(entry)
+        else:
+            slices[action.host, action.slice_of] = first = [entry]
+            found.append(first)
+    return found
+
+
+def slice_request(launches: Sequence[wire.Launch], within_us: int) -> wire.Slice:
+    """Elements of a job array that one host runs one after the other."""
+    first, *others = launches
+
+    def follower(launch: wire.Launch) -> wire.Follower:
+        env: dict[str, str | None] = {k: v for k, v in launch.env.items() if first.env.get(k) != v}
+        env.update((name, None) for name in first.env.keys() - launch.env.keys())
+        output, error = launch.tasks[0].output, launch.tasks[0].error
+        return wire.Follower(
+            job=launch.job,
+            attempt=launch.attempt,
+            env=env,
+            output="" if output is UNSET else output,
+            error="" if error is UNSET else error,
+        )
+
+    return wire.Slice(
+        job=first.job,
+        attempt=first.attempt,
+        epoch=first.epoch,
+        first=first,
+        followers=[follower(launch) for launch in others],
+        within_us=within_us,
+    )
