@@ -543,3 +543,18 @@ def test_the_elements_of_an_array_run_and_those_that_failed_run_again(
     assert f"{array}_4" in cluster.rmx("queue", "--all")
     one = json.loads(cluster.rmx("show", f"{array}_4", "--json"))["job"]
     assert (one["state"], one["attempt"], one["array_task"]) == ("COMPLETED", 2, 4)
+
+
+def test_short_elements_run_once_each_wherever_they_wait(cluster: Cluster) -> None:
+    """In slices, once the first have ended: each is a job of its own, with its log and its exit code."""
+    count = 80
+    array = cluster.post_job("echo $SLURM_ARRAY_TASK_ID $SLURM_JOB_ID $SLURM_RESTART_COUNT; exit "
+                             "$((SLURM_ARRAY_TASK_ID == 70))", array=f"0-{count - 1}")  # fmt: skip
+    cluster.wait(array)
+    told = json.loads(cluster.rmx("show", str(array), "--json"))["job"]["array"]
+    assert (told["completed"], told["failed"]) == ("0-69,71-79", "70")
+    for task in (40, 70):
+        one = json.loads(cluster.rmx("show", f"{array}_{task}", "--json"))["job"]
+        until(lambda task=task: cluster.rmx("logs", f"{array}_{task}"), "its log is home")
+        assert cluster.rmx("logs", f"{array}_{task}") == f"{task} {one['id']}\n"
+        assert one["tasks"][0]["exit_code"] == int(task == 70)
