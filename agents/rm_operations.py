@@ -157,7 +157,7 @@ class Operations(Attempts):
     def limit(self, request, reply):
         attempt = self._get(request)
         limit_us = number(request.get("time_limit_us", 0), "time_limit_us")
-        if attempt.live() and not attempt.folder.tell({"op": "limit", "time_limit_us": limit_us}):
+        if attempt.live() and not attempt.tell({"op": "limit", "time_limit_us": limit_us}):
             self._look_again(attempt)
         return {}
 

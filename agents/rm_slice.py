@@ -40,12 +40,13 @@ def checked_slice(first, names, followers):
         raise ValueError("a slice has each attempt once, and not more than %d" % MEMBERS_MAX)
     members = [Member(names[0], first)]
     for i, follower in enumerate(followers, start=1):
-        env, output, error = follower.get("env") or {}, follower.get("output"), follower.get("error")
-        texts = [output or "", error or "", *(value for value in env.values() if value is not None)]
+        env = follower.get("env") or {}
+        files = {key: follower.get(key) or "" for key in ("output", "error", "input")}
+        texts = [*files.values(), *(value for value in env.values() if value is not None)]
         if not all(isinstance(text, str) and "\0" not in text for text in texts):
-            raise ValueError("env, output and error of a follower are texts")
+            raise ValueError("env, output, error and input of a follower are texts")
         merged = {key: value for key, value in dict(first["env"], **env).items() if value is not None}
-        task = dict(first["tasks"][0], output=output or first["output"], error=error or first["error"])
+        task = dict(first["tasks"][0], **files)
         members.append(Member(names[i], dict(first, env=merged, tasks=[task])))
     return members
 
@@ -140,8 +141,12 @@ class Slice:
                     self.running.follow(words)
                 continue
             for member in self.members:
-                if member.name == name and not member.over and words["op"] == "stop":
+                if member.name != name or member.over:
+                    continue
+                if words["op"] == "stop":
                     self._give_back([member], "unstarted" if words["why"] == "hold" else words["why"])
+                elif words["op"] == "limit":
+                    member.request = dict(member.request, time_limit_us=words["time_limit_us"])
 
     def _give_back(self, members, why):
         lines = []

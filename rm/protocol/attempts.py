@@ -151,13 +151,14 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
 
 class Follower(Struct, frozen=True, kw_only=True):
     """An attempt of a slice after its first: `env` has the variables that are other ones, null where it has
-    none; `output` and `error` go before those of the first."""
+    none; `output`, `error` and `input` are its own."""
 
     job: Job
     attempt: Attempt
     env: dict[str, str | None] = {}
     output: Path = ""
     error: Path = ""
+    input: Path = ""
 
 
 class SliceTaken(Struct, frozen=True, kw_only=True):

@@ -117,6 +117,9 @@ def test_orders_reach_what_runs_and_what_waits(agent: Agent) -> None:
 def test_a_time_limit_is_each_ones_own(agent: Agent) -> None:
     hand_out(agent, range(1, 4), env={"STOPS": "2"}, time_limit_us=500_000, grace_us=0)
     assert [agent.event("exit", job=job)["why"] for job in (1, 2, 3)] == ["", "timeout", ""]
+    hand_out(agent, range(11, 14), env={"STOPS": "12"}, time_limit_us=LONG_US, grace_us=0)
+    agent.call("limit", job=12, attempt=1, time_limit_us=500_000)  # whether it runs or waits
+    assert [agent.event("exit", job=job)["why"] for job in (11, 12, 13)] == ["", "timeout", ""]
 
 
 def test_what_has_not_begun_in_time_is_given_back(agent: Agent) -> None:

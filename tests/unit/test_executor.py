@@ -573,9 +573,10 @@ def test_a_slice_is_one_message_with_what_differs(slicing: House) -> None:
     assert [c.op for c in slicing.hosts.made if c.op in ("launch", "slice", "stop")] == ["slice", "stop"]
     assert (asked.args["job"], asked.args["within_us"]) == (1, 900_000)
     assert asked.args["first"]["not_after_us"] == 9_000_000 + 10_000_000
+    files = {"error": "", "input": ""}
     assert asked.args["followers"] == [
-        {"job": 2, "attempt": 1, "env": {"ID": "2", "FIRST": None}, "output": "/out/2", "error": ""},
-        {"job": 3, "attempt": 1, "env": {"ID": "3", "FIRST": None}, "output": "/out/3", "error": ""},
+        {"job": 2, "attempt": 1, "env": {"ID": "2", "FIRST": None}, "output": "/out/2", **files},
+        {"job": 3, "attempt": 1, "env": {"ID": "3", "FIRST": None}, "output": "/out/3", **files},
     ]
     asked.answer(refused=[[3, 1]])
     for number in (1, 2, 3):

@@ -34,13 +34,14 @@ def slice_request(launches: Sequence[wire.Launch], within_us: int) -> wire.Slice
     def follower(launch: wire.Launch) -> wire.Follower:
         env: dict[str, str | None] = {k: v for k, v in launch.env.items() if first.env.get(k) != v}
         env.update((name, None) for name in first.env.keys() - launch.env.keys())
-        output, error = launch.tasks[0].output, launch.tasks[0].error
+        task = launch.tasks[0]
         return wire.Follower(
             job=launch.job,
             attempt=launch.attempt,
             env=env,
-            output="" if output is UNSET else output,
-            error="" if error is UNSET else error,
+            output="" if task.output is UNSET else task.output,
+            error="" if task.error is UNSET else task.error,
+            input="" if task.input is UNSET else task.input,
         )
 
     return wire.Slice(
