@@ -1,0 +1,4 @@
+#!/bin/bash
+#SBATCH --bb="capacity=1G"
+#= refused .*--bb.*
+true

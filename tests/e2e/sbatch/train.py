@@ -1,0 +1,24 @@
+"""The sum of all ranks, over TCP: what an all-reduce of one number does."""
+
+import os
+import socket
+import time
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+meeting_point = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+if rank == 0:
+    with socket.create_server(("", meeting_point[1])) as server:
+        others = [server.accept()[0] for _ in range(size - 1)]
+        total = sum(int(other.makefile().readline()) for other in others)
+        for other in others:
+            other.sendall(b"%d\n" % total)
+else:
+    while True:
+        try:
+            other = socket.create_connection(meeting_point, timeout=60)
+            break
+        except ConnectionRefusedError:  # rank 0 does not listen yet
+            time.sleep(0.1)
+    other.sendall(b"%d\n" % rank)
+    total = int(other.makefile().readline())
+print("rank", rank, "local", os.environ["LOCAL_RANK"], "sum", total, flush=True)
