@@ -70,17 +70,18 @@ class Part:
 class Output:
     """Where one stream of the tasks goes: ours, a file for all, or one for each."""
 
-    def __init__(self, fd, mode, label, width, name_of, flags):
+    def __init__(self, fd, mode, label, width, name_of, flags, unbuffered):
         self.fd, self.mode, self.label, self.width = fd, mode, label, width
         self.name_of, self.flags = name_of, flags
+        self.unbuffered, self.whole = unbuffered, label
         self.files = {}  # name -> descriptor
         self.rest = {}  # rank -> the beginning of a line
 
     def open(self, ranks):
-        """Every file, before any task runs."""
-        if self._named():
-            for rank in ranks:
-                self._file(rank)
+        """Every file, before any task runs. Tasks that share one do not write into each other's lines, as in
+        Slurm; one that has it for itself is heard at once."""
+        own = len({self._file(rank) for rank in ranks}) == len(ranks) if self._named() else len(ranks) == 1
+        self.whole = self.label or not (own or self.unbuffered or self.mode.isdigit())
 
     def _named(self):
         return self.mode not in ("", "all", "none") and not self.mode.isdigit()
@@ -98,19 +99,23 @@ class Output:
         if self.mode == "none" or (self.mode.isdigit() and int(self.mode) != rank):
             return
         fd = self._file(rank) if self._named() else self.fd
-        if self.label:
+        if self.whole:
             *lines, rest = (self.rest.pop(rank, b"") + data).split(b"\n")
+            data = b"".join(self._shown(rank, line) + b"\n" for line in lines)
             if len(rest) > FRAME_BYTES:
-                lines, rest = [*lines, rest], b""
+                data, rest = data + self._shown(rank, rest) + (b"\n" if self.label else b""), b""
             if rest:
                 self.rest[rank] = rest
-            prefix = b"%*d: " % (self.width, rank)
-            data = b"".join(prefix + line + b"\n" for line in lines)
         write(fd, data)
 
+    def _shown(self, rank, line):
+        return b"%*d: %s" % (self.width, rank, line) if self.label else line
+
     def end(self, rank):
-        if rank in self.rest:
-            self.take(rank, b"\n")
+        rest = self.rest.pop(rank, b"")
+        if rest:
+            fd = self._file(rank) if self._named() else self.fd
+            write(fd, self._shown(rank, rest) + (b"\n" if self.label else b""))
 
 
 def write(fd, data):
@@ -150,9 +155,10 @@ class Step:
             return os.path.join(values.get("chdir") or os.getcwd(), rm_srun_options.file_name(pattern, known))
 
         out, err = values.get("output", ""), values.get("error", "")
-        self.out = Output(1, out, label, width, name_of, flags)
+        unbuffered = "unbuffered" in values
+        self.out = Output(1, out, label, width, name_of, flags, unbuffered)
         merged = not err and out not in ("", "all", "none") and not out.isdigit()
-        self.err = self.out if merged else Output(2, err, label, width, name_of, flags)
+        self.err = self.out if merged else Output(2, err, label, width, name_of, flags, unbuffered)
         self.stdin, self.only = self._input(values.get("input", "all"))
 
     def _input(self, mode):

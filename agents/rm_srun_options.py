@@ -24,10 +24,10 @@ TAKEN = _table("""
     ntasks/n= nodes/N= ntasks-per-node= cpus-per-task/c= gpus-per-task= gpus-per-node= gpus/G= gres=
     gpu-bind= exact exclusive? overlap overcommit/O nodelist/w= exclude/x= label/l output/o= error/e=
     input/i= open-mode= chdir/D= export= kill-on-bad-exit/K? multi-prog job-name/J= distribution/m=
-    jobid= immediate/I? quiet/Q time/t= mpi=
+    jobid= immediate/I? quiet/Q time/t= mpi= unbuffered/u
 """)
 IGNORED = _table("""
-    unbuffered/u verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= cpu-bind= mem-bind= hint= wait/W=
+    verbose/v no-kill/k mem= mem-per-cpu= mem-per-gpu= cpu-bind= mem-bind= hint= wait/W=
     threads-per-core= ntasks-per-core= ntasks-per-socket= extra-node-info/B= gres-flags= cpu-freq=
     gpu-freq= account/A= partition/p= qos/q= comment= propagate? profile= acctg-freq= cores-per-socket=
     sockets-per-node= whole cpus-per-gpu= use-min-nodes wckey= deadline= msg-timeout= max-exit-timeout=
@@ -39,7 +39,6 @@ REFUSED = _table("""
     task-prolog= task-epilog= signal= no-allocate/Z array=
 """)
 SILENT = {
-    "unbuffered",
     "verbose",
     "quiet",
     "cpu-bind",
@@ -55,7 +54,7 @@ VARIABLES = {
     "SLURM_EXACT": "exact", "SLURM_LABELIO": "label", "SLURM_STDOUTMODE": "output",
     "SLURM_STDERRMODE": "error", "SLURM_STDINMODE": "input", "SLURM_KILL_BAD_EXIT": "kill-on-bad-exit",
     "SLURM_EXPORT_ENV": "export", "SLURM_DISTRIBUTION": "distribution", "SLURM_OPEN_MODE": "open-mode",
-    "SLURM_MPI_TYPE": "mpi",
+    "SLURM_MPI_TYPE": "mpi", "SLURM_UNBUFFEREDIO": "unbuffered",
 }  # fmt: skip
 OFF = ("0", "no")
 

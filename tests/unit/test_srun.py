@@ -95,6 +95,21 @@ rm -r $D
         ]
 
 
+def test_tasks_that_share_an_output_keep_their_lines_whole() -> None:
+    # the first pieces of all lines are on their way before the rest of any is written
+    lines = """cd $(mktemp -d); cat >step <<'END'
+printf '%s' "$SLURM_PROCID"; echo >>at; until [ $(grep -c '' at) = 3 ]; do sleep 0.01; done
+echo rest
+END
+srun sh step; rm at; srun --unbuffered sh step; srun -n3 sh -c 'echo whole; printf part'"""
+    with agents() as start:
+        code, said = run(start(), lines)
+    assert code == 0
+    assert sorted(said[:3]) == ["0rest", "1rest", "2rest"]
+    assert sorted("".join(said[3:6])) == sorted("012" + 3 * "rest")
+    assert sorted("".join(said[6:])) == sorted(3 * "wholepart")
+
+
 def test_a_step_waits_for_another_one_that_holds_the_host() -> None:
     script = """
 D=$(mktemp -d)
