@@ -41,7 +41,19 @@ AHEAD_BYTES = 4 << 20  # with so much to say no more requests are taken
 OUTPUT_BYTES = 64 << 20  # a daemon so far behind is treated as gone
 SIBLINGS = ("rm_shape", "rm_pause", "rm_probe", "rm_steps")
 OUTSIDE = {"steps"}  # what they leave running is not part of us, and must not end with us
-CHANGES = {"launch", "slice", "start", "stop", "limit", "signal", "renew", "discard", "schedule", "stream"}
+CHANGES = {
+    "launch",
+    "slice",
+    "start",
+    "stop",
+    "limit",
+    "freeze",
+    "signal",
+    "renew",
+    "discard",
+    "schedule",
+    "stream",
+}
 
 
 class Channel:

@@ -203,6 +203,14 @@ class Group:
                 found += [int(pid) for pid in _read(folder + "/cgroup.procs").split()]
         return found
 
+    def freeze(self):
+        """Let its processes stand still, also those of groups below; whether the kernel can."""
+        try:
+            _write(self.path + "/cgroup.freeze", "1")
+        except OSError:
+            return False
+        return bool(self.path)
+
     def thaw(self):
         """A frozen process cannot act on SIGTERM."""
         if self.path:

@@ -161,6 +161,15 @@ class Operations(Attempts):
             self._look_again(attempt)
         return {}
 
+    def freeze(self, request, reply):
+        attempt = self._get(request)
+        frozen, order = request.get("frozen"), number(request.get("order", 0), "order")
+        if not isinstance(frozen, bool):
+            raise ValueError("frozen is true or false")
+        if attempt.live() and not attempt.folder.tell({"op": "freeze", "frozen": frozen, "order": order}):
+            self._look_again(attempt)
+        return {}
+
     def signal(self, request, reply):
         attempt = self._get(request)
         which = request.get("signal")

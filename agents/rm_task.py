@@ -30,6 +30,7 @@ from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
 FILES_OF_RANK, FILES_OF_ALL = 4, 256  # that a supervisor has open
+STANDS_S = 0.5  # between two looks whether tasks that are to stand still do
 STEPS_S = 0.02  # between two looks whether steps still run that were asked to end
 
 
@@ -113,6 +114,8 @@ class Supervisor:
         self.why = ""
         self.begun_at = self.limit_at = self.warn_at = self.kill_at = None  # monotonic seconds
         self.warned = False
+        self.frozen_at = None  # monotonic seconds, while the tasks stand still
+        self.stands, self.order = False, 0  # whether they are to, and the number of that order
         self.lease = None
         if request["lease_us"]:
             self.lease = Lease(request["lease_us"], request["grace_us"], request["heard_us"])
@@ -364,6 +367,8 @@ class Supervisor:
             self._stop(words["why"], words["grace_us"])
         elif op == "requeue":
             self._stop("requeue", self.request["grace_us"])
+        elif op == "freeze" and words["order"] > self.order:
+            self.order, self.stands = words["order"], words["frozen"]
         elif op == "limit":
             self.request["time_limit_us"] = words["time_limit_us"]
             if self.meta["state"] == "running" and self.kill_at is None:
@@ -373,8 +378,27 @@ class Supervisor:
         elif op == "renew" and self.lease is not None:
             self.lease.renew(words["heard_us"])
 
+    def _stand(self):
+        """Let the tasks stand still or go on, as was ordered; not before they are all at their programs. What
+        else freezes the group, to keep the job in its slots, must not let it go on."""
+        if self.stands and self.meta["state"] == "running" and self._all_started() and self.kill_at is None:
+            self.frozen_at = time.monotonic() if self.frozen_at is None else self.frozen_at
+            if not self.group.freeze():
+                send([pid for pid in self._processes() if pid != self.stepd], signal.SIGSTOP)
+        elif self.frozen_at is not None:
+            late = time.monotonic() - self.frozen_at
+            self.frozen_at = None
+            self.begun_at += late
+            if self.limit_at is not None:
+                self.limit_at += late
+            if self.warn_at is not None:
+                self.warn_at += late
+            self.group.thaw()
+            send(self._processes(), signal.SIGCONT)
+
     def _stop(self, why, grace_us):
         self.why = self.why or why
+        self.stands = False
         if self.meta["state"] == "prepared":
             for rank in self.ranks:
                 rank.end = (0, int(signal.SIGTERM), now_us(), alive_us())
@@ -422,22 +446,33 @@ class Supervisor:
             send(descendants(os.getpid()), signal.SIGKILL)
 
     def _check_time(self):
+        if self.stands or self.frozen_at is not None:
+            self._stand()
         now = time.monotonic()
+        if self.frozen_at is not None:
+            self._check_lease(now)
+            return
         if self.warn_at is not None and now >= self.warn_at and self._all_started():
             self._warn()
         if self.limit_at is not None and now >= self.limit_at:
             self._stop("timeout", self.request["grace_us"])
-        if self.lease is not None and self.lease.left_us() <= 0 and not self.finished:
-            self._stop("fence", self.lease.grace_left_us())
-            self.lease = None  # what is over is not renewed
+        self._check_lease(now)
         if self.kill_at is not None and now >= self.kill_at:
             self._kill()
             self.kill_at = now + 0.05  # again, until nobody is left
 
+    def _check_lease(self, now):
+        if self.lease is not None and self.lease.left_us() <= 0 and not self.finished:
+            self._stop("fence", self.lease.grace_left_us())
+            self.lease = None  # what is over is not renewed
+
     def _timeout_ms(self):
-        deadlines = [at for at in (self.limit_at, self.kill_at) if at is not None]
-        if self.warn_at is not None and self._all_started():
-            deadlines.append(self.warn_at)
+        if self.frozen_at is None:
+            deadlines = [at for at in (self.limit_at, self.kill_at) if at is not None]
+            if self.warn_at is not None and self._all_started():
+                deadlines.append(self.warn_at)
+        else:
+            deadlines = [time.monotonic() + STANDS_S]
         deadlines += self.captures.due()
         if self.lease is not None:
             deadlines.append(time.monotonic() + self.lease.look_in_s())

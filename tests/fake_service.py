@@ -163,6 +163,14 @@ class FakeService:
         await self.job(job_id)
         return self.put(job_id, state=JobState.PENDING, tasks=())
 
+    async def suspend(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        await self.job(job_id)
+        return self.put(job_id, state=JobState.SUSPENDED)
+
+    async def resume_job(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        await self.job(job_id)
+        return self.put(job_id, state=JobState.RUNNING)
+
     async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
         job = await self.job(job_id)
         if job.array is None:

@@ -150,6 +150,10 @@ ROUTES: Sequence[Route] = (
              (Parameter("failed", Flag, "of an array only what failed", ""),)),
         )
     ),
+    Route("POST", "/v1/jobs/{id}/suspend", "suspend", "Let the job that runs stand still, with all that it "
+          "holds.", jobs.OneJob, query=(SOME,), who=Who.OPERATOR, errors=CONFLICT),
+    Route("POST", "/v1/jobs/{id}/resume", "resume_job", "Let the suspended job go on.", jobs.OneJob,
+          query=(SOME,), who=Who.OPERATOR, errors=CONFLICT),
     Route("POST", "/v1/jobs/{id}/array-limit", "limit_array",
           "Change how many elements of the array run at once.", jobs.OneJob, jobs.ArrayLimit, who=Who.OWNER,
           errors=CONFLICT),

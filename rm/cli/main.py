@@ -32,6 +32,8 @@ JOB_VERBS = {
     "status": ("rm.cli.status", "status", "Show the daemon's state."),
 }
 OTHER_VERBS = {
+    "suspend": ("rm.cli.jobs.change", "suspend", "Let running jobs stand still."),
+    "resume": ("rm.cli.jobs.change", "resume", "Let suspended jobs go on."),
     "set": ("rm.cli.jobs.set", "set_fields", "Change a job that has been submitted."),
     "host": ("rm.cli.hosts.hosts", "host", "Add, drain, resume and remove hosts; accept their keys."),
     "monitor": (

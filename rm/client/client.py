@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 JOBS_PAGE, ROWS_PAGE = 500, 10_000
 POLL_S = 60.0  # of one question whether a job has ended
 POLL_MARGIN_S = 30.0  # for its answer, after that
-Verb = Literal["hold", "release", "requeue"]
+Verb = Literal["hold", "release", "requeue", "suspend", "resume"]
 Listed = TypeVar("Listed", Job, JobRow)
 JobRef = int | str | JobId  # a job; as text or JobId also elements of an array: "36_2", "36_[3-9]"
 
@@ -296,6 +296,14 @@ class Client:
         """Stop the job and let it wait for another start, with the same id; with `failed` only those elements
         of an array that failed."""
         return self._change(job_id, "requeue", failed=failed)
+
+    def suspend(self, job_id: JobRef) -> Job:
+        """Let the job that runs stand still, with all that it holds; for operators."""
+        return self._change(job_id, "suspend")
+
+    def resume_job(self, job_id: JobRef) -> Job:
+        """Let the suspended job go on; for operators."""
+        return self._change(job_id, "resume")
 
     def limit_array(self, job_id: int, limit: int) -> Job:
         """Let at most so many elements of the array run at once from now on; 0: any number."""

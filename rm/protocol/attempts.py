@@ -202,6 +202,14 @@ class SetLimit(Ordered[Done], frozen=True, kw_only=True, tag="limit"):
     time_limit_us: DurationUs
 
 
+class Freeze(Ordered[Done], frozen=True, kw_only=True, tag="freeze"):
+    """Let every process of the attempt stand still, with its time limit, or go on. An order whose number is
+    not above the last one's changes nothing."""
+
+    frozen: bool
+    order: Annotated[int, Meta(ge=1, le=1 << 53)]
+
+
 class Signalled(Ordered[Done], frozen=True, kw_only=True, tag="signal"):
     """Send a signal, by its number, to every process of the attempt."""
 

@@ -20,7 +20,7 @@ from rm.web.access import Gate
 from rm.web.answers import explanation, full_job_of, job_of, job_row_of, respond, respond_as
 from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
-from rm.web.ports import Service
+from rm.web.ports import Answer, Service
 from rm.web.visible_jobs import VisibleJobs, array_tasks_of
 
 WAIT_MAX_S = 300.0
@@ -54,6 +54,8 @@ class JobRoutes:
             web.get(r"/v1/jobs/{id:\d{1,18}}", self.job),
             web.delete(r"/v1/jobs/{id:\d{1,18}}", self.cancel),
             web.post(r"/v1/jobs/{id:\d{1,18}}/{verb:hold|release|requeue}", self.change),
+            web.post(r"/v1/jobs/{id:\d{1,18}}/suspend", self.suspend),
+            web.post(r"/v1/jobs/{id:\d{1,18}}/resume", self.resume),
             web.post(r"/v1/jobs/{id:\d{1,18}}/array-limit", self.limit_array),
             web.get(r"/v1/jobs/{id:\d{1,18}}/wait", self.wait),
             web.get(r"/v1/jobs/{id:\d{1,18}}/why", self.why),
@@ -178,6 +180,17 @@ class JobRoutes:
         else:
             act = self._service.hold if verb == "hold" else self._service.release
             job = await settled(act(job_id, caller.user, tasks))
+        return respond(jobs.OneJob(job=job_of(job)))
+
+    async def suspend(self, request: web.Request) -> web.Response:
+        return await self._let(request, self._service.suspend)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        return await self._let(request, self._service.resume_job)
+
+    async def _let(self, request: web.Request, act: Callable[[int, str, str], Answer[Job]]) -> web.Response:
+        job_id, user = int(request.match_info["id"]), request[CALLER].user
+        job = await settled(act(job_id, user, array_tasks_of(request)))
         return respond(jobs.OneJob(job=job_of(job)))
 
     async def limit_array(self, request: web.Request) -> web.Response:

@@ -13,7 +13,7 @@ from rm import dependencies
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
 from rm.arrays import parse as parse_array
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start, Stop
+from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Freeze, Intent, Launch, Start, Stop
 from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile, worth_repeating
@@ -44,6 +44,7 @@ RULES = Rules(grace_us=2 * S, down_after_us=20 * S, max_losses=0)  # here hosts 
 LATE_US = 15 * S  # a launch that reaches its host later is refused there; less than `down_after_us`
 LEASE_US = 10 * S
 SLICE_US = 60 * S  # of expected work: hosts give back what they come to too late
+FAR_US = 1 << 60
 NOTICED_STEPS = 12  # until a frozen host is taken for a silent one
 
 
@@ -55,6 +56,8 @@ class Attempt:
     ends_us: int = 0
     code: int = 0
     why: str = ""
+    order: int = 0  # of the last freeze or thaw
+    left_us: int = 0  # of its time, while it stands still
     lease_us: int = 0  # 0: it is not fenced
     heard_us: int = 0  # when its host was certainly heard
     slice_of: int = 0  # with which others it runs one after the other
@@ -287,11 +290,24 @@ class World:
                     slow_us = self.choices.number(f"{key} takes so long to end on {host.name}", 1, 10) * S
                     attempt.ends_us = min(attempt.ends_us, self.now_us + slow_us)
                     attempt.code, attempt.why = 143, action.why
+            case Freeze():
+                self.freeze(attempt, action)
             case Collect() | Discard():
                 if isinstance(action, Discard) and attempt is not None and attempt.state == "exited":
                     self.check_log_unwanted(host, key)
                 host.attempts.pop(key, None)
         return []
+
+    def freeze(self, attempt: Attempt | None, action: Freeze) -> None:
+        """What stands still ends so much later; a repeated order changes nothing."""
+        if attempt is None or attempt.state != "running" or action.order <= attempt.order or attempt.why:
+            return
+        attempt.order = action.order
+        if action.frozen and not attempt.left_us:
+            attempt.left_us = max(1, attempt.ends_us - self.now_us)
+            attempt.ends_us = FAR_US
+        elif not action.frozen and attempt.left_us:
+            attempt.ends_us, attempt.left_us = self.now_us + attempt.left_us, 0
 
     def check_log_unwanted(self, host: ModelHost, key: tuple[int, int]) -> None:
         """Discarding an attempt loses its logs: none that will be, or is to be, collected."""
@@ -491,6 +507,11 @@ class World:
             self.cancel(choices.among("cancelled is", self.acknowledged))
         if self.acknowledged and choices.happens("somebody changes a job", 0.02 * rate):
             self.update(choices.among("changed is", self.acknowledged))
+        running = [i for i in self.acknowledged if i in self.cycle.state.placed]
+        if running and choices.happens("somebody suspends or resumes", 0.02 * rate):
+            job = self.cycle.state.jobs[choices.among("suspended or resumed is", running)]
+            ask = ev.ResumeRequested if job.state is JobState.SUSPENDED else ev.SuspendRequested
+            self.turn([ask(job.id, "root")])
         if self.journalled:
             self.inbox += self.measure()
         events, self.inbox = self.inbox, []
@@ -639,6 +660,8 @@ class World:
         for step in range(max_steps):
             if step == max_steps // 2:
                 self.faults = 0.0  # the weather clears: everything must come to rest
+                standing = (j.id for j in self.db.jobs.values() if j.state is JobState.SUSPENDED)
+                self.inbox += [ev.ResumeRequested(job, "root") for job in standing]
                 for host in self.hosts.values():
                     host.heals, host.thaws = 0, min(host.thaws, self.choices.step)
                     self.inbox.append(ev.HostResumed(host.name, "root"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -108,3 +110,35 @@ def test_the_wish_counts_also_while_the_job_is_stopped_at_its_time_limit() -> No
         agent.end()
         (task,) = start().tasks()  # by what is on the disk
         assert (task["state"], task["why"]) == ("exited", "requeue")
+
+
+def test_a_job_that_stands_still_does_nothing_and_its_time_limit_waits() -> None:
+    with agents() as start:
+        agent = start()
+        launched = agent.launch(SH + "while :; do echo tick; done", time_limit_us=LIMIT_US)["result"]
+        stands = partial(is_frozen, launched["cgroup"], launched["tasks"][0]["pid"])
+        until(lambda: "tick" in agent.log(), "it runs")
+        agent.call("freeze", job=1, attempt=1, frozen=True, order=1)
+        until(stands, "it stands still")
+        agent.call("limit", job=1, attempt=1, time_limit_us=1)  # over long ago, if it ran
+        agent.call("freeze", job=1, attempt=1, frozen=True, order=1)
+        before = agent.log()
+        agent.call("limit", job=1, attempt=1, time_limit_us=LIMIT_US)
+        assert stands()
+        assert agent.log() == before
+        agent.call("freeze", job=1, attempt=1, frozen=False, order=2)
+        agent.call("freeze", job=1, attempt=1, frozen=True, order=1)  # repeated late: it changes nothing
+        until(lambda: not stands() and len(agent.log()) > len(before), "it goes on")
+        agent.call("freeze", job=1, attempt=1, frozen=True, order=3)
+        until(stands, "it stands still again")
+        agent.call("stop", job=1, attempt=1, grace_us=60_000_000, why="cancel")
+        end = agent.event("exit", job=1)
+        assert (end["signal"], end["why"]) == (signal.SIGTERM, "cancel")
+
+
+def is_frozen(group: str, pid: int) -> bool:
+    """By its control group, or stopped by a signal where there is none that freezes."""
+    events = Path(group, "cgroup.events")
+    if group and events.exists():
+        return "frozen 1" in events.read_text()
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"

@@ -41,6 +41,8 @@ CALLS: dict[str, Callable[[Client], object]] = {
     "hold": lambda c: c.hold(1),
     "release": lambda c: c.release(1),
     "requeue": lambda c: c.requeue("1_[2-3]", failed=True),
+    "suspend": lambda c: c.suspend(1),
+    "resume_job": lambda c: c.resume_job(1),
     "limit_array": lambda c: c.limit_array(1, 5),
     "update": lambda c: c.update(1, JobUpdate(comment="c")),
     "wait": lambda c: c.wait(1),

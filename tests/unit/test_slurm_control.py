@@ -11,6 +11,7 @@ import pytest
 from rm.cli.slurm.sinfo_columns import COLUMNS
 from rm.core.model.array import Array
 from rm.core.model.host import HostState
+from rm.core.model.job import JobState
 from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
@@ -119,6 +120,9 @@ def test_jobs_are_held_released_and_requeued_without_a_word(slurm: Slurm, daemon
     assert not table[1].held
     assert slurm("scontrol", "update", "JobId=1", "Priority=0") == (0, "", "")
     assert table[1].held
+    assert slurm("scontrol", "suspend", "1") == (0, "", "")
+    assert table[1].state is JobState.SUSPENDED
+    assert slurm("scontrol", "resume", "1") == (0, "", "")
     assert slurm("scontrol", "requeue", "1") == (0, "", "")
     assert table[1].tasks == ()
     failed = slurm("scontrol", "hold", "99", "3")
@@ -162,7 +166,8 @@ def test_parameters_are_updated(slurm: Slurm, daemon: Daemon) -> None:
     [
         ([], "No command is named."),
         (["foo"], "invalid keyword: foo."),
-        (["suspend", "1"], "'suspend' is not supported."),
+        (["suspend", "9"], "There is no job 9"),
+        (["requeuehold", "1"], "'requeuehold' is not supported."),
         (["show"], "invalid entity:  for keyword: show."),
         (["show", "reservation"], "invalid entity: reservation for keyword: show."),
         (["hold"], "too few arguments: no job is named."),

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from rm.api.jobs import Job
     from rm.client import Client
 
-DONE = {"hold": "is held", "release": "is released", "requeue": "is put back into the queue"}
+DONE = {
+    "hold": "is held",
+    "release": "is released",
+    "requeue": "is put back into the queue",
+    "suspend": "is suspended",
+    "resume": "is resumed",
+}
 
 
 def _each(ids: list[JobId], act: Callable[[JobId], Job], as_json: bool, done: str) -> int:
@@ -111,6 +117,14 @@ def _verb(name: str, text: str, act: Callable[[Client, JobId], Job]) -> click.Co
 
 hold = _verb(
     "hold", "Keep pending JOBs from starting until they are released.", lambda client, job: client.hold(job)
+)
+suspend = _verb(
+    "suspend",
+    "Let running JOBs stand still, with all that they hold, until they are resumed; for operators.",
+    lambda client, job: client.suspend(job),
+)
+resume = _verb(
+    "resume", "Let suspended JOBs go on; for operators.", lambda client, job: client.resume_job(job)
 )
 release = _verb("release", "Let held JOBs start.", lambda client, job: client.release(job))
 

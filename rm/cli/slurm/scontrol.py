@@ -28,8 +28,6 @@ LISTS = ("hostnames", "hostlist", "hostlistsorted")
 ENTITIES = ("job", "node", "partition", "config", *LISTS)
 FAILED = 1
 REFUSED = (
-    "suspend",
-    "resume",
     "requeuehold",
     "top",
     "notify",
@@ -50,6 +48,8 @@ def run(words: Sequence[str]) -> int:
         "hold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
         "uhold": lambda jobs: _each(jobs, lambda client, job: client.hold(job)),
         "release": lambda jobs: _each(jobs, lambda client, job: client.release(job)),
+        "suspend": lambda jobs: _each(jobs, lambda client, job: client.suspend(job)),
+        "resume": lambda jobs: _each(jobs, lambda client, job: client.resume_job(job)),
         "requeue": _requeue,
         "show": lambda words: _show(words, "oneliner" in given.options),
         "update": _update,

@@ -80,6 +80,19 @@ class SetLimit:
 
 
 @dataclass(frozen=True, slots=True)
+class Freeze:
+    """Let the tasks stand still, or go on. `order` counts from 1 in each attempt: a larger one has the last
+    word."""
+
+    kind: ClassVar[str] = "freeze"
+    job: int
+    attempt: int
+    host: str
+    frozen: bool
+    order: int
+
+
+@dataclass(frozen=True, slots=True)
 class Mail:
     """Tell somebody of the job by mail; it is no host's, and names none."""
 
@@ -91,9 +104,9 @@ class Mail:
     subject: str
 
 
-Action = Launch | Start | Stop | Collect | Discard | SetLimit | Mail
+Action = Launch | Start | Stop | Collect | Discard | SetLimit | Freeze | Mail
 ACTIONS: dict[str, type[Action]] = {
-    a.kind: a for a in (Launch, Start, Stop, Collect, Discard, SetLimit, Mail)
+    a.kind: a for a in (Launch, Start, Stop, Collect, Discard, SetLimit, Freeze, Mail)
 }
 
 

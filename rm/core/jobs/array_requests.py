@@ -21,7 +21,14 @@ from rm.core.model.job import Job
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.errors import IllegalTransition
 
-Asked = ev.CancelRequested | ev.HoldRequested | ev.ReleaseRequested | ev.RequeueRequested
+Asked = (
+    ev.CancelRequested
+    | ev.HoldRequested
+    | ev.ReleaseRequested
+    | ev.RequeueRequested
+    | ev.SuspendRequested
+    | ev.ResumeRequested
+)
 
 
 def take(ctx: Context, record: Job, event: Any) -> None:
@@ -75,6 +82,18 @@ def _release(ctx: Context, record: Job, e: ev.ReleaseRequested) -> None:
     done = _each(ctx, record, own, lambda job: ev.ReleaseRequested(job, e.by))
     if not waiting and not done:
         raise _refused(record, e, "cannot be released: only pending jobs are held")
+
+
+def _suspend(ctx: Context, record: Job, e: ev.SuspendRequested) -> None:
+    array, chosen = _named(record, e)
+    if not _each(ctx, record, array.has("running") & chosen, lambda job: ev.SuspendRequested(job, e.by)):
+        raise _refused(record, e, "has no element that runs")
+
+
+def _resume(ctx: Context, record: Job, e: ev.ResumeRequested) -> None:
+    array, chosen = _named(record, e)
+    if not _each(ctx, record, array.has("running") & chosen, lambda job: ev.ResumeRequested(job, e.by)):
+        raise _refused(record, e, "has no element that is suspended")
 
 
 def _requeue(ctx: Context, record: Job, e: ev.RequeueRequested) -> None:
@@ -140,6 +159,8 @@ HANDLERS: dict[type, Callable[[Context, Job, Any], None]] = {
     ev.CancelRequested: _cancel,
     ev.HoldRequested: _hold,
     ev.ReleaseRequested: _release,
+    ev.SuspendRequested: _suspend,
+    ev.ResumeRequested: _resume,
     ev.RequeueRequested: _requeue,
     ev.ArrayLimitSet: _limit,
     ev.JobUpdated: update_array,

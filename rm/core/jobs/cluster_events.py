@@ -288,6 +288,8 @@ def moved_by(job: Job, by_us: int, before_us: int) -> Job:
             for t in job.tasks
         )
         job = replace(job, started_us=job.started_us + by_us, tasks=tasks)
+        if job.suspended_us is not None:
+            job = replace(job, suspended_us=job.suspended_us + by_us)
     return job
 
 

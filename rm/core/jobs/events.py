@@ -93,6 +93,22 @@ class ReleaseRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class SuspendRequested:
+    """The job stands still, with all that it holds, until it is resumed."""
+
+    job: int
+    by: str
+    array_tasks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequested:
+    job: int
+    by: str
+    array_tasks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RequeueRequested:
     """`failed`: of an array only what ended otherwise than it should."""
 
@@ -381,6 +397,8 @@ Event = (
     | CancelRequested
     | HoldRequested
     | ReleaseRequested
+    | SuspendRequested
+    | ResumeRequested
     | RequeueRequested
     | ArrayLimitSet
     | JobUpdated

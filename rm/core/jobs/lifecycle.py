@@ -20,6 +20,8 @@ ASKED: dict[type, str] = {
     ev.CancelRequested: "cannot be cancelled",
     ev.HoldRequested: "cannot be held: only pending jobs can",
     ev.ReleaseRequested: "cannot be released: only pending jobs are held",
+    ev.SuspendRequested: "cannot be suspended: only jobs that run can",
+    ev.ResumeRequested: "cannot be resumed: only suspended jobs can",
     ev.RequeueRequested: "cannot be requeued now",
     ev.ArrayLimitSet: "is no job array: it has no limit of elements",
     ev.JobUpdated: "cannot be changed any more",

@@ -43,7 +43,7 @@ def next_mark(job: Job) -> tuple[int, int] | None:
         return None
     for share in SHARES:
         if share > job.mailed_share and f"{LIMIT}_{share}" in asked:
-            return job.started_us + limit_us * share // 100, share
+            return job.started_us + job.stood_us + limit_us * share // 100, share
     return None
 
 

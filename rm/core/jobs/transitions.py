@@ -11,6 +11,7 @@ from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.state import touch
+from rm.core.jobs.suspending import counted, resume, suspend
 from rm.core.jobs.updating import update
 from rm.core.model.job import EarlierAttempt, Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
@@ -54,6 +55,9 @@ def _place(ctx: Context, job: Job, e: ev.JobPlaced) -> None:
         master_port=0,
         allowed_us=_allowed_us(job, ctx.now_us),
         mailed_share=0,
+        freezes=0,
+        stood_us=0,
+        suspended_us=None,
         failed_rank=None,
         fence_grace_us=ctx.rules.grace_us if job.spec.fence_us else 0,
         reason=None,
@@ -403,7 +407,7 @@ def _stop_rest(ctx: Context, job: Job, why: str) -> Job:
     stop: its tasks end here, and `_finish_if_over` lets the hosts forget them."""
     if job.state is S.COMPLETING:
         return job
-    job = replace(job, state=S.COMPLETING)
+    job = replace(counted(job, ctx.now_us), state=S.COMPLETING)
     left = tuple(t for t in job.tasks if t.ended_us is None)
     if not job.go:
         ended = {t.rank for t in left}
@@ -433,6 +437,7 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
         else:
             ctx.act(Discard(job.id, job.attempt, host))
     ctx.state.vacate(job)
+    job = counted(job, ctx.now_us)
     if job.ending is S.PENDING:
         said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story
         why = job.reason.message if job.reason is not None else said
@@ -518,32 +523,42 @@ TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = 
     (S.RUNNING, ev.SharePassed): _share,
     (S.PENDING, ev.HoldRequested): _hold,
     (S.PENDING, ev.ReleaseRequested): _release,
-    **{(s, ev.JobUpdated): update for s in (S.PENDING, S.CONFIGURING, S.RUNNING)},
+    **{(s, ev.JobUpdated): update for s in (S.PENDING, S.CONFIGURING, S.RUNNING, S.SUSPENDED)},
     (S.CONFIGURING, ev.TasksPrepared): _prepared,
     (S.RUNNING, ev.TasksPrepared): _prepared,  # said twice
+    (S.SUSPENDED, ev.TasksPrepared): _prepared,
     (S.COMPLETING, ev.TasksPrepared): _forget_prepared,
     (S.CONFIGURING, ev.TasksStarted): _started,
     (S.RUNNING, ev.TasksStarted): _started,
+    (S.SUSPENDED, ev.TasksStarted): _started,
     (S.COMPLETING, ev.TasksStarted): _started,
     (S.CONFIGURING, ev.TaskExited): _exited,
     (S.RUNNING, ev.TaskExited): _exited,
+    (S.SUSPENDED, ev.TaskExited): _exited,
     (S.COMPLETING, ev.TaskExited): _exited,
     (S.CONFIGURING, ev.LaunchFailed): _launch_failed,
     (S.RUNNING, ev.LaunchFailed): _launch_failed,  # one host of a gang failed to start
+    (S.SUSPENDED, ev.LaunchFailed): _launch_failed,
     (S.COMPLETING, ev.LaunchFailed): _launch_failed,
     (S.CONFIGURING, ev.TasksLost): _lost,
     (S.RUNNING, ev.TasksLost): _lost,
+    (S.SUSPENDED, ev.TasksLost): _lost,
     (S.COMPLETING, ev.TasksLost): _lost,
-    **{(s, ev.LeaseOver): _lease_over for s in (S.CONFIGURING, S.RUNNING, S.COMPLETING)},
+    **{(s, ev.LeaseOver): _lease_over for s in (S.CONFIGURING, S.RUNNING, S.SUSPENDED, S.COMPLETING)},
     (S.CONFIGURING, ev.CancelRequested): _cancel,
     (S.RUNNING, ev.CancelRequested): _cancel,
+    (S.SUSPENDED, ev.CancelRequested): _cancel,
     (S.COMPLETING, ev.CancelRequested): _cancel_requeue,
     (S.RUNNING, ev.RequeueRequested): _requeue,
+    (S.SUSPENDED, ev.RequeueRequested): _requeue,
     (S.CONFIGURING, ev.RequeueRequested): _requeue,
     (S.RUNNING, ev.JobMoved): _moved,
     (S.RUNNING, ev.ProfileMeasured): _profiled,
+    (S.SUSPENDED, ev.ProfileMeasured): _profiled,
     (S.COMPLETING, ev.ProfileMeasured): _profiled,
     **{(s, ev.RequeueRequested): _requeue_finished for s in S if s.final},
+    (S.RUNNING, ev.SuspendRequested): suspend,
+    (S.SUSPENDED, ev.ResumeRequested): resume,
 }
 
 # what is possible as well while an element waits in a slice on its host

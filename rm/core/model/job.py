@@ -321,6 +321,9 @@ class Job:
     go: bool = False  # this attempt's hosts have got their start: some of it may run
     master_port: int = 0  # of this attempt's gang, chosen by its first host; for its tasks alone to know
     allowed_us: int | None = None  # this attempt's time limit, where its deadline leaves less than asked for
+    freezes: int = 0  # orders to this attempt's hosts to let it stand still, or go on
+    suspended_us: int | None = None  # since when it stands still
+    stood_us: int = 0  # for how long this attempt stood still before
     mailed_share: int = 0  # percent of this attempt's time limit of which somebody was mailed
     started_us: int | None = None
     ended_us: int | None = None

@@ -51,4 +51,7 @@ def attained_us(job: Job, progress: Progress | None, now_us: int) -> int:
     """Time that the current attempt has run, microseconds."""
     if progress is not None and progress.attempt == job.attempt:
         return progress.served_us
-    return max(0, now_us - job.started_us) if job.started_us is not None and job.occupies else 0
+    if job.started_us is None or not job.occupies:
+        return 0
+    until_us = now_us if job.suspended_us is None else job.suspended_us
+    return max(0, until_us - job.started_us - job.stood_us)

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Collect, Discard, Intent, Launch, Mail, SetLimit, Start, Stop
+from rm.core.jobs.actions import Collect, Discard, Freeze, Intent, Launch, Mail, SetLimit, Start, Stop
 from rm.core.jobs.transitions import HOST_FAULTS, UNSTARTED
 from rm.core.model.job import Task
 from rm.core.model.logs import KeptLog
@@ -365,7 +365,7 @@ class Executor:
             return
         if (
             code is Code.NO_SUCH_ATTEMPT
-            and isinstance(action, Stop | SetLimit)
+            and isinstance(action, Stop | SetLimit | Freeze)
             and self._may_yet_launch(action)
         ):
             self._again(entry)
@@ -397,7 +397,7 @@ class Executor:
         self._again(entry, self._later_s)
         return True
 
-    def _may_yet_launch(self, order: Stop | SetLimit) -> bool:
+    def _may_yet_launch(self, order: Stop | SetLimit | Freeze) -> bool:
         """Is a launch of this attempt open, which would come after its order?"""
         return any(
             isinstance(i.action, Launch) and (i.action.job, i.action.attempt) == (order.job, order.attempt)

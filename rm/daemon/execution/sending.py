@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from rm.core.jobs.actions import Discard, SetLimit, Start, Stop
+from rm.core.jobs.actions import Discard, Freeze, SetLimit, Start, Stop
 from rm.core.ports import Clock
 from rm.daemon.agents import Hosts
 from rm.daemon.execution.greeting import CALL_TIMEOUT_S
@@ -21,7 +21,7 @@ TOO_OLD_TO_FENCE = (
 )
 
 
-def request_of(action: Start | Stop | Discard | SetLimit, epoch: int) -> Request[Any]:
+def request_of(action: Start | Stop | Discard | SetLimit | Freeze, epoch: int) -> Request[Any]:
     job, attempt = action.job, action.attempt
     match action:
         case Start():
@@ -33,6 +33,9 @@ def request_of(action: Start | Stop | Discard | SetLimit, epoch: int) -> Request
         case SetLimit():
             limit_us = action.time_limit_us
             return wire.SetLimit(job=job, attempt=attempt, epoch=epoch, time_limit_us=limit_us)
+        case Freeze():
+            frozen, order = action.frozen, action.order
+            return wire.Freeze(job=job, attempt=attempt, epoch=epoch, frozen=frozen, order=order)
         case Discard():
             return wire.Discard(job=job, attempt=attempt, epoch=epoch)
 

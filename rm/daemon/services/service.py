@@ -470,6 +470,16 @@ class Service(HostService):
             job, array_tasks, lambda tasks: ev.ReleaseRequested(job_id, by, tasks)
         )
 
+    async def suspend(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        job = await self.job(job_id)
+        return await self._change_parts(
+            job, array_tasks, lambda tasks: ev.SuspendRequested(job_id, by, tasks)
+        )
+
+    async def resume_job(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        job = await self.job(job_id)
+        return await self._change_parts(job, array_tasks, lambda tasks: ev.ResumeRequested(job_id, by, tasks))
+
     async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
         return await self._change(job_id, ev.ArrayLimitSet(job_id, by, limit))
 

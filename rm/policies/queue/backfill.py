@@ -38,6 +38,8 @@ class BackfillPolicy:
         now_us = snapshot.now_us
         if job.state is JobState.COMPLETING:
             return now_us
+        if job.state is JobState.SUSPENDED:
+            return None  # nobody knows when it goes on
         left_us = expected_left_us(job, snapshot.progress.get(job.id), now_us)
         return None if left_us is None else now_us + left_us
 
@@ -55,6 +57,6 @@ def expected_left_us(job: Job, progress: Progress | None, now_us: int) -> int | 
     if left_us == 0:
         left_us = max(MINUTE_US, served_us - (spec.expected_us or served_us))
     if spec.time_limit_us is not None:
-        ran_us = now_us - job.started_us if job.started_us is not None else 0
+        ran_us = now_us - job.started_us - job.stood_us if job.started_us is not None else 0
         left_us = min(left_us, max(0, spec.time_limit_us - ran_us))
     return left_us
