@@ -71,6 +71,7 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     # launches that full disks refused the time of the next one tells; of the rank that made the job fail
     # the job's reason and exit code tell; how long a lease's end may take, its host alone needs to know
     own = {"key", "master_port", "host_faults", "failed_rank", "fence_grace_us", "freezes"}
+    own |= {"slice_of", "unstarted"}  # with which others it was handed out, and came back
     assert shape(jobs.Job).keys() - made == shape(Job).keys() - own
     assert shape(jobs.Task).keys() == shape(Task).keys()
     assert shape(hosts.Host).keys() - {"free", "jobs", "schedulable"} == shape(Host).keys()
