@@ -352,7 +352,7 @@ def test_why_says_when_a_placement_was_not_recorded(
     monkeypatch.setattr("tests.fake_service.CHOICE", None)
     rmx("submit", "train.sh")
     daemon.call(daemon.service.finish, 1)
-    assert "How it was placed is not recorded" in rmx("why", "1").out
+    assert "There is no record of how it was placed" in rmx("why", "1").out
 
 
 def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:

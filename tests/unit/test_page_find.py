@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rm.core.model.host import Nic
 from tests.fake_page import HOSTILE, PageService
-from tests.fake_service import Daemon, serving
+from tests.fake_service import CARD, Daemon, serving
 from tests.fakes import PATIENCE_S
 from tests.page_visitor import Tokens, Visit, visiting
 
@@ -48,6 +49,9 @@ def test_jobs_are_found_by_id_name_and_user(daemon: Daemon) -> None:
 
 
 def test_a_host_has_a_page(daemon: Daemon) -> None:
+    inventory = daemon.service.inventory
+    inventory["h1"] = dataclasses.replace(inventory["h1"], nics=(CARD, Nic("eth1")))
+
     async def story(visit: Visit) -> None:
         guest, boss = visit(), visit()
         await boss.log_in("t-boss")
@@ -59,6 +63,10 @@ def test_a_host_has_a_page(daemon: Daemon) -> None:
         assert "DOWN" in page
         assert "It does not answer over SSH." in page
         assert "/do/drain" not in page
+        cards = re.findall(r"<tr>(.*?)</tr>", (await guest.get("/host/h1")).text.partition('id="nics"')[2])
+        assert [re.findall(r">([^<]+)</t[dh]>", card) for card in cards[1:]] == [
+            ["eth0", "10.0.0.1", "1Gbps", "9000", "mlx5_0"], ["eth1", "–", "–", "–"],
+        ]  # fmt: skip
         assert "/do/drain?host=k2" in (await boss.get("/host/k2")).text
         missing = await guest.get("/host/h77")
         assert (missing.status, "There is no host &#39;h77&#39;" in missing.text) == (404, True)

@@ -83,7 +83,8 @@ def _choice(choice: Choice | None) -> None:
     """When it was decided, what was compared, and how many hosts the verdicts leave out."""
     if choice is None:
         click.echo(
-            "  How it was placed is not recorded: it never was placed, or an earlier version of rm placed it."
+            "  There is no record of how it was placed: it never was, an earlier version of rm placed it, or "
+            "it is a job array, of which each element is placed by itself."
         )
         return
     hosts = choice.chosen_hosts

@@ -13,7 +13,10 @@ from rm.web.pages.text import Look, duration, look, moment, shown
 
 VERDICTS_MOST = 50
 HISTORY_MOST = 30
-UNRECORDED = "How it was placed is not recorded: it never was placed, or an earlier version of rm placed it."
+UNRECORDED = (
+    "There is no record of how it was placed: it never was, an earlier version of rm placed it, or it is a "
+    "job array, of which each element is placed by itself."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
