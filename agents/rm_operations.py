@@ -12,6 +12,7 @@ import socket
 import time
 
 import rm_logs
+import rm_signalled
 from rm_attempts import NOT_LIVE, Attempt, Attempts, forget_slice, untold
 from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
@@ -178,7 +179,10 @@ class Operations(Attempts):
             which = getattr(signal, name, None)
         if not isinstance(which, int) or not 0 < which < signal.NSIG:
             raise ValueError("signal %r is not a signal's number" % request.get("signal"))
-        if attempt.live() and not attempt.tell({"op": "signal", "signal": int(which)}):
+        to = request.get("to", rm_signalled.STEPS)
+        if to not in (rm_signalled.STEPS, rm_signalled.SCRIPT, rm_signalled.ALL):
+            raise ValueError("a signal goes to steps, script or all, not to %r" % (to,))
+        if attempt.live() and not attempt.tell({"op": "signal", "signal": int(which), "to": to}):
             self._look_again(attempt)
         return {}
 

@@ -26,6 +26,7 @@ from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
 from rm_lease import Lease, alive_us
 from rm_named import Named
+from rm_signalled import SCRIPT, STEPS, receivers
 from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
@@ -374,7 +375,7 @@ class Supervisor:
             if self.meta["state"] == "running" and self.kill_at is None:
                 self._set_limit()
         elif op == "signal" and self.meta["state"] == "running":
-            send(self._processes(), words["signal"])
+            self._signal(words["signal"], words.get("to", STEPS))
         elif op == "renew" and self.lease is not None:
             self.lease.renew(words["heard_us"])
 
@@ -426,12 +427,11 @@ class Supervisor:
         """The signal that the user wants before the time limit, once all tasks are at their programs: until
         then nobody could have a handler for it."""
         self.warn_at, self.warned = None, True
-        number = self.request["warn_signal"]
+        self._signal(self.request["warn_signal"], SCRIPT if self.request["warn_batch"] else STEPS)
+
+    def _signal(self, number, to):
         first = [rank.pid for rank in self.ranks if rank.pid and rank.end is None]
-        processes = first if self.request["warn_batch"] else self._processes()
-        if self.request["batch"] and not self.request["warn_batch"]:
-            processes = [pid for pid in processes if pid not in first]  # as Slurm: not the script itself
-        send(processes, number)
+        send(receivers(self._processes(), first, bool(self.request["batch"]), number, to), number)
 
     def _processes(self):
         return self.group.pids() if self.group.path else descendants(os.getpid())

@@ -140,9 +140,11 @@ class FakeService:
         state = JobState.FAILED if code or signal else JobState.COMPLETED
         return self.put(job_id, state=state, ended_us=9_000_000, exit_code=code, exit_signal=signal)
 
-    async def cancel(self, job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Job:
+    async def cancel(
+        self, job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: str = "steps"
+    ) -> Job:
         job = await self.job(job_id)
-        self.log.append(("cancel", job_id, by, signal))
+        self.log.append(("cancel", job_id, by, signal, signal_to))
         if job.state.final:
             raise Conflict(f"Job {job_id} has already ended.")
         return job if signal else self.put(job_id, state=JobState.CANCELLED, ended_us=9_000_000)

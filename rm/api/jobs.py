@@ -12,6 +12,7 @@ from rm.api.answer import NUMBER_MAX, Answer, Count, Number, Request, Time
 from rm.api.job_rows import JobRow
 from rm.api.reasons import Reason, Schedule
 
+SignalTo = Literal["steps", "script", "all"]
 State = Literal[
     "PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "FAILED", "CANCELLED",
     "TIMEOUT", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY",

@@ -138,6 +138,8 @@ ROUTES: Sequence[Route] = (
     Route("DELETE", "/v1/jobs/{id}", "cancel", "Cancel the job, or only send its tasks a signal.",
           jobs.OneJob, query=(
               Parameter("signal", Annotated[int, Meta(ge=0, le=64)], "the signal's number; 0 = cancel", 0),
+              Parameter("signal_to", jobs.SignalTo, "whom it reaches: all but a script that runs once, the "
+                        "script's first process, or all", "steps"),
               SOME,
           ), who=Who.OWNER, errors=(409, 502)),
     *(

@@ -25,6 +25,7 @@ from rm.api.jobs import (
     Jobs,
     JobUpdate,
     OneJob,
+    SignalTo,
     Waited,
     WholeJob,
 )  # fmt: skip
@@ -271,14 +272,17 @@ class Client:
         job, tasks = _named(job_id)
         return self._ask.get(Iterations, "jobs", job, "iterations", last=last, array_tasks=tasks)
 
-    def cancel(self, job_id: JobRef, signal: int | None = None) -> Job:
+    def cancel(self, job_id: JobRef, signal: int | None = None, signal_to: SignalTo = "steps") -> Job:
         """Cancel the job: SIGTERM, and SIGKILL after the grace time; or only send its tasks a signal.
+
+        `signal_to`: not to the script, where that runs once; "script" to its first process alone; "all".
 
         Raises:
             Conflict: it has ended already.
         """
         job, tasks = _named(job_id)
-        return self._ask.delete(OneJob, "jobs", job, signal=signal, array_tasks=tasks).job
+        to = None if signal is None else signal_to
+        return self._ask.delete(OneJob, "jobs", job, signal=signal, signal_to=to, array_tasks=tasks).job
 
     def cancel_all(self, *, user: str = "", name: str = "", state: str = "") -> Cancelled:
         """Cancel all matching jobs that have not ended; the answer names those of others, which stay."""

@@ -30,6 +30,7 @@ from rm.protocol.scalars import (
 
 LOG_CHUNK_BYTES = 2 << 20  # no answer to `Logs` holds more
 Stream = Literal["out", "err"]
+SignalTo = Literal["steps", "script", "all"]
 Limit = Annotated[int, Meta(ge=-1, lt=1 << 62)]
 UserId = Annotated[int, Meta(ge=0, lt=1 << 32)]
 
@@ -211,9 +212,11 @@ class Freeze(Ordered[Done], frozen=True, kw_only=True, tag="freeze"):
 
 
 class Signalled(Ordered[Done], frozen=True, kw_only=True, tag="signal"):
-    """Send a signal, by its number, to every process of the attempt."""
+    """Send a signal, by its number, to every process of the attempt but a script that runs once (`steps`), to
+    the first process of each task (`script`), or to every process (`all`)."""
 
     signal: Annotated[int, Meta(ge=1, le=64)]
+    to: SignalTo = "steps"
 
 
 class Renewed(Struct, frozen=True, kw_only=True):

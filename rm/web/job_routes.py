@@ -21,7 +21,7 @@ from rm.web.answers import explanation, full_job_of, job_of, job_row_of, respond
 from rm.web.handling import made, number, settled, while_connected
 from rm.web.identity import CALLER
 from rm.web.ports import Answer, Service
-from rm.web.visible_jobs import VisibleJobs, array_tasks_of
+from rm.web.visible_jobs import VisibleJobs, array_tasks_of, signal_to_of
 
 WAIT_MAX_S = 300.0
 
@@ -129,7 +129,9 @@ class JobRoutes:
         signal = int(number(request, "signal", 0)) or None
         if signal is not None and signal > 64:
             raise UsageError(f"There is no signal {signal}.")
-        job = await settled(self._service.cancel(job_id, caller.user, signal, array_tasks_of(request)))
+        signal_to = signal_to_of(request)
+        tasks = array_tasks_of(request)
+        job = await settled(self._service.cancel(job_id, caller.user, signal, tasks, signal_to))
         return respond(jobs.OneJob(job=job_of(job)))
 
     async def cancel_all(self, request: web.Request) -> web.Response:

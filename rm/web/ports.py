@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from concurrent.futures import Future
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
+from rm.api.jobs import SignalTo
 from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
@@ -176,9 +177,11 @@ class Service(Protocol):
         """How far these jobs have come, by their reports."""
         ...
 
-    def cancel(self, job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Answer[Job]:
+    def cancel(
+        self, job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: SignalTo = "steps"
+    ) -> Answer[Job]:
         """Stop the job, or of an array these elements (as rm.arrays writes them; "" = all); with `signal`
-        only send that signal to its tasks."""
+        only send that signal to its tasks: to whom `signal_to` says."""
         ...
 
     def cancel_all(self, job_ids: Sequence[int], by: str) -> Answer[Sequence[Job]]:

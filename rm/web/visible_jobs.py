@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast, get_args
 
 from aiohttp import web
 
+from rm.api.jobs import SignalTo
 from rm.arrays import JobId, mask, text_of
 from rm.config import PrivacyConfig
 from rm.core.model.described import Described
 from rm.core.model.job import Job
 from rm.core.people.rights import Role
-from rm.errors import NotFound
+from rm.errors import NotFound, UsageError
 from rm.web.handling import settled
 from rm.web.identity import CALLER, Caller
 from rm.web.ports import Service
@@ -26,6 +28,19 @@ def array_tasks_of(request: web.Request) -> str:
     """
     asked = request.query.get("array_tasks", "")
     return text_of(mask(asked)) if asked else ""
+
+
+def signal_to_of(request: web.Request) -> SignalTo:
+    """Whom a signal reaches.
+
+    Raises:
+        UsageError: it names no such thing.
+    """
+    asked = request.query.get("signal_to", "steps")
+    known = get_args(SignalTo)
+    if asked not in known:
+        raise UsageError(f"signal_to is one of {', '.join(known)}, not '{asked}'.")
+    return cast(SignalTo, asked)
 
 
 class VisibleJobs:

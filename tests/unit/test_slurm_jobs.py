@@ -227,9 +227,11 @@ def noted(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, st
     asked: list[tuple[int, str]] = []
     cancel = daemon.service.cancel
 
-    async def note(job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Any:
+    async def note(
+        job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: str = ""
+    ) -> Any:
         asked.append((job_id, array_tasks))
-        return await cancel(job_id, by, signal, array_tasks)
+        return await cancel(job_id, by, signal, array_tasks, signal_to)
 
     monkeypatch.setattr(daemon.service, "cancel", note)
     return asked
@@ -254,7 +256,9 @@ def test_of_an_array_that_fits_only_the_waiting_elements_are_cancelled(
 def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
     assert slurm("scancel", "1", "--signal", "USR1") == (0, "", "")
     assert slurm("scancel", "-s", "10", "-f", "1") == (0, "", "")
-    assert [what[3] for what in daemon.service.log if what[0] == "cancel"] == [10, 10]
+    assert slurm("scancel", "-b", "-s", "CONT", "1") == (0, "", "")
+    sent = [what[3:] for what in daemon.service.log if what[0] == "cancel"]
+    assert sent == [(10, "steps"), (10, "all"), (18, "script")]
     over = slurm("scancel", "-s", "USR1", "5")
     assert (over.code, over.err) == (
         1, "scancel: error: Kill job error on job id 5: Job 5 has already ended.\n",
@@ -271,7 +275,6 @@ def test_a_signal_is_sent(slurm: Slurm, daemon: Daemon) -> None:
         (["-t", "FAILED", "1"], "Invalid job state specified: FAILED."),
         (["-s", "LOUD", "1"], "There is no signal 'LOUD'."),
         (["-i", "1"], "--interactive is not supported."),
-        (["--batch", "-s", "USR1", "1"], "--batch is not supported."),
     ],
     ids=str,
 )

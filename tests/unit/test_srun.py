@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from tests.agent_process import AGENTS, Agent, agents, launch_request
+from tests.agent_process import AGENTS, Agent, agents, launch_request, until
 
 HOST = {"host": "h1", "address": "10.0.0.1", "tasks": 3, "cpus": 4, "gpus": 2}
 
 
-def run(agent: Agent, lines: str, **more: Any) -> tuple[int, list[str]]:
-    """The script's exit code, and what it printed."""
+def batch(lines: str, **more: Any) -> dict[str, Any]:
+    """The launch of a script that runs once."""
     tasks = [{"rank": r, "gpus": ["0", "1"], "env": {"RM_HOST": "h1"}} for r in range(3)]
-    request = {
+    return {
         **launch_request("", 1, 3),
         "script": None,
         "batch": "#!/bin/bash\nexec 2>&1\n" + lines,
@@ -28,7 +28,11 @@ def run(agent: Agent, lines: str, **more: Any) -> tuple[int, list[str]]:
         "env": {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "h1"},
         **more,
     }
-    answer = agent.ask("launch", **request)
+
+
+def run(agent: Agent, lines: str, **more: Any) -> tuple[int, list[str]]:
+    """The script's exit code, and what it printed."""
+    answer = agent.ask("launch", **batch(lines, **more))
     assert answer["ok"], answer
     end = agent.event("exit", job=1, rank=0)
     return end["code"], agent.log().splitlines()
@@ -302,3 +306,37 @@ rm -r $there"""
         "scontrol: inside a job rm knows show hostnames, show hostlist, requeue of itself.",
         "other: show job a b",
     ]
+
+
+RECEIVERS = """
+trap 'echo script' USR1
+sh -c 'trap "echo child; exit" USR1; echo ready; while :; do sleep 0.02; done' &
+srun -n1 sh -c 'trap "echo step" USR1; echo ready; until [ -e $RM_REPORTS.go ]; do sleep 0.02; done' &
+until [ "$(jobs -r)" = "" ]; do wait; done
+"""
+RECEIVERS_SAY = ("script", "child", "step", "ready")
+
+
+def test_a_signal_reaches_the_steps_once_and_the_script_only_if_it_is_asked_for() -> None:
+    with agents() as start:
+        agent = start()
+        assert agent.ask("launch", **batch(RECEIVERS))["ok"]
+
+        def heard(*expected: str) -> None:
+            words = [*expected, "ready", "ready"]
+            # a shell may also say that a signal ended its sleep
+            until(
+                lambda: sorted(w for w in agent.log().split() if w in RECEIVERS_SAY) == sorted(words),
+                str(expected),
+            )
+
+        heard()
+        agent.call("signal", job=1, attempt=1, signal=10, to="script")
+        heard("script")
+        agent.call("signal", job=1, attempt=1, signal=10)
+        heard("script", "step", "child")
+        agent.call("signal", job=1, attempt=1, signal=10, to="all")
+        heard("script", "step", "child", "script", "step")
+        assert agent.ask("signal", job=1, attempt=1, signal=10, to="others")["code"] == "bad-request"
+        agent.call("signal", job=1, attempt=1, signal=9)
+        assert agent.event("exit", job=1, rank=0)["signal"] == 9

@@ -13,11 +13,11 @@ from rm.cli.jobs.own_job import is_own, requeue_itself
 from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
-from rm.errors import Forbidden, RmError
+from rm.errors import Forbidden, RmError, UsageError
 from rm.submission.signals import signal_number
 
 if TYPE_CHECKING:
-    from rm.api.jobs import Job
+    from rm.api.jobs import Job, SignalTo
     from rm.client import Client
 
 DONE = {
@@ -65,6 +65,8 @@ def _all_that_fit(session: Session, user: str, name: str, state: str, as_json: b
 @click.command()
 @jobs_operand
 @click.option("--signal", "-s", "signal_text", metavar="SIGNAL", help="Only send this signal to the tasks.")
+@click.option("--batch", "to", flag_value="script", help="The signal is for the script's shell alone.")
+@click.option("--full", "to", flag_value="all", help="The signal is also for a script that runs once.")
 @click.option("--user", "-u", default="", metavar="USER", help="All jobs of this user.")
 @click.option("--job-name", "-n", "name", default="", metavar="NAME", help="All jobs of this name.")
 @click.option("--state", "-t", default="", metavar="STATE", help="All jobs in this state.")
@@ -76,6 +78,7 @@ def cancel(
     jobs: tuple[str, ...],
     job_words: tuple[str, ...],
     signal_text: str | None,
+    to: SignalTo | None,
     user: str,
     name: str,
     state: str,
@@ -83,6 +86,8 @@ def cancel(
 ) -> int:
     """Cancel JOBs: SIGTERM to all their processes, and SIGKILL after the grace time."""
     number = None if signal_text is None else signal_number(signal_text)
+    if to and number is None:
+        raise UsageError("--batch and --full say whom a signal reaches.", "Name it by --signal.")
     words = (*jobs, *job_words)
     if (user or name or state) and not words and number is None:
         return _all_that_fit(session, user, name, state, as_json)
@@ -100,7 +105,7 @@ def cancel(
         ids = job_ids(words)
     done = f"got signal {number}" if number else ""
     client = session.client
-    return _each(ids, lambda job: client.cancel(job, signal=number), as_json, done)
+    return _each(ids, lambda job: client.cancel(job, signal=number, signal_to=to or "steps"), as_json, done)
 
 
 def _verb(name: str, text: str, act: Callable[[Client, JobId], Job]) -> click.Command:

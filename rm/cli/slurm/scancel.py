@@ -16,19 +16,21 @@ from rm.submission.signals import signal_number
 from rm.units import parse_hosts
 
 if TYPE_CHECKING:
+    from rm.api.jobs import SignalTo
     from rm.client import Client
 
 OPTIONS = Options(
     taken=(
         "me", "name/n=", "jobname=", "nodelist/w=", "partition/p=", "signal/s=", "state/t=", "user/u=",
-        "verbose/v",
+        "verbose/v", "batch/b", "full/f",
     ),
-    ignored=("ctld", "full/f", "hurry/H", "quiet/Q"),
+    ignored=("ctld", "hurry/H", "quiet/Q"),
     refused=(
-        "account/A=", "batch/b", "clusters/M=", "interactive/i", "qos/q=", "reservation/R=", "sibling=",
+        "account/A=", "clusters/M=", "interactive/i", "qos/q=", "reservation/R=", "sibling=",
         "wckey=",
     ),
     variables={
+        "SCANCEL_BATCH": "batch", "SCANCEL_FULL": "full",
         "SCANCEL_NAME": "name", "SCANCEL_PARTITION": "partition", "SCANCEL_STATE": "state",
         "SCANCEL_USER": "user",
     },
@@ -47,6 +49,7 @@ def run(words: Sequence[str]) -> int:
     if not ids and not filters:
         raise UsageError("No job identification provided")
     signal, state = _signal(given), _state(filters.get("state", ""))
+    to = _receivers(given)
     if filters:
         ids = _matching(filters, state, ids)
     if not ids:
@@ -54,7 +57,7 @@ def run(words: Sequence[str]) -> int:
     from rm.client import Client
 
     client = Client()
-    return max([_cancel(client, job, signal, "verbose" in given.options) for job in ids])
+    return max([_cancel(client, job, signal, to, "verbose" in given.options) for job in ids])
 
 
 def _id(word: str) -> JobId:
@@ -68,6 +71,11 @@ def _signal(given: Given) -> int | None:
     """None: SIGTERM, and SIGKILL after the grace time, as without an option."""
     text = given.options.get("signal")
     return None if text is None else signal_number(text)
+
+
+def _receivers(given: Given) -> SignalTo:
+    """The steps, unless --batch names the script's shell alone, or --full all."""
+    return "script" if "batch" in given.options else "all" if "full" in given.options else "steps"
 
 
 def _state(text: str) -> str:
@@ -102,9 +110,9 @@ def _matching(filters: dict[str, str], state: str, ids: list[JobId]) -> list[Job
     return [JobId(job.id, tasks) for job, tasks in targets if tasks is not None]
 
 
-def _cancel(client: Client, job: JobId, signal: int | None, verbose: bool) -> int:
+def _cancel(client: Client, job: JobId, signal: int | None, to: SignalTo, verbose: bool) -> int:
     try:
-        client.cancel(job, signal=signal)
+        client.cancel(job, signal=signal, signal_to=to)
     except RmError as error:
         over = signal is None and isinstance(error, NotFound | Conflict)
         if not over or verbose:  # Slurm does not mention that a job is over

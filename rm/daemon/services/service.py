@@ -70,7 +70,7 @@ from rm.daemon.services.steps_service import Steps
 from rm.daemon.services.stored import StoredCounts
 from rm.daemon.services.token_keeper import TokenKeeper
 from rm.errors import Conflict, IllegalTransition, ImpossibleRequest, NotFound, RmError, StoreUnavailable
-from rm.protocol.attempts import Signalled
+from rm.protocol.attempts import Signalled, SignalTo
 from rm.protocol.codes import Code, code_of
 
 T = TypeVar("T")
@@ -425,32 +425,36 @@ class Service(HostService):
         answer: list[Job] = await self._ask(look)
         return answer
 
-    async def cancel(self, job_id: int, by: str, signal: int | None, array_tasks: str = "") -> Job:
+    async def cancel(
+        self, job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: SignalTo = "steps"
+    ) -> Job:
         job = await self.job(job_id)
         if signal is not None:
-            return await self._signal_all(job, signal, array_tasks)
+            return await self._signal_all(job, signal, signal_to, array_tasks)
         if job.state.final:
             raise Conflict(f"Job {job.ref} has already ended ({job.state}).")
         return await self._change_parts(job, array_tasks, lambda tasks: ev.CancelRequested(job_id, by, tasks))
 
-    async def _signal_all(self, job: Job, signal: int, array_tasks: str) -> Job:
+    async def _signal_all(self, job: Job, signal: int, to: SignalTo, array_tasks: str) -> Job:
         """The job, or all elements of an array that run."""
         if job.array is None:
-            return await self._signal(job, signal)
+            return await self._signal(job, signal, to)
         chosen = job.array.has("running") & (mask(array_tasks) if array_tasks else ~0)
         if not chosen:
             named = JobId(job.id, array_tasks)
             raise Conflict(f"No element of {named} runs: there is nothing to signal.")
         for task in each(chosen):
-            await self._signal((await self._element(job.id, str(task))).job, signal)
+            await self._signal((await self._element(job.id, str(task))).job, signal, to)
         return job
 
-    async def _signal(self, job: Job, signal: int) -> Job:
+    async def _signal(self, job: Job, signal: int, to: SignalTo) -> Job:
         hosts = dict.fromkeys(t.host for t in job.tasks if t.ended_us is None)
         if not job.occupies or not hosts:
             raise Conflict(f"Job {job.id} is {job.state}: there is nothing to signal.")
         for host in hosts:
-            request = Signalled(job=job.id, attempt=job.attempt, signal=signal, epoch=self._facts["epoch"])
+            request = Signalled(
+                job=job.id, attempt=job.attempt, signal=signal, to=to, epoch=self._facts["epoch"]
+            )
             future = self._hosts.call(host, request)
             try:
                 await asyncio.wrap_future(future)
