@@ -158,8 +158,8 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
     assert (part.data, part.done) == ("", False)
     assert wire.ask(attempts.Signalled(**order, signal=18)) is not None
-    for order, frozen in enumerate((True, False), 1):
-        freeze = attempts.Freeze(job=1, attempt=1, epoch=7, frozen=frozen, order=order)
+    for number, frozen in enumerate((True, False), 1):
+        freeze = attempts.Freeze(job=1, attempt=1, epoch=7, frozen=frozen, order=number)
         assert wire.ask(freeze) is not None
     assert wire.ask(attempts.SetLimit(**order, time_limit_us=600_000_000)) is not None
     piece = streams.Stream(**order, place=1, stream="0", offset=0, data="", ack=0)
