@@ -239,6 +239,7 @@ class Attempts:
         line["state"] = "exited"
         line.update({key: record[key] for key in ("started_us", "ended_us", "code", "signal", "oom", "why")})
         line["ran_us"] = record.get("ran_us")  # older supervisors do not say it
+        line["epilog"] = record.get("epilog", "")
 
     # the loop
 
@@ -297,7 +298,19 @@ class Attempts:
     def _tell_exit(self, attempt, rank):
         self._guarded(attempt, self._read_reports)
         line = attempt.ranks[rank]
-        keys = ("job", "attempt", "rank", "code", "signal", "started_us", "ended_us", "ran_us", "oom", "why")
+        keys = (
+            "job",
+            "attempt",
+            "rank",
+            "code",
+            "signal",
+            "started_us",
+            "ended_us",
+            "ran_us",
+            "oom",
+            "why",
+            "epilog",
+        )
         self.notify(dict({key: line[key] for key in keys}, event="exit"))
 
     def hear(self):

@@ -59,12 +59,16 @@ def checked_launch(request):
         ("log_bytes", int, 64 << 20), ("log_reserve_bytes", int, 0), ("open_mode", str, "truncate"),
         ("lease_us", int, 0), ("heard_us", int, 0), ("allocation", list, []), ("place", int, 0),
         ("warn_signal", int, 0), ("warn_before_us", int, 0), ("warn_batch", bool, False),
+        ("prolog", str, ""), ("epilog", str, ""), ("program_us", int, 60_000_000),
     ):  # fmt: skip
         value = request.get(key)
         value = default if value is None else value
         if not isinstance(value, kind):
             raise ValueError("%s is missing or is not a %s" % (key, kind.__name__))
         result[key] = number(value, key) if kind is int else value
+    for key in ("prolog", "epilog"):
+        if result[key] and (not result[key].startswith("/") or "\0" in result[key]):
+            raise ValueError("%s is an absolute path" % key)
     for key in ("uid", "gid"):
         result[key] = None if request.get(key) is None else number(request[key], key)
     if result["open_mode"] not in ("truncate", "append"):

@@ -18,6 +18,7 @@ import signal
 import time
 import traceback
 
+import rm_job_program
 import rm_mpi
 import rm_reports
 import rm_stepd
@@ -31,6 +32,7 @@ from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
 FILES_OF_RANK, FILES_OF_ALL = 4, 256  # that a supervisor has open
+PROGRAM_S = 1.0  # between two looks at a prolog or epilog
 STANDS_S = 0.5  # between two looks whether tasks that are to stand still do
 STEPS_S = 0.02  # between two looks whether steps still run that were asked to end
 
@@ -123,6 +125,7 @@ class Supervisor:
         self.door, self.stepd = None, 0  # where the job asks for steps; the process that hears it
         self.steps_at = None  # when to look again whether a step still runs
         self.finished = False
+        self.wake, self.epilog = -1, ""  # the end of its signals' pipe; how the epilog failed
         self.unrecorded = []  # exits that the disk refused
         self.captures = Captures()
         self.task_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -140,6 +143,7 @@ class Supervisor:
 
     def run(self):
         wake, wake_in = os.pipe()
+        self.wake = wake
         os.set_blocking(wake_in, False)
         os.set_blocking(wake, False)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -158,18 +162,18 @@ class Supervisor:
                 self.door = rm_stepd.listen(self.folder, self.user)
                 rm_mpi.write_hosts(self.folder, self.request["allocation"])
         except (OSError, SpoolError) as error:
-            self.captures.close()
-            self.group.remove()
-            self.fence.remove()
-            self.folder.remove()
             code, sentence = sentence_of(error) if isinstance(error, OSError) else (error.code, str(error))
-            signal.set_wakeup_fd(-1)
-            os.close(wake)
-            os.close(wake_in)
-            self._fail(code, sentence)
+            self._give_up(code, sentence, wake, wake_in)
+            return
+        refused = self._run_program("prolog", wake)
+        if refused:
+            self._run_program("epilog", wake)
+            self._give_up("prolog-failed", refused, wake, wake_in)
             return
         self.named.begin()
-        if self.request["hold"]:
+        if self.meta["state"] == "stopped":
+            pass  # while the prolog ran
+        elif self.request["hold"]:
             self._say({"event": "launched"})
         else:
             self._start()
@@ -201,6 +205,51 @@ class Supervisor:
         signal.set_wakeup_fd(-1)
         os.close(wake)
         os.close(wake_in)
+
+    def _give_up(self, code, sentence, wake, wake_in):
+        self.captures.close()
+        self.group.remove()
+        self.fence.remove()
+        self.folder.remove()
+        signal.set_wakeup_fd(-1)
+        os.close(wake)
+        os.close(wake_in)
+        self._fail(code, sentence)
+
+    def _run_program(self, kind, wake):
+        """The administrator's prolog or epilog, to its end; why it failed, as a sentence, or "". Orders are
+        followed meanwhile: one to stop ends a prolog."""
+        path = self.request[kind]
+        if not path:
+            return ""
+        log = self.folder.at(kind + ".log")
+        within_s = self.request["program_us"] / 1e6
+        late_s, until = 0, time.monotonic() + within_s
+        pid = rm_job_program.begin(
+            path, rm_job_program.environment(kind, self.folder, self.request, self.user), log
+        )
+        while True:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                break
+            if kind == "prolog" and self.meta["state"] == "stopped":
+                rm_job_program.kill(pid)
+                os.waitpid(pid, 0)
+                return ""
+            if time.monotonic() >= until:
+                late_s = within_s
+                rm_job_program.kill(pid)
+                _, status = os.waitpid(pid, 0)
+                break
+            left_s = min(until - time.monotonic(), PROGRAM_S)
+            ready, _, _ = select.select([self.orders, wake], [], [], max(0, left_s))
+            if wake in ready:
+                os.read(wake, 4096)
+            if self.orders in ready:
+                self._obey()
+            if kind == "prolog":
+                self._check_time()  # of its lease: it has no limit yet
+        return rm_job_program.failure(kind, path, status, late_s, log)
 
     def _fail(self, code, sentence):
         """Nothing of it could be begun, and nothing is left."""
@@ -523,6 +572,7 @@ class Supervisor:
                 elif self.stepd:
                     self._await_steps()
                 return
+            self.epilog = self._run_program("epilog", self.wake)
             self.finished = True
             self.captures.close()
             if self.named.paths:
@@ -556,7 +606,8 @@ class Supervisor:
         limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
         oom = bool(code or number) and limited > 0 and self.group.oom()
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
-                  "ended_us": ended_us, "ran_us": ran_us, "oom": oom, "why": why}  # fmt: skip
+                  "ended_us": ended_us, "ran_us": ran_us, "oom": oom, "why": why,
+                  "epilog": self.epilog}  # fmt: skip
         if self.finished and all(r.recorded for r in self.ranks):
             self._remove_group()
             self.fence.remove()

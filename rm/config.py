@@ -81,6 +81,9 @@ class JobsConfig:
     partition_fences: tuple[str, ...] = ()
     licenses: tuple[str, ...] = ()
     mail: str = ""
+    prolog: str = ""
+    epilog: str = ""
+    program_s: Annotated[float, msgspec.Meta(gt=0, le=120)] = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -546,6 +549,11 @@ def _resolve(config: Config, env: Mapping[str, str], euid: int) -> Config:
         raise ConfigError(f"jobs.fence: {error.what}", "Write 60s or 5min, or 0 for none.") from None
     partition_fences(jobs)
     licenses(jobs)
+    for key in ("prolog", "epilog"):
+        if (path := getattr(jobs, key)) and not path.startswith("/"):
+            raise ConfigError(
+                f"jobs.{key} is '{path}'.", "Write the absolute path of a program of the hosts."
+            )
     return dataclasses.replace(
         config,
         policies=_policy_tables(config.policies),

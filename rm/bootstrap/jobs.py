@@ -153,5 +153,8 @@ def launch_rules(config: Config) -> LaunchRules:
         fence=fence_of(config.fence),
         log_bytes=config.jobs.max_log_bytes,
         log_reserve_bytes=config.hosts.log_reserve_mb << 20,
+        prolog=config.jobs.prolog,
+        epilog=config.jobs.epilog,
+        program_us=int(config.jobs.program_s * SECOND_US),
         ids_of=Ids() if config.fence.check_ids else lambda user: None,
     )

@@ -114,7 +114,9 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     starts. With `warn_signal` every process gets this signal `warn_before_us` before the time limit, with
     `warn_batch` only the first one of each task. With `lease_us` the host ends the tasks, with `grace_us`,
     when it has not heard the leading daemon for this time; `heard_us` is when it was last heard, see
-    `renew`."""
+    `renew`. `prolog` and `epilog` are programs of the host that the agent runs before the tasks and when
+    nothing of them is left, each for at most `program_us`; the launch fails with `prolog-failed`, the exit of
+    the last task names a failed epilog."""
 
     user: Word
     script: Text | UnsetType = UNSET
@@ -146,6 +148,9 @@ class Launch(Ordered[Launched], frozen=True, kw_only=True, tag="launch"):
     warn_signal: Annotated[int, Meta(ge=0, le=64)] = 0  # 0: none
     warn_before_us: DurationUs = 0
     warn_batch: bool = False
+    prolog: Path = ""
+    epilog: Path = ""
+    program_us: DurationUs = 60_000_000
     lease_us: DurationUs = 0  # 0: none
     heard_us: AliveUs = 0
 
@@ -257,6 +262,7 @@ class TaskReport(Struct, frozen=True, kw_only=True):
     signal: Signal | None = None
     oom: bool = False
     why: Sentence = ""
+    epilog: Sentence = ""
     cooperative: bool = False
     cpus: Annotated[int, Meta(ge=0, le=1 << 20)] = 0
     mem_bytes: Bytes = 0

@@ -32,6 +32,7 @@ class Code(StrEnum):
     NO_SUCH_OP = "no-such-op"
     NO_SUCH_TASK = "no-such-task"
     NO_SUCH_USER = "no-such-user"
+    PROLOG = "prolog-failed"
     REFUSED_BY_KERNEL = "refused-by-kernel"
     REPLACED = "replaced"  # the executor's files are not those that the agent was started with
     ROOT_REFUSED = "root-refused"

@@ -94,6 +94,7 @@ class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     ran_us: DurationUs | None = None
     oom: bool = False
     why: Sentence = ""
+    epilog: Sentence = ""  # how the epilog failed
 
 
 class Started(Notification, frozen=True, kw_only=True, tag="started"):

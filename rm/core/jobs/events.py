@@ -170,7 +170,8 @@ class TasksStarted:
 @dataclass(frozen=True, slots=True)
 class TaskExited:
     """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence.
-    `ran_us` is how long it ran by a clock that nobody sets, None where the host does not say it."""
+    `ran_us` is how long it ran by a clock that nobody sets, None where the host does not say it; `epilog` how
+    the administrator's program failed that ran after the last one, "" = it did not."""
 
     job: int
     attempt: int
@@ -183,6 +184,7 @@ class TaskExited:
     out_of_memory: bool = False
     why: str = ""
     ran_us: int | None = None
+    epilog: str = ""
 
 
 @dataclass(frozen=True, slots=True)

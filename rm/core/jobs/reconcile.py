@@ -41,6 +41,7 @@ class ReportedTask:
     mem_bytes: int = 0
     gpus: tuple[str, ...] | None = None
     ran_us: int | None = None
+    epilog: str = ""
 
     @property
     def runs(self) -> bool:
@@ -156,6 +157,7 @@ def _news(host: str, task: ReportedTask, known: Task, now_us: int) -> ev.Event |
             task.out_of_memory,
             task.why,
             task.ran_us,
+            task.epilog,
         )
     if task.state == "lost":
         return ev.TasksLost(task.job, task.attempt, host, (task.rank,), task.why)

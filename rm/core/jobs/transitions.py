@@ -121,6 +121,9 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         return
     if job.held and job.slice_of:
         job = replace(job, held=False)  # it has run
+    if e.epilog:
+        job = touch(job, ctx.now_us, e.epilog)
+        _drain(ctx, e.host, e.epilog)
     started, ended = _when(task.started_us or e.started_us, e, ctx.now_us)
     tasks = _update(
         job.tasks,
@@ -203,8 +206,10 @@ def _verdict(e: ev.TaskExited) -> tuple[JobState, Reason]:
 
 
 def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
-    host_fault = e.code in HOST_FAULTS
-    if host_fault and (host := ctx.state.hosts.get(e.host)) is not None and not host.drained_by:
+    if e.code == Code.PROLOG:
+        _drain(ctx, e.host, e.message)
+    host_fault = e.code in HOST_FAULTS or e.code == Code.PROLOG
+    if e.code in HOST_FAULTS and (host := ctx.state.hosts.get(e.host)) is not None and not host.drained_by:
         said = f"could not launch job {job.id}: {e.message}"
         ctx.put_host(replace(host, drained_by=said, unwritable=True))
     failures = job.launch_failures + (0 if host_fault else 1)
@@ -230,6 +235,13 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
         reason=job.reason or reason,
     )
     _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+
+
+def _drain(ctx: Context, host: str, why: str) -> None:
+    """Until an administrator has looked at it: its next jobs would meet the same."""
+    found = ctx.state.hosts.get(host)
+    if found is not None and not found.drained_by:
+        ctx.put_host(replace(found, drained_by=f"{why} (rm)"))
 
 
 def _lost(ctx: Context, job: Job, e: ev.TasksLost) -> None:

@@ -76,6 +76,7 @@ def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | e
         m.oom,
         m.why[:WORDS_MAX],
         m.ran_us,
+        m.epilog[:WORDS_MAX],
     )
 
 
@@ -95,6 +96,7 @@ def reported(t: TaskReport, offset_us: int, now_us: int) -> ReportedTask:
         t.mem_bytes,
         None if t.gpus is None else tuple(t.gpus),
         t.ran_us,
+        t.epilog[:WORDS_MAX],
     )
 
 

@@ -38,6 +38,9 @@ class LaunchRules:
     log_bytes: int
     log_reserve_bytes: int
     ids_of: Callable[[str], tuple[int, int] | None]
+    prolog: str = ""  # programs of the hosts, "" = none, and how long each may take
+    epilog: str = ""
+    program_us: int = 60_000_000
 
 
 def launch_request(state: ClusterState, rules: LaunchRules, epoch: int) -> Callable[[Launch], wire.Launch]:
@@ -132,5 +135,8 @@ def request_of(job: Job, action: Launch, state: ClusterState, rules: LaunchRules
         warn_signal=spec.warn_signal,
         warn_before_us=spec.warn_before_us,
         warn_batch=spec.warn_batch,
+        prolog=rules.prolog,
+        epilog=rules.epilog,
+        program_us=rules.program_us,
         lease_us=spec.fence_us or 0,
     )

@@ -1,0 +1,90 @@
+"""The administrator's programs around a job on this host: a prolog before its tasks, an epilog after them.
+
+They run as the agent does, as root where it is root, so that nothing of the user's environment reaches them:
+what they find of the job are the names of LET_THROUGH alone.
+"""
+
+import contextlib
+import os
+import signal
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+LET_THROUGH = (
+    "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_CLUSTER_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID",
+    "SLURM_RESTART_COUNT", "SLURM_JOB_ACCOUNT", "RM_JOB_ID", "RM_HOST",
+)  # fmt: skip
+SAID_BYTES = 200  # of the last line that it printed
+RESET = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)
+
+
+def environment(kind, folder, request, user):
+    """`kind` is prolog or epilog."""
+    task = request["tasks"][0]
+    given = dict(request["env"], **task["env"])
+    environ = {name: given[name] for name in LET_THROUGH if name in given}
+    gpus = dict.fromkeys(gpu for one in request["tasks"] for gpu in one["gpus"])
+    environ.update(
+        PATH=PATH, HOME="/root", LANG="C.UTF-8", RM_PROGRAM=kind, RM_ATTEMPT=str(folder.attempt),
+        RM_GPUS=",".join(gpus), CUDA_VISIBLE_DEVICES=",".join(gpus), SLURM_JOB_USER=user.name,
+        SLURM_JOB_UID=str(user.uid), SLURM_JOB_GID=str(user.gid), SLURM_JOB_WORK_DIR=request["chdir"],
+        SLURMD_NODENAME=given.get("RM_HOST") or os.uname().nodename,
+    )  # fmt: skip
+    return environ
+
+
+def begin(path, environ, log):
+    """Start it in a session of its own; its process id. What it prints goes to the file `log`."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        os.setsid()
+        os.umask(0o022)
+        null = os.open(os.devnull, os.O_RDONLY)
+        out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        for fd, to in ((null, 0), (out, 1), (out, 2)):
+            os.dup2(fd, to)
+        os.chdir("/")
+        signal.set_wakeup_fd(-1)
+        for number in RESET:
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(path, [path], environ)
+    except OSError as error:
+        os.write(2, os.strerror(error.errno).encode())
+    finally:
+        os._exit(126)
+
+
+def kill(pid):
+    """It and all that it started in its session's group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def failure(kind, path, status, late_s, log):
+    """What is wrong with its end, as a sentence; "" = nothing. `late_s`: it was ended after so long."""
+    if late_s:
+        how = "did not end within %g s" % late_s
+    elif os.WIFSIGNALED(status):
+        how = "was killed by signal %d" % os.WTERMSIG(status)
+    elif os.WEXITSTATUS(status):
+        how = "exited with code %d" % os.WEXITSTATUS(status)
+    else:
+        return ""
+    said = _last_line(log)
+    return "The %s %s on %s %s%s" % (kind, path, os.uname().nodename, how, ": " + said if said else ".")
+
+
+def _last_line(log):
+    try:
+        with open(log, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 4096))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return "".join(char for char in said if char.isprintable())[:SAID_BYTES]
