@@ -15,7 +15,8 @@ from typing import Any
 from rm.lab import Lab
 
 ROOTS = ("/etc", "/home", "/opt", "/root", "/srv", "/tmp", "/usr/local", "/var/lib", "/var/spool")
-ALONE = ("/root", "/tmp")  # in which a host sees nothing of this machine
+HOMES = "/home"
+ALONE = ("/root", "/tmp", HOMES)  # in which a host sees nothing of this machine
 # logins, and the backups that useradd and its like keep; besides, `.ansible` in a home is
 # the tool's own, what is in `.git` is compared by what git says of it, and
 # `__pycache__` holds moments
@@ -57,6 +58,11 @@ def content(path, mode):
     except UnicodeDecodeError:
         return hashlib.sha256(data).hexdigest()
 def look(path):
+    try:
+        look_at(path)
+    except FileNotFoundError:
+        pass  # of this machine's, which it has removed meanwhile
+def look_at(path):
     seen = os.lstat(path)
     if seen.st_ctime >= since or path in also:
         kind = stat.S_IFMT(seen.st_mode)
@@ -75,6 +81,13 @@ print(json.dumps(found))
 DIRECTORY = oct(stat.S_IFDIR)
 ASK = ("/usr/bin/python3", "-S", "-E", "-c", PROGRAM)
 State = dict[str, dict[str, Any]]
+
+
+def hide_homes(lab: Lab) -> None:
+    """Let the lab's hosts have homes of their own only: this machine's users work while tests run."""
+    for host in lab.hosts:
+        done = lab.exec(host.name, ["mount", "-t", "tmpfs", "-o", "mode=755", "homes", HOMES])
+        assert done.returncode == 0, done.stderr
 
 
 def snapshot(lab: Lab, host: str, since_s: float) -> State:

@@ -11,7 +11,7 @@ from pathlib import Path
 from rm.lab import Lab
 from tests.e2e.equivalence.outcome import Run
 from tests.e2e.equivalence.recipe import Recipe
-from tests.e2e.equivalence.snapshot import ROOTS, State, look, snapshot
+from tests.e2e.equivalence.snapshot import ROOTS, State, hide_homes, look, snapshot
 from tests.e2e.equivalence.tools import Place, run_ansible, run_rm
 
 AT_A_TIME = 2  # as many as CI has processors
@@ -42,6 +42,8 @@ class Stage:
         self._config = config
         self._pool = ThreadPoolExecutor(AT_A_TIME)
         self._played: dict[tuple[str, str], Future[Played]] = {}
+        for lab in (ansible, rm):
+            hide_homes(lab)
         self._since_s = time.time()
         first = 0
         for chain in chains:
