@@ -148,6 +148,7 @@ def layout(asked, allocation, held):
 def _candidates(asked, allocation):
     """Places in the allocation that the step may use; those that --nodelist names come first."""
     names = [host["host"] for host in allocation]
+    asked = dict(asked, **{key: _called(asked[key], allocation) for key in ("nodelist", "exclude")})
     for key in ("nodelist", "exclude"):
         unknown = [name for name in asked[key] if name not in names]
         if unknown and key == "nodelist":
@@ -159,6 +160,18 @@ def _candidates(asked, allocation):
     if asked["hosts"] <= len(named):
         return named
     return named + [place for place in places if place not in named]
+
+
+def _called(words, allocation):
+    """The job's hosts by their names here, also where they were called by address or with a domain, as files
+    of hosts for mpirun call them."""
+    names = {host["host"] for host in allocation}
+    by_address = {host["address"]: host["host"] for host in allocation if host.get("address")}
+    found = []
+    for word in words:
+        short = word.partition(".")[0]
+        found.append(word if word in names else by_address.get(word, short if short in names else word))
+    return found
 
 
 def _lacks(asked, host, each, taken):

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "agents"))
 import rm_srun_options as options
 import rm_step_plan as plan
 
-HOSTS = [{"host": f"h{n}", "tasks": 2, "cpus": 4, "gpus": 2} for n in (1, 2, 3)]
+HOSTS = [{"host": f"h{n}", "address": f"10.0.0.{n}", "tasks": 2, "cpus": 4, "gpus": 2} for n in (1, 2, 3)]
 
 
 def asked(*words: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -39,6 +39,7 @@ def laid(*words: str, held: dict[int, Any] | None = None, environ: Mapping[str, 
         (("-w", "h3"), {"h3": [0, 1]}),
         (("-n2", "-N2", "--exclude=h1"), {"h2": [0], "h3": [1]}),
         (("-n1", "-w", "h[2-3]"), {"h2": [0]}),
+        (("-n2", "-N2", "-w", "10.0.0.3,h2.example.org"), {"h2": [0], "h3": [1]}),
         (("-n13", "--overcommit"), {"h1": [0, 1, 2, 3, 4], "h2": [5, 6, 7, 8], "h3": [9, 10, 11, 12]}),
         (("-n6", "-c2"), {"h1": [0, 1], "h2": [2, 3], "h3": [4, 5]}),
     ],
