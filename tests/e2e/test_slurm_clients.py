@@ -13,6 +13,8 @@ from tests.e2e.conftest import MakeCluster
 from tests.shared_directory import share
 
 pytestmark = pytest.mark.lab
+SUBMITIT = Path(__file__).parents[2] / ".venv-submitit"
+SUBMITIT_S = 300  # of patience
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +77,13 @@ def test_jobs_live_their_life_by_slurms_commands(shell: Shell) -> None:
     shell(f"scancel {array}_3 && scontrol release {array}")
     assert sorted(shell.ended(array)) == ["CANCELLED|0:0", "COMPLETED|0:0", "COMPLETED|0:0", "FAILED|1:0"]
     assert (shell.directory / f"slurm-{array}_1.out").exists()
+
+
+@pytest.mark.skipif(
+    not (SUBMITIT / ".installed").exists(), reason="submitit is not installed: `make frameworks` installs it"
+)
+def test_submitit_maps_fails_and_resumes_from_checkpoints(shell: Shell) -> None:
+    session = Path(__file__).with_name("submitit_session.py")
+    (shell.directory / session.name).write_text(session.read_text())  # its functions are imported by jobs
+    said = shell(f"{SUBMITIT}/bin/python {session.name} {shell.directory}", wait_s=SUBMITIT_S)
+    assert said.splitlines()[-1] == "done"
