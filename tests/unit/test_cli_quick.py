@@ -155,7 +155,7 @@ def jobs(daemon: Daemon, rmx: Rmx) -> None:
 def test_the_queue_is_the_same(
     words: tuple[str, ...], rmx: Rmx, quick: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rm.cli.jobs.queue_columns.time.time_ns", lambda: 100_000_000_000)  # elapsed times
+    monkeypatch.setattr("rm.cli.shown.time.time_ns", lambda: 100_000_000_000)  # elapsed times
     usual = rmx("queue", *words)
     assert quick("queue", *words) == tuple(usual)
     assert usual.code == 0
@@ -166,7 +166,7 @@ def test_the_queue_is_the_same(
 def test_a_long_queue_is_asked_for_in_pages(
     page: int, rmx: Rmx, quick: Attempt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rm.cli.jobs.queue_columns.time.time_ns", lambda: 100_000_000_000)  # elapsed times
+    monkeypatch.setattr("rm.cli.shown.time.time_ns", lambda: 100_000_000_000)  # elapsed times
     usual = rmx("queue").out
     monkeypatch.setattr("rm.web.job_routes.JOBS_MOST", page)
     assert quick("queue").out == usual

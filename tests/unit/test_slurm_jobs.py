@@ -34,7 +34,7 @@ def jobs(daemon: Daemon, rmx: Rmx) -> None:
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rm.cli.slurm.jobs.time.time_ns", lambda: 65_000_000_000)
+    monkeypatch.setattr("rm.cli.shown.time.time_ns", lambda: 65_000_000_000)
 
 
 def test_the_usual_list_is_slurms(slurm: Slurm) -> None:

@@ -10,9 +10,9 @@ import click
 
 from rm.arrays import JobId
 from rm.cli.jobs.own_job import is_own, requeue_itself
-from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
+from rm.cli.shown import job_ref
 from rm.errors import Forbidden, RmError, UsageError
 from rm.submission.signals import signal_number
 

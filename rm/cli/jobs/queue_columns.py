@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rm.api.job_rows import JobRow
-from rm.arrays import shown_id
+from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
 from rm.errors import UsageError
 from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
-
-if TYPE_CHECKING:
-    from rm.api.jobs import Job
-
-
-def job_ref(job: Job) -> str:
-    """What users call it: `36_2` for an element of an array, `36_[3-9%5]` for what waits of one."""
-    array = job.array
-    rest = "" if array is None else array.waiting or array.dropped
-    limit = array.limit if array is not None and array.waiting else 0
-    return shown_id(job.id, job.array_job, job.array_task, rest, limit)
-
-
-def _job_ref(job: JobRow) -> str:
-    return shown_id(job.id, job.array_job, job.array_task, job.array_rest or "", job.array_limit)
 
 
 def _by_array(job: JobRow) -> tuple[int, int]:
@@ -36,15 +20,6 @@ def _array_task(job: JobRow) -> str:
     if job.array_rest is not None:
         return job.array_rest
     return "N/A" if job.array_task is None else str(job.array_task)
-
-
-def elapsed_us(started_us: int | None, ended_us: int | None) -> int:
-    """How long a job has run, or ran."""
-    return 0 if started_us is None else (ended_us or time.time_ns() // 1000) - started_us
-
-
-def _elapsed_us(job: JobRow) -> int:
-    return elapsed_us(job.started_us, job.ended_us)
 
 
 def where_or_why(job: JobRow) -> str:
@@ -61,24 +36,13 @@ def _mem(job: JobRow) -> str:
     return f"{format_bytes(job.mem_bytes)}/{job.mem_each}" if job.mem_bytes else "0"
 
 
-def moment(us: int | None) -> str:
-    """Local time to the second, as Slurm writes it."""
-    if us is None:
-        return "N/A"
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(us // 1_000_000))
-
-
 def _ends_by_us(job: JobRow) -> int | None:
-    """When it ended, or when its time limit ends it."""
-    ended_us, limit_us = job.ended_us, job.time_limit_us
-    if ended_us is not None or job.started_us is None or limit_us is None:
-        return ended_us
-    return job.started_us + limit_us
+    return ends_by_us(job, job.time_limit_us)
 
 
 def _left_us(job: JobRow) -> int | None:
     limit_us = job.time_limit_us
-    return None if limit_us is None else max(0, limit_us - _elapsed_us(job))
+    return None if limit_us is None else max(0, limit_us - elapsed_us(job))
 
 
 class Column(NamedTuple):
@@ -100,7 +64,7 @@ class Column(NamedTuple):
 COLUMNS = {
     column.name: column
     for column in (
-        Column("jobid", "JOBID", "i", _job_ref, _by_array, right=True),
+        Column("jobid", "JOBID", "i", row_ref, _by_array, right=True),
         Column("arrayjobid", "ARRAY_JOB_ID", "F", lambda j: j.array_job or j.id, right=True),
         Column("arraytaskid", "ARRAY_TASK_ID", "K", _array_task, right=True),
         Column("partition", "PARTITION", "P", lambda j: j.partition or "-"),
@@ -108,7 +72,7 @@ COLUMNS = {
         Column("user", "USER", "u", lambda j: j.user),
         Column("st", "ST", "t", lambda j: j.short_state),
         Column("state", "STATE", "T", lambda j: j.state),
-        Column("time", "TIME", "M", lambda j: format_elapsed(_elapsed_us(j)), _elapsed_us, right=True),
+        Column("time", "TIME", "M", lambda j: format_elapsed(elapsed_us(j)), elapsed_us, right=True),
         Column(
             "timelimit", "TIME_LIMIT", "l", lambda j: format_time_limit(j.time_limit_us),
             lambda j: j.time_limit_us, right=True,

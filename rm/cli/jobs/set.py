@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from rm.arrays import parse_id
-from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.session import Session, emit_json, json_option
+from rm.cli.shown import job_ref
 from rm.errors import UsageError
 
 if TYPE_CHECKING:

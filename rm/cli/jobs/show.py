@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from rm.cli.jobs.logs import shared_file
-from rm.cli.jobs.queue_columns import elapsed_us
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
+from rm.cli.shown import elapsed_us
 from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
 from rm.submission.signals import shown
@@ -118,7 +118,7 @@ def _lines(job: FullJob) -> Iterator[tuple[str, Any]]:
         yield "Dependency", with_standings(dependencies, spec.dependency)
     if job.started_us is not None:
         yield "Started", moment(job.started_us)
-        yield "Elapsed", format_elapsed(elapsed_us(job.started_us, job.ended_us))
+        yield "Elapsed", format_elapsed(elapsed_us(job))
     if job.ended_us is not None:
         yield "Ended", moment(job.ended_us)
     if job.attempt > 1:

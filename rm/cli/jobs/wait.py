@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import click
 
 from rm.arrays import JobId
-from rm.cli.jobs.queue_columns import job_ref
 from rm.cli.output import note
 from rm.cli.session import Session, emit_json, job_ids, jobs_operand, json_option
+from rm.cli.shown import job_ref
 
 
 def wait_for(

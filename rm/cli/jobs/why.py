@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import click
 
 from rm.arrays import JobId
-from rm.cli.jobs.queue_columns import moment
 from rm.cli.output import printable
 from rm.cli.session import Session, emit_answer, job_operand, json_option, one_job, table
+from rm.cli.shown import moment
 from rm.units import fold_hosts, format_duration
 
 if TYPE_CHECKING:

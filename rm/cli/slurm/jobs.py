@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rm.api.job_rows import JobRow, row_of
 from rm.arrays import JobId, mask, text_of
+from rm.cli.shown import ends_by_us
 from rm.client.address import find_daemon
 from rm.client.listing import rows_at_once
-from rm.units import fold_hosts, format_elapsed
+from rm.units import fold_hosts
 
 if TYPE_CHECKING:
     from rm.api.jobs import Job
@@ -98,28 +98,6 @@ def whole(**selection: Any) -> list[Any]:
     return [Whole(job, row(job)) for job in Client().jobs(**selection)]
 
 
-def moment(us: int | None, never: str = "N/A") -> str:
-    """Local time to the second."""
-    return never if us is None else time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(us // 1_000_000))
-
-
-def elapsed_us(job: JobRow) -> int:
-    if job.started_us is None:
-        return 0
-    return max(0, (job.ended_us or time.time_ns() // 1000) - job.started_us)
-
-
-def ends_us(job: JobRow) -> int | None:
-    """When it ended, or when its time limit ends it."""
-    if job.ended_us is not None or job.started_us is None or job.time_limit_us is None:
-        return job.ended_us
-    return job.started_us + job.time_limit_us
-
-
-def limit(us: int | None) -> str:
-    return "UNLIMITED" if us is None else format_elapsed(us)
-
-
 def clock(us: int) -> str:
     """`HH:MM:SS`, `D-HH:MM:SS`, as reports write a time."""
     days, rest = divmod(max(0, us) // 1_000_000, 86_400)
@@ -172,7 +150,7 @@ def dictionary(job: JobRow) -> Mapping[str, Any]:
         "array_max_tasks": job.array_limit,
         "submit_time": second(job.submitted_us),
         "start_time": second(job.started_us),
-        "end_time": second(ends_us(job)),
+        "end_time": second(ends_by_us(job, limit_us)),
         "time_limit": None if limit_us is None else -(-limit_us // 60_000_000),
         "nodes": hosts_of(job),
         "node_count": len(job.hosts) or job.hosts_min,

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rm.arrays import shown_id
-from rm.cli.slurm.jobs import clock, clock_limit, moment, size
+from rm.cli.shown import elapsed_us, job_ref, moment
+from rm.cli.slurm.jobs import clock, clock_limit, size
 from rm.units import fold_hosts
 
 if TYPE_CHECKING:
@@ -40,20 +40,11 @@ def _of_both(text: Callable[[Job], Any]) -> Callable[[Line], Any]:
 
 
 def _shown(line: Line) -> str:
-    job, array = line.job, line.job.array
-    rest = "" if array is None else array.waiting or array.dropped
-    of_array = array.limit if array is not None and array.waiting else 0
-    return _with_step(shown_id(job.id, job.array_job, job.array_task, rest, of_array), line)
+    return _with_step(job_ref(line.job), line)
 
 
 def _with_step(text: str, line: Line) -> str:
     return f"{text}.{line.step}" if line.step else text
-
-
-def elapsed_us(job: Job) -> int:
-    if job.started_us is None:
-        return 0
-    return max(0, (job.ended_us or time.time_ns() // 1000) - job.started_us)
 
 
 def nodes(job: Job) -> int:

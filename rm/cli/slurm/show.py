@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rm import arrays
+from rm.cli.shown import elapsed_us, ends_by_us, moment
 from rm.cli.slurm.hosts import (
     by_partition,
     cpus_taken,
@@ -15,7 +16,7 @@ from rm.cli.slurm.hosts import (
     reason_of,
     state_of,
 )
-from rm.cli.slurm.jobs import NONE, clock, clock_limit, moment, rest_of, size
+from rm.cli.slurm.jobs import NONE, clock, clock_limit, rest_of, size
 from rm.client import Client
 from rm.errors import NotFound
 from rm.units import fold_hosts, parse_hosts
@@ -62,16 +63,11 @@ def _owner(user: str) -> str:
 
 
 def _job(found: Job) -> Record:
-    import time
-
     job = rest_of(found)
     spec = job.spec
     hosts = list(job.hosts)
     number = len(hosts) or spec.hosts_min or 1
-    ran_us = (job.ended_us or time.time_ns() // 1000) - job.started_us if job.started_us is not None else 0
-    ends_us = job.ended_us
-    if ends_us is None and job.started_us is not None and spec.time_limit_us is not None:
-        ends_us = job.started_us + spec.time_limit_us
+    ends_us = ends_by_us(job, spec.time_limit_us)
     mem_bytes = spec.mem_bytes_per_host or spec.mem_bytes_per_task // spec.cpus_per_task
     all_bytes = spec.mem_bytes_per_host * number or spec.mem_bytes_per_task * spec.ntasks
     gpus = spec.gpus_per_task * spec.ntasks + spec.gpus_per_host * number
@@ -96,7 +92,7 @@ def _job(found: Job) -> Record:
         f"Dependency={spec.dependency or NONE}",
         f"Requeue={int(spec.requeue)} Restarts={max(0, job.attempt - 1)} BatchFlag=1 Reboot=0 "
         f"ExitCode={job.exit or '0:0'}",
-        f"RunTime={clock(ran_us)} TimeLimit={clock_limit(spec.time_limit_us)} "
+        f"RunTime={clock(elapsed_us(job))} TimeLimit={clock_limit(spec.time_limit_us)} "
         f"TimeMin={clock_limit(spec.time_min_us) if spec.time_min_us else 'N/A'}",
         f"SubmitTime={moment(job.submitted_us)} EligibleTime={eligible}",
         f"StartTime={moment(job.started_us, 'Unknown')} EndTime={moment(ends_us, 'Unknown')} "

@@ -2,31 +2,15 @@
 
 from __future__ import annotations
 
-import pwd
 from typing import Any
 
 from rm.api.job_rows import JobRow
-from rm.arrays import shown_id
+from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
 from rm.cli.slurm.fields import Column
-from rm.cli.slurm.jobs import (
-    ENDED,
-    NONE,
-    STATES,
-    elapsed_us,
-    ends_us,
-    hosts_of,
-    limit,
-    moment,
-    size,
-    spec_of,
-)
-from rm.units import fold_hosts, format_elapsed
+from rm.cli.slurm.jobs import ENDED, NONE, STATES, hosts_of, size, spec_of
+from rm.units import fold_hosts, format_elapsed, format_time_limit
 
 _ORDER = {state: place for place, state in enumerate(STATES)}
-
-
-def job_id(job: JobRow) -> str:
-    return shown_id(job.id, job.array_job, job.array_task, job.array_rest or "", job.array_limit)
 
 
 def array_task(job: JobRow) -> str:
@@ -42,6 +26,8 @@ def where_or_why(job: JobRow) -> str:
 
 
 def uid(job: JobRow) -> str:
+    import pwd  # only for this column: the usual list starts without it
+
     try:
         return str(pwd.getpwnam(job.user).pw_uid)
     except KeyError:
@@ -57,7 +43,8 @@ def gpus(job: Any) -> str:
 
 
 def left(job: JobRow) -> str:
-    return limit(None if job.time_limit_us is None else max(0, job.time_limit_us - elapsed_us(job)))
+    limit_us = job.time_limit_us
+    return format_time_limit(None if limit_us is None else limit_us - elapsed_us(job))
 
 
 def shared(job: Any) -> str:
@@ -73,7 +60,7 @@ def _left_us(job: JobRow) -> float:
 
 
 COLUMNS = {
-    "i": Column("JOBID", job_id, "JobArrayID", order=lambda j: (j.array_job or j.id, j.array_task or 0)),
+    "i": Column("JOBID", row_ref, "JobArrayID", order=lambda j: (j.array_job or j.id, j.array_task or 0)),
     "A": Column("JOBID", lambda j: j.id, "JobID"),
     "F": Column("ARRAY_JOB_ID", lambda j: j.array_job or j.id, "ArrayJobID"),
     "K": Column("ARRAY_TASK_ID", array_task, "ArrayTaskID"),
@@ -84,7 +71,7 @@ COLUMNS = {
     "t": Column("ST", lambda j: j.short_state, "StateCompact", order=lambda j: _ORDER.get(j.state, 99)),
     "T": Column("STATE", lambda j: j.state, "State", order=lambda j: _ORDER.get(j.state, 99)),
     "M": Column("TIME", lambda j: format_elapsed(elapsed_us(j)), "TimeUsed", order=elapsed_us),
-    "l": Column("TIME_LIMIT", lambda j: limit(j.time_limit_us), "TimeLimit",
+    "l": Column("TIME_LIMIT", lambda j: format_time_limit(j.time_limit_us), "TimeLimit",
                 order=lambda j: float("inf") if j.time_limit_us is None else j.time_limit_us),
     "L": Column("TIME_LEFT", left, "TimeLeft", order=_left_us),
     "D": Column("NODES", lambda j: len(j.hosts) or j.hosts_min, "NumNodes"),
@@ -100,7 +87,7 @@ COLUMNS = {
     "x": Column("EXC_NODES", lambda j: fold_hosts(spec_of(j).hosts_excluded), "ExcNodes", whole=True),
     "V": Column("SUBMIT_TIME", lambda j: moment(j.submitted_us), "SubmitTime"),
     "S": Column("START_TIME", lambda j: moment(j.started_us), "StartTime"),
-    "e": Column("END_TIME", lambda j: moment(ends_us(j)), "EndTime"),
+    "e": Column("END_TIME", lambda j: moment(ends_by_us(j, j.time_limit_us)), "EndTime"),
     "Q": Column("PRIORITY", lambda j: j.priority, "Priority PriorityLong"),
     "y": Column("NICE", lambda j: spec_of(j).nice, "Nice", whole=True),
     "E": Column("DEPENDENCY", lambda j: spec_of(j).dependency or NONE, "Dependency", whole=True),
