@@ -15,7 +15,7 @@ CALLED = {
     "cancel JOB": ("scancel", "kill", "stop", "delete", "del", "qdel", "bkill", "abort", "rm"),
     "hosts": ("sinfo", "nodes", "node", "machines", "gpus", "pbsnodes", "inventory"),
     "host drain HOST": ("drain", "cordon"),
-    "host resume HOST": ("resume", "undrain", "uncordon"),
+    "host resume HOST": ("undrain", "uncordon"),
     "host add HOST": ("register",),
     "requeue JOB": ("restart", "rerun", "retry"),
     "release JOB": ("unhold",),
