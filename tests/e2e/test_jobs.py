@@ -558,3 +558,62 @@ def test_short_elements_run_once_each_wherever_they_wait(cluster: Cluster) -> No
         until(lambda task=task: cluster.rmx("logs", f"{array}_{task}"), "its log is home")
         assert cluster.rmx("logs", f"{array}_{task}") == f"{task} {one['id']}\n"
         assert one["tasks"][0]["exit_code"] == int(task == 70)
+
+
+def test_a_job_is_changed_while_it_waits_and_while_it_runs_and_stands_still(cluster: Cluster) -> None:
+    """On real hosts: it starts elsewhere than it was submitted for, reads its input, stands still on all its
+    hosts, and goes on."""
+    first, second, third = list(cluster.hosts())[:3]
+    for host in (second, third):
+        cluster.write(host, "/tmp/asked", "read\n")
+    ticking = "read word; echo $word; while :; do echo x >> /tmp/ticks.$SLURM_PROCID; sleep 0.05; done"
+    job = cluster.post_job(ticking, hosts_only=[first], hold=True, input="/tmp/asked", launch="tasks")
+    changed = cluster.rmx("set", str(job), f"nodelist={second},{third}", "nodes=2", "ntasks=2", "name=other")
+    assert changed == f"Job {job} is changed\n"
+    cluster.rmx("release", str(job))
+    cluster.all_started(job)
+    placed = cluster.job(job)
+    assert (placed["hosts"], placed["spec"]["name"]) == ([second, third], "other")
+    for rank in (0, 1):
+        cluster.until_said(job, "read\n", rank)
+
+    def ticks() -> list[int]:
+        sizes = zip((second, third), (0, 1), strict=True)
+        return [len(cluster.read(host, f"/tmp/ticks.{rank}")) for host, rank in sizes]
+
+    until(lambda: all(ticks()), "both tasks run")
+    cluster.rmx("suspend", str(job))
+    assert cluster.job(job)["state"] == "SUSPENDED"
+    cluster.rmx("set", str(job), "time=1")
+    cluster.rmx("resume", str(job))
+    before = ticks()
+    until(lambda: all(now > then for now, then in zip(ticks(), before, strict=True)), "they go on")
+    assert cluster.job(job)["spec"]["time_limit_us"] == 60_000_000
+    cluster.rmx("cancel", str(job))
+    assert cluster.wait(job)["state"] == "CANCELLED"
+
+
+def test_a_prolog_and_an_epilog_run_around_a_job(cluster: Cluster) -> None:
+    host = next(iter(cluster.hosts()))
+    noting = 'echo "$RM_PROGRAM $SLURM_JOB_ID $SLURM_JOB_USER $(id -u)" >> /tmp/programs\n'
+    for name in ("prolog", "epilog"):
+        cluster.write(host, f"/tmp/{name}", f"#!/bin/sh\n{noting}[ ! -e /tmp/{name}.fails ]\n", "755")
+    cluster.configure({"jobs": {"prolog": "/tmp/prolog", "epilog": "/tmp/epilog"}})
+    cluster.restart()
+    try:
+        cluster.all_up()
+        job = cluster.post_job("cat /tmp/programs", hosts_only=[host], launch="tasks")
+        assert cluster.wait(job)["state"] == "COMPLETED"
+        assert cluster.log(job) == f"prolog {job} rmjob 0\n"
+        assert cluster.read(host, "/tmp/programs").splitlines()[-1] == f"epilog {job} rmjob 0"
+        cluster.write(host, "/tmp/prolog.fails", "")
+        job = cluster.post_job("true", hosts_only=[host])
+        drained = cluster.host_state(host, "DRAINED")["drained_by"]
+        assert drained.startswith(f"The prolog /tmp/prolog on {host} exited with code 1.")
+        assert cluster.wait(job, "PENDING")["launch_failures"] == 0
+        cluster.lab.exec(host, ["rm", "/tmp/prolog.fails"])
+        cluster.rmx("host", "resume", host)
+        assert cluster.wait(job)["state"] == "COMPLETED"
+    finally:
+        cluster.configure({"jobs": {"prolog": "", "epilog": ""}})
+        cluster.restart()
