@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 OPTIONS = Options(
     taken=(
-        "me", "name/n=", "jobname=", "nodelist/w=", "partition/p=", "signal/s=", "state/t=", "user/u=",
-        "verbose/v", "batch/b", "full/f",
+        "batch/b", "full/f", "me", "name/n=", "jobname=", "nodelist/w=", "partition/p=", "signal/s=",
+        "state/t=", "user/u=", "verbose/v",
     ),
     ignored=("ctld", "hurry/H", "quiet/Q"),
     refused=(
