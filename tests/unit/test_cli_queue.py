@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from click.shell_completion import ShellComplete
 
-from rm.cli.jobs.queue_columns import COLUMNS, slurm_line
+from rm.cli.jobs.queue_columns import COLUMNS, slurm_format
 from rm.cli.main import VERBS
 from rm.cli.main import rmx as program
 from rm.cli.other_words import CALLED, MISSING, hint
+from rm.cli.output import printable
 from rm.client import Client
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
@@ -63,6 +64,7 @@ def test_columns_are_chosen_by_the_letters_of_slurm(rmx: Rmx) -> None:
         "    3|las|PD 100%",
     ]
     assert rmx("queue", "--noheader", "-o", "%i").out == "1\n2\n3\n"
+    assert rmx("queue", "--noheader", "-o", "%.0i %0t").out == "1 R\n2 PD\n3 PD\n"  # as squeue: no width
     assert "'%X' is not a column" in rmx("queue", "-o", "%i %X").err
     assert "a % that names no column" in rmx("queue", "-o", "%i %-j").err
     times = rmx("queue", "--noheader", "-t", "PD", "-n", "last", "-o", "%V %S").out
@@ -81,8 +83,8 @@ def test_every_column_shows_every_job(rmx: Rmx, daemon: Daemon) -> None:
     assert len({column.letter for column in COLUMNS.values()}) == len(COLUMNS)
     found = Client(daemon.socket).rows()
     for column in COLUMNS.values():
-        for job in found:
-            assert str(column.text(job)) == slurm_line(f"%{column.letter}", job)
+        texts = [printable(column.text(job)) for job in found]
+        assert list(slurm_format(f"%{column.letter}").lines(found)) == texts
         assert rmx("queue", "-S", column.name, "-o", column.name).code == 0
 
 

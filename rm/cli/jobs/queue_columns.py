@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.api.job_rows import JobRow
 from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
 from rm.errors import UsageError
 from rm.units import fold_hosts, format_bytes, format_elapsed, format_time_limit
+
+if TYPE_CHECKING:
+    from rm.cli.formats import Format
 
 
 def _by_array(job: JobRow) -> tuple[int, int]:
@@ -113,7 +115,10 @@ LONG = (
 )
 _NUMBER = Column("id", "JOBID", "A", lambda j: j.id, right=True)
 _LETTERS = {column.letter: column for column in (*COLUMNS.values(), _NUMBER)}
-_FIELD = r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%%"
+
+
+def _no_column(word: str) -> UsageError:
+    return UsageError(f"'{word}' is not a column of the queue.", f"Choose from {', '.join(COLUMNS)}.")
 
 
 def named(text: str) -> Column:
@@ -126,7 +131,7 @@ def named(text: str) -> Column:
     by_header = {column.header.lower(): column for column in COLUMNS.values()}
     found = _LETTERS.get(word.removeprefix("%")) or COLUMNS.get(word.lower()) or by_header.get(word.lower())
     if found is None:
-        raise UsageError(f"'{word}' is not a column of the queue.", f"Choose from {', '.join(COLUMNS)}.")
+        raise _no_column(word)
     return found
 
 
@@ -135,30 +140,15 @@ def chosen(names: str) -> list[Column]:
     return [named(name) for name in names.split(",") if name.strip()]
 
 
-def slurm_line(form: str, job: JobRow | None) -> str:
-    """One line of Slurm's `%.8i %j`: the job's, or the headers without a job.
-
-    A width cuts what is longer, as squeue does; a dot before it aligns to the right.
+def slurm_format(form: str) -> Format[Column]:
+    """Slurm's `%.8i %j`: as squeue cuts and aligns.
 
     Raises:
         UsageError: a % without a letter that names a column.
     """
-    if "%" in re.sub(_FIELD, "", form):
-        raise UsageError(
-            f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
-        )
+    from rm.cli.formats import by_letters  # here: the usual list starts without it
 
-    def field(match: re.Match[str]) -> str:
-        if match["letter"] is None:
-            return "%"
-        column = named("%" + match["letter"])
-        text = column.header if job is None else str(column.text(job))
-        if not match["width"]:
-            return text
-        width = int(match["width"])
-        return text[:width].rjust(width) if match["right"] else text[:width].ljust(width)
-
-    return re.sub(_FIELD, field, form)
+    return by_letters(form, _LETTERS, lambda letter, _: _no_column("%" + letter))
 
 
 def ordered(jobs: Sequence[JobRow], by: str) -> list[JobRow]:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, TypedDict
 
 from rm.api.job_rows import JobRow
-from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, ordered, slurm_line
+from rm.cli.jobs.queue_columns import COLUMNS, LONG, USUAL, Column, chosen, ordered, slurm_format
 from rm.cli.output import aligned, printable
 from rm.units import parse_hosts
 
@@ -78,8 +78,10 @@ class View:
     def lines(self, rows: Sequence[JobRow]) -> Iterator[str]:
         """As they go into a file or a pipe."""
         if self.slurm_form:
-            for row in rows if self._noheader else [None, *rows]:
-                yield printable(slurm_line(self.slurm_form, row))
+            form = slurm_format(self.slurm_form)
+            if not self._noheader:
+                yield printable(form.header())
+            yield from form.lines(rows)
             return
         right = [column.header for column in self.columns if column.right]
         cells = [[printable(cell) for cell in line] for line in self.cells(rows)]

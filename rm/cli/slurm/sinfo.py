@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rm.cli.slurm.fields import Format, by_letters, by_names
+from rm.cli.formats import Column, Format, by_letters, by_names
 from rm.cli.slurm.hosts import SHORT, by_partition, reason_of, state_of
 from rm.cli.slurm.sinfo_columns import COLUMNS, OF_GROUPS, Group
 from rm.cli.slurm.words import Given, Options, read
@@ -91,7 +91,7 @@ def _fits(host: Host, given: Given, wanted: frozenset[str]) -> bool:
     )
 
 
-def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Any]:
+def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Column]:
     if long := options.get("Format"):
         return by_names(long, COLUMNS)
     if form := options.get("format"):
@@ -106,7 +106,7 @@ def _format(options: dict[str, str], partitions: Any, usual: str) -> Format[Any]
     return by_letters(SUMMARY if "summarize" in options else LONG if "long" in options else USUAL, COLUMNS)
 
 
-def _groups(form: Format[Any], partitions: Any, usual: str, apart: bool) -> list[Group]:
+def _groups(form: Format[Column], partitions: Any, usual: str, apart: bool) -> list[Group]:
     """Hosts that look alike in the columns that are shown; each by itself with --Node."""
     by_host = [
         column for letter, column in COLUMNS.items() if letter not in OF_GROUPS and column in form.columns

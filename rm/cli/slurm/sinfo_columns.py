@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from rm.cli.formats import Column
 from rm.cli.shown import moment
-from rm.cli.slurm.fields import Column
 from rm.cli.slurm.hosts import SHORT, cpus_taken, gres_of, reason_of, state_of
 from rm.cli.slurm.jobs import NONE
 from rm.units import fold_hosts

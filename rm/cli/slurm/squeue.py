@@ -11,7 +11,7 @@ from typing import Any
 
 from rm import arrays
 from rm.api.job_rows import JobRow
-from rm.cli.slurm.fields import Format, by_letters, by_names
+from rm.cli.formats import Column, Format, by_letters, by_names
 from rm.cli.slurm.jobs import ENDED, NEVER, SHORT, STATES, dictionary, rows, tasks_of, whole
 from rm.cli.slurm.squeue_columns import COLUMNS
 from rm.cli.slurm.words import Given, Options, read
@@ -56,7 +56,8 @@ def run(words: Sequence[str]) -> int:
     jobs = options.get("job")
     if jobs:
         asked["state"] = ""  # one that exists, and is in another state, is no error
-    listed: Sequence[Any] = whole(**asked) if form.whole or _sorts_whole(sort) else rows(**asked)
+    needs_whole = any(column.whole for column in form.columns) or _sorts_whole(sort)
+    listed: Sequence[Any] = whole(**asked) if needs_whole else rows(**asked)
     found = _chosen(listed, given, wanted)
     if "json" in options:
         print(
@@ -80,7 +81,7 @@ def _aliases(given: Given) -> Given:
     return given
 
 
-def _format(given: Given) -> Format[Any]:
+def _format(given: Given) -> Format[Column]:
     options = given.options
     if long := options.get("Format"):
         return by_names(long, COLUMNS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rm.api.job_rows import JobRow
+from rm.cli.formats import Column
 from rm.cli.shown import elapsed_us, ends_by_us, moment, row_ref
-from rm.cli.slurm.fields import Column
 from rm.cli.slurm.jobs import ENDED, NONE, STATES, hosts_of, size, spec_of
 from rm.units import fold_hosts, format_elapsed, format_time_limit
 

@@ -1,23 +1,36 @@
-"""Formats of Slurm's commands: `%.18i %j` of -o, and `JobID:.18,Name` of -O."""
+"""Formats of lists as Slurm's commands have them: `%.18i %j` of -o, and `JobID:.18,Name` of -O."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from rm.cli.output import printable
 from rm.errors import UsageError
 
-Row = TypeVar("Row")
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class Headed(Protocol):
+        """A column: its header, and its text of a row."""
+
+        @property
+        def header(self) -> str: ...
+
+        @property
+        def text(self) -> Callable[[Any], Any]: ...
+
+
+C = TypeVar("C", bound="Headed")
 LETTERS = re.compile(r"%(?P<right>\.?)(?P<width>\d*)(?P<letter>[a-zA-Z])|%(?P<percent>%)")
 NAME = re.compile(r"(?P<name>[A-Za-z][\w/-]*)(?::(?P<right>[.-]?)(?P<width>\d*)(?P<suffix>.*))?\Z")
 LONG_WIDTH = 20
 
 
 class Column(NamedTuple):
-    """What one letter shows. `names` are those of -O, `whole`: it needs more than a row of a list has;
-    `order`: what is sorted by, the text unless given."""
+    """What one letter of a command of Slurm shows. `names` are those of -O, `whole`: it needs more than a
+    row of a list has; `order`: what is sorted by, the text unless given."""
 
     header: str
     text: Callable[[Any], Any]
@@ -26,27 +39,35 @@ class Column(NamedTuple):
     order: Callable[[Any], Any] | None = None
 
 
-class Format(NamedTuple, Generic[Row]):
+class Format(NamedTuple, Generic[C]):
     """`template` has a place of its width for each column."""
 
     template: str
-    columns: Sequence[Column]
-
-    @property
-    def whole(self) -> bool:
-        return any(column.whole for column in self.columns)
+    columns: Sequence[C]
 
     def header(self) -> str:
         return self.template % tuple(column.header for column in self.columns)
 
-    def lines(self, rows: Iterable[Row]) -> Iterator[str]:
+    def lines(self, rows: Iterable[Any]) -> Iterator[str]:
         template, texts = self.template, [column.text for column in self.columns]
         for row in rows:
             yield printable(template % tuple([text(row) for text in texts]))
 
 
-def by_letters(form: str, columns: Mapping[str, Column]) -> Format[Any]:
-    """A width cuts what is longer, a dot aligns to the right; other text stands as it is.
+def _not_supported(letter: str, columns: Mapping[str, Headed]) -> UsageError:
+    return UsageError(
+        f"The format has %{letter}, which is not supported.",
+        f"Choose from {' '.join('%' + known for known in columns)}.",
+    )
+
+
+def by_letters(
+    form: str,
+    columns: Mapping[str, C],
+    wrong: Callable[[str, Mapping[str, C]], UsageError] = _not_supported,
+) -> Format[C]:
+    """A width cuts what is longer, except 0; a dot aligns to the right; other text stands as it is.
+    `wrong`: what is said of a letter that shows nothing here.
 
     Raises:
         UsageError: a letter that shows nothing here, or a % without one.
@@ -55,7 +76,7 @@ def by_letters(form: str, columns: Mapping[str, Column]) -> Format[Any]:
         raise UsageError(
             f"'{form}' has a % that names no column.", "Write %i or %.18i; %% is a percent sign."
         )
-    found: list[Column] = []
+    found: list[C] = []
     template, at = "", 0
     for match in LETTERS.finditer(form):
         template += form[at : match.start()]
@@ -64,13 +85,13 @@ def by_letters(form: str, columns: Mapping[str, Column]) -> Format[Any]:
             template += "%%"
             continue
         if match["letter"] not in columns:
-            raise UsageError(f"The format has %{match['letter']}, which is not supported.", _choose(columns))
+            raise wrong(match["letter"], columns)
         found.append(columns[match["letter"]])
         template += place(match["width"], bool(match["right"]))
     return Format(template + form[at:], found)
 
 
-def by_names(form: str, columns: Mapping[str, Column]) -> Format[Any]:
+def by_names(form: str, columns: Mapping[str, Column]) -> Format[Column]:
     """As -O has it: 20 characters each unless `:WIDTH` says otherwise."""
     by_name = {name.lower(): column for column in columns.values() for name in column.names.split()}
     found: list[Column] = []
@@ -91,10 +112,6 @@ def by_names(form: str, columns: Mapping[str, Column]) -> Format[Any]:
 def place(width: str, right: bool) -> str:
     """Of a template: `%18.18s`."""
     return f"%{'' if right else '-'}{width}.{width}s" if width and int(width) else "%s"
-
-
-def _choose(columns: Mapping[str, Column]) -> str:
-    return f"Choose from {' '.join('%' + letter for letter in columns)}."
 
 
 def _listed(columns: Mapping[str, Column]) -> str:
