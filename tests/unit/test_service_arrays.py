@@ -12,6 +12,7 @@ import pytest
 from rm.arrays import mask
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import IllegalTransition
+from rm.core.model.array import Array
 from rm.core.model.job import Job, JobState
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.daemon.services.array_elements import PART
@@ -169,3 +170,33 @@ def test_many_elements_of_an_array_are_cancelled_in_parts_those_that_wait_first(
     record = asyncio.run(house.service.job(array))
     assert record.array is not None
     assert (record.array.dropped, record.array.waiting) == (waiting, "")
+
+
+def test_the_elements_of_all_arrays_of_a_user_are_cancelled_in_parts(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house.do(ev.HostAdded(builders.host("h2", cpus=598)), ev.HostUp("h2", "boot", "1"))
+    arrays = [submit(house, "0-249"), submit(house, "0-99"), submit(house, "0-999")]
+    listed = asyncio.run(house.service.jobs(states=frozenset(), user="", name="", limit=0, everything=False))
+    last = asyncio.run(house.service.job(arrays[2]))
+    assert last.array is not None
+    turns: list[int] = []
+    step = Cycle.step
+
+    def alive(cycle: Cycle, now_us: int) -> int:
+        return sum(not job.state.final and job.array is None for job in cycle.state.jobs.values())
+
+    def ended(array: Array | None, tasks: str) -> int:
+        return 1 if array is None else (array.has("running") & (mask(tasks) if tasks else ~0)).bit_count()
+
+    def noted(cycle: Cycle, events: Sequence[ev.Event], now_us: int) -> Outcome:
+        asked = [event for event in events if isinstance(event, ev.CancelRequested)]
+        turns.append(sum(ended(cycle.state.jobs[event.job].array, event.array_tasks) for event in asked))
+        return step(cycle, events, now_us)
+
+    monkeypatch.setattr(Cycle, "step", noted)
+    assert house.leader.ask(alive).result(PATIENCE_S) == 600
+    done = asyncio.run(house.service.cancel_all([job.id for job in listed], "alice"))
+    assert max(turns) <= PART
+    assert not [job.ref for job in done if job.array is not None and job.array.waiting]
+    assert [job.array.dropped for job in done if job.id == last.id and job.array] == [last.array.waiting]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from rm.arrays import JobId, each, mask, text_of
 from rm.core.jobs.elements import shown_element
@@ -62,6 +62,25 @@ def to_change(record: Job, array_tasks: str) -> list[str]:
         return [array_tasks]
     waiting = array.has("waiting") & chosen
     return [text_of(part) for part in ([waiting] if waiting else []) + _parts(alive)]
+
+
+def divided(jobs: Sequence[Job], most: int) -> tuple[list[Job], list[Job]]:
+    """Those that one turn of the leader can end, and arrays whose elements on hosts are too many for it, so
+    that it would end more than `most` jobs. Elements of an array among the jobs end with the array."""
+    arrays = {job.id for job in jobs if job.array is not None}
+    few = [job for job in jobs if job.array is None and not (job.array_job and job.array_job in arrays)]
+    wide: list[Job] = []
+    most -= len(few)
+    for job in jobs:
+        if job.array is None:
+            continue
+        alive = (job.array.has("requeued") | job.array.has("running")).bit_count()
+        if alive > most:
+            wide.append(job)
+        else:
+            few.append(job)
+            most -= alive
+    return few, wide
 
 
 def to_requeue(record: Job, array_tasks: str, failed: bool) -> list[str]:

@@ -52,6 +52,8 @@ from rm.daemon.leading.leader import Leader
 from rm.daemon.monitoring.monitor import Measured
 from rm.daemon.monitoring.service import MonitorService
 from rm.daemon.services.array_elements import (
+    PART,
+    divided,
     gone,
     not_there,
     one_element,
@@ -409,9 +411,10 @@ class Service(HostService):
     async def cancel_all(self, job_ids: Sequence[int], by: str) -> Sequence[Job]:
         """Cancel those that have not ended; the jobs as they are then."""
 
-        def make(state: ClusterState, part: Sequence[int]) -> list[ev.Event]:
-            alive = [i for i in part if i in state.jobs and not state.jobs[i].state.final]
-            return [ev.CancelRequested(i, by) for i in alive]
+        def make(state: ClusterState, part: Sequence[int], wide: list[Job]) -> list[ev.Event]:
+            alive = [state.jobs[i] for i in part if i in state.jobs and not state.jobs[i].state.final]
+            few, wide[:] = divided(alive, PART)
+            return [ev.CancelRequested(job.id, by) for job in few]
 
         def look(cycle: Cycle, now_us: int) -> list[Job]:
             return [cycle.state.jobs[i] for i in job_ids if i in cycle.state.jobs]
@@ -419,8 +422,12 @@ class Service(HostService):
         done = 0
         while done < len(job_ids):
             part = job_ids[done : done + (BUSY_SLICE if self._leader.is_busy() else SLICE)]
+            wide: list[Job] = []
             with suppress(IllegalTransition):  # one has ended in this very turn: the others are cancelled
-                await self._request(partial(make, part=part), weight=len(part))
+                await self._request(partial(make, part=part, wide=wide), weight=len(part))
+            for array in wide:
+                with suppress(IllegalTransition, Conflict):  # all of it has ended meanwhile
+                    await self._change_parts(array, "", partial(ev.CancelRequested, array.id, by))
             done += len(part)
         answer: list[Job] = await self._ask(look)
         return answer
