@@ -33,6 +33,8 @@ from rm_step_frames import (
 
 AHEAD_BYTES = 256 << 10  # of output that srun has not taken: until then tasks are not read
 TASKS_MAX = 4096  # of a step on one host
+MEMORY_BYTES = 64 << 20  # …, and more for each task
+MEMORY_OF_TASK_BYTES = 512 << 10
 
 
 class Task:
@@ -49,9 +51,9 @@ class Task:
 class Part:
     """`request` is the launch of the attempt, `group` the step's control group here."""
 
-    def __init__(self, sock, group, request, user, fence, folder):
+    def __init__(self, sock, group, request, user, fence, folder, bounds):
         self.sock, self.group, self.request, self.user = sock, group, request, user
-        self.fence, self.folder = fence, folder
+        self.fence, self.folder, self.bounds = fence, folder, bounds
         self.tasks = []
         self.inbox, self.outbox = bytearray(), bytearray()
         self.asked = None
@@ -61,6 +63,7 @@ class Part:
 
     def run(self):
         self.sock.setblocking(False)
+        self.bounds.impose(MEMORY_BYTES)
         wake, wake_in = os.pipe()
         for fd in (wake, wake_in):
             os.set_blocking(fd, False)
@@ -94,7 +97,9 @@ class Part:
 
     def _watch(self, wake):
         wanted = {wake: select.POLLIN}
-        wanted[self.sock.fileno()] = select.POLLIN | (select.POLLOUT if self.outbox else 0)
+        # who does not take what it is told says no more; that it is gone is heard all the same
+        hears = select.POLLIN if len(self.outbox) < AHEAD_BYTES else 0
+        wanted[self.sock.fileno()] = hears | (select.POLLOUT if self.outbox else 0)
         for task in self.tasks:
             if len(self.outbox) < AHEAD_BYTES:
                 wanted.update(dict.fromkeys(task.streams, select.POLLIN))
@@ -130,7 +135,11 @@ class Part:
 
     def _obey(self):
         for kind, rank, body in frames(self.inbox):
-            if kind == REQUEST and self.asked is None:
+            if self.gone:
+                return
+            if kind != REQUEST and len(body) > FRAME_BYTES:
+                self.gone = True  # it is no srun
+            elif kind == REQUEST and self.asked is None:
                 self._start(json.loads(body))
             elif kind == SIGNAL:
                 self._signal(rank)
@@ -163,6 +172,7 @@ class Part:
         self.asked = asked
         if len(asked["ranks"]) > TASKS_MAX:
             raise ValueError("too many tasks for one host")
+        self.bounds.impose(MEMORY_BYTES + MEMORY_OF_TASK_BYTES * len(asked["ranks"]))
         for at, rank in enumerate(asked["ranks"]):
             task = Task(rank)
             self.tasks.append(task)
@@ -257,6 +267,7 @@ class Part:
             if self.fence.has_view:
                 self.fence.enter_view()
             resource.setrlimit(resource.RLIMIT_NOFILE, self.request["task_files"])
+            self.bounds.lift()
             self.fence.bind_task()
             for target, fd in enumerate(streams):
                 os.dup2(fd, target)

@@ -81,9 +81,9 @@ def _shown_run(run):
     return head + (parts[0] if alone else "[%s]" % ",".join(parts))
 
 
-def checked(asked):
-    """What a program of the user asks for; ValueError for what srun does not say."""
-    found = {}
+def checked(asked, hosts):
+    """What a program of the user asks for, of a job with these hosts; ValueError for what no srun says."""
+    found, hosts = {}, set(hosts)
     for key in ("ntasks", "hosts", "ntasks_per_node", "cpus_per_task", "gpus_per_task", "gpus_per_host"):
         value = asked[key]
         if value is None and key == "gpus_per_host":
@@ -93,10 +93,12 @@ def checked(asked):
         else:
             raise ValueError("%s is not a number from 0 to %d" % (key, TASKS_MAX))
     for key in ("nodelist", "exclude"):
-        found[key] = [str(name) for name in asked[key]]
+        names = dict.fromkeys(str(name) for name in asked[key])
+        unknown = next((name for name in names if name not in hosts), None)  # the first one is spoken of
+        found[key] = [name for name in names if name in hosts or name == unknown]
     for key in ("overlap", "exact", "overcommit"):
         found[key] = asked[key] is True
-    return dict(found, distribution=str(asked["distribution"]), gpu_bind=str(asked["gpu_bind"]))
+    return dict(found, distribution=str(asked["distribution"])[:64], gpu_bind=str(asked["gpu_bind"])[:64])
 
 
 def layout(asked, allocation, held):

@@ -17,6 +17,7 @@ import time
 
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import send
+from rm_step_bounds import Bounds
 from rm_step_frames import REQUEST_BYTES
 from rm_step_link import CHUNK_BYTES, Link
 from rm_step_part import Part
@@ -24,7 +25,9 @@ from rm_step_plan import Busy, Refused, checked, layout
 
 SOCKET = "steps"  # its name in the attempt's folder
 LINE_BYTES = 64 << 10
-CONNECTIONS = 2048  # at once
+CONNECTIONS = 2048  # at once; more wait
+PARTS = 256  # of steps on this host at once
+MEMORY_BYTES = 1 << 30
 AHEAD_BYTES = 64 << 10  # said to the agent, and not yet taken
 TICK_S = 0.5
 CREDENTIALS = struct.Struct("3i")
@@ -44,6 +47,9 @@ def listen(folder, user):
     sock.listen(128)
     sock.setblocking(False)
     return sock
+
+
+NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
 
 
 class Peer:
@@ -77,6 +83,9 @@ class StepDaemon:
         self.parts = set()  # processes
         self.agent = None
         self.knocked_at = 0.0
+        self.deaf_until = None  # descriptors have run out: it listens again then
+        self.freed = False  # a step has ended: others may have what it held
+        self.bounds = Bounds()
 
     def run(self):
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -85,10 +94,12 @@ class StepDaemon:
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.bounds.open_many()
+        self.bounds.impose(MEMORY_BYTES)
         self.selector.register(self.listener, selectors.EVENT_READ, "listen")
         self.selector.register(wake, selectors.EVENT_READ, "wake")
         while True:
-            for key, events in self.selector.select(TICK_S if self.links else None):
+            for key, events in self.selector.select(TICK_S if self.links or self.deaf_until else None):
                 if key.data == "listen":
                     self._accept()
                 elif key.data == "wake":
@@ -101,6 +112,9 @@ class StepDaemon:
                     if events & selectors.EVENT_WRITE:
                         self._flush(key.data)
             self._carry()
+            while self.freed:
+                self._grant()
+            self._listen()
             for peer in list(self.peers.values()):
                 self._watch(peer)
 
@@ -109,16 +123,30 @@ class StepDaemon:
     def _accept(self):
         try:
             sock, _ = self.listener.accept()
-        except OSError:
+        except BlockingIOError:
+            return
+        except OSError:  # it would be told again at once
+            self.deaf_until = time.monotonic() + TICK_S
             return
         _, uid, _ = CREDENTIALS.unpack(
             sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
         )
-        if uid not in (self.user.uid, os.getuid()) or len(self.peers) >= CONNECTIONS:
+        if uid not in (self.user.uid, os.getuid()):
             sock.close()
             return
         sock.setblocking(False)
         self._add(Peer(sock, uid))
+
+    def _listen(self):
+        """As long as there is room for one more."""
+        if self.deaf_until is not None and time.monotonic() >= self.deaf_until:
+            self.deaf_until = None
+        hears = len(self.peers) < CONNECTIONS and self.deaf_until is None
+        if hears != (self.listener in self.selector.get_map()):
+            if hears:
+                self.selector.register(self.listener, selectors.EVENT_READ, "listen")
+            else:
+                self.selector.unregister(self.listener)
 
     def _add(self, peer):
         self.peers[peer.sock.fileno()] = peer
@@ -150,7 +178,7 @@ class StepDaemon:
         if peer.step is not None:
             self.owners.pop(peer.step, None)
             self.held.pop(peer.step, None)
-            self._grant()
+            peer.step, self.freed = None, True
 
     def _read(self, peer):
         try:
@@ -173,13 +201,27 @@ class StepDaemon:
         if len(peer.inbox) > (REQUEST_BYTES if peer.kind == "agent" else LINE_BYTES):
             self._drop(peer)
             return
-        while b"\n" in peer.inbox and peer.link is None and peer.sock.fileno() >= 0:
+        self._take(peer)
+
+    def _take(self, peer):
+        """What it has said. A program of the user says one line; after that of `carry` all belongs to the
+        stream, after another one it has nothing to say."""
+        if not peer.kind and b"\n" in peer.inbox:
             line, _, rest = bytes(peer.inbox).partition(b"\n")
             peer.inbox = bytearray(rest)
             try:
                 self._obey(peer, json.loads(line))
-            except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            except NOT_UNDERSTOOD as error:
                 self._tell(peer, {"error": "The request cannot be understood: %s." % error})
+                self._drop(peer)
+                return
+        if peer.kind == "agent":
+            *lines, peer.inbox = peer.inbox.split(b"\n")
+            for line in lines:
+                with contextlib.suppress(*NOT_UNDERSTOOD):  # another host's words
+                    self._hear(json.loads(line))
+        elif peer.kind == "create":
+            peer.inbox.clear()
 
     def _flush(self, peer):
         while peer.outbox:
@@ -204,20 +246,20 @@ class StepDaemon:
 
     def _obey(self, peer, asked):
         op = asked["op"]
-        if op == "agent" and not peer.kind and peer.uid == os.getuid():
+        if op == "agent" and peer.uid == os.getuid():
             peer.kind = "agent"
             if self.agent is not None:
                 self._drop(self.agent)
             self.agent = peer
-        elif peer.kind == "agent":
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # another host's words
-                self._hear(asked)
-        elif op == "create" and not peer.kind:
-            peer.kind, peer.asked = "create", dict(asked, step=checked(asked["step"]))
+        elif op == "create":
+            step = checked(asked["step"], [host["host"] for host in self.allocation])
+            peer.kind, peer.asked = "create", {"step": step, "immediate": bool(asked.get("immediate"))}
             self._create(peer)
-        elif op == "carry" and not peer.kind:
+        elif op == "carry":
             peer.kind = "carry"
             self._part(peer, int(asked["step"]), int(asked["place"]))
+        else:
+            raise ValueError("there is no %.20r" % op)
 
     def _create(self, peer):
         if self.place != 0:
@@ -225,7 +267,7 @@ class StepDaemon:
             self._tell(peer, {"error": "srun works on the job's first host, which is %s." % first})
             return
         if not self._try(peer):
-            if peer.asked.get("immediate"):
+            if peer.asked["immediate"]:
                 self._tell(peer, {"error": "Other steps of the job hold what this one needs."})
                 return
             self.waiting.append(peer)
@@ -255,7 +297,10 @@ class StepDaemon:
         return True
 
     def _grant(self):
-        self.waiting = [peer for peer in self.waiting if not self._try(peer)]
+        self.freed = False
+        for peer in list(self.waiting):
+            if peer in self.waiting and self._try(peer):
+                self.waiting = [other for other in self.waiting if other is not peer]
 
     # the parts of steps
 
@@ -265,6 +310,9 @@ class StepDaemon:
             self._tell(peer, {"error": "There is no such step."})
             return
         if place == self.place:
+            if len(self.parts) >= PARTS:
+                self._tell(peer, {"error": "%d steps run on this host: no more can." % PARTS})
+                return
             sock, rest = peer.sock, bytes(peer.inbox)
             self.selector.unregister(sock)
             del self.peers[sock.fileno()]
@@ -277,7 +325,10 @@ class StepDaemon:
         self.links[place, peer.name] = peer
 
     def _fork(self, sock, step, rest=b""):
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:
+            return  # srun hears that its part is lost
         if pid:
             self.parts.add(pid)
             return
@@ -289,7 +340,8 @@ class StepDaemon:
             self.listener.close()
             self.selector.close()
             group = self.group.below("step_%d" % step)
-            part = Part(socket.socket(fileno=keep), group, self.request, self.user, self.fence, self.folder)
+            what = (group, self.request, self.user, self.fence, self.folder, self.bounds)
+            part = Part(socket.socket(fileno=keep), *what)
             part.inbox += rest
             part.run()
         finally:
@@ -314,7 +366,8 @@ class StepDaemon:
         if peer is None:
             if message.get("gone"):
                 return
-            if key in self.known or message["offset"] != 0 or not message["data"] or key[0] != 0:
+            unwanted = key in self.known or message["offset"] != 0 or not message["data"] or key[0] != 0
+            if unwanted or len(self.parts) >= PARTS:
                 self._send(key, {"offset": 0, "data": "", "ack": 0, "end": False, "gone": True})
                 return
             self.known.add(key)

@@ -37,13 +37,13 @@ class StreamHub:
         name = folder.job, folder.attempt
         if name not in self.by_name:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            sock.setblocking(False)  # a user who leaves no room in the queue must not keep the agent
             try:
                 sock.connect(folder.at(rm_stepd.SOCKET))
             except OSError as error:
                 sock.close()
                 sys.stderr.write("job %d: no step daemon: %s\n" % (folder.job, error))
                 return None
-            sock.setblocking(False)
             made = self.by_name[name] = _Connection(sock, name)
             made.outbox += b'{"op":"agent"}\n'
             self.selector.register(sock, selectors.EVENT_READ, ("stream", made))

@@ -49,7 +49,9 @@ TARGET_MS = 50.0
 HOSTS, ZONES, CPUS = 1_000, 20, 64
 AT_ONCE, QUEUED = 1_000, 50_000  # jobs of one submission, and of a long queue
 CANCELLED = 6_000
-DEPENDENT = 10_000  # jobs that wait for one
+ELEMENTS = 6_000  # of an array, on hosts
+DEPENDENT = 100_000  # jobs that wait for one
+ALIKE = 10_000  # jobs of one name, one of which may start
 REPORTED = 60_000  # tasks in one answer of a host, about as many as fit a line
 PATIENCE_S = 300.0
 USER = "ann"
@@ -175,8 +177,9 @@ def hosts() -> list[Host]:
     return [Host(f"h{i:04}", f"z{i % ZONES:02}", f"10.0.{i // 250}.{i % 250 + 1}") for i in range(HOSTS)]
 
 
-def specs(count: int, **more: Any) -> list[JobSpec]:
-    return [JobSpec(f"job{i % 50}", USER, "#!/bin/sh\ntrue\n", **more) for i in range(count)]
+def specs(count: int, user: str = USER, name: str = "job", **more: Any) -> list[JobSpec]:
+    names = [name] if name != "job" else [f"job{i}" for i in range(50)]
+    return [JobSpec(names[i % len(names)], user, "#!/bin/sh\ntrue\n", **more) for i in range(count)]
 
 
 async def measured(house: House) -> dict[str, float]:
@@ -184,9 +187,13 @@ async def measured(house: House) -> dict[str, float]:
     service, names = house.service, [host.name for host in hosts()]
     found: dict[str, float] = {}
 
-    async def queue() -> None:
-        for _ in range(0, QUEUED, 10_000):
-            await service.submit(specs(10_000, hold=True))
+    async def queue(count: int, **more: Any) -> None:
+        for _ in range(0, count, 10_000):
+            await service.submit(specs(10_000, hold=True, **more))
+
+    async def placed(array: int) -> None:
+        while (await service.job(array)).array.waiting:  # type: ignore[union-attr]
+            await asyncio.sleep(0.1)
 
     async def released(first: int) -> None:
         await service.cancel(first, USER, None)
@@ -208,7 +215,12 @@ async def measured(house: House) -> dict[str, float]:
     found[f"{AT_ONCE:,} jobs in one call, all of which can start"] = await house.longest_ms(
         service.submit(specs(AT_ONCE))
     )
-    found[f"{QUEUED:,} jobs in calls of 10,000"] = await house.longest_ms(queue())
+    [array] = await service.submit(specs(1, "bob", array=f"0-{ELEMENTS - 1}"))
+    found[f"an array of {ELEMENTS:,} that all can start"] = await house.longest_ms(placed(array))
+    found[f"a cancellation of all of a user's, {ELEMENTS:,} elements on hosts"] = await house.longest_ms(
+        service.cancel_all([array], "bob")
+    )
+    found[f"{QUEUED:,} jobs in calls of 10,000"] = await house.longest_ms(queue(QUEUED))
     found[f"a list of {QUEUED:,} jobs"] = await house.longest_ms(listed(0))
     found["the queue, ordered"] = await house.longest_ms(service.queue(user="", limit=0))
     newest: int = await asyncio.wrap_future(house.leader.ask(lambda cycle, now_us: cycle.state.next_job - 1))
@@ -217,8 +229,17 @@ async def measured(house: House) -> dict[str, float]:
     some = list(range(newest - CANCELLED, newest))
     found[f"a cancellation of {CANCELLED:,} jobs"] = await house.longest_ms(service.cancel_all(some, USER))
     [first] = await service.submit(specs(1, hold=True))
-    await service.submit(specs(DEPENDENT, hold=True, dependency=f"afterany:{first}"))
+    await queue(DEPENDENT, user="carol", dependency=f"afterany:{first}")
     found[f"an end that releases {DEPENDENT:,} jobs"] = await house.longest_ms(released(first))
+    await queue(ALIKE, user="dave", name="alike", dependency="singleton")
+    oldest: int = await asyncio.wrap_future(
+        house.leader.ask(
+            lambda cycle, now_us: min(i for i, job in cycle.state.jobs.items() if job.spec.user == "dave")
+        )
+    )
+    found[f"the end of the first of {ALIKE:,} singletons of one name"] = await house.longest_ms(
+        released(oldest)
+    )
     return found
 
 

@@ -1,0 +1,178 @@
+"""The step daemon is root's and hears the job's user: nothing that he says costs others anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.agent_process import WAIT_S, Agent, agents, until
+from tests.steps_request import rm_steps  # noqa: F401  the agents' modules are found from here on
+from tests.unit.test_agent_batch import launch
+
+import rm_step_frames  # type: ignore[import-not-found]  # isort: skip
+import rm_stepd  # type: ignore[import-not-found]  # isort: skip
+import rm_stream_hub  # type: ignore[import-not-found]  # isort: skip
+
+STEP = {
+    "ntasks": 1, "hosts": 1, "ntasks_per_node": 0, "cpus_per_task": 0, "gpus_per_task": 0,
+    "gpus_per_host": None, "nodelist": [], "exclude": [], "overlap": True, "exact": False,
+    "overcommit": False, "distribution": "block", "gpu_bind": "",
+}  # fmt: skip
+
+
+class Door:
+    """The job's socket for steps, as a program of its user sees it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.kept: list[socket.socket] = []  # a step ends with its connection
+
+    def connect(self, *said: object) -> socket.socket:
+        sock = socket.socket(socket.AF_UNIX)
+        sock.connect(self.path)
+        sock.settimeout(WAIT_S)
+        for words in said:
+            sock.sendall((words if isinstance(words, bytes) else json.dumps(words).encode()) + b"\n")
+        return sock
+
+    def answer(self, sock: socket.socket) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(sock.makefile("rb").readline() or b"{}")
+        return answer
+
+    def step(self) -> tuple[socket.socket, int]:
+        sock = self.connect({"op": "create", "step": STEP, "immediate": True})
+        return sock, int(self.answer(sock)["step"])
+
+    def run(self, argv: list[str]) -> socket.socket:
+        """A task of a step; the socket to its part."""
+        held, number = self.step()
+        self.kept.append(held)
+        sock = self.connect({"op": "carry", "step": number, "place": 0})
+        asked = {"argv": argv, "env": {"PATH": os.defpath}, "umask": 0o22, "chdir": "/", "step_env": {},
+                 "node": 0, "ranks": [0], "gpus": [[]]}  # fmt: skip
+        sock.sendall(rm_step_frames.frame(b"R", 0, json.dumps(asked).encode()))
+        return sock
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[Agent]:
+    with agents() as start:
+        yield start()
+
+
+@pytest.fixture(scope="module")
+def door(agent: Agent) -> Door:
+    assert launch(agent, "exec sleep 1000")["ok"]
+    (path,) = agent.state.glob("**/" + rm_stepd.SOCKET)
+    return Door(path)
+
+
+def output(sock: socket.socket) -> str:
+    said, buffer = b"", bytearray()
+    while True:
+        data = sock.recv(1 << 16)
+        if not data:
+            return said.decode()
+        buffer += data
+        said += b"".join(body for kind, _, body in rm_step_frames.frames(buffer) if kind == b"O")
+
+
+@pytest.mark.parametrize(
+    "bomb", [b"[" * 60_000, b'{"op":"carry","step":Infinity,"place":0}', b"{}", b'{"op":"nothing"}']
+)
+def test_what_is_no_request_is_answered_and_ends_only_its_connection(door: Door, bomb: bytes) -> None:
+    sock = door.connect(bomb)
+    said = sock.makefile("rb").read()
+    assert b"cannot be understood" in said
+    door.step()
+
+
+def test_a_program_that_says_more_than_it_may_costs_no_memory(door: Door) -> None:
+    """Each of its lines was answered, and who does not read the answers had them kept."""
+    sock = door.connect(b"x")
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
+        sock.sendall(b"x\n" * 500_000)
+    chatty, _ = door.step()
+    chatty.sendall(b"x\n" * 100_000)
+    door.step()
+
+
+def test_a_host_starts_no_more_parts_than_it_can_bear(door: Door) -> None:
+    held, number = door.step()
+    with held:
+        asked = {"op": "carry", "step": number, "place": 0}
+        parts = [door.connect(asked) for _ in range(rm_stepd.PARTS + 1)]
+        assert "no more can" in door.answer(parts[-1])["error"]
+        for part in parts:
+            part.close()
+
+    def starts() -> bool:
+        with door.run(["true"]) as sock:
+            return b"D" in sock.recv(1 << 10)
+
+    until(starts, "parts that have ended make room")
+
+
+def test_more_connections_than_it_may_have_wait(door: Door) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096:
+        pytest.skip("this process may not open so many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        many = [door.connect() for _ in range(rm_stepd.CONNECTIONS + 1)]
+        for sock in many:
+            sock.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    door.step()
+
+
+def test_input_that_tasks_take_is_told_only_to_who_listens(door: Door) -> None:
+    """What is told for each piece of input was kept for a program that reads nothing of it."""
+    sock = door.run(["sh", "-c", "cat >/dev/null"])
+    sock.settimeout(2.0)
+    pieces = rm_step_frames.frame(b"I", rm_step_frames.ALL, b"x") * 10_000
+    with pytest.raises(TimeoutError):
+        sock.sendall(pieces * 400)
+    sock.close()
+    door.step()
+
+
+def test_a_frame_of_input_has_a_bound(door: Door) -> None:
+    sock = door.run(["sleep", "1000"])
+    sock.sendall(rm_step_frames.frame(b"I", 0, b"x" * 200_000))
+    assert output(sock) == ""  # the step has ended
+
+
+def test_tasks_are_born_with_the_hosts_own_limits(door: Door) -> None:
+    said = output(door.run(["sh", "-c", "cat /proc/self/oom_score_adj; ulimit -d"])).split()
+    assert said[0] == Path("/proc/self/oom_score_adj").read_text().strip()
+    limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    assert said[1] == ("unlimited" if limit == resource.RLIM_INFINITY else str(limit // 1024))
+
+
+def test_the_agent_never_waits_for_a_queue_that_a_user_fills(tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / rm_stepd.SOCKET))
+    listener.listen(0)
+    waits = socket.socket(socket.AF_UNIX)
+    waits.connect(str(tmp_path / rm_stepd.SOCKET))
+    folder = SimpleNamespace(job=1, attempt=1, at=lambda name: str(tmp_path / name))
+    hub = rm_stream_hub.StreamHub(selectors.DefaultSelector(), print, lambda: False)
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(hub.connect(folder)), daemon=True)
+    thread.start()
+    thread.join(10)
+    waits.close()
+    listener.close()
+    assert found == [None]
