@@ -2,17 +2,21 @@
 keeps anything in any column; PostgreSQL takes neither text in a number nor bytes that are no text."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rm.adapters.store.sql import SqlStore, open_store
+from rm.core.model.array import Array
 from rm.core.monitoring.cells import Cell, Change, Status
 from rm.core.monitoring.history import Retention, Sample
 from rm.core.monitoring.mesh import MeshState
+from rm.core.store import Batch
 from rm.errors import StoreError
 from rm.units import DAY_US, HOUR_US
+from tests import builders
 from tests.contract.test_store_sql import run_sql
 
 DAYS = 3
@@ -100,4 +104,31 @@ def test_a_damaged_row_of_the_cluster_is_named(url: str, do: Callable[[SqlStore]
     run_sql(url, f"UPDATE cluster SET epoch = {value};")
     with pytest.raises(StoreError, match="epoch"):
         do(store)
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "'$.array.waiting', 'x'",
+        "'$.array.running', '9-1'",
+        "'$.array.completed', '3'",  # which waits as well
+        "'$.array.held', '7'",
+        "'$.array_task', -1, '$.array_job', 5",
+        "'$.array_task', 1099511627776, '$.array_job', 5",
+        "'$.attempt', -1",
+        '\'$.dependencies\', json(\'[{"job":1180591620717411303424,"kind":"afterok"}]\')',
+    ],
+)
+def test_a_damaged_array_or_dependency_is_one_damaged_job(tmp_path: Path, damage: str) -> None:
+    """Each ended the daemon at its start, or took its memory, before a row was looked at more closely."""
+    url = f"sqlite:///{tmp_path / 'rm.sqlite3'}"
+    store = open_store(url)
+    store.acquire_lease("a", 0, 1)
+    array = replace(builders.job(6), array=Array(waiting="0-4", held="1"))
+    store.commit(Batch(jobs=(array, builders.job(7))), 0)
+    run_sql(url, f"UPDATE jobs SET body = json_set(body, {damage}) WHERE id = 6;")
+    loaded = store.load()
+    assert [(one.kind, *one.key) for one in loaded.damaged] == [("job", "6")]
+    assert [job.id for job in loaded.jobs] == [7]
     store.close()

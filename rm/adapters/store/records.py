@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from rm.arrays import INDEX_MAX, mask
+from rm.core.model.array import SETS, Array
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job
@@ -24,12 +26,13 @@ from rm.core.monitoring.mesh import MeshState
 from rm.core.people.audit import Act, Outcome, clean
 from rm.core.people.token import Token
 from rm.core.store import Entry, Measured, StoredAction
-from rm.errors import StoreError, Unstorable
+from rm.errors import StoreError, Unstorable, UsageError
 from rm.typed import decoder_of
 
 Value = TypeVar("Value")
 Row = dict[str, Any]
 
+NUMBER_MAX = (1 << 63) - 1  # of a column
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
 _JOB_FIELDS = tuple(f.name for f in fields(Job) if f.name != "spec")
@@ -215,7 +218,38 @@ def job(row: Any) -> Job:
         raise damaged(f"Job {id}", f"it says that it is job {found.id}")
     if found.occupies and not found.tasks:
         raise damaged(f"Job {id}", f"it is {found.state} and has no tasks")
+    if not 0 <= found.attempt <= NUMBER_MAX:
+        raise damaged(f"Job {id}", f"its attempt is {found.attempt}")
+    if found.array_task is not None and not (0 <= found.array_task <= INDEX_MAX and found.array_job > 0):
+        raise damaged(f"Job {id}", f"it is element {found.array_task} of array {found.array_job}")
+    for condition in found.dependencies:
+        if not 0 <= condition.job <= NUMBER_MAX:
+            raise damaged(f"Job {id}", f"it waits for job {condition.job}")
+        for listed in (condition.tasks, condition.undecided, condition.met, condition.lost):
+            if listed:
+                _indices(f"Job {id}", listed)
+    if found.array is not None:
+        _sound_array(f"Job {id}", found.array)
     return found
+
+
+def _sound_array(what: str, array: Array) -> None:
+    """Each element is in one set, as every use of them takes for granted."""
+    every = 0
+    for name in SETS:
+        some = _indices(what, getattr(array, name))
+        if some & every:
+            raise damaged(what, f"elements of its array that are {name} are something else as well")
+        every |= some
+    if _indices(what, array.held) & ~_indices(what, array.waiting):
+        raise damaged(what, "elements of its array are held that do not wait")
+
+
+def _indices(what: str, listed: str) -> int:
+    try:
+        return mask(listed)
+    except UsageError as error:
+        raise damaged(what, f"a list of indices cannot be read: {error.what}") from error
 
 
 def host(row: Any) -> Host:
