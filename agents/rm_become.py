@@ -37,7 +37,10 @@ def become_task(folder, group, request, user, fence, task, printed, said):
             note = "Limits that could not be set on %s: %s." % (os.uname().nodename, ", ".join(refused))
             _tell(said, {"note": note})
         if os.getuid() == 0:
-            os.initgroups(user.name, user.gid)
+            if user.groups is None:
+                os.initgroups(user.name, user.gid)
+            else:
+                os.setgroups(user.groups)
             os.setgid(user.gid)
             os.setuid(user.uid)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it

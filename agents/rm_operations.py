@@ -289,6 +289,7 @@ class Operations(Attempts):
         if stream not in ("out", "err"):
             raise ValueError("stream is out or err")
         ended = attempt.ranks[rank]["state"] in NOT_LIVE
+        attempt.meta = attempt.meta or read_json(attempt.folder.at("meta.json")) or {}
         task = attempt.meta.get("tasks", {}).get(str(rank), {})
 
         def answer(data, begin, size, kept):

@@ -16,6 +16,7 @@ class User:
     def __init__(self, entry):
         self.name, self.uid, self.gid = entry.pw_name, entry.pw_uid, entry.pw_gid
         self.home, self.shell = entry.pw_dir or "/", entry.pw_shell or "/bin/sh"
+        self.groups = None  # as they were read, for many tasks; None: each task reads them
 
 
 def name_of(request):

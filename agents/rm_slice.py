@@ -12,6 +12,7 @@ import gc
 import json
 import os
 import signal
+import time
 import traceback
 
 from rm_lease import alive_us
@@ -19,6 +20,9 @@ from rm_spool import read_json
 from rm_task import Supervisor, detach, line_of, now_us, say
 
 PIPE_BYTES = 4096  # lines that are written together stay whole
+NEWS_S = (
+    0.02  # news of short elements is told together: each telling wakes the agent, and the daemon behind it
+)
 MEMBERS_MAX = 1_000
 CLOCKS = ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")
 
@@ -56,6 +60,7 @@ class Slice:
         self.spool, self.hierarchy, self.folder, self.members = spool, hierarchy, folder, members
         self.user, self.fence, self.events_path = user, fence, events_path
         self.control, self.running = -1, None
+        self.ends, self.starts, self.news_at = [], [], None  # lines to be told; since when, monotonic seconds
         self.began_us = alive_us()
 
     def spawn(self, lock, until_us, within_us):
@@ -71,6 +76,7 @@ class Slice:
             gc.disable()  # a collection would copy the pages shared with the agent
             os.setsid()
             detach({lock, self.control, self.fence.program})
+            self.user.groups = os.getgrouplist(self.user.name, self.user.gid)
             self._run(until_us, within_us)
         except BaseException:
             with open(self.folder.at("supervisor.err"), "a") as file:
@@ -87,7 +93,9 @@ class Slice:
                 break
             if not self._run_one(member):
                 break
+            self.tell_due()
         self._give_back([member for member in self.members if not member.over], "unstarted")
+        self.tell()
 
     def _run_one(self, member):
         """Run it to its end; False when it could not be begun, and nothing of it is left."""
@@ -98,14 +106,12 @@ class Slice:
             return False
         if lock is None or read_json(folder.at("meta.json")) is not None:
             return False
-        control = -1
         fence = copy.copy(self.fence)
         try:
-            folder.fill([0], member.request["script"], self.user.uid, self.user.gid)
-            control = os.open(folder.at("control"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            folder.fill([0], member.request["script"], self.user.uid, self.user.gid, hears=False)
             fence.program = os.dup(fence.program) if fence.program >= 0 else -1
             group = self.hierarchy.group(*member.name)
-            self.running = InSlice(self, folder, group, self._request(member), fence, control)
+            self.running = InSlice(self, folder, group, self._request(member), fence)
             member.over = True
             self.running.run()
             member.over = not self.running.failed
@@ -113,7 +119,7 @@ class Slice:
             folder.remove()
         finally:
             self.running = None
-            for fd in (lock, control, *fence.views()):
+            for fd in (lock, *fence.views()):
                 if fd >= 0:
                     with contextlib.suppress(OSError):
                         os.close(fd)
@@ -149,28 +155,85 @@ class Slice:
                     member.request = dict(member.request, time_limit_us=words["time_limit_us"])
 
     def _give_back(self, members, why):
-        lines = []
         for member in members:
             member.over = True
             record = {"event": "exit", "rank": 0, "code": 0, "signal": int(signal.SIGTERM), "oom": False,
                       "started_us": None, "ended_us": now_us(), "ran_us": None, "why": why}  # fmt: skip
-            lines.append(line_of(record, *member.name))
-            if sum(map(len, lines)) > PIPE_BYTES:
-                say(self.events_path, b"".join(lines[:-1]))
-                lines = lines[-1:]
-        if lines:
-            say(self.events_path, b"".join(lines))
+            self.note(self.ends, line_of(record, *member.name))
+
+    # news
+
+    def note(self, news, *lines):
+        """To be told soon. The start of what has ended before is not: its end says it, too."""
+        news += lines
+        if news is self.ends:
+            self.starts = []
+        self.news_at = self.news_at or time.monotonic()
+        if sum(map(len, self.ends)) > PIPE_BYTES // 2:
+            self.tell()
+
+    def due(self):
+        return None if self.news_at is None else self.news_at + NEWS_S
+
+    def tell_due(self):
+        if self.news_at is not None and time.monotonic() >= self.news_at + NEWS_S:
+            self.tell()
+
+    def tell(self):
+        if self.starts and self.running is not None:
+            self.running.write_tasks()
+        if self.ends or self.starts:
+            say(self.events_path, b"".join(self.ends + self.starts))
+        self.ends, self.starts, self.news_at = [], [], None
 
 
 class InSlice(Supervisor):
-    """The supervisor of one member: its orders come to the slice."""
+    """The supervisor of one member: its orders come to the slice, and its news goes to it.
 
-    def __init__(self, of, folder, group, request, fence, control):
-        super().__init__(folder, group, request, of.user, fence, control, of.events_path)
+    Nothing waits for the disk: that it has begun is said by its folder, and a host that loses what it had not
+    written yet has lost the element, which is then requeued.
+    """
+
+    def __init__(self, of, folder, group, request, fence):
+        super().__init__(folder, group, request, of.user, fence, -1, of.events_path)
         self.of, self.orders, self.failed = of, of.control, False
+        self.sync = False
 
     def _obey(self):
         self.of.hear()
+
+    def _timeout_ms(self):
+        due, others_ms = self.of.due(), super()._timeout_ms()
+        if due is None:
+            return others_ms
+        mine_ms = max(0, due - time.monotonic()) * 1000 + 0.5
+        return mine_ms if others_ms is None else min(mine_ms, others_ms)
+
+    def _check_time(self):
+        super()._check_time()
+        self.of.tell_due()
+
+    def _write_meta(self, sync=False):
+        if not self.meta["tasks"]:  # what a reader of its log must know, should it end before that is told
+            spooled = self.ranks[0].capture is not None
+            self.meta["tasks"] = {
+                "0": {"pid": 0, "started_us": None, "spooled": spooled, "out": "", "err": ""}
+            }
+        super()._write_meta()
+
+    def _write_tasks(self):
+        if self.named.paths:
+            super()._write_tasks()
+
+    def write_tasks(self):
+        """When its start is told: others are to know of it as well."""
+        with contextlib.suppress(OSError):
+            super()._write_tasks()
+
+    def _say(self, *events):
+        ended = any(event["event"] == "exit" for event in events)
+        lines = [line_of(event, self.folder.job, self.folder.attempt) for event in events]
+        self.of.note(self.of.ends if ended else self.of.starts, *lines)
 
     def _fail(self, code, sentence):
         self.failed = True  # given back; a launch by itself says why

@@ -176,8 +176,9 @@ class Folder:
         finally:
             os.close(fd)
 
-    def fill(self, ranks, script, uid, gid):
-        """Everything a launch needs on disk, except meta.json. Raises OSError half-way; see `remove`."""
+    def fill(self, ranks, script, uid, gid, hears=True):
+        """Everything a launch needs on disk, except meta.json. Raises OSError half-way; see `remove`. With
+        `hears` its supervisor takes orders here."""
         theirs = [(self.at("script"), script.encode(), 0o700)]
         os.mkdir(self.at("logs"), 0o700)
         for rank in ranks:
@@ -191,15 +192,17 @@ class Folder:
                     os.fchown(fd, uid, gid)
             finally:
                 os.close(fd)
-        os.mkfifo(self.at("control"), 0o600)
+        if hears:
+            os.mkfifo(self.at("control"), 0o600)
 
-    def write_exit(self, rank, record):
-        """Record an exit in the bytes reserved for it; durable when this returns."""
+    def write_exit(self, rank, record, sync=True):
+        """Record an exit in the bytes reserved for it; with `sync` durable when this returns."""
         aside = self.at(str(rank), "exit.json.new")
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(fd, json.dumps(record).encode().ljust(EXIT_BYTES), 0)
-            os.fsync(fd)
+            if sync:
+                os.fsync(fd)
         finally:
             os.close(fd)
         os.rename(aside, self.at(str(rank), "exit.json"))

@@ -127,6 +127,7 @@ class Supervisor:
         self.finished = False
         self.wake, self.epilog = -1, ""  # the end of its signals' pipe; how the epilog failed
         self.unrecorded = []  # exits that the disk refused
+        self.sync = True  # do records of ends survive the loss of power?
         self.captures = Captures()
         self.task_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.named = Named(request, user, os.path.dirname(folder.path))
@@ -612,7 +613,7 @@ class Supervisor:
             self._remove_group()
             self.fence.remove()
         try:
-            self.folder.write_exit(rank.rank, record)
+            self.folder.write_exit(rank.rank, record, self.sync)
         except OSError:
             self.unrecorded.append(record)
         self._say(dict(record, event="exit"))
@@ -632,7 +633,7 @@ class Supervisor:
                 self.unrecorded.remove(record)  # discarded: nobody asks any more
                 continue
             try:
-                self.folder.write_exit(record["rank"], record)
+                self.folder.write_exit(record["rank"], record, self.sync)
                 self.unrecorded.remove(record)
             except OSError:
                 return
