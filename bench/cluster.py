@@ -129,10 +129,16 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(
-    hosts: int = 0, cpus: int = 4, zones: int = 2, gpus_per_host: int = 0, link_mbps: int = 0, more: str = ""
+    hosts: int = 0,
+    cpus: int = 4,
+    zones: int = 2,
+    gpus_per_host: int = 0,
+    link_mbps: int = 0,
+    more: str = "",
+    share: tuple[str, ...] = (),
 ) -> Iterator[Cluster]:
     """A daemon that answers, with `hosts` lab hosts connected; ended and removed at the end. `more`
-    ends its rm.toml.
+    ends its rm.toml; its hosts see the directories of `share` as they are here.
 
     On /var/tmp, which lies on a disk: in memory a durable commit would cost nothing.
     """
@@ -142,7 +148,7 @@ def cluster(
     try:
         (directory / "rm.toml").write_text(SETTINGS.format(directory=directory) + more)
         if hosts:
-            spec = LabSpec(zones=zones, hosts=hosts, cpus=cpus, gpus_per_host=gpus_per_host)
+            spec = LabSpec(zones=zones, hosts=hosts, cpus=cpus, gpus_per_host=gpus_per_host, share=share)
             if link_mbps:
                 spec = replace(spec, link_mbps=link_mbps)
             lab = up(spec, directory / "lab")
