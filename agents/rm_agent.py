@@ -51,6 +51,7 @@ CHANGES = {
     "signal",
     "renew",
     "discard",
+    "forget",
     "schedule",
     "stream",
 }

@@ -36,6 +36,7 @@ class Attempt:
         self.meta = {}
         self.waiting = []  # replies owed once it is launched
         self.discarding = []  # replies owed once it has ended
+        self.log_bytes = {}  # rank -> size of its log, where that is known at its end
         self.offsets = {}  # rank -> bytes of its reports already read
         self.reported = set()  # ranks that have written some
         self.reported_at = 0.0
@@ -240,6 +241,7 @@ class Attempts:
         line.update({key: record[key] for key in ("started_us", "ended_us", "code", "signal", "oom", "why")})
         line["ran_us"] = record.get("ran_us")  # older supervisors do not say it
         line["epilog"] = record.get("epilog", "")
+        attempt.log_bytes[rank] = record.get("log_bytes")
 
     # the loop
 
@@ -311,7 +313,8 @@ class Attempts:
             "why",
             "epilog",
         )
-        self.notify(dict({key: line[key] for key in keys}, event="exit"))
+        log_bytes = attempt.log_bytes.get(rank)
+        self.notify(dict({key: line[key] for key in keys}, log_bytes=log_bytes, event="exit"))
 
     def hear(self):
         """What the supervisors said."""

@@ -225,6 +225,18 @@ class Operations(Attempts):
         self._forget(attempt)
         return {}
 
+    def forget(self, request, reply):
+        """Of many: those that have not ended are left."""
+        left = []
+        names = [(number(job, "job"), number(count, "attempt")) for job, count in request["attempts"]]
+        for job, count in names:
+            attempt = self.known.get((job, count))
+            if attempt is not None and attempt.live():
+                left.append((job, count))
+            else:
+                self.discard({"job": job, "attempt": count}, reply)
+        return {"left": left}
+
     def adopt(self, request):
         """Belong to a cluster: the first that asks, or one that names the one that it is to replace. Then
         nothing of that one is left here; while its tasks run, nothing changes."""

@@ -606,9 +606,12 @@ class Supervisor:
             why = "requeue"
         limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
         oom = bool(code or number) and limited > 0 and self.group.oom()
+        log_bytes = None
+        if self.finished and rank.capture is not None and not self.named.paths:
+            log_bytes = rank.capture.size + rank.capture.lost
         record = {"rank": rank.rank, "code": code, "signal": number, "started_us": rank.started_us,
                   "ended_us": ended_us, "ran_us": ran_us, "oom": oom, "why": why,
-                  "epilog": self.epilog}  # fmt: skip
+                  "epilog": self.epilog, "log_bytes": log_bytes}  # fmt: skip
         if self.finished and all(r.recorded for r in self.ranks):
             self._remove_group()
             self.fence.remove()

@@ -244,6 +244,20 @@ class Discard(Ordered[Done], frozen=True, kw_only=True, tag="discard"):
     discarded, also if the host does not know it: a late launch of it is refused."""
 
 
+class Forgotten(Struct, frozen=True, kw_only=True):
+    """The (job, attempt) that have not ended, and are not forgotten."""
+
+    left: Annotated[list[tuple[Job, Attempt]], Meta(max_length=LIST_MAX)] = []
+
+
+class Forget(Request[Forgotten], frozen=True, kw_only=True, tag="forget"):
+    """As `discard`, of many (job, attempt)."""
+
+    epoch: Epoch
+    cluster: Word = ""
+    attempts: Annotated[list[tuple[Job, Attempt]], Meta(max_length=LIST_MAX)]
+
+
 class TaskReport(Struct, frozen=True, kw_only=True):
     """One task that the host knows of: instants by the host's clock, `ran_us` by one that is never set.
     `code` and `signal` are null while it runs and when it was lost. `cooperative`: it has reported

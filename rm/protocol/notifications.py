@@ -82,7 +82,8 @@ class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     was lost has `code` and `signal` null. `ran_us` is the time from start to end by a clock that is never
     set, null where the task never ran. `why` is empty, `cancel`, `timeout`, `abort`, `discard`, `fence` (its
     lease was over), `requeue` (a task of the job asked for it), `unstarted` (it waited in a slice, and was
-    given back), or a sentence when the task could not be started or was lost."""
+    given back), or a sentence when the task could not be started or was lost. `log_bytes` is the size of
+    its log in the spool, null where that may still grow, or where it named files."""
 
     job: Job
     attempt: Attempt
@@ -95,6 +96,7 @@ class Exit(Notification, frozen=True, kw_only=True, tag="exit"):
     oom: bool = False
     why: Sentence = ""
     epilog: Sentence = ""  # how the epilog failed
+    log_bytes: Bytes | None = None
 
 
 class Started(Notification, frozen=True, kw_only=True, tag="started"):

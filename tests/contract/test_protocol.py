@@ -179,6 +179,8 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
         wire.agent.event("exit", job=job)
         assert wire.ask(attempts.Discard(job=job, attempt=1, epoch=7)) is not None
     assert wire.ask(both).refused == [(4, 1), (5, 1)]
+    assert wire.ask(launch(6)).tasks
+    assert wire.ask(attempts.Forget(epoch=7, attempts=[(5, 1), (6, 1), (7, 1)])).left == [(6, 1)]
     assert wire.ask(attempts.Renew(epoch=7)).alive_us > 0
     wire.ask(attempts.Stop(**order, grace_us=0, why="cancel"))
     for rank in (0, 1):

@@ -64,6 +64,7 @@ def test_elements_run_in_turn_each_as_if_it_were_launched_by_itself(agent: Agent
     for earlier, later in itertools.pairwise(ends):
         assert earlier["ended_us"] <= later["started_us"]
     assert [agent.log(job) for job in range(1, 5)] == [f"{job} runs\n" for job in range(1, 5)]
+    assert {end["log_bytes"] for end in ends} == {len("1 runs\n")}
     for job in range(1, 5):
         agent.call("discard", job=job, attempt=1)
     assert folders(agent, "jobs") == []

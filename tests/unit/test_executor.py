@@ -615,3 +615,29 @@ def test_an_agent_without_slices_gets_the_first_and_the_others_wait_as_before(sl
     back = slicing.inbox.of(ev.TaskExited)
     assert [(e.job, e.why, e.started_us) for e in back] == [(2, "unstarted", None), (3, "unstarted", None)]
     assert slicing.open() == []
+
+
+DISCARDS = [Discard(job, 1, "h1") for job in (1, 2, 3)]
+
+
+def test_discards_are_one_message_and_those_that_have_not_ended_are_asked_for_by_themselves(
+    house: House,
+) -> None:
+    house.connect()
+    house.submit(*DISCARDS)
+    house.hosts.take("forget").answer(left=[[2, 1]])
+    house.hosts.take("discard").answer()
+    for number in (1, 2, 3):
+        house.settled(number)
+    assert [c.args["attempts"] for c in house.hosts.made if c.op == "forget"] == [[[1, 1], [2, 1], [3, 1]]]
+    assert house.open() == []
+
+
+def test_discards_go_to_an_older_agent_one_by_one(house: House) -> None:
+    house.connect()
+    house.submit(*DISCARDS)
+    house.hosts.take("forget").refuse("no-such-op")
+    for _ in DISCARDS:
+        house.hosts.take("discard").answer()
+    house.settled(3)
+    assert house.open() == []

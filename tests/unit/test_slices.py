@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rm.arrays import each
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Discard, Launch, Stop
+from rm.core.jobs.actions import Collect, Discard, Launch, Stop
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.starting_point import dump_state, restore_state
@@ -193,3 +193,13 @@ def test_a_lost_host_brings_all_of_a_slice_back_to_the_queue() -> None:
     validate_state(cycle.state)
     assert array(cycle).has("requeued").bit_count() + array(cycle).has("running").bit_count() == 9
     assert not any(job.slice_of for job in placed(cycle)), "those that come again go singly"
+
+
+def test_what_printed_nothing_has_no_logs_to_collect() -> None:
+    cycle = submitted()
+    quiet, loud = placed(cycle)[:2]
+    exits = [
+        ev.TaskExited(job.id, 1, "h1", 0, 0, 0, 3 * S, 3 * S, silent=job is quiet) for job in (quiet, loud)
+    ]
+    actions = [i.action for i in cycle.step(exits, 3 * S).intents]
+    assert [(type(a), a.job) for a in actions] == [(Discard, quiet.id), (Collect, loud.id)]

@@ -18,7 +18,7 @@ from rm.adapters.hosts.settings import SshSettings
 from rm.adapters.hosts.stderr import StandardError
 from rm.core.model.host import Host
 from rm.errors import Unreachable
-from rm.protocol.attempts import Cancel, Renew
+from rm.protocol.attempts import Cancel, Forget, Renew
 from rm.protocol.codes import AgentError, NotConnected
 from rm.protocol.line import (
     LINE_BYTES,
@@ -140,7 +140,7 @@ class AgentChannel:
         with self._lock:
             self._number += 1
             number = self._number
-        if isinstance(request, Ordered | Renew):
+        if isinstance(request, Ordered | Renew | Forget):
             epoch = max(request.epoch, self.least_epoch)
             request = msgspec.structs.replace(request, epoch=epoch, cluster=self._cluster)
         try:

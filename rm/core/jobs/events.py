@@ -171,7 +171,8 @@ class TasksStarted:
 class TaskExited:
     """`code`/`signal` as Slurm's `code:signal`; `why` is "", "cancel", "timeout", "abort" or a sentence.
     `ran_us` is how long it ran by a clock that nobody sets, None where the host does not say it; `epilog` how
-    the administrator's program failed that ran after the last one, "" = it did not."""
+    the administrator's program failed that ran after the last one, "" = it did not. `silent`:
+    its host says that it printed nothing."""
 
     job: int
     attempt: int
@@ -185,6 +186,7 @@ class TaskExited:
     why: str = ""
     ran_us: int | None = None
     epilog: str = ""
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         ended_us=ended,
         exit_code=e.code,
         exit_signal=e.signal,
+        silent=e.silent and not (job.spec.output or job.spec.error),
         note=task.note if e.why in WORDS else e.why,
     )
     job = replace(job, tasks=tasks, started_us=job.started_us or started)
@@ -444,6 +445,8 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
         ranks = tuple(t.rank for t in mine if t.started_us is not None or t.exit_code is not None)
         if job.spec.runs_once:
             ranks = tuple(rank for rank in ranks if rank == 0)  # nothing else printed
+        if all(t.silent for t in mine if t.rank in ranks):
+            ranks = ()
         if ranks:
             ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error)))
         else:

@@ -292,6 +292,7 @@ class Task:
     exit_code: int | None = None
     exit_signal: int | None = None
     note: str = ""
+    silent: bool = False  # it has printed nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,6 +77,7 @@ def exited(host: str, m: Exit, offset_us: int, now_us: int) -> ev.TaskExited | e
         m.why[:WORDS_MAX],
         m.ran_us,
         m.epilog[:WORDS_MAX],
+        m.log_bytes == 0,
     )
 
 

@@ -257,16 +257,46 @@ class Executor:
         for some in together(entries):
             if len(some) == 1:
                 self._send(some[0])
+            elif isinstance(some[0].intent.action, Discard):
+                self._forget_many(some)
             else:
                 self._send_slice(some)
 
-    def _send_slice(self, entries: list[Open]) -> None:
+    def _begin(self, entries: list[Open]) -> list[Open]:
+        """Those that are not under way already, if anything may be sent now."""
         begun = [] if self._closed else [entry for entry in entries if self._outbox.begin(entry)]
-        if not begun:
-            return
-        if not self._leadership.may_act():
-            for entry in begun:
+        if self._leadership.may_act():
+            return begun
+        for entry in begun:
+            self._again(entry)
+        return []
+
+    def _forget_many(self, entries: list[Open]) -> None:
+        if begun := self._begin(entries):
+            actions = [entry.intent.action for entry in begun]
+            names = [(action.job, action.attempt) for action in actions]
+            request = wire.Forget(epoch=self._leadership.epoch, attempts=names)
+            self._sender.send(actions[0].host, request).add_done_callback(partial(self._hear_forget, begun))
+
+    def _hear_forget(self, entries: list[Open], future: Future[Any]) -> None:
+        """What was not forgotten is asked for by itself: its answer may come later. Older agents, too."""
+        error = future.exception()
+        left = {tuple(name) for name in future.result().left} if error is None else set()
+        for entry in entries:
+            action = entry.intent.action
+            try:
+                if code_of(error) is Code.NO_SUCH_OP or (action.job, action.attempt) in left:
+                    self._outbox.rest(entry)
+                    self._send(entry)
+                else:
+                    self._take_answer(entry, error, None)
+            except Exception:  # as in `_hear`
+                log.exception("the answer to intent %d was not taken", entry.intent.id)
                 self._again(entry)
+
+    def _send_slice(self, entries: list[Open]) -> None:
+        begun = self._begin(entries)
+        if not begun:
             return
         launches = [entry.request for entry in begun if isinstance(entry.request, wire.Launch)]
         request = slice_request(launches, self._slice_us)

@@ -1,4 +1,4 @@
-"""Launches of a slice: which go together, and the one request that they make."""
+"""Which requests of a host go together, and the one that they make: launches of a slice, and discards."""
 
 from __future__ import annotations
 
@@ -6,24 +6,29 @@ from collections.abc import Sequence
 
 from msgspec import UNSET
 
-from rm.core.jobs.actions import Launch
+from rm.core.jobs.actions import Discard, Launch
 from rm.daemon.execution.outbox import Open
 from rm.protocol import attempts as wire
 
 
 def together(entries: Sequence[Open]) -> list[list[Open]]:
-    """The entries in their order, each by itself, but the launches of a slice where its first one is."""
+    """The entries in their order, each by itself, but the launches of a slice where its first one is, and a
+    host's discards where their first one is: what is discarded has no other request after that."""
     found: list[list[Open]] = []
-    slices: dict[tuple[str, int], list[Open]] = {}
+    groups: dict[tuple[str, int], list[Open]] = {}
     for entry in entries:
         action = entry.intent.action
-        if not (isinstance(action, Launch) and action.slice_of):
-            found.append([entry])
-        elif (known := slices.get((action.host, action.slice_of))) is not None:
-            known.append(entry)
+        if isinstance(action, Discard):
+            key = (action.host, 0)
+        elif isinstance(action, Launch) and action.slice_of:
+            key = (action.host, action.slice_of)
         else:
-            slices[action.host, action.slice_of] = first = [entry]
-            found.append(first)
+            found.append([entry])
+            continue
+        if key not in groups:
+            groups[key] = []
+            found.append(groups[key])
+        groups[key].append(entry)
     return found
 
 
