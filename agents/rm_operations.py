@@ -167,7 +167,7 @@ class Operations(Attempts):
         frozen, order = request.get("frozen"), number(request.get("order", 0), "order")
         if not isinstance(frozen, bool):
             raise ValueError("frozen is true or false")
-        if attempt.live() and not attempt.folder.tell({"op": "freeze", "frozen": frozen, "order": order}):
+        if attempt.live() and not attempt.tell({"op": "freeze", "frozen": frozen, "order": order}):
             self._look_again(attempt)
         return {}
 
