@@ -119,6 +119,15 @@ def test_users_work_with_it_and_find_their_output(there: There) -> None:
     done = there(rmx, "host", "accept-key", name, "--fingerprint", fingerprint[0])
     assert done.returncode == 0, done.stderr
     until(lambda: "UP" in there(rmx, "hosts").stdout, "the host is up")
+    # root's commands and those of the daemon's account find its files, and leave them to it
+    inventory = "/run/hosts.yml"
+    there("sh", "-c", f"echo 'all: {{hosts: {{{name}: {{ansible_host: 127.0.0.1}}}}}}' >{inventory}")
+    done = there(rmx, "host", "accept-key", "--all", "--inventory", inventory, "--yes")
+    assert "/var/lib/rmd/known_hosts" in done.stdout, done
+    assert there("stat", "-c", "%U", "/var/lib/rmd/known_hosts", "/var/lib/rmd/known_hosts.lock").stdout == (
+        "rmd\nrmd\n"
+    )
+    run(there, "rmd", rmx, "backup", "/var/lib/rmd/backup.db")
     submit = f"cd /home/rm-alice && {rmx} submit --parsable --export=NONE --wrap 'id -un'"
     job = run(there, "rm-alice", "sh", "-c", submit).strip()
     file = f"/home/rm-alice/rm-{job}.out"

@@ -417,14 +417,16 @@ def _locked(known_hosts: Path) -> Iterator[list[str]]:
     """The lines of the file, written back atomically; one writer at a time."""
     known_hosts.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(known_hosts.with_name(known_hosts.name + ".lock"), "w") as lock:
+        owner = (known_hosts if known_hosts.exists() else known_hosts.parent).stat()
+        if os.geteuid() == 0:  # what root pins for the daemon's account, that account must be able to use
+            os.fchown(lock.fileno(), owner.st_uid, owner.st_gid)
         fcntl.flock(lock, fcntl.LOCK_EX)
         lines = known_hosts.read_text().splitlines() if known_hosts.exists() else []
         yield lines
         aside = known_hosts.with_name(known_hosts.name + ".new")
         aside.write_text("".join(line + "\n" for line in lines))
         os.chmod(aside, 0o600)
-        if os.geteuid() == 0:  # what root pins for the daemon's account, that account must be able to read
-            owner = (known_hosts if known_hosts.exists() else known_hosts.parent).stat()
+        if os.geteuid() == 0:
             os.chown(aside, owner.st_uid, owner.st_gid)
         aside.replace(known_hosts)
 
