@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.figure import Figure, Settings
 from rm.adapters.clock import SystemClock
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.config import AlertsConfig
 from rm.core.alerts.findings import network_findings
 from rm.core.jobs import events as ev

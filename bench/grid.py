@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from bench.figure import Figure, Settings
 from rm.adapters.clock import SystemClock
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.cli.network.grid import draw
 from rm.core.model.host import Host
 from rm.core.monitoring.history import Sample

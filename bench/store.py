@@ -21,7 +21,7 @@ from typing import Any
 
 from bench.figure import Figure, Settings
 from rm.adapters.store.memory import MemoryStore
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.core.jobs import events as ev
 from rm.core.journal.journal import event_to_plain
 from rm.core.model.job import Job, JobSpec, JobState, Task

@@ -5,8 +5,8 @@ from __future__ import annotations
 from alembic import context
 
 from rm.adapters.store.migrate import VERSION_TABLE
+from rm.adapters.store.opening import migrating
 from rm.adapters.store.schema import metadata
-from rm.adapters.store.sql import migrating
 from rm.config import load_config
 
 

@@ -21,7 +21,16 @@ EXTRA = {"api": {"msgspec"}, "playbook": {"jinja2", "jmespath", "yaml"}, "protoc
 ONLY_IN = {
     "sqlalchemy": {
         f"rm/adapters/store/{name}.py"
-        for name in ("backup", "database", "history_sql", "log_database", "schema", "set_aside", "sql")
+        for name in (
+            "backup",
+            "database",
+            "history_sql",
+            "log_database",
+            "opening",
+            "schema",
+            "set_aside",
+            "sql",
+        )
     },
     "fabric": {"rm/adapters/hosts/ssh.py"},
     "paramiko": {"rm/adapters/hosts/ssh.py"},

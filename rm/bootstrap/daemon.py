@@ -17,7 +17,8 @@ from rm.adapters.collector import pass_over_survivors
 from rm.adapters.cron import Timers, zone_of
 from rm.adapters.hosts.fleet import Fleet
 from rm.adapters.playbook.inventory_files import hosts_for_daemon
-from rm.adapters.store.sql import SqlStore, open_store
+from rm.adapters.store.opening import open_store
+from rm.adapters.store.sql import SqlStore
 from rm.bootstrap.alerts import wire_alerts
 from rm.bootstrap.checks import must_hold
 from rm.bootstrap.choices import policies_of, ssh_settings

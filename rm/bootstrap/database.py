@@ -12,7 +12,7 @@ from rm import __version__
 from rm.adapters.playbook.shipped import agents_version
 from rm.adapters.store.backup import Restored, back_up_to, found_schema, is_sqlite, restore_from, stored_lease
 from rm.adapters.store.migrate import head, upgrade
-from rm.adapters.store.sql import open_store, read_store
+from rm.adapters.store.opening import open_store, read_store
 from rm.bootstrap.process import make_state_dir
 from rm.config import Config
 from rm.core.store import Loaded

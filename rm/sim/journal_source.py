@@ -14,7 +14,8 @@ from typing import IO, Any, Literal, Protocol
 
 import msgspec
 
-from rm.adapters.store.sql import SqlStore, read_store
+from rm.adapters.store.opening import read_store
+from rm.adapters.store.sql import SqlStore
 from rm.core.store import START, Entry
 from rm.errors import StoreError, UsageError
 from rm.typed import decoder_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from tests.postgres import Server, binaries
 
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.core.model.job import Job, JobSpec
 from rm.core.store import Batch, Entry, StoredAction
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.store.sql import SqlStore, open_store
+from rm.adapters.store.opening import open_store
+from rm.adapters.store.sql import SqlStore
 from rm.core.model.array import Array
 from rm.core.monitoring.cells import Cell, Change, Status
 from rm.core.monitoring.history import Retention, Sample

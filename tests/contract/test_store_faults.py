@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from rm.adapters.store import database as connections
 from rm.adapters.store import schema
 from rm.adapters.store.database import make_engine
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.core.store import Batch, Entry
 from rm.errors import StaleLeader, StoreUnavailable
 from tests import builders

@@ -19,9 +19,8 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from rm.adapters.store import database, migrate, schema
-from rm.adapters.store import sql as store_sql
-from rm.adapters.store.sql import open_store
+from rm.adapters.store import database, migrate, opening, schema
+from rm.adapters.store.opening import open_store
 from rm.core.jobs.actions import Discard, Intent
 from rm.core.model.choice import Choice
 from rm.core.model.host import Zone
@@ -112,7 +111,7 @@ def assert_first_data(store: Any) -> None:
 
 def test_the_migrations_make_the_schema(empty_url: str) -> None:
     open_store(empty_url).close()
-    with store_sql.migrating(empty_url) as c:
+    with opening.migrating(empty_url) as c:
         context = MigrationContext.configure(c, opts={"version_table": migrate.VERSION_TABLE})
         assert compare_metadata(context, schema.metadata) == []
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from rm.adapters.clock import SystemClock
 from rm.adapters.store.log_directory import LogDirectory
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules
 from rm.core.jobs.published import Published

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
 from rm.core.journal import journal

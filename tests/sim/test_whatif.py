@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.cli.main import run
 from rm.core.jobs import events as ev
 from rm.core.jobs.lifecycle import Rules

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
-from rm.adapters.store.sql import open_store
+from rm.adapters.store.opening import open_store
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Discard, Intent
 from rm.core.jobs.reconcile import Reported, ReportedTask

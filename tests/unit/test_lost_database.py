@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from rm.adapters.store import database
-from rm.adapters.store.sql import SqlStore, open_store
+from rm.adapters.store.opening import open_store
+from rm.adapters.store.sql import SqlStore
 from rm.core.store import Batch, Entry
 from rm.daemon.leading.witness import Witness
 from rm.errors import StoreError, StoreUnavailable

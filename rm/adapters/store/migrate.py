@@ -30,7 +30,7 @@ def head(migrations: Path = MIGRATIONS) -> str:
 def upgrade(url: str, migrations: Path = MIGRATIONS, revision: str = "head") -> None:
     """Runs every revision up to `revision` that the database at `url` lacks, in one transaction.
 
-    It makes no backup; `rm.adapters.store.sql.open_store` does before it calls this.
+    It makes no backup; `rm.adapters.store.opening.open_store` does before it calls this.
 
     Raises:
         StoreError: the database refuses, or cannot be reached; nothing was changed.
