@@ -17,6 +17,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import rm_pmi
 import rm_srun_options
 from rm_srun_options import Wrong
 from rm_step_frames import (
@@ -28,6 +29,7 @@ from rm_step_frames import (
     INPUT,
     INPUT_BYTES,
     OUTPUT,
+    PMI,
     REQUEST,
     SIGNAL,
     TAKEN,
@@ -135,6 +137,11 @@ class Step:
         self.hosts = {rank: part.host for part in parts for rank in part.left}
         self.ranks = sorted(self.hosts)
         self.name = "%s.%s" % (environ.get("SLURM_JOB_ID", "?"), created["step"])
+        self.part_of = {rank: part for part in parts for rank in part.left}
+        self.pmi = None
+        if values.get("mpi") == "pmi2":
+            places = {rank: n for n, part in enumerate(parts) for rank in part.left}
+            self.pmi = rm_pmi.Pmi([places[rank] for rank in self.ranks])
         self.code = 0
         self.sent, self.taken = 0, dict.fromkeys(self.ranks, 0)
         self.quiet = "quiet" in values
@@ -263,8 +270,21 @@ class Step:
                 self.err.take(rank, body)
             elif kind == TAKEN:
                 self.taken[rank] += int(body)
+            elif kind == PMI and self.pmi is not None:
+                self._pmi(rank, body)
             elif kind == ENDED:
                 self._ended(part, rank, *map(int, body.split()))
+
+    def _pmi(self, rank, data):
+        try:
+            for other, answer in self.pmi.hear(rank, data):
+                self.part_of[other].send(frame(PMI, other, answer))
+        except rm_pmi.Wrong as error:
+            say("error: task %d: %s" % (rank, error))
+            self.pmi.aborted = 1
+        if self.pmi.aborted is not None and self.kill_at is None:
+            self.code = max(self.code, self.pmi.aborted)
+            self._terminate()
 
     def _lost(self, part):
         say("error: %s: its part of step %s is lost" % (part.host, self.name))
@@ -278,7 +298,8 @@ class Step:
             stream.end(rank)
         if not (code or number):
             return
-        self.code = max(self.code, 128 + number if number else code)
+        if self.pmi is None or self.pmi.aborted is None:  # else that rank's code is the step's
+            self.code = max(self.code, 128 + number if number else code)
         if not self.quiet:
             how = signal.strsignal(number) if number else "Exited with exit code %d" % code
             say("error: %s: task %d: %s" % (part.host, rank, how))
@@ -400,8 +421,8 @@ def run(values, command, environ):
     job = environ.get("SLURM_JOB_ID", "")
     if values.get("jobid", job) != job:
         raise Wrong("--jobid=%s is another job than this one, which is %s." % (values["jobid"], job))
-    if values.get("mpi", "none") not in ("none", "openmpi", "list"):
-        raise Wrong("--mpi=%s is not supported: start MPI programs by mpirun." % values["mpi"])
+    if values.get("mpi", "none") not in ("none", "openmpi", "list", "pmi2"):
+        raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
     control = connected(path)
     step = rm_srun_options.step_of(values)
     created = create(control, step, "immediate" in values, "quiet" in values)
@@ -418,6 +439,7 @@ def run(values, command, environ):
     os.umask(mask)
     shared = {"argv": command, "env": rm_srun_options.environment(values, environ), "umask": mask,
               "chdir": os.path.abspath(values.get("chdir") or os.getcwd()),
+              "pmi": count if values.get("mpi") == "pmi2" else 0,
               "step_env": step_environment(created, environ, values)}  # fmt: skip
     parts = []
     for node, part in enumerate(created["parts"]):

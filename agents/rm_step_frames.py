@@ -11,6 +11,7 @@ REQUEST, INPUT, END_OF_INPUT, SIGNAL = (
     b"S",
 )  # srun says; a signal's number is in place of the rank
 OUTPUT, ERRORS, TAKEN, ENDED = b"O", b"X", b"A", b"D"  # the part says
+PMI = b"P"  # both: of a rank's talk with rm_pmi.py
 FRAME_BYTES = 64 << 10
 REQUEST_BYTES = 8 << 20
 INPUT_BYTES = 64 << 10  # that srun may send before the tasks have taken what it sent before

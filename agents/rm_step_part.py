@@ -12,6 +12,7 @@ import os
 import resource
 import select
 import signal
+import socket
 
 from rm_become import MARK, PR_SET_PDEATHSIG, enter_directory, prctl
 from rm_cgroup import send
@@ -24,6 +25,7 @@ from rm_step_frames import (
     INPUT,
     INPUT_BYTES,
     OUTPUT,
+    PMI,
     REQUEST,
     SIGNAL,
     TAKEN,
@@ -43,9 +45,10 @@ class Task:
         self.pid = 0
         self.status = None
         self.stdin = -1
+        self.pmi = -1  # the socket on which it speaks PMI, if it does
         self.input = bytearray()  # not yet taken by the task
         self.input_ends = False
-        self.streams = {}  # descriptor -> OUTPUT or ERRORS
+        self.streams = {}  # descriptor -> OUTPUT, ERRORS or PMI
 
 
 class Part:
@@ -143,12 +146,20 @@ class Part:
                 self._start(json.loads(body))
             elif kind == SIGNAL:
                 self._signal(rank)
+            elif kind == PMI:
+                self._answer(rank, body)
             elif kind in (INPUT, END_OF_INPUT):
                 for task in self.tasks:
                     if rank in (ALL, task.rank):
                         task.input += body
                         self.gone = self.gone or len(task.input) > 2 * INPUT_BYTES  # it is no srun
                         task.input_ends = task.input_ends or kind == END_OF_INPUT
+
+    def _answer(self, rank, data):
+        for task in self.tasks:
+            if task.rank == rank and task.pmi >= 0:
+                with contextlib.suppress(OSError):  # it has gone, or does not wait for an answer
+                    os.write(task.pmi, data)
 
     def _signal(self, number):
         if not 0 < number < signal.NSIG:
@@ -177,13 +188,19 @@ class Part:
             task = Task(rank)
             self.tasks.append(task)
             ends = [os.pipe() for _ in range(3)]
+            mine, its = socket.socketpair() if asked.get("pmi") else (None, None)
             task.pid = self.group.fork()
             if task.pid == 0:
+                task.pmi = its.detach() if its else -1
                 self._become(task, at, [ends[0][0], ends[1][1], ends[2][1]])
             for fd in (ends[0][0], ends[1][1], ends[2][1]):
                 os.close(fd)
             task.stdin = ends[0][1]
             task.streams = {ends[1][0]: OUTPUT, ends[2][0]: ERRORS}
+            if mine:
+                its.close()
+                task.pmi = mine.detach()
+                task.streams[task.pmi] = PMI
             for fd in (task.stdin, *task.streams):
                 os.set_blocking(fd, False)
 
@@ -219,6 +236,7 @@ class Part:
             self.outbox += frame(task.streams[fd], task.rank, data)
             return
         del task.streams[fd]
+        task.pmi = -1 if fd == task.pmi else task.pmi
         self._forget(fd)
         self._tell_end(task)
 
@@ -262,6 +280,9 @@ class Part:
             os.setsid()
             self.group.enter()
             environ = self._environment(task, at)
+            if task.pmi >= 0:
+                os.set_inheritable(task.pmi, True)
+                environ.update(PMI_FD=str(task.pmi), PMI_RANK=str(task.rank), PMI_SIZE=str(self.asked["pmi"]))
             argv = self.asked["commands"][at] if self.asked.get("commands") else self.asked["argv"]
             os.umask(self.asked.get("umask", 0o022) & 0o777)
             if self.fence.has_view:
