@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,7 +15,7 @@ from rm.core.model.job import Job, JobState
 from rm.core.people.privacy import veiled
 from rm.core.people.rights import Role, Scope
 from rm.errors import Forbidden
-from rm.web import accounts
+from rm.web import accounts, identity
 from rm.web.access import asker_of, check, need_of
 from rm.web.accounts import Account, Accounts
 from rm.web.identity import Caller
@@ -102,3 +103,15 @@ def test_the_reason_of_a_waiting_job_is_everybodys_and_that_of_an_ended_one_is_n
 )
 def test_another_process_or_address_does_not_make_another_source(origin: str, source: str) -> None:
     assert asker_of(origin) == source
+
+
+def test_the_name_of_a_uid_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An account is deleted and its number given to somebody else, who must not have its rights."""
+    now_s, uid = 1000.0, 54321
+    named = {uid: "carol"}
+    monkeypatch.setattr(identity.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(identity.pwd, "getpwuid", lambda uid: SimpleNamespace(pw_name=named[uid]))
+    assert identity._name_of(uid) == "carol"
+    named[uid] = "dave"
+    now_s += identity.NAME_S
+    assert identity._name_of(uid) == "dave"
