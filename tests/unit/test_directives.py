@@ -48,14 +48,14 @@ def test_a_stronger_source_replaces_all_ways_to_say_the_same() -> None:
 
 def test_unsupported_options_are_warnings_that_name_them() -> None:
     remarks = Remarks()
-    text = "#!/bin/sh\n#SBATCH --mail-type=END --reboot -A money -n 3\n"
+    text = "#!/bin/sh\n#SBATCH --profile=all --reboot -A money -n 3\n"
     assert directives.parse(text, "train.sh", remarks) == {"account": "money", "ntasks": "3"}
     first, _, last = remarks.warnings
-    assert first == "--mail-type (#SBATCH in line 2 of train.sh) is not supported and was ignored."
+    assert first == "--profile (#SBATCH in line 2 of train.sh) is not supported and was ignored."
     assert last.startswith(
         "--account (#SBATCH in line 2 of train.sh) is not supported: it is set in the job's"
     )
-    assert [warning.split()[0] for warning in remarks.warnings] == ["--mail-type", "--reboot", "--account"]
+    assert [warning.split()[0] for warning in remarks.warnings] == ["--profile", "--reboot", "--account"]
 
 
 @pytest.mark.parametrize(

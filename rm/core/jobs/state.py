@@ -243,6 +243,13 @@ class ClusterState:
         strays = self.strays.get(host)
         return without_strays(free, self.hosts[host].gpus, strays) if strays else free
 
+    def note_instants(self, job: Job) -> None:
+        """What the clock alone will change of a job: its deadline, and mails of its time limit."""
+        if job.spec.deadline_us is not None:
+            self.note_deadline(job)
+        if job.spec.mail_events:
+            self.note_mark(job.id, next_mark(job))
+
     def note_deadline(self, job: Job) -> None:
         """A new version of a job that has a deadline, or had one."""
         latest_us = job.spec.latest_start_us
@@ -349,10 +356,7 @@ def rebuild(
             state.submissions.setdefault((state.jobs[job_id].spec.user, key), []).append(job_id)
         if state.jobs[job_id].state is JobState.PENDING:
             state.pending[job_id] = None
-        if state.jobs[job_id].spec.deadline_us is not None:
-            state.note_deadline(state.jobs[job_id])
-        if state.jobs[job_id].spec.mail_events:
-            state.note_mark(job_id, next_mark(state.jobs[job_id]))
+        state.note_instants(state.jobs[job_id])
     state.judge_dependencies()
     return state
 

@@ -33,6 +33,8 @@ FOUND_AGAIN = frozenset(
         "dependents",
         "elements",
         "slices",
+        "deadlines",
+        "marks",
     }
 )
 
@@ -88,6 +90,7 @@ def restore_state(plain: dict[str, Any], now_us: int) -> ClusterState:
         state.hosts[host.name] = host
     for job in (from_plain(Job, j) for j in plain["jobs"]):
         state.recall(job)
+        state.note_instants(job)
     state.pending = dict.fromkeys(plain["pending"])
     for progress in (from_plain(Progress, p) for p in plain["progress"]):
         state.progress[progress.job] = progress

@@ -163,8 +163,10 @@ class Cycle:
         for job, name, over_us in on_silent_hosts(self.state, self.rules):
             if name not in answered and over_us <= now_us:
                 events.append(ev.LeaseOver(job.id, job.attempt, name))
-        events += (ev.DeadlineMissed(i) for i, at_us in self.state.deadlines.items() if at_us < now_us)
-        marks = self.state.marks.items()
+        events += (
+            ev.DeadlineMissed(i) for i, at_us in sorted(self.state.deadlines.items()) if at_us < now_us
+        )
+        marks = sorted(self.state.marks.items())
         events += (ev.SharePassed(i, share) for i, (at_us, share) in marks if at_us <= now_us)
         return events
 
