@@ -33,10 +33,13 @@ def _queue(state: ClusterState) -> None:
     assert set(state.pending) == waiting, f"pending are {list(state.pending)}, and wait do {waiting}"
     assert all(number == job.id for number, job in jobs.items()), "a job stands under another's number"
     assert state.next_job > max(jobs, default=0), f"the next id {state.next_job} is taken"
-    known = {(job.spec.user, job.key): None for job in jobs.values() if job.key}
+    known: dict[tuple[str, str], set[int]] = {}
+    for number, job in jobs.items():
+        if job.key:
+            known.setdefault((job.spec.user, job.key), set()).add(number)
     assert state.submissions.keys() == known.keys(), f"submissions are known by {state.submissions.keys()}"
     for (user, key), numbers in state.submissions.items():
-        mine = {number for number, job in jobs.items() if (job.spec.user, job.key) == (user, key)}
+        mine = known[user, key]
         assert mine <= set(numbers), f"{key!r} is {numbers}, not {mine}"
         assert len(numbers) == len(set(numbers)), f"{key!r} is {numbers}"
     for job in jobs.values():
@@ -117,19 +120,18 @@ def _arrays(state: ClusterState) -> None:
     for number, job in state.jobs.items():
         if job.array is None:
             continue
-        sets = {name: set(each(job.array.has(name))) for name in SETS}
-        elements = [task for tasks in sets.values() for task in tasks]
-        asked = each(parse(job.spec.array).mask)
-        assert sorted(elements) == asked, f"array {number} is {job.array}"
-        assert set(each(job.array.has("held"))) <= sets["waiting"], f"array {number} is {job.array}"
-        for name in ("requeued", "running"):
-            assert all((number, task) in known for task in sets[name]), f"of array {number} a job is missing"
-        for of, task in ((name, task) for name, tasks in sets.items() for task in tasks):
-            if (number, task) not in known:
-                continue
-            own = state.jobs[known[number, task]]
-            assert of == _name_of(own), f"job {own.ref} is {own.state}, and stands under {of}"
+        sets = {name: job.array.has(name) for name in SETS}
+        all_of_them, asked = 0, parse(job.spec.array).mask
+        for elements in sets.values():
+            assert not all_of_them & elements, f"an element of array {number} is twice in {job.array}"
+            all_of_them |= elements
+        assert all_of_them == asked, f"array {number} is {job.array}"
         waits, lives = sets["waiting"], sets["requeued"] | sets["running"]
+        assert not job.array.has("held") & ~waits, f"array {number} is {job.array}"
+        own = {task: state.jobs[n] for task, n in state.elements.get(number, {}).items()}
+        assert own.keys() >= set(each(lives)), f"of array {number} a job is missing"
+        for task, element in own.items():
+            assert sets[_name_of(element)] >> task & 1, f"job {element.ref} is {element.state}: {job.array}"
         assert (job.state is JobState.PENDING) == bool(waits), f"array {number} is {job.state}"
         assert (job.state is JobState.RUNNING) == (not waits and bool(lives)), (
             f"array {number} is {job.state}"

@@ -165,8 +165,7 @@ class World:
 
     def turn(self, events: list[ev.Event]) -> bool:
         """One turn of the leader's loop; False when the daemon died before it told of it."""
-        due_us = self.cycle.next_due_us()
-        if not events and due_us is not None and due_us > self.now_us:
+        if not events and (due_us := self.cycle.next_due_us()) is not None and due_us > self.now_us:
             return True
         self.turns += 1
         entries = self.recorder.before(self.cycle, self.now_us) if self.journalled else ()
