@@ -23,32 +23,19 @@ PYTHON = ROOT / ".venv-ddp/bin/python"
 HOSTS = 3
 TRAINING_S = 500  # of patience: on a busy machine PyTorch takes a minute to be imported by all
 # what torch.distributed's env:// (torch/distributed/rendezvous.py) and Lightning's SLURMEnvironment read
-STAND_IN = r"""
-import json, os, re, socket, time
+LOOKED_FOR = r"""
+import json, os, re
 env = os.environ
 torch = {"rank": int(env["RANK"]), "size": int(env["WORLD_SIZE"]), "local": int(env["LOCAL_RANK"])}
 assert env["SLURM_JOB_NAME"] not in ("bash", "interactive")
 assert int(env["SLURM_NTASKS"]) == 1 or "SLURM_NTASKS_PER_NODE" in env
 first = re.sub(r"\[(.*?)\]", r"\1", re.sub(r"\[(.*?)[,-].*\]", r"\1", env["SLURM_NODELIST"])).split(",")[0]
+assert torch["rank"] or first == env["SLURMD_NODENAME"]
 slurm = {"rank": int(env["SLURM_PROCID"]), "size": int(env["SLURM_NTASKS"])}
 assert slurm.items() <= torch.items()
-meeting_point = (env["MASTER_ADDR"], int(env["MASTER_PORT"]))
-if torch["rank"] == 0:
-    assert first == env["SLURMD_NODENAME"]
-    with socket.create_server(("", meeting_point[1])) as server:
-        others = [server.accept()[0] for _ in range(torch["size"] - 1)]
-        total = sum(int(other.makefile().readline()) for other in others)
-        for other in others:
-            other.sendall(b"%d\n" % total)
-else:
-    while True:
-        try:
-            other = socket.create_connection(meeting_point, timeout=60)
-            break
-        except ConnectionRefusedError:  # rank 0 does not listen yet
-            time.sleep(0.1)
-    other.sendall(b"%d\n" % torch["rank"])
-    total = int(other.makefile().readline())
+"""
+MEETING = Path(__file__).with_name("sbatch") / "train.py"  # makes `total`
+TOLD = """
 told = {"sum": total, "localid": int(env["SLURM_LOCALID"]), "host": env["SLURMD_NODENAME"]}
 print(json.dumps({**torch, **told}))
 """
@@ -72,7 +59,7 @@ def told_by(cluster: Cluster, *words: str, script: str, wait_s: float = WAIT_S) 
 
 
 def stand_in(cluster: Cluster, *words: str) -> list[dict[str, Any]]:
-    return told_by(cluster, *words, script=f"#!/usr/bin/python3\n{STAND_IN}")
+    return told_by(cluster, *words, script=f"#!/usr/bin/python3\n{LOOKED_FOR}{MEETING.read_text()}{TOLD}")
 
 
 def test_tasks_find_each_other_as_frameworks_look_for_them(cluster: Cluster) -> None:

@@ -50,32 +50,11 @@ def test_the_script_runs_once_while_all_hosts_are_its_own(cluster: Cluster, tmp_
     assert cluster.wait(waiting)["state"] == "COMPLETED"
 
 
-TRAINING = r"""
-import os, socket, time
-rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-meeting_point = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-if rank == 0:
-    with socket.create_server(("", meeting_point[1])) as server:
-        others = [server.accept()[0] for _ in range(size - 1)]
-        total = sum(int(other.makefile().readline()) for other in others)
-        for other in others:
-            other.sendall(b"%d\n" % total)
-else:
-    while True:
-        try:
-            other = socket.create_connection(meeting_point, timeout=60)
-            break
-        except ConnectionRefusedError:  # rank 0 does not listen yet
-            time.sleep(0.1)
-    other.sendall(b"%d\n" % rank)
-    total = int(other.makefile().readline())
-print("rank", rank, "on", os.environ["SLURMD_NODENAME"], "sum", total)
-"""
+TRAINING = Path(__file__).with_name("sbatch") / "train.py"
 SCRIPT = f"""
 #SBATCH --nodes=3 --ntasks-per-node=2 --gpus-per-node=2
 cat > $HOME/train.py <<'END'
-{TRAINING}
-END
+{TRAINING.read_text()}END
 srun --ntasks-per-node=1 cp /etc/hostname $HOME/here
 srun -l python3 -c "$(cat $HOME/train.py)"
 srun -N1 -n1 -w $(scontrol show hostnames $SLURM_JOB_NODELIST | tail -n 1) sh -c 'echo last $SLURMD_NODENAME'
@@ -95,7 +74,7 @@ def test_a_training_script_of_slurm_runs_unchanged_over_three_hosts(cluster: Clu
     hosts = job["hosts"]
     lines = said.splitlines()
     assert [line for line in sorted(lines) if "sum" in line] == [
-        f"{rank}: rank {rank} on {hosts[rank // 2]} sum 15" for rank in range(6)
+        f"{rank}: rank {rank} local {rank % 2} sum 15 on {hosts[rank // 2]}" for rank in range(6)
     ]
     assert f"last {hosts[2]}" in lines
     assert [line for line in sorted(lines) if "hello" in line] == [f"{rank}: hello" for rank in range(3)]

@@ -8,8 +8,8 @@
 #= state COMPLETED
 #= file ddp-%j.out
 #= line nodes 2 tasks 4 per node 2\b.*
-#= line [0-3]: rank 0 local 0 sum 6
-#= line [0-3]: rank 3 local 1 sum 6
+#= line [0-3]: rank 0 local 0 sum 6 on .*
+#= line [0-3]: rank 3 local 1 sum 6 on .*
 #= once nodes .*
 set -euo pipefail
 rm -rf "results-$SLURM_JOB_ID" && mkdir "results-$SLURM_JOB_ID"

@@ -6,8 +6,8 @@
 #SBATCH -c 2
 #SBATCH -t 10
 #= state COMPLETED
-#= line rank 0 local 0 sum 6
-#= line rank 3 local 1 sum 6
+#= line rank 0 local 0 sum 6 on .*
+#= line rank 3 local 1 sum 6 on .*
 nodes=( $(scontrol show hostnames $SLURM_JOB_NODELIST) )
 head_node=${nodes[0]}
 head_node_ip=$(srun --nodes=1 --ntasks=1 -w "$head_node" hostname)

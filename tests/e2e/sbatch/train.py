@@ -21,4 +21,5 @@ else:
             time.sleep(0.1)
     other.sendall(b"%d\n" % rank)
     total = int(other.makefile().readline())
-print("rank", rank, "local", os.environ["LOCAL_RANK"], "sum", total, flush=True)
+local, host = os.environ["LOCAL_RANK"], os.environ["SLURMD_NODENAME"]
+print("rank", rank, "local", local, "sum", total, "on", host, flush=True)
