@@ -20,6 +20,7 @@ from statistics import fmean
 from typing import Any
 
 from bench.figure import Figure, Settings
+from rm.core.model.acceptance import accept
 from rm.core.model.demand import PRIORITY_HIGH
 from rm.core.model.job import PRIORITY_LOW, JobSpec
 from rm.core.model.traffic import on_off
@@ -111,6 +112,7 @@ def _arriving(case: Case, seed: int) -> list[SimJob]:
             traffic=profile,
             priority=PRIORITY_HIGH if case.high and not index else PRIORITY_LOW,
         )
+        accept(spec, runs=False)  # what no daemon takes measures nothing
         enough = 2 * SPAN_US // profile.period_us
         jobs.append(SimJob(round(250_000 * (index + chance.random())), spec, program_of(profile, enough)))
     return jobs

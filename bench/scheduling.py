@@ -13,6 +13,7 @@ import time
 from bench.figure import Figure, Settings
 from rm.core.jobs import events as ev
 from rm.core.jobs.state import ClusterState
+from rm.core.model.acceptance import accept
 from rm.core.model.host import Gpu, Host, HostState, Zone
 from rm.core.model.job import JobSpec
 from rm.core.model.network import LinkStats
@@ -51,6 +52,8 @@ def shapes(chance: random.Random) -> list[JobSpec]:
                 low_comm=profile is None and kind % 4 == 0,
             )
         )
+    for spec in made:
+        accept(spec)  # what no daemon takes measures nothing
     return made
 
 
