@@ -231,12 +231,10 @@ async def measured(house: House) -> dict[str, float]:
     [first] = await service.submit(specs(1, hold=True))
     await queue(DEPENDENT, user="carol", dependency=f"afterany:{first}")
     found[f"an end that releases {DEPENDENT:,} jobs"] = await house.longest_ms(released(first))
-    await queue(ALIKE, user="dave", name="alike", dependency="singleton")
-    oldest: int = await asyncio.wrap_future(
-        house.leader.ask(
-            lambda cycle, now_us: min(i for i, job in cycle.state.jobs.items() if job.spec.user == "dave")
-        )
-    )
+    alike: dict[str, Any] = {"user": "dave", "name": "alike", "dependency": "singleton"}
+    [oldest] = await service.submit(specs(1, hold=True, **alike))
+    await queue(ALIKE, **alike)
+    await house.quiet()
     found[f"the end of the first of {ALIKE:,} singletons of one name"] = await house.longest_ms(
         released(oldest)
     )
