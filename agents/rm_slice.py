@@ -20,9 +20,7 @@ from rm_spool import read_json
 from rm_task import Supervisor, detach, line_of, now_us, say
 
 PIPE_BYTES = 4096  # lines that are written together stay whole
-NEWS_S = (
-    0.02  # news of short elements is told together: each telling wakes the agent, and the daemon behind it
-)
+NEWS_S = 0.02  # news is told together: each telling wakes the agent, and the daemon behind it
 MEMBERS_MAX = 1_000
 CLOCKS = ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")
 

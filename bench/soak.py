@@ -5,6 +5,7 @@ Elements note their starts and ends in files that rm does not know; what they sa
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -19,7 +20,7 @@ from bench.cluster import Cluster, cluster, spec
 from bench.figure import Figure, Settings
 from bench.nemesis.faults import is_agent, is_supervisor, processes
 from bench.running import HOSTS, SLOTS
-from rm.errors import RmError, Unreachable
+from rm.errors import Conflict, RmError, Unreachable
 
 SEED = 12
 PATIENCE_S = 900.0
@@ -122,6 +123,9 @@ def play(made: Cluster, notes: Path, share: int) -> tuple[Found, Killer, float]:
         try:
             asking = made.client()
             states = {job: asking.get("jobs", job)["job"]["state"] for job in arrays}
+            for job in arrays:  # what lost its supervisor twice in a row is held
+                with contextlib.suppress(Conflict):
+                    asking.post("jobs", job, "release")
             asking.close()
         except (Unreachable, RmError):
             continue  # the daemon is being killed
