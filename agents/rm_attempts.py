@@ -441,4 +441,4 @@ def members_of(spool):
 def untold(folder, rank):
     return {"job": folder.job, "attempt": folder.attempt, "rank": rank, "state": "launching", "pid": 0,
             "started_us": None, "ended_us": None, "ran_us": None, "code": None, "signal": None, "oom": False,
-            "why": ""}  # fmt: skip
+            "why": "", "epilog": ""}  # fmt: skip
