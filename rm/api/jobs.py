@@ -349,8 +349,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `suspended_us`: since when it stands still, and `stood_us` for how long it did before;
     `mailed_share`: the last percentage of its time limit that somebody was mailed of;
     `allowed_us`: the time limit of this attempt, where the deadline leaves less than it asks for; `updates`:
-    how often what it asks for was changed since it was submitted; `dependencies`: the conditions of its list,
-    each with its standing; `progress`: there when its iterations show it."""
+    how often what it asks for was changed since it was submitted; `restarts`: how often it was started
+    before; `dependencies`: the conditions of its list, each with its standing; `progress`: there when its
+    iterations show it."""
 
     id: int
     spec: Spec
@@ -385,6 +386,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     array_job: int = 0
     array_task: int | None = None
     updates: int = 0
+    restarts: int = 0
     short_state: str
     exit: str | None
     hosts: Sequence[str]

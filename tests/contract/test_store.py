@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rm.adapters.store import sql as store_sql
 from rm.adapters.store.memory import MemoryDatabase, MemoryStore
-from rm.core.model.array import Array
+from rm.core.model.array import SETS, Array
 from rm.core.model.choice import Choice
 from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.host import Host, Zone
@@ -33,6 +33,11 @@ from tests import builders
 
 def test_every_field_of_every_value_comes_back(database: Any, store: Any) -> None:
     job = replace(builders.filled(Job), id=1, state=JobState.RUNNING, array_job=0, array_task=None)
+    # sets of elements must be sets, and no two may share an element
+    sets = {name: str(n) for n, name in enumerate(SETS)}
+    waits = replace(job.dependencies[0], tasks="1", undecided="2", met="3", lost="4")
+    array = replace(job.array, **sets, held=sets["waiting"])
+    job = replace(job, array=array, dependencies=(waits,))
     host, zone, stats = builders.filled(Host), builders.filled(Zone), builders.filled(LinkStats)
     assert job.spec.traffic.phases[0].rate_bps > 0
     measured = Measured("a", "b", stats)

@@ -17,8 +17,10 @@ from rm.core.model.alignment import Schedule
 from rm.core.model.host import Gpu, Host, HostState
 from rm.core.model.job import Job, JobSpec, JobState, Task
 from rm.web.alert_routes import COMMENT_MAX, NAMES_MAX
+from rm.web.answers import job_of
 from rm.web.api import make_app
 from scripts.http_api_tables import FILE, renewed
+from tests import builders
 from tests.fake_service import FakeService
 
 
@@ -57,6 +59,18 @@ def shape(kind: Any, *without: str) -> dict[str, Any]:
     }
 
 
+def test_no_field_of_a_job_is_left_at_its_default() -> None:
+    """Each that may be left out of the answer is filled from the job, of which no field has its default."""
+    # the words of conditions are no free text; its progress comes from its iterations, not from the job
+    job = dataclasses.replace(builders.filled(Job), unstarted=1, dependencies=())
+    answer = job_of(job)
+    without = {"dependencies", "progress"}
+    for field in msgspec.structs.fields(jobs.Job):
+        if not field.required and field.name not in without:
+            assert getattr(answer, field.name) != field.default, field.name
+    assert answer.restarts == job.attempt - 2
+
+
 def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     """A field that the core gains is either shown, or left out on purpose, here."""
     asked = shape(jobs.JobRequest)
@@ -66,14 +80,15 @@ def test_types_of_the_api_follow_the_core_whose_values_they_show() -> None:
     assert "deliver" not in asked
     assert shape(jobs.FullSpec).keys() == shape(JobSpec).keys()
     assert shape(jobs.Spec).keys() == shape(JobSpec, "script", "script_args", "env").keys()
-    made = {"short_state", "exit", "hosts", "progress"}
+    made = {"short_state", "exit", "hosts", "progress", "restarts"}
     # whoever knows a submission's key may repeat it; the port is for the job's tasks alone; of the
     # launches that full disks refused the time of the next one tells; of the rank that made the job fail
     # the job's reason and exit code tell; how long a lease's end may take, its host alone needs to know
     own = {"key", "master_port", "host_faults", "failed_rank", "fence_grace_us", "freezes"}
     own |= {"slice_of", "unstarted"}  # with which others it was handed out, and came back
     assert shape(jobs.Job).keys() - made == shape(Job).keys() - own
-    assert shape(jobs.Task).keys() == shape(Task).keys()
+    silent = {"silent"}  # its host has told that there is no log to ask for
+    assert shape(jobs.Task).keys() == shape(Task).keys() - silent
     assert shape(hosts.Host).keys() - {"free", "jobs", "schedulable"} == shape(Host).keys()
     assert shape(hosts.Gpu) == shape(Gpu)
     assert shape(reasons.Schedule) == shape(Schedule)

@@ -271,7 +271,7 @@ def test_only_the_owner_and_administrators_change_a_job(
     assert call(daemon, "DELETE", "/v1/jobs/1?signal=10")[1]["job"]["state"] == "PENDING"
     assert call(daemon, "DELETE", "/v1/jobs/1")[1]["job"]["state"] == "CANCELLED"
     assert call(daemon, "DELETE", "/v1/jobs/1")[0] == 409
-    assert daemon.service.log[-2] == ("cancel", 1, "boss", None)
+    assert daemon.service.log[-2] == ("cancel", 1, "boss", None, "steps")
     assert call(daemon, "POST", "/v1/jobs", {"spec": {**SPEC, "user": "ann"}})[0] == 201
     assert daemon.service.table[2].spec.user == "ann"
 

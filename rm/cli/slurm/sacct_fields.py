@@ -130,7 +130,7 @@ FIELDS = (
     Field("ReqNodes", 8, _of_both(lambda j: j.spec.hosts_min or 1)),
     Field("ReqTRES", 10, _of_job(tres)),
     Field("Reserved", 10, _of_job(_waited)),
-    Field("Restarts", 8, _of_job(lambda j: max(0, j.attempt - 1))),
+    Field("Restarts", 8, _of_job(lambda j: j.restarts)),
     Field("Start", 19, _of_both(lambda j: moment(j.started_us, "Unknown"))),
     Field("State", 10, _of_both(lambda j: j.state)),
     Field("Submit", 19, _of_both(lambda j: moment(j.submitted_us))),

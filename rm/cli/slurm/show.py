@@ -90,7 +90,7 @@ def _job(found: Job) -> Record:
         f"Priority={spec.priority} Nice={spec.nice} Account={NONE} QOS={NONE}",
         f"JobState={job.state} Reason={job.reason.code if job.reason else 'None'} "
         f"Dependency={spec.dependency or NONE}",
-        f"Requeue={int(spec.requeue)} Restarts={max(0, job.attempt - 1)} BatchFlag=1 Reboot=0 "
+        f"Requeue={int(spec.requeue)} Restarts={job.restarts} BatchFlag=1 Reboot=0 "
         f"ExitCode={job.exit or '0:0'}",
         f"RunTime={clock(elapsed_us(job))} TimeLimit={clock_limit(spec.time_limit_us)} "
         f"TimeMin={clock_limit(spec.time_min_us) if spec.time_min_us else 'N/A'}",
