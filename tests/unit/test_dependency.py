@@ -556,7 +556,9 @@ def check(one: Cluster, model: Model, all_jobs: dict[int, Job], before: set[int]
         standing = Standing.FULFILLED if may else Standing.FAILED if never else Standing.UNFULFILLED
         assert job.depends is standing, (job.id, job.spec.dependency, job.dependencies)
         assert not (never and one.rules.cancel_never)
-        if not may:
+        if job.held:  # since its host was lost twice; that it says first
+            assert one.reason(job.id).code is ReasonCode.HOST_LOST
+        elif not may:
             code = ReasonCode.DEPENDENCY_NEVER if never else ReasonCode.DEPENDENCY
             assert one.reason(job.id).code is code
     waiting = {

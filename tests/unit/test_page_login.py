@@ -252,7 +252,7 @@ def test_a_form_that_another_page_sends_does_nothing(daemon: Daemon, tokens: Tok
         assert (await ann.get("/do/cancel?job=1")).status == 200  # to look is to do nothing
         assert not [entry for entry in daemon.service.log if entry[0] == "cancel"]
         assert (await ann.post("/do/cancel", {**form, "secret": own})).where == "/job/1"
-        assert daemon.service.log[-1] == ("cancel", 1, "ann", None)
+        assert daemon.service.log[-1] == ("cancel", 1, "ann", None, "steps")
 
     visiting(daemon.socket, story)
 
