@@ -235,6 +235,15 @@ def is_agent(process: Path) -> bool:
 
 
 def is_supervisor(process: Path) -> bool:
+    """Not a task that it has forked and that is not its script yet: to kill that one is the job's failure."""
+    with contextlib.suppress(OSError):
+        if _without_channel(process):
+            parent = (process / "stat").read_text().rpartition(")")[2].split()[1]
+            return not _without_channel(Path("/proc", parent))
+    return False
+
+
+def _without_channel(process: Path) -> bool:
     with contextlib.suppress(OSError):
         return _of_agent(process) and os.readlink(process / "fd/0") == "/dev/null"
     return False
