@@ -20,7 +20,7 @@ from bench.cluster import Cluster, cluster, spec
 from bench.figure import Figure, Settings
 from bench.nemesis.faults import is_agent, is_supervisor, processes
 from bench.running import HOSTS, SLOTS
-from rm.errors import Conflict, RmError, Unreachable
+from rm.errors import Conflict, IllegalTransition, RmError, Unreachable
 
 SEED = 12
 PATIENCE_S = 900.0
@@ -124,7 +124,7 @@ def play(made: Cluster, notes: Path, share: int) -> tuple[Found, Killer, float]:
             asking = made.client()
             states = {job: asking.get("jobs", job)["job"]["state"] for job in arrays}
             for job in arrays:  # what lost its supervisor twice in a row is held
-                with contextlib.suppress(Conflict):
+                with contextlib.suppress(Conflict, IllegalTransition):
                     asking.post("jobs", job, "release")
             asking.close()
         except (Unreachable, RmError):
