@@ -112,7 +112,8 @@ def test_a_job_is_held_released_requeued_and_cancelled_by_its_owner(daemon: Daem
         assert "Job 3 is PENDING." in await after(ann, await ann.send("/do/release?job=3", job="3"))
         assert "Job 1 is PENDING." in await after(ann, await ann.send("/do/requeue?job=1", job="1"))
         assert "Job 2 is CANCELLED." in await after(ann, await ann.send("/do/cancel?job=2", job="2"))
-        assert [entry for entry in daemon.service.log if entry[0] == "cancel"] == [("cancel", 2, "ann", None, "steps")]
+        cancelled = [entry for entry in daemon.service.log if entry[0] == "cancel"]
+        assert cancelled == [("cancel", 2, "ann", None, "steps")]
         again = await ann.send("/do/cancel?job=2", job="2")
         assert (again.status, "Job 2 has already ended." in again.text) == (409, True)
         for job in ("77", "-1", "../hosts/h1", ""):
