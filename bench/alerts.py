@@ -140,6 +140,6 @@ def cells_of(bad: set[str]) -> Iterator[Cell]:
         for a in names:
             for b in names:
                 if a != b:
-                    lossy = Status.CRITICAL if bad & {a, b} else Status.OK
-                    yield Cell("m", "loss", a, b, lossy, "loss", 1.0, 1, lossy)
+                    lossy, lost_pct = (Status.CRITICAL, 1.0) if bad & {a, b} else (Status.OK, 0.0)
+                    yield Cell("m", "loss", a, b, lossy, "loss", lost_pct, 1, lossy)
                     yield Cell("m", "delay", a, b, Status.OK, "delay", 1.0, 1, Status.OK)

@@ -150,8 +150,11 @@ def launch_request(script: str, job: int = 1, ranks: int = 1, **args: Any) -> di
     return {**request, **args}
 
 
+Start = Callable[..., Agent]
+
+
 @contextmanager
-def agents(where: str | None = None) -> Iterator[Callable[..., Agent]]:
+def agents(where: str | None = None) -> Iterator[Start]:
     """`start()` starts one more agent on the same state; at the end nothing is left."""
     # not below pytest's own folder, into which other users may not look
     state = Path(tempfile.mkdtemp(prefix="rm-agent-", dir=where))

@@ -1,4 +1,4 @@
-"""A daemon whose service is a fake, and the command line that talks to it."""
+"""A daemon whose service is a fake and the command line that talks to it; real agents, one process each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent_process import Agent, Start, agents
 from tests.command_line import Rmx, caller
 from tests.fake_service import Daemon, serving
 from tests.slurm_program import Slurm
@@ -32,3 +33,15 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
         monkeypatch.setenv("RM_DAEMON__SOCKET", daemon.socket)
         monkeypatch.setenv("RM_DAEMON__STATE_DIR", str(tmp_path / "state"))  # for the history of playbooks
         yield daemon
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts agents, each of which ends with the test."""
+    with agents() as starter:
+        yield starter
+
+
+@pytest.fixture
+def agent(start: Start) -> Agent:
+    return start()

@@ -11,28 +11,15 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 
-from tests.agent_process import AGENTS, USER, WAIT_S, Agent, agents, launch_request, until
+from tests.agent_process import AGENTS, USER, WAIT_S, Agent, Start, launch_request, until
 
-Start = Callable[..., Agent]
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SH = "#!/bin/sh\n"
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with agents() as starter:
-        yield starter
-
-
-@pytest.fixture
-def agent(start: Start) -> Agent:
-    return start()
 
 
 def alive(pid: int) -> bool:

@@ -8,28 +8,15 @@ import pwd
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agent_process import AGENTS, USER, WAIT_S, Agent, agents, launch_request, until
+from tests.agent_process import AGENTS, USER, WAIT_S, Agent, Start, launch_request, until
 
-Start = Callable[..., Agent]
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SH = "#!/bin/sh\n"
 SECRET = "s3cret-of-root"
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with agents() as starter:
-        yield starter
-
-
-@pytest.fixture
-def agent(start: Start) -> Agent:
-    return start()
 
 
 @pytest.fixture

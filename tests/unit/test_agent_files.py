@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.agent_process import USER, Agent, agents, until
 
-Start = Callable[..., Agent]
 SH = "#!/bin/sh\n"
 
 

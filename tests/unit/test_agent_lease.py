@@ -5,31 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.agent_process import AGENTS, Agent, agents, until
+from tests.agent_process import AGENTS, Agent, Start, until
 
 sys.path.insert(0, str(AGENTS))
 import rm_lease
 
-Start = Callable[..., Agent]
 FOREVER = "#!/bin/sh\nexec sleep 600\n"
 # the scripts have set their traps by then
 SHORT_US, LONG_US = 3_000_000, 600_000_000
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with agents() as starter:
-        yield starter
-
-
-@pytest.fixture
-def agent(start: Start) -> Agent:
-    return start()
 
 
 def gone(pid: int) -> bool:

@@ -6,29 +6,14 @@ import itertools
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.agent_process import Agent, Start, launch_request, until
 
-from tests.agent_process import Agent, agents, launch_request, until
-
-Start = Callable[..., Agent]
 SH = "#!/bin/sh\n"
 LONG_US = 600_000_000
 WAITS = SH + 'echo "$N runs"; [ "$N" != "$STOPS" ] || until [ -e go ]; do sleep 0.02; done; exit $((N % 2))\n'
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with agents() as starter:
-        yield starter
-
-
-@pytest.fixture
-def agent(start: Start) -> Agent:
-    return start()
 
 
 def hand_out(agent: Agent, jobs: range, script: str = WAITS, within_us: int = LONG_US, **first: Any) -> None:

@@ -5,27 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.agent_process import AGENTS, WAIT_S, Agent, agents, until
+from tests.agent_process import AGENTS, WAIT_S, Agent, Start, until
 from tests.steps_request import step
-
-Start = Callable[..., Agent]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    with agents() as starter:
-        yield starter
-
-
-@pytest.fixture
-def agent(start: Start) -> Agent:
-    return start()
 
 
 def request(*steps: dict[str, Any]) -> dict[str, Any]:

@@ -65,8 +65,7 @@ def _hold(ctx: Context, record: Job, e: ev.HoldRequested) -> None:
         held = text_of(array.has("held") | waiting)
         put_array(ctx, record, replace(array, held=held), f"held by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)  # its reason may have changed
-    own = (array.has("requeued") | _handed_out(ctx, record, array.has("running"))) & chosen
-    done = _each(ctx, record, own, lambda job: ev.HoldRequested(job, e.by))
+    done = _each(ctx, record, _not_begun(ctx, record) & chosen, lambda job: ev.HoldRequested(job, e.by))
     if not waiting and not done:
         raise _refused(record, e, "cannot be held: only pending jobs can")
 
@@ -78,8 +77,7 @@ def _release(ctx: Context, record: Job, e: ev.ReleaseRequested) -> None:
         held = text_of(array.has("held") & ~waiting)
         put_array(ctx, record, replace(array, held=held), f"released by {e.by}: elements {short(waiting)}")
         ctx.state.enqueue(record.id)
-    own = (array.has("requeued") | _handed_out(ctx, record, array.has("running"))) & chosen
-    done = _each(ctx, record, own, lambda job: ev.ReleaseRequested(job, e.by))
+    done = _each(ctx, record, _not_begun(ctx, record) & chosen, lambda job: ev.ReleaseRequested(job, e.by))
     if not waiting and not done:
         raise _refused(record, e, "cannot be released: only pending jobs are held")
 
@@ -124,14 +122,17 @@ def _named(record: Job, e: Asked) -> tuple[Array, int]:
     return record.array, chosen_of(record, e.array_tasks)
 
 
-def _handed_out(ctx: Context, record: Job, running: int) -> int:
-    """Those of the elements that hold hosts which wait there in a slice."""
-    state = ctx.state
-    known = state.elements.get(record.id, {})
+def _not_begun(ctx: Context, record: Job) -> int:
+    """The elements with jobs of their own that have not begun: those that were requeued, and those that wait
+    on their hosts in a slice."""
+    assert record.array is not None
+    state, known = ctx.state, ctx.state.elements.get(record.id, {})
     waits = (
-        task for task in each(running) if (job := state.jobs.get(known.get(task, 0))) and job.waits_in_slice
+        task
+        for task in each(record.array.has("running"))
+        if (job := state.jobs.get(known.get(task, 0))) and job.waits_in_slice
     )
-    return sum(1 << task for task in waits)
+    return record.array.has("requeued") | sum(1 << task for task in waits)
 
 
 def _each(ctx: Context, record: Job, chosen: int, event_of: Callable[[int], ev.Event]) -> int:

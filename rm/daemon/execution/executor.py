@@ -282,17 +282,16 @@ class Executor:
         """What was not forgotten is asked for by itself: its answer may come later. Older agents, too."""
         error = future.exception()
         left = {tuple(name) for name in future.result().left} if error is None else set()
-        for entry in entries:
+
+        def take(entry: Open) -> None:
             action = entry.intent.action
-            try:
-                if code_of(error) is Code.NO_SUCH_OP or (action.job, action.attempt) in left:
-                    self._outbox.rest(entry)
-                    self._send(entry)
-                else:
-                    self._take_answer(entry, error, None)
-            except Exception:  # as in `_hear`
-                log.exception("the answer to intent %d was not taken", entry.intent.id)
-                self._again(entry)
+            if code_of(error) is Code.NO_SUCH_OP or (action.job, action.attempt) in left:
+                self._outbox.rest(entry)
+                self._send(entry)
+            else:
+                self._take_answer(entry, error, None)
+
+        self._safely(entries, take)
 
     def _send_slice(self, entries: list[Open]) -> None:
         begun = self._begin(entries)
@@ -308,22 +307,21 @@ class Executor:
         error = future.exception()
         refused = set() if error is not None else {tuple(name) for name in future.result().refused}
         unknown = code_of(error) is Code.NO_SUCH_OP
-        for entry in entries:
+
+        def take(entry: Open) -> None:
             action = entry.intent.action
             why = error
             if (action.job, action.attempt) in refused:
                 why = AgentError(Code.DISCARDED, f"Attempt {action.attempt} was discarded on {action.host}.")
-            try:
-                if not unknown:
-                    self._take_answer(entry, why, None)
-                elif entry is entries[0]:
-                    self._outbox.rest(entry)
-                    self._send(entry)
-                else:
-                    self._give_back(entry)
-            except Exception:  # as in `_hear`
-                log.exception("the answer to intent %d was not taken", entry.intent.id)
-                self._again(entry)
+            if not unknown:
+                self._take_answer(entry, why, None)
+            elif entry is entries[0]:
+                self._outbox.rest(entry)
+                self._send(entry)
+            else:
+                self._give_back(entry)
+
+        self._safely(entries, take)
 
     def _give_back(self, entry: Open) -> None:
         action, now_us = entry.intent.action, self._clock.now_us()
@@ -364,11 +362,16 @@ class Executor:
     # -- answers -------------------------------------------------------------------------------
 
     def _hear(self, entry: Open, future: Future[Any]) -> None:
-        try:
-            self._answered(entry, future)
-        except Exception:  # it stays open: no defect of ours may leave it under way for ever
-            log.exception("the answer to intent %d was not taken", entry.intent.id)
-            self._again(entry)
+        self._safely([entry], lambda one: self._answered(one, future))
+
+    def _safely(self, entries: list[Open], take: Callable[[Open], None]) -> None:
+        """What comes of an answer, for each by itself."""
+        for entry in entries:
+            try:
+                take(entry)
+            except Exception:  # it stays open: no defect of ours may leave it under way for ever
+                log.exception("the answer to intent %d was not taken", entry.intent.id)
+                self._again(entry)
 
     def _answered(self, entry: Open, future: Future[Any]) -> None:
         error = future.exception()
