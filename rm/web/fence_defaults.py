@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rm.config import JobsConfig, partition_fences
 from rm.core.model.job import JobSpec
@@ -21,9 +21,9 @@ class FenceDefaults:
     def of(cls, config: JobsConfig) -> FenceDefaults:
         return cls(parse_lease_us(config.fence), partition_fences(config))
 
-    def applied(self, spec: JobSpec) -> JobSpec:
+    def fence_us_of(self, spec: JobSpec) -> int:
         """Of several partitions that the job may run in, the shortest lease counts."""
         if spec.fence_us is not None:
-            return spec
+            return spec.fence_us
         leases = {self.by_partition_us.get(name, self.of_all_us) for name in spec.partitions or ("",)}
-        return replace(spec, fence_us=min(leases - {0}, default=0))
+        return min(leases - {0}, default=0)

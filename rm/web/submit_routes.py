@@ -104,8 +104,9 @@ class SubmitRoutes:
         user = self._user_for(value, caller)
         # files on this machine are written for no other than the kernel's word names, and never for root
         deliver = self._deliver if user == caller.user and caller.local and caller.uid != 0 else ""
-        spec = self._fences.applied(wire.spec_from(value, user, self._defaults, deliver))
-        spec = replace(spec, launch=launch_of(spec.launch, spec.script, spec.hosts_max))
+        asked = wire.spec_from(value, user, self._defaults, deliver)
+        launch = launch_of(asked.launch, asked.script, asked.hosts_max)
+        spec = replace(asked, launch=launch, fence_us=self._fences.fence_us_of(asked))
         self._may_rank(f"The job '{spec.name}'", spec.priority, caller)
         self._may_number(spec)
         return spec

@@ -7,6 +7,7 @@ that a database written by an older or a newer rm of the same schema can be read
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -17,7 +18,7 @@ from rm.arrays import INDEX_MAX, mask
 from rm.core.model.array import SETS, Array
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
-from rm.core.model.job import Job
+from rm.core.model.job import Job, JobSpec
 from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.monitoring.cells import Cell, Change, Status
@@ -35,8 +36,23 @@ Row = dict[str, Any]
 NUMBER_MAX = (1 << 63) - 1  # of a column
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _encode = msgspec.json.Encoder().encode
-_JOB_FIELDS = tuple(f.name for f in fields(Job) if f.name != "spec")
-_job_values = attrgetter(*_JOB_FIELDS)
+_EMPTY = (None, False, 0, "", ())
+
+
+def _sparing(cls: type, without: str = "") -> Callable[[object], dict[str, Any]]:
+    """What gives a value's fields, except those that are empty and would be read as empty if they were not
+    there: rows of most jobs are half as long, or a tenth. A default that says something is written: it may be
+    another one day, and what is stored may not change by that."""
+    kept = [f for f in fields(cls) if f.name != without]
+    names = tuple(f.name for f in kept)
+    values_of, written = attrgetter(*names), object()
+    defaults = tuple(f.default if any(f.default is one for one in _EMPTY) else written for f in kept)
+    # `is`: 0 is another value than False or None, and a value that is not recognised is only written
+    return lambda of: {n: v for n, v, d in zip(names, values_of(of), defaults, strict=True) if v is not d}
+
+
+_job_fields = _sparing(Job, without="spec")
+_spec_fields = _sparing(JobSpec)
 _job = decoder_of(Job)
 _host = decoder_of(Host)
 _zone = decoder_of(Zone)
@@ -67,7 +83,7 @@ def to_text(value: object, what: str) -> str:
 
 
 def spec_row(job: Job) -> Row:
-    return {"id": job.id, "body": to_text(job.spec, f"The specification of job {job.id}")}
+    return {"id": job.id, "body": to_text(_spec_fields(job.spec), f"The specification of job {job.id}")}
 
 
 def job_row(job: Job) -> Row:
@@ -307,7 +323,7 @@ def _job_to_text(job: Job) -> str:
             (n, str(v) if isinstance(v, float) and not math.isfinite(v) else v) for n, v in reason.numbers
         )
         job = replace(job, reason=replace(reason, numbers=numbers))
-    return to_text(dict(zip(_JOB_FIELDS, _job_values(job), strict=True)), f"Job {job.id}")
+    return to_text(_job_fields(job), f"Job {job.id}")
 
 
 def _from(decoder: msgspec.json.Decoder[Value], text: str, what: str) -> Value:

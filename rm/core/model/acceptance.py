@@ -107,11 +107,12 @@ def _texts(spec: JobSpec) -> Iterator[str]:
         ("licenses", licenses.parse),
     ):
         try:
-            parsed(getattr(spec, name))
+            if text := getattr(spec, name):
+                parsed(text)
         except UsageError as error:
             yield f"{name}: {error.what.removesuffix('.')}"
     try:
-        mails = mail_events.parse(spec.mail_events) == spec.mail_events
+        mails = not spec.mail_events or mail_events.parse(spec.mail_events) == spec.mail_events
     except UsageError:
         mails = False
     if not mails:
@@ -131,6 +132,8 @@ def _texts(spec: JobSpec) -> Iterator[str]:
 
 
 def _dependency(text: str) -> Iterator[str]:
+    if not text:
+        return
     if _bytes(text) > DEPENDENCY_BYTES:
         yield f"dependency has {_bytes(text)} bytes, and may have {DEPENDENCY_BYTES}"
     try:
