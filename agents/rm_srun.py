@@ -18,6 +18,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import rm_pmi
+import rm_sockets
 import rm_srun_options
 from rm_srun_options import Wrong
 from rm_step_frames import (
@@ -60,13 +61,8 @@ class Part:
 
     def send(self, data=b""):
         self.outbox += data
-        while self.outbox:
-            try:
-                del self.outbox[: self.sock.send(self.outbox)]
-            except BlockingIOError:
-                return
-            except OSError:
-                self.outbox.clear()
+        if not rm_sockets.say(self.sock, self.outbox):
+            self.outbox.clear()
 
 
 class Output:
@@ -253,12 +249,9 @@ class Step:
     # what the parts say
 
     def _hear(self, part):
-        try:
-            data = part.sock.recv(1 << 18)
-        except BlockingIOError:
+        data = rm_sockets.hear(part.sock, 1 << 18)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._lost(part)
             return

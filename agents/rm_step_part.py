@@ -14,6 +14,7 @@ import select
 import signal
 import socket
 
+import rm_sockets
 from rm_become import MARK, PR_SET_PDEATHSIG, enter_directory, prctl
 from rm_cgroup import send
 from rm_step_frames import (
@@ -124,12 +125,9 @@ class Part:
     # srun's side
 
     def _hear(self):
-        try:
-            data = self.sock.recv(1 << 18)
-        except BlockingIOError:
+        data = rm_sockets.hear(self.sock, 1 << 18)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self.gone = True  # nobody is left to tell: the step ends
             return
@@ -168,14 +166,8 @@ class Part:
         send(pids, number)
 
     def _flush(self):
-        while self.outbox:
-            try:
-                del self.outbox[: self.sock.send(self.outbox)]
-            except BlockingIOError:
-                return
-            except OSError:
-                self.gone = True
-                return
+        if not rm_sockets.say(self.sock, self.outbox):
+            self.gone = True
 
     # the tasks' side
 

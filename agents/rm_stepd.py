@@ -15,6 +15,7 @@ import socket
 import struct
 import time
 
+import rm_sockets
 from rm_become import PR_SET_PDEATHSIG, prctl
 from rm_cgroup import send
 from rm_step_bounds import Bounds
@@ -181,12 +182,10 @@ class StepDaemon:
             peer.step, self.freed = None, True
 
     def _read(self, peer):
-        try:
-            data = peer.sock.recv(1 << 16 if peer.link is None else min(1 << 16, max(1, peer.link.room())))
-        except BlockingIOError:
+        most = 1 << 16 if peer.link is None else min(1 << 16, max(1, peer.link.room()))
+        data = rm_sockets.hear(peer.sock, most)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if peer.link is not None:
             if data:
                 peer.link.write(data)
@@ -224,19 +223,14 @@ class StepDaemon:
             peer.inbox.clear()
 
     def _flush(self, peer):
-        while peer.outbox:
-            try:
-                del peer.outbox[: peer.sock.send(peer.outbox)]
-            except BlockingIOError:
-                return
-            except OSError:
-                peer.outbox.clear()
-                if peer.link is None:
-                    self._drop(peer)
-                else:
-                    peer.ended = True
-                    peer.link.close()
-                return
+        if rm_sockets.say(peer.sock, peer.outbox):
+            return
+        peer.outbox.clear()
+        if peer.link is None:
+            self._drop(peer)
+        else:
+            peer.ended = True
+            peer.link.close()
 
     def _tell(self, peer, message):
         peer.outbox += json.dumps(message).encode() + b"\n"

@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 
+import rm_sockets
 import rm_stepd
 
 PER_S, BURST = 2000, 200  # pieces that this host says; a daemon takes 5,000 notifications a second of a host
@@ -69,12 +70,9 @@ class StreamHub:
             self.flush(connection)
         if not events & selectors.EVENT_READ or connection.sock.fileno() < 0:
             return
-        try:
-            data = connection.sock.recv(1 << 17)
-        except BlockingIOError:
+        data = rm_sockets.hear(connection.sock, 1 << 17)
+        if data is None:
             return
-        except OSError:
-            data = b""
         if not data:
             self._drop(connection)
             return
@@ -87,15 +85,10 @@ class StreamHub:
         self.left -= len(lines)
 
     def flush(self, connection):
-        while connection.outbox:
-            try:
-                del connection.outbox[: connection.sock.send(connection.outbox)]
-            except BlockingIOError:
-                break
-            except OSError:
-                self._drop(connection)
-                return
-        self._watch(connection)
+        if rm_sockets.say(connection.sock, connection.outbox):
+            self._watch(connection)
+        else:
+            self._drop(connection)
 
     def look(self):
         """Hear the step daemons only as fast as the daemon takes it, and may be told it."""

@@ -1,0 +1,23 @@
+"""To say and to hear through a connection that does not block, for all programs that stream."""
+
+
+def say(sock, outbox):
+    """Send as much of the bytearray `outbox` as there is room for; it loses that. False: the peer is gone."""
+    while outbox:
+        try:
+            del outbox[: sock.send(outbox)]
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+    return True
+
+
+def hear(sock, most_bytes):
+    """What has come, of at most so many bytes. None: nothing yet. Empty: the peer is gone."""
+    try:
+        return sock.recv(most_bytes)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
