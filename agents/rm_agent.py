@@ -282,6 +282,8 @@ class Agent:
                 self._fork(number, found, request, Group(""))
                 return None
             return found
+        if op == "job-steps":
+            return self.attempts.job_steps(request)
         if op in CHANGES or op == "tasks":
             return getattr(self.attempts, op)(request, self._later(number))
         if op == "cancel":

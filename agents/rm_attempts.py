@@ -349,6 +349,8 @@ class Attempts:
             self._tell_exit(attempt, event["rank"])
         elif kind == "steps":
             self.on_steps(attempt)
+        elif kind == "steps-recorded":
+            self.tell_steps(attempt)
         elif kind == "launched":
             attempt.meta = read_json(attempt.folder.at("meta.json")) or attempt.meta
             for line in attempt.ranks.values():
@@ -357,6 +359,9 @@ class Attempts:
                     line["state"] = "prepared" if attempt.meta.get("state") == "prepared" else "running"
             self._pay(attempt)
         self._settle(attempt)
+
+    def tell_steps(self, attempt):
+        self.notify({"event": "stepped", "job": attempt.folder.job, "attempt": attempt.folder.attempt})
 
     def _pay(self, attempt):
         for reply in attempt.waiting:

@@ -13,6 +13,7 @@ import time
 
 import rm_logs
 import rm_signalled
+import rm_step_records
 from rm_attempts import NOT_LIVE, Attempt, Attempts, forget_slice, untold
 from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
@@ -204,7 +205,15 @@ class Operations(Attempts):
                 lines.append(dict(line, cooperative=spoke, cpus=given.get("cpus", 0),
                                   mem_bytes=given.get("mem_bytes", 0),
                                   gpus=given.get("gpus", {}).get(str(rank))))  # fmt: skip
+            if attempt.live() and rm_step_records.are_there(attempt.folder):
+                self.tell_steps(attempt)  # whoever asks may not know of the last ones
         return {"tasks": lines}
+
+    def job_steps(self, request):
+        """What is recorded of the attempt's steps, from a byte of the record on."""
+        offset = number(request.get("offset", 0), "offset")
+        records, offset, more = rm_step_records.read(self._get(request).folder, offset)
+        return {"steps": records, "offset": offset, "more": more}
 
     def discard(self, request, reply):
         job, count = name_of(request)

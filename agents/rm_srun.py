@@ -41,7 +41,10 @@ from rm_step_plan import folded, folded_hosts
 
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
              signal.SIGALRM)  # fmt: skip
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGKILL)
 ABORT_S = 1.0  # a second SIGINT within this time kills
+TELL_S = 5.0
+LINE_BYTES = 4096
 GRACE_S = 30.0  # from SIGTERM to SIGKILL
 FIRST_PORT, PORTS = 20_000, 12_000
 
@@ -139,6 +142,8 @@ class Step:
             places = {rank: n for n, part in enumerate(parts) for rank in part.left}
             self.pmi = rm_pmi.Pmi([places[rank] for rank in self.ranks])
         self.code = 0
+        self.how = (0, 0)  # the code and the signal by which the task ended that made the code
+        self.why = ""  # the step was ended early
         self.sent, self.taken = 0, dict.fromkeys(self.ranks, 0)
         self.quiet = "quiet" in values
         self.interrupted_at = 0.0
@@ -192,7 +197,7 @@ class Step:
             now = time.monotonic()
             if ends_at is not None and now >= ends_at:
                 say("Job step %s CANCELLED DUE TO TIME LIMIT" % self.name)
-                ends_at = None
+                ends_at, self.why = None, "timeout"
                 self._terminate()
             if self.kill_at is not None and now >= self.kill_at:
                 self.kill_at = None
@@ -277,12 +282,17 @@ class Step:
             self.pmi.aborted = 1
         if self.pmi.aborted is not None and self.kill_at is None:
             self.code = max(self.code, self.pmi.aborted)
+            self.how = (self.code & 255, 0)
             self._terminate()
+
+    def _worse(self, code, how):
+        if code > self.code:
+            self.code, self.how = code, how
 
     def _lost(self, part):
         say("error: %s: its part of step %s is lost" % (part.host, self.name))
         part.left = set()
-        self.code = max(self.code, 1)
+        self._worse(1, (1, 0))
         self._signal(signal.SIGKILL)
 
     def _ended(self, part, rank, code, number):
@@ -292,7 +302,7 @@ class Step:
         if not (code or number):
             return
         if self.pmi is None or self.pmi.aborted is None:  # else that rank's code is the step's
-            self.code = max(self.code, 128 + number if number else code)
+            self._worse(128 + number if number else code, (code, number))
         if not self.quiet:
             how = signal.strsignal(number) if number else "Exited with exit code %d" % code
             say("error: %s: task %d: %s" % (part.host, rank, how))
@@ -318,6 +328,8 @@ class Step:
         if number == signal.SIGINT and now - self.interrupted_at < ABORT_S:
             number = signal.SIGKILL
         self.interrupted_at = now if number == signal.SIGINT else self.interrupted_at
+        if number in ENDING:
+            self.why = self.why or "cancelled"
         self._signal(number)
 
 
@@ -417,7 +429,7 @@ def run(values, command, environ):
     if values.get("mpi", "none") not in ("none", "openmpi", "list", "pmi2"):
         raise Wrong("--mpi=%s is not supported: pmi2, or start MPI programs by mpirun." % values["mpi"])
     control = connected(path)
-    step = rm_srun_options.step_of(values)
+    step = dict(rm_srun_options.step_of(values), name=values.get("job-name") or os.path.basename(command[0]))
     created = create(control, step, "immediate" in values, "quiet" in values)
     count = sum(len(part["ranks"]) for part in created["parts"])
     commands = None
@@ -447,7 +459,23 @@ def run(values, command, environ):
         sock.setblocking(False)
         made.send(frame(REQUEST, 0, json.dumps(asked).encode()))
         parts.append(made)
-    return Step(values, created, parts, environ).run()
+    made = Step(values, created, parts, environ)
+    code = made.run()
+    if created.get("hears_end"):
+        tell_end(control, made)
+    return code
+
+
+def tell_end(control, made):
+    """For the job's accounting, before the end of the job's script can end the one who keeps it."""
+    code, number = made.how
+    ended = {"code": code, "signal": number, "why": made.why if made.code else ""}
+    try:
+        control.settimeout(TELL_S)
+        control.sendall(json.dumps({"ended": ended}).encode() + b"\n")
+        control.recv(LINE_BYTES)
+    except OSError:
+        pass  # then nobody knows how it ended
 
 
 if __name__ == "__main__":

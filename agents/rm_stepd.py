@@ -22,7 +22,8 @@ from rm_step_bounds import Bounds
 from rm_step_frames import REQUEST_BYTES
 from rm_step_link import CHUNK_BYTES, Link
 from rm_step_part import Part
-from rm_step_plan import Busy, Refused, checked, layout
+from rm_step_plan import Busy, Refused, checked, folded_hosts, layout
+from rm_step_records import Records, how_ended
 
 SOCKET = "steps"  # its name in the attempt's folder
 LINE_BYTES = 64 << 10
@@ -31,6 +32,7 @@ PARTS = 256  # of steps on this host at once
 MEMORY_BYTES = 1 << 30
 AHEAD_BYTES = 64 << 10  # said to the agent, and not yet taken
 TICK_S = 0.5
+NEWS_S = 1.0  # between two words to the daemon that steps were recorded
 CREDENTIALS = struct.Struct("3i")
 
 
@@ -62,6 +64,7 @@ class Peer:
         self.inbox, self.outbox = bytearray(), bytearray()
         self.step = None  # that was created for it
         self.asked = None
+        self.how = None  # the step ended, as srun says
         self.link = None  # that it is carried by
         self.name = ""  # of that link
         self.ended = False  # says no more
@@ -80,7 +83,10 @@ class StepDaemon:
         self.owners = {}  # step -> peer
         self.links = {}  # (other host's place, name) -> Peer
         self.known = set()  # links that were ever opened from elsewhere: none is opened twice
-        self.next_step = 0
+        self.records = Records(folder)
+        self.next_step = self.records.next
+        self.news_at = None  # when to say that steps were recorded
+        self.said_at = 0.0
         self.parts = set()  # processes
         self.agent = None
         self.knocked_at = 0.0
@@ -100,7 +106,8 @@ class StepDaemon:
         self.selector.register(self.listener, selectors.EVENT_READ, "listen")
         self.selector.register(wake, selectors.EVENT_READ, "wake")
         while True:
-            for key, events in self.selector.select(TICK_S if self.links or self.deaf_until else None):
+            ticks = self.links or self.deaf_until or self.news_at
+            for key, events in self.selector.select(TICK_S if ticks else None):
                 if key.data == "listen":
                     self._accept()
                 elif key.data == "wake":
@@ -116,6 +123,7 @@ class StepDaemon:
             while self.freed:
                 self._grant()
             self._listen()
+            self._say_news()
             for peer in list(self.peers.values()):
                 self._watch(peer)
 
@@ -179,7 +187,18 @@ class StepDaemon:
         if peer.step is not None:
             self.owners.pop(peer.step, None)
             self.held.pop(peer.step, None)
+            self._recorded(self.records.ended, peer.step, peer.how)
             peer.step, self.freed = None, True
+
+    def _recorded(self, record, *what):
+        record(*what)
+        if self.news_at is None:
+            self.news_at = max(time.monotonic(), self.said_at + NEWS_S)
+
+    def _say_news(self):
+        if self.news_at is not None and time.monotonic() >= self.news_at:
+            self.news_at, self.said_at = None, time.monotonic()
+            self.say({"event": "steps-recorded"})
 
     def _read(self, peer):
         most = 1 << 16 if peer.link is None else min(1 << 16, max(1, peer.link.room()))
@@ -204,7 +223,7 @@ class StepDaemon:
 
     def _take(self, peer):
         """What it has said. A program of the user says one line; after that of `carry` all belongs to the
-        stream, after another one it has nothing to say."""
+        stream, after that of `create` it says how its step ended."""
         if not peer.kind and b"\n" in peer.inbox:
             line, _, rest = bytes(peer.inbox).partition(b"\n")
             peer.inbox = bytearray(rest)
@@ -220,7 +239,18 @@ class StepDaemon:
                 with contextlib.suppress(*NOT_UNDERSTOOD):  # another host's words
                     self._hear(json.loads(line))
         elif peer.kind == "create":
-            peer.inbox.clear()
+            self._hear_end(peer)
+
+    def _hear_end(self, peer):
+        """How its step ended, as srun says just before it ends; whatever else it says is passed over."""
+        *lines, peer.inbox = peer.inbox.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(*NOT_UNDERSTOOD):
+                how = how_ended(json.loads(line)["ended"])
+                if peer.step is not None and peer.how is None:
+                    peer.how = how
+                    self._recorded(self.records.ended, peer.step, how)
+                    self._tell(peer, {"recorded": True})
 
     def _flush(self, peer):
         if rm_sockets.say(peer.sock, peer.outbox):
@@ -247,7 +277,9 @@ class StepDaemon:
             self.agent = peer
         elif op == "create":
             step = checked(asked["step"], [host["host"] for host in self.allocation])
-            peer.kind, peer.asked = "create", {"step": step, "immediate": bool(asked.get("immediate"))}
+            name = str(asked["step"].get("name", ""))
+            peer.kind = "create"
+            peer.asked = {"step": step, "immediate": bool(asked.get("immediate")), "name": name}
             self._create(peer)
         elif op == "carry":
             peer.kind = "carry"
@@ -282,12 +314,13 @@ class StepDaemon:
             self._tell(peer, {"error": str(error)})
             return True
         peer.step, self.next_step = self.next_step, self.next_step + 1
+        self._recorded(self.records.begun, peer.step, found, peer.asked["name"], folded_hosts)
         self.held[peer.step] = {part["place"]: part.pop("holds") for part in found}
         self.owners[peer.step] = peer
         for part in found:
             part["address"] = self.allocation[part["place"]]["address"]
         self._tell(peer, {"step": peer.step, "parts": found, "job_port": self.request["port"],
-                          "job_address": self.allocation[0]["address"]})  # fmt: skip
+                          "job_address": self.allocation[0]["address"], "hears_end": True})  # fmt: skip
         return True
 
     def _grant(self):

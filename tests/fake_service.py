@@ -16,6 +16,7 @@ from rm.core.model.choice import Choice, Compared
 from rm.core.model.described import Described
 from rm.core.model.host import Host, Nic
 from rm.core.model.job import Job, JobSpec, JobState, Placement, Task, TaskPlacement
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import HostVerdict, Reason, ReasonCode
@@ -55,6 +56,7 @@ class FakeService:
         self.monitoring: Any = None
         self.alerting: Any = None
         self.steps: Any = None
+        self.job_step_table: list[JobStep] = []
         self.tokens: Any = None
         self.audit: Any = None
 
@@ -110,6 +112,12 @@ class FakeService:
         )
         found = sorted(waiting, key=lambda j: (-j.spec.priority, j.id))
         return found[:limit] if limit else found
+
+    def job_steps(
+        self, jobs: Sequence[int], after: StepName | None, limit: int
+    ) -> tuple[list[JobStep], frozenset[int]]:
+        mine = [step for step in self.job_step_table if step.name.job in jobs]
+        return [step for step in mine if after is None or step.name > after][:limit], frozenset()
 
     async def job(self, job_id: int) -> Job:
         if job_id not in self.table:

@@ -12,7 +12,19 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from rm.api import accounts, alerts, channels, hosts, jobs, monitoring, network, people, reasons, status
+from rm.api import (
+    accounts,
+    alerts,
+    channels,
+    hosts,
+    job_steps,
+    jobs,
+    monitoring,
+    network,
+    people,
+    reasons,
+    status,
+)
 from rm.api.answer import Count, Request
 
 
@@ -122,6 +134,14 @@ ROUTES: Sequence[Route] = (
           "`jobs.recent_s`.", jobs.Jobs, query=JOB_FILTERS),
     Route("GET", "/v1/jobs/rows", "job_rows", "The same jobs as rows of a table, for long lists.",
           jobs.JobRows, query=JOB_FILTERS),
+    Route("GET", "/v1/jobs/steps", "job_steps", "What `srun` ran of these jobs, by job, attempt and step.",
+          job_steps.JobSteps, query=(
+              Parameter("jobs", Annotated[str, Meta(pattern="^[0-9]{1,18}(,[0-9]{1,18})*$")],
+                        f"their ids, at most {job_steps.STEP_JOBS_MOST}", required=True),
+              Parameter("after", Annotated[str, Meta(pattern=r"^([0-9]{1,18}\.[0-9]{1,9}\.[0-9]{1,9})?$")],
+                        "only those after this JOB.ATTEMPT.STEP: the next page", ""),
+              Parameter("limit", Count, f"the first N, at most {job_steps.STEPS_MOST}; 0 = at most", 0),
+          )),
     Route("GET", "/v1/queue", "queue", "Waiting jobs in the queue policy's order as of now; last those that "
           "are held or may not begin yet.", jobs.Jobs, query=(
               Parameter("user", str, "of one user", ""),

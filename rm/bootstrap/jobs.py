@@ -24,6 +24,7 @@ from rm.daemon.execution.leadership import Leadership
 from rm.daemon.execution.log_home import LogHome
 from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.renewing import Renewer
+from rm.daemon.execution.step_book import StepBook
 from rm.daemon.execution.streams import Streams
 from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import Leader, Listeners
@@ -89,6 +90,12 @@ def wire_jobs(ground: Ground, policies: Policies, witness: Witness) -> Jobs:
         delivery_of=deliveries(state, os.uname().nodename, config.jobs.deliver),
         deliverer=Deliverer(logs, config.jobs.deliver),
         mailer=Mailer(letters_of(config), config.jobs.cluster_name),
+        steps=StepBook(
+            hosts=ground.fleet,
+            clock=ground.clock,
+            placed=published.task,
+            keep=lambda steps: leader.keep_steps(steps),
+        ),
     )
     streams = Streams(
         hosts=ground.fleet, epoch=lease.epoch, hosts_of=published.hosts_of, may_act=lambda: lease.holds

@@ -39,6 +39,7 @@ from rm.client.connection import PATIENCE_S, PAUSE_S, Connection
 from rm.errors import NotFound, TimedOut, Unreachable
 
 if TYPE_CHECKING:
+    from rm.api.job_steps import JobStep
     from rm.client.accounts import Accounts
     from rm.client.alerts import Alerting
     from rm.client.monitor import Monitor
@@ -271,6 +272,22 @@ class Client:
         are kept."""
         job, tasks = _named(job_id)
         return self._ask.get(Iterations, "jobs", job, "iterations", last=last, array_tasks=tasks)
+
+    def job_steps(self, jobs: Sequence[int]) -> list[JobStep]:
+        """What `srun` ran of these jobs, by job, attempt and step; asked for in pages."""
+        from rm.api.job_steps import STEP_JOBS_MOST, JobSteps
+
+        found: list[JobStep] = []
+        for start in range(0, len(jobs), STEP_JOBS_MOST):
+            some, after, more = ",".join(map(str, jobs[start : start + STEP_JOBS_MOST])), "", True
+            while more:
+                answer = self._ask.get(JobSteps, "jobs", "steps", jobs=some, after=after, limit=0)
+                found += answer.steps
+                more = answer.more
+                if more:
+                    last = answer.steps[-1]
+                    after = f"{last.job}.{last.attempt}.{last.step}"
+        return found
 
     def cancel(self, job_id: JobRef, signal: int | None = None, signal_to: SignalTo = "steps") -> Job:
         """Cancel the job: SIGTERM, and SIGKILL after the grace time; or only send its tasks a signal.

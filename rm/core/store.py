@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog
 from rm.core.model.network import LinkStats
 from rm.core.monitoring.history import History
@@ -65,9 +66,8 @@ class Batch:
     of the leader's own (None forgets one). A job is new when its id is at least
     `Loaded.next_job_id`; ids that were skipped can no longer be used. The same holds for actions.
     A job's `spec` is written with its first version only, since it never changes; an element of an array has
-    that of its array. `acts` are added to the
-    audit log; `logs` replace what was recorded under the same names, `choices` what was recorded of the
-    job's placement before.
+    that of its array. `acts` are added to the audit log; `logs` and `job_steps` replace what was recorded
+    under the same names, `choices` what was recorded of the job's placement before.
     """
 
     events: tuple[Entry, ...] = ()
@@ -84,6 +84,7 @@ class Batch:
     removed_tokens: tuple[str, ...] = ()
     acts: tuple[Act, ...] = ()
     logs: tuple[KeptLog, ...] = ()
+    job_steps: tuple[JobStep, ...] = ()
     choices: tuple[tuple[int, Choice], ...] = ()
 
 
@@ -243,6 +244,13 @@ class Store(Protocol):
 
     def logs(self, job: int) -> list[KeptLog]:
         """What became of the logs of the job's attempts, by their names; empty ones are not among them."""
+        ...
+
+    def job_steps(
+        self, jobs: Collection[int], after: StepName | None = None, limit: int = 1000
+    ) -> list[JobStep]:
+        """The steps of these jobs that are recorded, by their names: the first `limit` of those that come
+        `after` one."""
         ...
 
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:

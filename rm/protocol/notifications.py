@@ -157,4 +157,12 @@ class Streamed(Notification, frozen=True, kw_only=True, tag="stream"):
     gone: bool = False
 
 
-Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting | Room | Streamed
+class Stepped(Notification, frozen=True, kw_only=True, tag="stepped"):
+    """Steps of the attempt have begun or ended since the last such line, sent at most once a second, and with
+    each answer to `tasks`: `job-steps` tells of them."""
+
+    job: Job
+    attempt: Attempt
+
+
+Unasked = Hello | Exit | Started | Iterations | Counters | Reflecting | Room | Streamed | Stepped

@@ -27,6 +27,7 @@ from rm.web.host_routes import HostRoutes
 from rm.web.https import HttpsDoor
 from rm.web.identity import Doorkeeper
 from rm.web.job_routes import JobRoutes
+from rm.web.job_step_routes import JobStepRoutes
 from rm.web.limits import LIMITS, Limits
 from rm.web.listener import bind
 from rm.web.log_routes import LogRoutes
@@ -58,6 +59,7 @@ def make_app(service: Service, config: Config) -> web.Application:
         DaemonRoutes(service, config, visible),
         SubmitRoutes(service, config, visible),
         JobRoutes(service, gate, visible),
+        JobStepRoutes(service, visible),
         LogRoutes(service, gate, visible),
         HostRoutes(service, gate, visible),
         NetworkRoutes(service, visible),

@@ -19,6 +19,7 @@ from rm.api.jobs import SignalTo
 from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.progress import Progress
 from rm.core.model.reasons import Reason
@@ -168,6 +169,13 @@ class Service(Protocol):
         ...
 
     def job(self, job_id: int) -> Answer[Job]: ...
+
+    def job_steps(
+        self, jobs: Sequence[int], after: StepName | None, limit: int
+    ) -> Answer[tuple[Sequence[JobStep], frozenset[int]]]:
+        """The first `limit` steps of these jobs `after` one, by their names; and of which of these jobs hosts
+        may yet tell more."""
+        ...
 
     def described(self, job_id: int, array_tasks: str = "") -> Answer[Described]:
         """The job with what is known of it beside its record; or one element of an array."""

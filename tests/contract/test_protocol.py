@@ -13,7 +13,7 @@ import pytest
 from msgspec import to_builtins
 
 from rm.playbook.model.steps import Step as PlaybookStep
-from rm.protocol import attempts, hosts, network, probes, steps, streams
+from rm.protocol import attempts, hosts, job_steps, network, probes, steps, streams
 from rm.protocol.codes import AgentError, Code
 from rm.protocol.line import read_answer, read_line, read_notification, read_refusal, request_line
 from rm.protocol.notifications import Exit, Hello, Iterations, Started, Unasked
@@ -46,7 +46,7 @@ def test_the_document_has_the_tables_as_they_are() -> None:
 
 
 def test_there_is_a_request_for_every_operation_and_no_other() -> None:
-    own = {"ping", "facts", "cancel", "tasks", "adopt", "logs", *rm_agent.CHANGES}
+    own = {"ping", "facts", "cancel", "tasks", "adopt", "logs", "job-steps", *rm_agent.CHANGES}
     siblings = (rm_shape, rm_pause, rm_probe, rm_steps)
     known = own.union(*(set(module.OPS) | set(module.SLOW_OPS) for module in siblings))
     assert {name_of(kind) for kind in requests()} == known
@@ -157,6 +157,7 @@ def test_real_agents_take_every_request_and_say_nothing_else(wire: Wire) -> None
     assert {t.state for t in wire.ask(attempts.Tasks()).tasks} == {attempts.TaskState.RUNNING}
     part = wire.ask(attempts.Logs(**who, rank=0, stream="out", offset=0, limit=100))
     assert (part.data, part.done) == ("", False)
+    assert wire.ask(job_steps.JobSteps(**who)).steps == []
     assert wire.ask(attempts.Signalled(**order, signal=18)) is not None
     for number, frozen in enumerate((True, False), 1):
         freeze = attempts.Freeze(job=1, attempt=1, epoch=7, frozen=frozen, order=number)

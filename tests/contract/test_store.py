@@ -21,6 +21,7 @@ from rm.core.model.choice import Choice
 from rm.core.model.dependency import Dependency, Standing
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState, Task
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.model.reasons import Reason, ReasonCode
@@ -448,6 +449,7 @@ batches = st.builds(
     measurements=some(st.builds(Measured, few, few, stats)),
     documents=some(st.tuples(few, st.none() | bodies)),
     choices=some(st.tuples(small, st.builds(Choice, small, words, st.just(()), small))),
+    job_steps=some(st.builds(JobStep, st.builds(StepName, small, small, small), words, words, small)),
     logs=some(st.builds(KeptLog, st.builds(LogName, small, small, small, words), small, small, words)),
 )
 queries = st.fixed_dictionaries(
@@ -500,6 +502,8 @@ def test_any_history_ends_as_in_memory(
                     version = outcomes[0]
             assert store.load(since) == model.load(since)
         assert [store.logs(job) for job in range(4)] == [model.logs(job) for job in range(4)]
+        for after in (None, StepName(1, 1, 1)):
+            assert store.job_steps(range(4), after, 3) == model.job_steps(range(4), after, 3)
         assert [store.choice(job) for job in range(4)] == [model.choice(job) for job in range(4)]
         assert [e for _, e in store.journal(limit=100)] == [e for _, e in model.journal(limit=100)]
         assert [at_us for _, at_us in store.journal_starts()] == [
@@ -523,6 +527,24 @@ def test_what_became_of_logs_comes_back_and_leaves_with_its_job(database: Any, s
     assert store.prune(6) == 1
     assert again.logs(1) == []
     assert len(again.logs(2)) == 1
+    again.close()
+
+
+def test_steps_come_back_in_pages_and_leave_with_their_job(database: Any, store: Any) -> None:
+    ended = replace(builders.job(1), state=JobState.COMPLETED, ended_us=5)
+    runs = JobStep(StepName(1, 1, 0), "train.py", "h[1-2]", 2, 4, 8, 3)
+    others = [JobStep(StepName(*name), "x") for name in ((1, 2, 10), (1, 2, 9), (2, 1, 0), (3, 1, 0))]
+    store.commit(Batch(jobs=(ended, builders.job(2)), job_steps=(runs, *others)), 0)
+    over = replace(runs, ended_us=4, code=3, signal=9, why="timeout")
+    store.commit(Batch(job_steps=(over,)), 1)
+    again = database.open()
+    found = again.job_steps([2, 1])
+    assert found[0] == over
+    assert [step.name for step in found[1:]] == [StepName(1, 2, 9), StepName(1, 2, 10), StepName(2, 1, 0)]
+    assert again.job_steps([1, 2], StepName(1, 1, 0), 2) == found[1:3]
+    assert again.job_steps([]) == []
+    assert store.prune(6) == 1
+    assert [step.name.job for step in again.job_steps([1, 2, 3])] == [2]
     again.close()
 
 

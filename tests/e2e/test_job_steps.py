@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,6 +51,11 @@ def test_the_script_runs_once_while_all_hosts_are_its_own(cluster: Cluster, tmp_
     assert cluster.wait(waiting)["state"] == "COMPLETED"
 
 
+def steps_of(cluster: Cluster, job_id: int) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.client.get("jobs", "steps", jobs=str(job_id))["steps"]
+    return found
+
+
 TRAINING = Path(__file__).with_name("sbatch") / "train.py"
 SCRIPT = f"""
 #SBATCH --nodes=3 --ntasks-per-node=2 --gpus-per-node=2
@@ -71,6 +77,7 @@ def test_a_training_script_of_slurm_runs_unchanged_over_three_hosts(cluster: Clu
     job = cluster.wait(submit(cluster, tmp_path, SCRIPT))
     said = cluster.log(job["id"])
     assert job["state"] == "COMPLETED", said
+    until(lambda: [s["exit_code"] for s in steps_of(cluster, job["id"])][6:] == [0], "the steps came home")
     hosts = job["hosts"]
     lines = said.splitlines()
     assert [line for line in sorted(lines) if "sum" in line] == [
@@ -81,6 +88,17 @@ def test_a_training_script_of_slurm_runs_unchanged_over_three_hosts(cluster: Clu
     assert "3000000" in lines
     assert [line for line in lines if line.startswith("code")] == ["code 3", "code 137"]
     assert f"srun: error: {hosts[2]}: task 5: Killed" in lines
+    steps = steps_of(cluster, job["id"])
+    assert [step["step"] for step in steps] == list(range(7))
+    everywhere = f"{hosts[0][:-1]}[1-3]"
+    told = [(step["name"], step["hosts"], step["tasks"], step["exit_code"]) for step in steps]
+    assert told[:3] == [
+        ("cp", everywhere, 3, 0), ("python3", everywhere, 6, 0), ("sh", hosts[2], 1, 0)
+    ]  # fmt: skip
+    assert [step["state"] for step in steps] == ["COMPLETED"] * 5 + ["FAILED"] * 2
+    assert [(step["exit_code"], step["exit_signal"]) for step in steps[5:]] == [(3, 0), (0, 9)]
+    assert all(step["started_us"] <= step["ended_us"] <= job["ended_us"] for step in steps)
+    assert f"{job['id']}.6" in cluster.rmx("show", job["id"])
 
 
 def test_a_step_goes_on_over_the_loss_of_the_daemon(cluster: Cluster, tmp_path: Path) -> None:
@@ -102,8 +120,10 @@ echo code $?
     cluster.kill()
     go(2)
     cluster.start()
+    until(lambda: [one["state"] for one in steps_of(cluster, job_id)] == ["RUNNING"], "the step is known")
     go(3)
     job = cluster.wait(job_id)
+    until(lambda: [one["exit_code"] for one in steps_of(cluster, job_id)] == [2], "its end is known")
     told = sorted(line for line in cluster.log(job_id).splitlines() if not line.startswith("srun"))
     assert told == sorted([f"{rank}: {n}" for rank in range(3) for n in (1, 2, 3)] + ["code 2"])
     assert job["state"] == "COMPLETED"

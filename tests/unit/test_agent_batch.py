@@ -82,3 +82,35 @@ def test_only_the_script_names_files() -> None:
 def test_a_launch_that_is_neither_is_refused(wrong: dict[str, Any]) -> None:
     with agents() as start:
         assert launch(start(), "true", **wrong)["code"] == "bad-request"
+
+
+def test_what_srun_runs_is_recorded_and_outlives_the_agent() -> None:
+    with agents() as start:
+        agent = start()
+        lines = (
+            "srun -n2 -J first true; srun -n1 sh -c 'exit 3'; srun --overlap -n1 sh -c 'kill -9 $$'\n"
+            "until [ -e go ]; do sleep 0.02; done; exec srun -n1 true"
+        )
+        launch(agent, lines, chdir=str(agent.state))
+        agent.event("stepped", job=1)
+        told: list[dict[str, Any]] = []
+
+        def ended() -> bool:
+            told[:] = agent.call("job-steps", job=1, attempt=1, offset=0)["steps"]
+            return sum("ended_us" in one for one in told) == 3
+
+        until(ended, "three steps have ended")
+        steps = {one["step"]: one for one in told}
+        assert [(steps[n]["name"], steps[n]["tasks"], steps[n]["hosts"]) for n in range(3)] == [
+            ("first", 2, "h1"), ("sh", 1, "h1"), ("sh", 1, "h1")
+        ]  # fmt: skip
+        assert [(steps[n]["code"], steps[n]["signal"]) for n in range(3)] == [(0, 0), (3, 0), (0, 9)]
+        agent.end()
+        agent = start()
+        agent.call("tasks")
+        agent.event("stepped", job=1)  # whoever asks for the tasks may not know of the steps
+        (agent.state / "go").touch()
+        agent.event("exit", job=1, rank=0)
+        page = agent.call("job-steps", job=1, attempt=1, offset=0)
+        assert (page["steps"][-1]["step"], page["steps"][-1]["code"], page["more"]) == (3, 0, False)
+        assert agent.call("job-steps", job=1, attempt=1, offset=page["offset"])["steps"] == []

@@ -53,7 +53,10 @@ def test_the_job_ends_as_its_script_does_and_the_other_hosts_are_let_go() -> Non
     actions = world.exit(0)
     assert actions == [Stop(1, 1, "h2", 5, "abort")]
     assert world.job.state is S.COMPLETING
-    assert world.exit(2, why="abort") == [Collect(1, 1, "h1", (0,), errors=False), Discard(1, 1, "h2")]
+    assert world.exit(2, why="abort") == [
+        Collect(1, 1, "h1", (0,), errors=False, steps=True),
+        Discard(1, 1, "h2"),
+    ]
     assert (world.job.state, world.job.exit_code) == (S.COMPLETED, 0)
     assert world.is_at_rest()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from rm.cli.slurm.sacct import _moment
 from rm.cli.slurm.sacct_fields import FIELDS
 from rm.core.model.array import Array
+from rm.core.model.job_step import JobStep, StepName
 from rm.errors import UsageError
 from tests.command_line import Rmx
 from tests.fake_service import Daemon
@@ -58,6 +60,43 @@ def test_tables_are_parsable(slurm: Slurm) -> None:
     assert slurm(*words, "-p").out == f"{header}|\n{row}|\n"
     assert slurm(*words, "-n", "--parsable2", "--delimiter=;").out == row.replace("|", ";") + "\n"
     assert slurm("sacct", "-nXj1", "-o", "nodelist%-6,state%3").out == "h1     FA+ \n"
+
+
+def test_what_srun_ran_is_a_line_of_its_own(slurm: Slurm, daemon: Daemon) -> None:
+    service = daemon.service
+    service.put(2, spec=replace(service.table[2].spec, launch="batch"))
+    attempt = service.table[2].attempt
+    of_4 = JobStep(StepName(4, 1, 0), "never asked for: its script runs for each task")
+    service.job_step_table = [
+        JobStep(StepName(2, attempt, 0), "train.py", "h[1-2]", 2, 4, 8, 6_000_000, 9_000_000, 0, 0),
+        JobStep(StepName(2, attempt, 1), "bad", "h1", 1, 1, 1, 6_000_000, 8_000_000, 3, 0),
+        JobStep(StepName(2, attempt, 2), "killed", "h1", 1, 1, 0, 6_000_000, 7_000_000, 0, 15, "cancelled"),
+        JobStep(StepName(2, attempt, 3), "runs", "h1", 1, 1, 0, 6_000_000),
+        JobStep(StepName(2, attempt + 1, 0), "another attempt's"),
+        of_4,
+    ]
+    words = ("sacct", "-n", "-P", "-o", "JobID,JobName,State,ExitCode,NodeList,NTasks,AllocCPUS,Start,End")
+    begun = "1970-01-01T00:00:06"
+    batch = slurm(*words, "-j2.batch").out.split("|")
+    assert (batch[:5], batch[5]) == (["2.batch", "batch", "RUNNING", "0:0", "h1"], "1")
+    assert slurm(*words, "-j2").out.splitlines()[2:] == [
+        f"2.0|train.py|COMPLETED|0:0|h[1-2]|4|8|{begun}|1970-01-01T00:00:09",
+        f"2.1|bad|FAILED|3:0|h1|1|1|{begun}|1970-01-01T00:00:08",
+        f"2.2|killed|CANCELLED|0:15|h1|1|0|{begun}|1970-01-01T00:00:07",
+        f"2.3|runs|RUNNING|0:0|h1|1|0|{begun}|Unknown",
+    ]
+    assert slurm(*words, "-j2.1").out == f"2.1|bad|FAILED|3:0|h1|1|1|{begun}|1970-01-01T00:00:08\n"
+    assert len(slurm(*words, "-X", "-j2").out.splitlines()) == 1
+    assert "never asked for" not in slurm(*words, "-S1970-01-01").out
+    shown = slurm("scontrol", "show", "step", "2.0").out
+    assert "StepId=2.0 UserId=" in shown
+    assert "State=COMPLETED Partition=fast NodeList=h[1-2]" in shown
+    assert slurm("scontrol", "-o", "show", "step").out.startswith("StepId=2.3 ")
+    assert slurm("scontrol", "show", "step", "2.7").err == "scontrol: error: Step 2.7 not found.\n"
+    service.finish(2)
+    ended = slurm(*words, "-j2.3").out
+    assert ended.startswith("2.3|runs|CANCELLED|0:0|")
+    assert "Unknown" not in ended
 
 
 def test_jobs_are_named(slurm: Slurm) -> None:

@@ -13,6 +13,7 @@ from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobState
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.people.audit import Act
@@ -46,6 +47,7 @@ class MemoryDatabase:
     last_act: int = 0
     acts: list[tuple[int, Act]] = field(default_factory=list)
     logs: dict[LogName, KeptLog] = field(default_factory=dict)
+    job_steps: dict[StepName, JobStep] = field(default_factory=dict)
     choices: dict[int, Choice] = field(default_factory=dict)
     history: HistoryTables = field(default_factory=HistoryTables)
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -182,6 +184,14 @@ class MemoryStore:
         with self._db.lock:
             return [log for name, log in sorted(self._db.logs.items()) if name.job == job]
 
+    def job_steps(
+        self, jobs: Collection[int], after: StepName | None = None, limit: int = 1000
+    ) -> list[JobStep]:
+        with self._db.lock:
+            found = sorted(self._db.job_steps.items())
+        wanted = [step for name, step in found if name.job in jobs and (after is None or name > after)]
+        return wanted[:limit]
+
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         with self._db.lock:
             return [(s, e) for s, e in self._db.journal if s > after][:limit]
@@ -215,6 +225,7 @@ class MemoryStore:
             for id in old:
                 del db.jobs[id]
             db.logs = {name: log for name, log in db.logs.items() if name.job in db.jobs}
+            db.job_steps = {name: step for name, step in db.job_steps.items() if name.job in db.jobs}
             db.choices = {job: choice for job, choice in db.choices.items() if job in db.jobs}
             return len(old)
 
@@ -287,6 +298,7 @@ def _apply(db: MemoryDatabase, batch: Batch) -> None:
         db.last_act += 1
         db.acts.append((db.last_act, act))
     db.logs.update((log.name, log) for log in batch.logs)
+    db.job_steps.update((step.name, step) for step in batch.job_steps)
     db.choices.update(batch.choices)
     for entry in batch.events:
         db.last_seq += 1

@@ -19,6 +19,7 @@ from rm.core.model.array import SETS, Array
 from rm.core.model.choice import Choice
 from rm.core.model.host import Host, Zone
 from rm.core.model.job import Job, JobSpec
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog, LogName
 from rm.core.model.network import LinkStats
 from rm.core.monitoring.cells import Cell, Change, Status
@@ -62,6 +63,7 @@ _stats = decoder_of(LinkStats)
 _object = decoder_of(dict[str, Any])
 _choice = decoder_of(Choice)
 _kept = decoder_of(tuple[int, int, str])
+_job_step = decoder_of(tuple[str, str, int, int, int, int, int | None, int | None, int | None, str])
 _cell = decoder_of(Cell)
 NOTHING_KEPT = ',"packets":[],"values":[]}'
 _change = decoder_of(tuple[Status, Status, str, float | None])
@@ -125,6 +127,19 @@ def kept_log_row(log: KeptLog) -> Row:
 def kept_log(row: Any) -> KeptLog:
     body = _from(_kept, row.body, f"What became of a log of job {row.job}")
     return KeptLog(LogName(row.job, row.attempt, row.rank, row.stream), *body)
+
+
+def job_step_row(step: JobStep) -> Row:
+    name = step.name
+    body = (step.title, step.hosts, step.hosts_count, step.tasks, step.cpus, step.started_us, step.ended_us,
+            step.code, step.signal, step.why)  # fmt: skip
+    text = to_text(body, f"Step {name.step} of job {name.job}")
+    return {"job": name.job, "attempt": name.attempt, "step": name.step, "body": text}
+
+
+def job_step(row: Any) -> JobStep:
+    body = _from(_job_step, row.body, f"Step {row.step} of job {row.job}")
+    return JobStep(StepName(row.job, row.attempt, row.step), *body)
 
 
 def choice_row(job: int, choice: Choice) -> Row:

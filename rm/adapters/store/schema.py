@@ -204,7 +204,18 @@ logs = Table(
     sqlite_with_rowid=False,
 )
 
-# Their bytes, where the database keeps them (`rm/adapters/store/log_database.py`).
+# What is known of the steps of jobs.
+job_steps = Table(
+    "job_steps",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("attempt", BigInteger, primary_key=True, autoincrement=False),
+    Column("step", BigInteger, primary_key=True, autoincrement=False),
+    Column("body", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# The bytes of logs, where the database keeps them (`rm/adapters/store/log_database.py`).
 log_parts = Table(
     "log_parts",
     metadata,
@@ -333,6 +344,7 @@ def upserts(dialect: str) -> dict[str, Insert]:
     keyed = (
         measurements,
         logs,
+        job_steps,
         choices,
         network_summaries,
         history_marks,

@@ -35,6 +35,7 @@ from rm.adapters.store.set_aside import put_aside, rows_aside, sound, sound_clus
 from rm.core.jobs.dependents import named_by
 from rm.core.model.choice import Choice
 from rm.core.model.job import Job, JobState
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.logs import KeptLog
 from rm.core.people.audit import Act
 from rm.core.store import NO_DOORS, Batch, Damaged, Doors, Entry, Lease, Loaded
@@ -178,6 +179,7 @@ class SqlStore:
         put(self._upsert["tokens"], [records.token_row(t) for t in batch.tokens])
         often["acts"](c, [records.act_row(a) for a in batch.acts])
         often["logs"](c, [records.kept_log_row(log) for log in batch.logs])
+        often["job_steps"](c, [records.job_step_row(step) for step in batch.job_steps])
         often["choices"](c, [records.choice_row(*one) for one in batch.choices])
         often["journal"](c, [records.entry_row(e) for e in batch.events])
 
@@ -301,6 +303,18 @@ class SqlStore:
             "read what became of logs", lambda c: sound("log", c.execute(query), records.kept_log)
         )
 
+    def job_steps(
+        self, jobs: Collection[int], after: StepName | None = None, limit: int = 1000
+    ) -> list[JobStep]:
+        columns = schema.job_steps.c
+        order = (columns.job, columns.attempt, columns.step)
+        query = sa.select(schema.job_steps).where(columns.job.in_(jobs)).order_by(*order).limit(limit)
+        if after is not None:
+            query = query.where(sa.tuple_(*order) > sa.tuple_(after.job, after.attempt, after.step))
+        return self._around_damage(
+            "read the steps of jobs", lambda c: sound("job_step", c.execute(query), records.job_step)
+        )
+
     def journal(self, after: int = 0, limit: int = 1000) -> list[tuple[int, Entry]]:
         columns = schema.journal.c
         query = sa.select(schema.journal).where(columns.seq > after).order_by(columns.seq).limit(limit)
@@ -344,7 +358,7 @@ class SqlStore:
             if not some:
                 break
             time.sleep(PRUNE_PAUSE_S)  # waiters for the lock get it
-        for table in (schema.logs, schema.choices):  # also logs that came home after their job was forgotten
+        for table in (schema.logs, schema.job_steps, schema.choices):  # also what came after its job's end
             there = sa.select(jobs.c.id).where(jobs.c.id == table.c.job).exists()
             with self._changing("prune") as c:
                 c.execute(sa.delete(table).where(~there))
@@ -469,7 +483,14 @@ def _often(driver: str) -> dict[str, Prepared]:
     upsert = schema.upserts(dialect.name)
     statements: dict[sa.Table, sa.UpdateBase] = {
         t: upsert[t.name]
-        for t in (schema.job_specs, schema.jobs, schema.measurements, schema.logs, schema.choices)
+        for t in (
+            schema.job_specs,
+            schema.jobs,
+            schema.measurements,
+            schema.logs,
+            schema.job_steps,
+            schema.choices,
+        )
     }
     for table in (schema.actions, schema.acts, schema.journal):
         statements[table] = sa.insert(table).inline()

@@ -10,7 +10,7 @@ import click
 from rm.cli.jobs.logs import shared_file
 from rm.cli.output import note, printable
 from rm.cli.session import Session, emit_answer, emit_json, job_operand, json_option, one_job, table
-from rm.cli.shown import elapsed_us
+from rm.cli.shown import elapsed_us, job_ref
 from rm.dependencies import Condition, with_standings
 from rm.errors import Forbidden, RmError
 from rm.submission.signals import shown
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 FAILED = ("FAILED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL")
 LAST_LINES = 10
+LAST_STEPS = 20
 
 
 def moment(us: int | None) -> str:
@@ -159,6 +160,8 @@ def show(session: Session, /, job: str | None, job_word: str | None, as_json: bo
             gpus = ",".join(map(str, task.gpus)) or "-"
             rows.append((task.rank, task.host, gpus, moment(task.started_us), ended, task.note))
         table(("TASK", "HOST", "GPUS", "STARTED", "EXIT", "NOTE"), rows, right=("TASK",))
+    if found.spec.launch == "batch" and found.attempt:
+        _steps(session, found)
     if found.earlier:
         click.echo()
         _earlier(found.earlier)
@@ -168,6 +171,23 @@ def show(session: Session, /, job: str | None, job_word: str | None, as_json: bo
         click.echo()
         for at_us, what in found.history:
             click.echo(f"{moment(at_us)}  {printable(what)}")
+
+
+def _steps(session: Session, job: FullJob) -> None:
+    """What `srun` ran of all attempts; of many the newest."""
+    steps = session.client.job_steps([job.id])
+    if not steps:
+        return
+    click.echo()
+    rows = []
+    for one in steps[-LAST_STEPS:]:
+        ref = f"{job_ref(job)}.{one.step}" + (f" of {one.attempt}" if one.attempt != job.attempt else "")
+        ended = "-" if one.exit_code is None else f"{one.exit_code}:{one.exit_signal or 0}"
+        times = (moment(one.started_us), moment(one.ended_us))
+        rows.append((ref, one.name, one.hosts, one.tasks, *times, ended, one.state))
+    table(("STEP", "NAME", "HOSTS", "TASKS", "STARTED", "ENDED", "EXIT", "STATE"), rows, right=("TASKS",))
+    if len(steps) > LAST_STEPS:
+        click.echo(f"and {len(steps) - LAST_STEPS} earlier ones, which sacct lists")
 
 
 def _earlier(attempts: Sequence[EarlierAttempt]) -> None:

@@ -19,6 +19,7 @@ from rm.errors import NotFound, UsageError
 from rm.units import parse_hosts
 
 if TYPE_CHECKING:
+    from rm.api.job_steps import JobStep
     from rm.api.jobs import Job
     from rm.client import Client
 
@@ -43,7 +44,8 @@ LONG = (
     "JobID,JobIDRaw,JobName,Partition,MaxVMSize,MaxRSS,AveRSS,AveCPU,NTasks,AllocCPUS,Elapsed,State,ExitCode,"
     "ReqMem,ReqTRES,AllocTRES"
 )
-STEP = "batch"
+STEP = "batch"  # the script
+BATCH = "batch"  # of jobs whose script runs once
 
 
 def run(words: Sequence[str]) -> int:
@@ -59,7 +61,9 @@ def run(words: Sequence[str]) -> int:
         raise UsageError("--clusters is not supported.", "There is one cluster; --clusters=all names it.")
     usual = BRIEF if "brief" in options else LONG if "long" in options else USUAL
     fields = _fields(options.get("format") or usual)
-    lines = [line for job in _jobs(given) for line in _lines(job, given)]
+    jobs = _jobs(given)
+    steps = steps_of(jobs) if "allocations" not in options or _steps_named(given) else {}
+    lines = [line for job in jobs for line in _lines(job, steps.get(job.id, ()), given)]
     _print(fields, lines, given)
     return 0
 
@@ -103,14 +107,33 @@ def _cell(text: str, width: int) -> str:
     return shown.ljust(most) if width < 0 else shown.rjust(most)
 
 
-def _lines(job: Job, given: Given) -> Iterator[Line]:
-    """The job, and its script as a step, once it has started."""
-    steps = {word.partition(".")[2] for word in split_ids(given.all.get("jobs", "")) if "." in word}
-    if not steps:
+def steps_of(jobs: Iterable[Job]) -> dict[int, list[JobStep]]:
+    """What `srun` ran of each job's last attempt: only scripts that run once have steps."""
+    from rm.client import Client
+
+    attempts = {job.id: job.attempt for job in jobs if job.spec.launch == BATCH and job.attempt}
+    found: dict[int, list[JobStep]] = {}
+    for step in Client().job_steps(list(attempts)) if attempts else ():
+        if step.attempt == attempts[step.job]:
+            found.setdefault(step.job, []).append(step)
+    return found
+
+
+def _steps_named(given: Given) -> frozenset[str]:
+    return frozenset(word.partition(".")[2] for word in split_ids(given.all.get("jobs", "")) if "." in word)
+
+
+def _lines(job: Job, steps: Iterable[JobStep], given: Given) -> Iterator[Line]:
+    """The job, and once it has started its script as a step, and what `srun` ran."""
+    named = _steps_named(given)
+    if not named:
         yield Line(job)
-    wanted = STEP in steps if steps else "allocations" not in given.options
-    if wanted and job.started_us is not None:
-        yield Line(job, STEP)
+    if named or "allocations" not in given.options:
+        if (STEP in named or not named) and job.started_us is not None:
+            yield Line(job, STEP)
+        for step in steps:
+            if str(step.step) in named or not named:
+                yield Line(job, str(step.step), step)
 
 
 def _jobs(given: Given) -> list[Job]:

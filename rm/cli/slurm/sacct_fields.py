@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pwd
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rm.cli.shown import elapsed_us, job_ref, moment
@@ -12,14 +12,17 @@ from rm.cli.slurm.jobs import clock, clock_limit, size
 from rm.units import fold_hosts
 
 if TYPE_CHECKING:
+    from rm.api.job_steps import JobStep
     from rm.api.jobs import Job
 
 
 class Line(NamedTuple):
-    """A job, or with `step` its script: of that the fields of a job alone are empty."""
+    """A job; with `step` its script, or what `srun` ran, as it is `told`: of these the fields of a job alone
+    are empty."""
 
     job: Job
     step: str = ""
+    told: JobStep | None = None
 
 
 class Field(NamedTuple):
@@ -35,8 +38,47 @@ def _of_job(text: Callable[[Job], Any]) -> Callable[[Line], Any]:
     return lambda line: "" if line.step else text(line.job)
 
 
-def _of_both(text: Callable[[Job], Any]) -> Callable[[Line], Any]:
-    return lambda line: text(line.job)
+def _of_both(text: Callable[[Job], Any], of_step: Callable[[JobStep], Any]) -> Callable[[Line], Any]:
+    """`of_step` for what `srun` ran."""
+    return lambda line: text(line.job) if line.told is None else of_step(line.told)
+
+
+def step_elapsed_us(step: JobStep) -> int:
+    ended_us = time.time_ns() // 1000 if step.ended_us is None else step.ended_us
+    return max(0, ended_us - step.started_us)
+
+
+def step_exit(step: JobStep) -> str:
+    return f"{step.exit_code or 0}:{step.exit_signal or 0}"
+
+
+def step_tres(step: JobStep) -> str:
+    return f"cpu={step.cpus},node={step.hosts_count}"
+
+
+def _first_host(job: Job) -> Sequence[str]:
+    """Of a script that runs once, else all."""
+    return job.hosts[:1] if job.spec.launch == "batch" else job.hosts
+
+
+def _hosts(line: Line) -> str:
+    if line.told is not None:
+        return line.told.hosts
+    return fold_hosts(_first_host(line.job) if line.step else line.job.hosts) or "None assigned"
+
+
+def _nodes(line: Line) -> int:
+    if line.told is not None:
+        return line.told.hosts_count
+    return len(_first_host(line.job)) or 1 if line.step else nodes(line.job)
+
+
+def _name(line: Line) -> str:
+    return line.told.name if line.told is not None else line.step or line.job.spec.name
+
+
+def _tasks(line: Line) -> Any:
+    return line.told.tasks if line.told is not None else 1 if line.step else ""
 
 
 def _shown(line: Line) -> str:
@@ -95,45 +137,48 @@ def _nothing(_: Line) -> str:
 
 FIELDS = (
     Field("Account", 10, _nothing),
-    Field("AllocCPUS", 10, _of_both(_allocated(cpus))),
-    Field("AllocNodes", 10, _of_both(_allocated(nodes))),
-    Field("AllocTRES", 10, _of_both(lambda j: tres(j) if j.hosts else "")),
+    Field("AllocCPUS", 10, _of_both(_allocated(cpus), lambda s: s.cpus)),
+    Field("AllocNodes", 10, lambda line: _nodes(line) if line.job.hosts else 0),
+    Field("AllocTRES", 10, _of_both(lambda j: tres(j) if j.hosts else "", step_tres)),
     Field("AveCPU", 10, _nothing),
     Field("AveRSS", 10, _nothing),
     Field("Cluster", 10, _nothing),
     Field("Comment", 14, _of_job(lambda j: j.spec.comment)),
     Field("Constraints", 19, _of_job(lambda j: j.spec.constraint)),
-    Field("CPUTime", 10, _of_both(lambda j: clock(elapsed_us(j) * cpus(j)))),
-    Field("CPUTimeRAW", 10, _of_both(lambda j: elapsed_us(j) * cpus(j) // 1_000_000)),
+    Field("CPUTime", 10, _of_both(lambda j: clock(elapsed_us(j) * cpus(j)),
+                                  lambda s: clock(step_elapsed_us(s) * s.cpus))),
+    Field("CPUTimeRAW", 10, _of_both(lambda j: elapsed_us(j) * cpus(j) // 1_000_000,
+                                     lambda s: step_elapsed_us(s) * s.cpus // 1_000_000)),
     Field("DerivedExitCode", 15, _of_job(lambda j: j.exit or "0:0")),
-    Field("Elapsed", 10, _of_both(lambda j: clock(elapsed_us(j)))),
-    Field("ElapsedRaw", 10, _of_both(lambda j: elapsed_us(j) // 1_000_000)),
+    Field("Elapsed", 10, _of_both(lambda j: clock(elapsed_us(j)), lambda s: clock(step_elapsed_us(s)))),
+    Field("ElapsedRaw", 10, _of_both(lambda j: elapsed_us(j) // 1_000_000,
+                                     lambda s: step_elapsed_us(s) // 1_000_000)),
     Field("Eligible", 19, _of_job(lambda j: moment(max(j.submitted_us, j.spec.begin_us or 0)))),
-    Field("End", 19, _of_both(lambda j: moment(j.ended_us, "Unknown"))),
-    Field("ExitCode", 8, _of_both(lambda j: j.exit or "0:0")),
+    Field("End", 19, lambda line: moment((line.told or line.job).ended_us, "Unknown")),
+    Field("ExitCode", 8, _of_both(lambda j: j.exit or "0:0", step_exit)),
     Field("JobID", -12, _shown),
     Field("JobIDRaw", -12, lambda line: _with_step(str(line.job.id), line)),
-    Field("JobName", 10, lambda line: line.step or line.job.spec.name),
+    Field("JobName", 10, _name),
     Field("MaxRSS", 10, _nothing),
     Field("MaxVMSize", 10, _nothing),
-    Field("NCPUS", 10, _of_both(cpus)),
-    Field("NNodes", 8, _of_both(nodes)),
-    Field("NodeList", 15, _of_both(lambda j: fold_hosts(j.hosts) or "None assigned")),
-    Field("NTasks", 8, lambda line: 1 if line.step else ""),
+    Field("NCPUS", 10, _of_both(cpus, lambda s: s.cpus)),
+    Field("NNodes", 8, _nodes),
+    Field("NodeList", 15, _hosts),
+    Field("NTasks", 8, _tasks),
     Field("Partition", 10, _of_job(lambda j: j.spec.partition)),
     Field("Planned", 10, _of_job(_waited)),
     Field("Priority", 10, _of_job(lambda j: j.spec.priority)),
     Field("QOS", 10, _nothing),
     Field("Reason", 22, _of_job(lambda j: j.reason.code if j.reason else "None")),
-    Field("ReqCPUS", 8, _of_both(cpus)),
+    Field("ReqCPUS", 8, _of_both(cpus, lambda s: s.cpus)),
     Field("ReqMem", 10, _of_job(memory)),
-    Field("ReqNodes", 8, _of_both(lambda j: j.spec.hosts_min or 1)),
+    Field("ReqNodes", 8, _of_both(lambda j: j.spec.hosts_min or 1, lambda s: s.hosts_count)),
     Field("ReqTRES", 10, _of_job(tres)),
     Field("Reserved", 10, _of_job(_waited)),
     Field("Restarts", 8, _of_job(lambda j: j.restarts)),
-    Field("Start", 19, _of_both(lambda j: moment(j.started_us, "Unknown"))),
-    Field("State", 10, _of_both(lambda j: j.state)),
-    Field("Submit", 19, _of_both(lambda j: moment(j.submitted_us))),
+    Field("Start", 19, _of_both(lambda j: moment(j.started_us, "Unknown"), lambda s: moment(s.started_us))),
+    Field("State", 10, _of_both(lambda j: j.state, lambda s: s.state)),
+    Field("Submit", 19, _of_both(lambda j: moment(j.submitted_us), lambda s: moment(s.started_us))),
     Field("SubmitLine", 20, _nothing),
     Field("SystemCPU", 10, _nothing),
     Field("Timelimit", 10, _of_job(lambda j: clock_limit(j.spec.time_limit_us))),

@@ -25,7 +25,7 @@ OPTIONS = Options(
     variables={"SCONTROL_ONELINER": "oneliner"},
 )
 LISTS = ("hostnames", "hostlist", "hostlistsorted")
-ENTITIES = ("job", "node", "partition", "config", *LISTS)
+ENTITIES = ("job", "step", "node", "partition", "config", *LISTS)
 FAILED = 1
 REFUSED = (
     "requeuehold",

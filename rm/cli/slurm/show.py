@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rm import arrays
-from rm.cli.shown import elapsed_us, ends_by_us, moment
+from rm.cli.shown import elapsed_us, ends_by_us, job_ref, moment
 from rm.cli.slurm.hosts import (
     by_partition,
     cpus_taken,
@@ -23,6 +23,7 @@ from rm.units import fold_hosts, parse_hosts
 
 if TYPE_CHECKING:
     from rm.api.hosts import Host
+    from rm.api.job_steps import JobStep
     from rm.api.jobs import Job
 
 Record = Sequence[str]
@@ -46,6 +47,43 @@ def jobs(named: Sequence[str]) -> Iterator[Record]:
             found = [*found, *(job for job in client.jobs() if job.array_job == asked.job)]
         for job in found:
             yield _job(job)
+
+
+def steps(named: Sequence[str]) -> Iterator[Record]:
+    """What `srun` runs, or ran of the jobs or steps that are named."""
+    client = Client()
+    if not named:
+        running = {job.id: job for job in client.jobs(state="RUNNING,SUSPENDED")}
+        for step in client.job_steps(list(running)):
+            if step.ended_us is None:
+                yield _step(step, running[step.job])
+        return
+    for word in arrays.split_ids(",".join(named)):
+        ref, _, number = (word.partition("=")[2] or word).partition(".")
+        try:
+            job = client.job(arrays.parse_id(ref))
+        except NotFound:
+            raise NotFound("slurm_get_job_steps error: Invalid job id specified.") from None
+        found = [one for one in client.job_steps([job.id]) if number in ("", str(one.step))]
+        if number and not found:
+            raise NotFound(f"Step {word} not found.")
+        for step in found:
+            if step.attempt == job.attempt:
+                yield _step(step, job)
+
+
+def _step(step: JobStep, job: Job) -> Record:
+    lines = [
+        f"StepId={job_ref(job)}.{step.step} {_owner(job.spec.user).split()[0]} "
+        f"StartTime={moment(step.started_us)} TimeLimit={clock_limit(None)}",
+        f"State={step.state} Partition={job.spec.partition} NodeList={step.hosts}",
+        f"Nodes={step.hosts_count} CPUs={step.cpus} Tasks={step.tasks} Name={step.name} Network={NONE}",
+        f"TRES=cpu={step.cpus},node={step.hosts_count}",
+    ]
+    if step.ended_us is not None:
+        code = f"{step.exit_code or 0}:{step.exit_signal or 0}"
+        lines.append(f"EndTime={moment(step.ended_us)} ExitCode={code}")
+    return lines
 
 
 def _owner(user: str) -> str:
@@ -211,5 +249,5 @@ def settings(_: Sequence[str]) -> Iterator[Record]:
 
 
 SHOWN: dict[str, Callable[[Sequence[str]], Iterator[Record]]] = {
-    "job": jobs, "node": hosts, "partition": partitions, "config": settings,
+    "job": jobs, "step": steps, "node": hosts, "partition": partitions, "config": settings,
 }  # fmt: skip

@@ -48,7 +48,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Collect:
-    """Bring the logs home, then let the host forget the attempt."""
+    """Bring the logs home, with `steps` the accounting of the job's steps, too; then let the host forget the
+    attempt."""
 
     kind: ClassVar[str] = "collect"
     job: int
@@ -56,6 +57,7 @@ class Collect:
     host: str
     ranks: tuple[int, ...]
     errors: bool = True  # they may have files for standard error alone: the host is asked for them, too
+    steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

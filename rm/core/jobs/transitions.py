@@ -447,8 +447,9 @@ def _finish_if_over(ctx: Context, job: Job) -> None:
             ranks = tuple(rank for rank in ranks if rank == 0)  # nothing else printed
         if all(t.silent for t in mine if t.rank in ranks):
             ranks = ()
-        if ranks:
-            ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error)))
+        steps = job.spec.runs_once and any(t.rank == 0 and t.started_us is not None for t in mine)
+        if ranks or steps:
+            ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error), steps=steps))
         else:
             ctx.act(Discard(job.id, job.attempt, host))
     ctx.state.vacate(job)

@@ -13,6 +13,7 @@ from rm.daemon.agents import Hosts
 from rm.daemon.execution.deliver import Deliverer, Delivery
 from rm.daemon.execution.greeting import CALL_TIMEOUT_S, Post
 from rm.daemon.execution.log_home import LogHome, streams
+from rm.daemon.execution.step_book import StepBook
 from rm.errors import RmError, StoreError
 from rm.protocol import attempts as wire
 from rm.protocol.codes import AgentError, Code, code_of
@@ -22,16 +23,24 @@ REFUSALS = (Code.STILL_RUNNING, Code.STALE_EPOCH, Code.FOREIGN_CLUSTER)  # that 
 
 
 class Collector:
-    """`deliverer` writes the copies; without one there are none."""
+    """`deliverer` writes the copies, `steps` keeps the accounting of steps; without them there is none."""
 
     def __init__(
-        self, *, hosts: Hosts, post: Post, epoch: int, home: LogHome, deliverer: Deliverer | None
+        self,
+        *,
+        hosts: Hosts,
+        post: Post,
+        epoch: int,
+        home: LogHome,
+        deliverer: Deliverer | None,
+        steps: StepBook | None = None,
     ) -> None:
         self._hosts = hosts
         self._post = post
         self._epoch = epoch
         self._home = home
         self._deliverer = deliverer
+        self._steps = steps
 
     def close(self) -> None:
         if self._deliverer is not None:
@@ -43,8 +52,10 @@ class Collector:
         Raises:
             Unreachable, TimeoutError, TooSlow: the host fell silent, or nearly.
             AgentError: it refuses for now, with a code of REFUSALS.
-            OSError, StoreError: the logs cannot be kept here.
+            OSError, StoreError: the logs, or the steps' accounting, cannot be kept here.
         """
+        if action.steps and self._steps is not None:
+            self._steps.bring_home(action.host, action.job, action.attempt)
         kept = self._bring_home(action)
         self._home.finished(action)
         return kept

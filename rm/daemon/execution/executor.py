@@ -32,13 +32,14 @@ from rm.daemon.execution.mailing import Mailer
 from rm.daemon.execution.outbox import Open, Outbox
 from rm.daemon.execution.sending import Sender, request_of
 from rm.daemon.execution.slicing import slice_request, together
+from rm.daemon.execution.step_book import StepBook
 from rm.daemon.fair_pool import FairPool
 from rm.errors import RmError, Unreachable
 from rm.protocol import attempts as wire
 from rm.protocol.attempts import Launched
 from rm.protocol.codes import AgentError, Code, NotConnected, code_of
 from rm.protocol.line import shown
-from rm.protocol.notifications import Exit, Iterations, Room, Started, Unasked
+from rm.protocol.notifications import Exit, Iterations, Room, Started, Stepped, Unasked
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class Executor:
         delivery_of: which logs of a collection the user gets a copy of; called in the leader's thread.
         deliverer: writes these copies; without one there are none.
         mailer: sends the mails that jobs ask for.
+        steps: keeps the accounting of jobs' steps; without one there is none.
         repeat_s: between two tries of what a host did not answer.
         later_s: before the next try of a log that cannot be kept here.
     """
@@ -92,6 +94,7 @@ class Executor:
         delivery_of: Callable[[Collect], Delivery | None],
         deliverer: Deliverer | None = None,
         mailer: Mailer | None = None,
+        steps: StepBook | None = None,
         repeat_s: float = REPEAT_S,
         later_s: float = LATER_S,
     ) -> None:
@@ -106,6 +109,7 @@ class Executor:
         self._owner_of = owner_of
         self._delivery_of = delivery_of
         self._mailer = mailer or Mailer(None, "")
+        self._steps = steps
         self._repeat_s, self._later_s = repeat_s, later_s
         self._slice_us = slice_us
         epoch = leadership.epoch
@@ -115,7 +119,9 @@ class Executor:
             hosts=hosts, post=post, clock=clock, leadership=leadership, aside=self._aside, repeat_s=repeat_s
         )
         self._sender = Sender(hosts=hosts, clock=clock, epoch=epoch, launch_within_us=launch_within_us)
-        self._collector = Collector(hosts=hosts, post=post, epoch=epoch, home=home, deliverer=deliverer)
+        self._collector = Collector(
+            hosts=hosts, post=post, epoch=epoch, home=home, deliverer=deliverer, steps=steps
+        )
         self._pool = FairPool(COLLECTORS, COLLECTORS // 2, COLLECTIONS, "collect")
         self._closed = False
 
@@ -241,6 +247,8 @@ class Executor:
                     message = Iterations(job=job, attempt=attempt, items=items)
                 if items:
                     self._on_iterations(host, message)
+            case Stepped(job=job, attempt=attempt) if self._steps is not None:
+                self._steps.told(host, job, attempt)
             case Room():
                 self._greeter.empty(host)
 

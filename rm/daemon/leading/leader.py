@@ -27,6 +27,7 @@ from rm.core.journal.restoring import restore
 from rm.core.model.alignment import Alignment
 from rm.core.model.host import Host
 from rm.core.model.job import Job
+from rm.core.model.job_step import JobStep
 from rm.core.people.audit import Act, with_targets
 from rm.core.people.token import Token
 from rm.core.ports import Clock
@@ -194,6 +195,10 @@ class Leader:
     def keep_tokens(self, tokens: tuple[Token, ...], removed: tuple[str, ...] = ()) -> Future[Any]:
         """Make tokens durable, and forget others."""
         return self._enter(Keep(Batch(tokens=tokens, removed_tokens=removed)))
+
+    def keep_steps(self, steps: tuple[JobStep, ...]) -> Future[Any]:
+        """Make steps of jobs durable, in place of what was recorded of them before."""
+        return self._enter(Keep(Batch(job_steps=steps), deed=None))
 
     def record(self, act: Act) -> Future[Any]:
         """Into the audit log, on its own."""
@@ -365,6 +370,7 @@ class Leader:
             documents=tuple(d for item in kept for d in item.batch.documents),
             tokens=tuple({t.id: t for item in kept for t in item.batch.tokens}.values()),
             removed_tokens=tuple(id for item in kept for id in item.batch.removed_tokens),
+            job_steps=tuple({s.name: s for item in kept for s in item.batch.job_steps}.values()),
             acts=tuple([a for item in kept for a in item.batch.acts] + acts),
         )
         try:

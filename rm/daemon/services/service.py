@@ -33,6 +33,7 @@ from rm.core.model.demand import Demand
 from rm.core.model.described import Described
 from rm.core.model.host import Host
 from rm.core.model.job import Job, JobSpec, JobState
+from rm.core.model.job_step import JobStep, StepName
 from rm.core.model.job_update import JobUpdate
 from rm.core.model.logs import LogPlace
 from rm.core.model.progress import Progress
@@ -138,6 +139,7 @@ class Service(HostService):
         self._store = store
         self._iterations = iterations
         self._clock = clock
+        self._collecting = collecting
         self._reader = LogReader(hosts, logs, self.job, store.logs, collecting)
         self._recent_us = recent_us
         self._facts = facts
@@ -359,6 +361,13 @@ class Service(HostService):
 
     async def job(self, job_id: int) -> Job:
         return (await self.described(job_id)).job
+
+    async def job_steps(
+        self, jobs: Sequence[int], after: StepName | None, limit: int
+    ) -> tuple[Sequence[JobStep], frozenset[int]]:
+        steps = await asyncio.to_thread(self._store.job_steps, jobs, after, limit)
+        endless = {(one.name.job, one.name.attempt) for one in steps if one.ended_us is None}
+        return steps, frozenset(job for job, attempt in endless if self._collecting(job, attempt))
 
     async def described(self, job_id: int, array_tasks: str = "") -> Described:
         if array_tasks:

@@ -1,0 +1,46 @@
+"""What hosts tell of the steps of jobs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from rm.protocol.request import OfAttempt
+from rm.protocol.scalars import AtUs, Bytes, Signal
+
+STEPS_MAX = 10_000  # of an attempt
+
+
+class JobStep(Struct, frozen=True, kw_only=True):
+    """A step as its attempt's first host recorded it: `hosts` is its list of hosts, folded, `cpus` the
+    processors that it holds; instants by the host's clock. `ended_us` is null while it runs; then `code` and
+    `signal` are those of the task that made its exit code, null where nobody said them. `why` it ended
+    early."""
+
+    step: Annotated[int, Meta(ge=0, lt=1 << 31)]
+    name: Annotated[str, Meta(max_length=255)]
+    hosts: Annotated[str, Meta(max_length=4_096)]
+    hosts_count: Annotated[int, Meta(ge=0, le=65_536)]
+    tasks: Annotated[int, Meta(ge=0, le=1 << 20)]
+    cpus: Annotated[int, Meta(ge=0, le=1 << 30)] = 0
+    started_us: AtUs
+    ended_us: AtUs | None = None
+    code: Annotated[int, Meta(ge=0, le=255)] | None = None
+    signal: Signal | None = None
+    why: Literal["", "cancelled", "timeout"] = ""
+
+
+class JobStepsTold(Struct, frozen=True, kw_only=True):
+    """`offset` is where the next records begin, `more`: there are some."""
+
+    steps: Annotated[list[JobStep], Meta(max_length=1 << 14)]
+    offset: Bytes
+    more: bool = False
+
+
+class JobSteps(OfAttempt[JobStepsTold], frozen=True, kw_only=True, tag="job-steps"):
+    """What was recorded of the attempt's steps, the oldest first, from a byte of the record on: a step stands
+    there when it begins, and again when it has ended. At most 10,000 steps of an attempt are recorded."""
+
+    offset: Bytes = 0
