@@ -146,6 +146,19 @@ def test_a_defect_is_found_and_shown_by_few_events(defect: str, monkeypatch: pyt
     raise AssertionError("no seed shows it by few events")
 
 
+LOST = [(1, "the request of action 1 is lost", 1), (1, "h0 needs so long to greet", 5)]
+
+
+def test_a_job_that_is_cancelled_while_its_launch_is_under_way_never_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its host did not hear the launch, and says hello after the cancellation."""
+    events = [(1, schedules.SUBMITS, 1), *LOST, (2, "somebody cancels", 1)]
+    assert schedules.of_events(events) == ""
+    monkeypatch.setattr(world, "before_its_end", lambda action: action)
+    assert "by what was sent after their end: [(1, 1)]" in schedules.of_events(events)
+
+
 EVENTS = [(1, schedules.SUBMITS, 1), (3, "h0 is cut off", 1)]
 
 

@@ -16,7 +16,14 @@ from rm.core.jobs import events as ev
 from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Freeze, Intent, Launch, Start, Stop
 from rm.core.jobs.dependents import PastJob
 from rm.core.jobs.lifecycle import Rules
-from rm.core.jobs.reconcile import Reported, ReportedTask, reconcile, worth_repeating
+from rm.core.jobs.reconcile import (
+    Reported,
+    ReportedTask,
+    before_its_end,
+    is_end,
+    reconcile,
+    worth_repeating,
+)
 from rm.core.jobs.state import rebuild
 from rm.core.journal.journal import Chosen, Recorder
 from rm.core.model.host import HostState
@@ -75,7 +82,8 @@ class ModelHost:
     thaws: int = 0  # the step at which it is not frozen any more; 0 = it is not
     greets: int = 0  # the step from which it says hello; of a frozen one, at which it is found silent
     hello_due: bool = True
-    unread: list[tuple[int, int, Action]] = field(default_factory=list)  # (epoch, sent_us, action)
+    # (epoch, sent_us, action, whether its attempt was to end)
+    unread: list[tuple[int, int, Action, bool]] = field(default_factory=list)
     epoch: int = 0
     boots: int = 1
 
@@ -111,6 +119,7 @@ class World:
         self.starts: list[tuple[int, int, int]] = []  # (job, attempt, rank): each must be unique
         self.crowded: list[tuple[str, int, int]] = []  # (host, job, attempt) begun beside too many others
         self.begun: list[tuple[int, int]] = []  # (job, attempt) that began after it was given up
+        self.called_back: list[tuple[int, int]] = []  # (job, attempt) begun by what was sent after its end
         self.twice: list[tuple[int, int]] = []  # (job, attempt) fenced, and run while another ran
         self.early: list[tuple[int, str]] = []  # (job, dependency) begun before that was fulfilled
         self.cancelled: set[tuple[int, str]] = set()  # jobs, and elements of arrays; "" = all
@@ -215,8 +224,11 @@ class World:
         host = self.hosts[intent.action.host]
         if host.name not in self.greeted or host.cut:
             return  # stays open until the next hello
+        action = self.wanted(intent)
+        if action is None:
+            return
         if host.thaws:
-            host.unread.append((self.epoch, self.now_us, intent.action))
+            host.unread.append((self.epoch, self.now_us, action, self.is_over(action)))
             return  # it may be carried out when the host thaws
         if self.choices.happens(f"the request of action {intent.id} is lost", 0.02 * self.faults):
             self.lose_channel(host)
@@ -225,13 +237,33 @@ class World:
         held = host.attempts.get(key)
         if isinstance(intent.action, Collect | Discard) and held is not None and held.state == "running":
             return  # stays open: the exit brings us back
-        news = self.carry_out(host, intent.action, self.now_us)
+        news = self.carry_out(host, action, self.now_us, self.is_over(action))
         if self.choices.happens(f"the answer to action {intent.id} is lost", 0.02 * self.faults):
             self.lose_channel(host)  # it was carried out
             return
         self.inbox += news
         self.inbox.append(ev.ActionSettled(intent.id))
         self.open.pop(intent.id, None)
+
+    def wanted(self, intent: Intent) -> Action | None:
+        """What the executor sends of it."""
+        action = intent.action
+        if not isinstance(action, Launch | Start):
+            return action
+        ends = (i.action for i in self.open.values() if is_end(i.action))
+        place = (action.job, action.attempt, action.host)
+        if all((end.job, end.attempt, end.host) != place for end in ends):
+            return action
+        held = before_its_end(action)
+        if held is None:
+            self.open.pop(intent.id)
+            self.inbox.append(ev.ActionSettled(intent.id))
+        return held and replace(held, slice_of=0)
+
+    def is_over(self, action: Action) -> bool:
+        """Was its attempt given up, or cancelled, for good before it is sent?"""
+        job = self.db.jobs[action.job]
+        return job.attempt != action.attempt or not job.occupies or job.state is JobState.COMPLETING
 
     def lose_channel(self, host: ModelHost) -> None:
         self.greeted.discard(host.name)
@@ -242,7 +274,8 @@ class World:
 
     # -- a host --------------------------------------------------------------------------------
 
-    def carry_out(self, host: ModelHost, action: Action, sent_us: int) -> list[ev.Event]:
+    def carry_out(self, host: ModelHost, action: Action, sent_us: int, over: bool) -> list[ev.Event]:
+        """`over`: its attempt was to end before it was sent."""
         host.epoch = max(host.epoch, self.epoch)
         key = (action.job, action.attempt)
         attempt = host.attempts.get(key)
@@ -267,6 +300,7 @@ class World:
                     others = self.slice_on(host, action.slice_of)
                     host.attempts[key] = attempt
                     if not action.hold and not others:
+                        self.called_back += [key] * over
                         self.begin(host, key, attempt)
                 if action.slice_of and attempt.state == "prepared":
                     return []
@@ -277,13 +311,14 @@ class World:
                 if attempt is None:
                     return [ev.LaunchFailed(action.job, action.attempt, host.name, "no-such-attempt", "gone")]
                 if attempt.state == "prepared":
+                    self.called_back += [key] * over
                     self.begin(host, key, attempt)
                 return [self.started(host, key, attempt)]
             case Stop(why="hold"):
                 if attempt is not None and attempt.state == "prepared":
                     attempt.ends_us, attempt.why = self.now_us, "unstarted"
             case Stop():
-                if attempt is not None and attempt.state == "prepared" and attempt.slice_of:
+                if attempt is not None and attempt.state == "prepared":
                     attempt.ends_us, attempt.code, attempt.why = self.now_us, 143, action.why
                 if attempt is not None and attempt.state == "running":
                     slow_us = self.choices.number(f"{key} takes so long to end on {host.name}", 1, 10) * S
@@ -538,10 +573,10 @@ class World:
         """It reads what was sent to it: of an older leader nothing, and no launch that comes late. Nobody
         hears the answers, since the connection is lost."""
         host.thaws = 0
-        for epoch, sent_us, action in host.unread:
+        for epoch, sent_us, action, over in host.unread:
             late = isinstance(action, Launch | Start) and self.now_us - sent_us > LATE_US // self.haste
             if epoch >= host.epoch and not late:
-                self.carry_out(host, action, sent_us)
+                self.carry_out(host, action, sent_us, over)
         host.unread.clear()
         self.fence(host)
         self.exits(host)  # of leases that were over long ago

@@ -4,6 +4,7 @@ import asyncio
 import base64
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def test_what_is_submitted_before_hello_is_sent_in_order_after_it(house: House) 
     sent = [c.op for c in house.hosts.made if c.op in ("launch", "stop")]
     assert sent == ["launch", "stop"]
     launch = house.hosts.take("launch")
-    assert (launch.args["script"], launch.args["job"], launch.args["hold"]) == ("true", 1, False)
+    assert (launch.args["script"], launch.args["job"], launch.args["hold"]) == ("true", 1, True)
 
 
 def test_a_launch_tells_the_state_what_started_and_its_note(house: House) -> None:
@@ -190,6 +191,41 @@ def test_a_stop_that_overtook_its_launch_is_repeated_after_it(house: House) -> N
     house.hosts.take("launch").answer(tasks=[{"rank": 0, "started_us": 5}])
     house.hosts.take("stop").answer()
     house.settled(2)
+
+
+def test_a_launch_with_its_end_behind_it_begins_nothing(house: House) -> None:
+    house.connect()
+    house.submit(LAUNCH)
+    first = house.hosts.take("launch")
+    assert first.args["hold"] is False
+    house.executor.on_state("h1", False, "cut")
+    first.refuse(SILENCE)
+    house.submit(Stop(1, 1, "h1", 0, "cancel"), first=2)
+    house.connect()
+    launch = house.hosts.take("launch")
+    assert launch.args["hold"] is True
+    launch.answer(tasks=[{"rank": 0, "state": "prepared"}])
+    house.hosts.take("stop").answer()
+    house.settled(1)
+    house.settled(2)
+    assert house.inbox.of(ev.TasksStarted) == house.inbox.of(ev.TasksPrepared) == []
+
+
+def test_a_start_with_its_end_behind_it_is_not_sent(house: House) -> None:
+    house.submit(Start(1, 1, "h1"), Stop(1, 1, "h1", 0, "cancel"), Start(2, 1, "h1"))
+    house.connect()
+    house.hosts.take("stop").answer()
+    house.settled(1)
+    house.hosts.take("start").answer(tasks=[])
+    assert [c.args["job"] for c in house.hosts.made if c.op == "start"] == [2]
+
+
+def test_the_end_of_an_earlier_attempt_and_the_giving_back_of_an_element_let_launches_begin(
+    house: House,
+) -> None:
+    house.submit(replace(LAUNCH, attempt=2), Stop(1, 1, "h1", 0, "cancel"), Stop(1, 2, "h1", 0, "hold"))
+    house.connect()
+    assert house.hosts.take("launch").args["hold"] is False
 
 
 def test_a_stop_of_what_is_not_there_is_done(house: House) -> None:
@@ -568,7 +604,8 @@ def slicing(tmp_path: Path) -> Iterator[House]:
 
 def test_a_slice_is_one_message_with_what_differs(slicing: House) -> None:
     slicing.connect()
-    slicing.submit(*SLICE, Stop(2, 1, "h1", 0, "cancel"))
+    slicing.submit(*SLICE)
+    slicing.submit(Stop(2, 1, "h1", 0, "cancel"), first=4)
     asked = slicing.hosts.take("slice")
     assert [c.op for c in slicing.hosts.made if c.op in ("launch", "slice", "stop")] == ["slice", "stop"]
     assert (asked.args["job"], asked.args["within_us"]) == (1, 900_000)
@@ -584,6 +621,15 @@ def test_a_slice_is_one_message_with_what_differs(slicing: House) -> None:
     (refused,) = slicing.inbox.of(ev.LaunchFailed)
     assert (refused.job, refused.code) == (3, Code.DISCARDED)
     assert slicing.inbox.of(ev.TasksStarted) == []
+
+
+def test_an_element_that_is_to_end_is_launched_by_itself_and_begins_nothing(slicing: House) -> None:
+    slicing.submit(*SLICE, Stop(2, 1, "h1", 0, "cancel"))
+    slicing.connect()
+    asked = slicing.hosts.take("slice")
+    assert [follower["job"] for follower in asked.args["followers"]] == [3]
+    launch = slicing.hosts.take("launch")
+    assert (launch.args["job"], launch.args["hold"]) == (2, True)
 
 
 def test_a_slice_whose_answer_is_lost_is_sent_again_together(slicing: House) -> None:

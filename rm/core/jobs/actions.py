@@ -7,6 +7,8 @@ from typing import ClassVar
 
 from rm.core.model.job import TaskPlacement
 
+HOLD = "hold"  # as the `why` of a stop
+
 
 @dataclass(frozen=True, slots=True)
 class Launch:

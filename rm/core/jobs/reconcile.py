@@ -6,11 +6,11 @@ Used whenever a host's agent says hello: after a cut, a reboot, or a restart of 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Launch, Start
+from rm.core.jobs.actions import HOLD, Action, Launch, Start, Stop
 from rm.core.jobs.state import ClusterState
 from rm.core.jobs.strays import Held
 from rm.core.model.job import Task
@@ -83,6 +83,20 @@ def worth_repeating(state: ClusterState, up: ev.HostUp, reported: Reported, acti
         return False
     states = reported.states(action.job, action.attempt)
     return not states if isinstance(action, Launch) else states == {"prepared"}
+
+
+def is_end(action: Action) -> bool:
+    """Does it end its attempt on its host, however far that has come?"""
+    return isinstance(action, Stop) and action.why != HOLD
+
+
+def before_its_end(action: Launch | Start) -> Launch | None:
+    """What is sent of an action while the end of its attempt on the same host is open, too; None: nothing.
+
+    Nothing begins that is to end. The launch is prepared all the same: from then on the host knows the
+    attempt, so that a copy of the launch that is still under way begins nothing either.
+    """
+    return replace(action, hold=True) if isinstance(action, Launch) else None
 
 
 def reconcile(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import Collect, Discard, Launch, Start, Stop
+from rm.core.jobs.actions import HOLD, Collect, Discard, Launch, Start, Stop
 from rm.core.jobs.changes import Context
 from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.state import touch
@@ -37,8 +37,7 @@ LOSS_BACKOFF_US, LONGEST_BACKOFF_US = 5_000_000, 3_600_000_000
 # The agent's words for ends that the daemon or the user asked for; anything else is a sentence.
 FENCED = "fence"  # and for one that its host asked for: the attempt's lease was over
 REQUEUE = "requeue"  # or one of its tasks
-UNSTARTED = "unstarted"  # of an element that its host gives back, and has not begun
-HOLD = "hold"  # asks for that
+UNSTARTED = "unstarted"  # of an element that its host gives back, and has not begun; HOLD asks for that
 WORDS = frozenset({"", "cancel", "timeout", "abort", "discard", FENCED, REQUEUE, UNSTARTED})
 
 
@@ -385,8 +384,8 @@ def _profiled(ctx: Context, job: Job, e: ev.ProfileMeasured) -> None:
 
 
 def _forget_prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
-    """The gang was given up while this host was still preparing. What waits in a slice is being stopped."""
-    if job.slice_of:
+    """The gang was given up while this host was still preparing. What has not ended is being stopped."""
+    if any(t.ended_us is None for t in job.tasks if t.host == e.host):
         return
     ctx.act(Discard(job.id, job.attempt, e.host))
 

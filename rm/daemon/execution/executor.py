@@ -14,8 +14,11 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from rm.core.jobs import events as ev
 from rm.core.jobs.actions import Collect, Discard, Freeze, Intent, Launch, Mail, SetLimit, Start, Stop
+from rm.core.jobs.reconcile import before_its_end
 from rm.core.jobs.transitions import HOST_FAULTS, UNSTARTED
 from rm.core.model.job import Task
 from rm.core.model.logs import KeptLog
@@ -262,7 +265,7 @@ class Executor:
 
     def _send_all(self, entries: list[Open]) -> None:
         """In this order, but the launches of a slice together."""
-        for some in together(entries):
+        for some in together(entries, self._outbox.is_to_end):
             if len(some) == 1:
                 self._send(some[0])
             elif isinstance(some[0].intent.action, Discard):
@@ -348,8 +351,15 @@ class Executor:
         if isinstance(action, Collect):
             self._pool.submit(action.host, entry.user, partial(self._collect, entry, action))
             return
-        assert entry.request is not None
-        self._sender.send(action.host, entry.request).add_done_callback(partial(self._hear, entry))
+        request = entry.request
+        assert request is not None
+        if isinstance(action, Launch | Start) and self._outbox.is_to_end(action):
+            held = before_its_end(action)
+            if held is None:
+                self._settle(entry.intent)
+                return
+            request = msgspec.structs.replace(request, hold=held.hold)
+        self._sender.send(action.host, request).add_done_callback(partial(self._hear, entry))
 
     def _again(self, entry: Open, seconds: float | None = None) -> None:
         """Send it again in a while, with all of that host that failed meanwhile, in order."""

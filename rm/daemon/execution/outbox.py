@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from rm.core.jobs.actions import Collect, Discard, Intent
+from rm.core.jobs.actions import Action, Collect, Discard, Intent
+from rm.core.jobs.reconcile import is_end
 from rm.daemon.execution.deliver import Delivery
 from rm.protocol.request import Request
 
@@ -32,16 +34,31 @@ class Outbox:
 
     def __init__(self) -> None:
         self._open: dict[str, dict[int, Open]] = {}
+        self._ends: dict[str, Counter[tuple[int, int]]] = {}  # how many of each (job, attempt), by host
         self._repeating: set[str] = set()
         self._lock = threading.Lock()
 
     def put(self, entry: Open) -> None:
+        action = entry.intent.action
         with self._lock:
-            self._open.setdefault(entry.intent.action.host, {})[entry.intent.id] = entry
+            self._open.setdefault(action.host, {})[entry.intent.id] = entry
+            if is_end(action):
+                self._ends.setdefault(action.host, Counter())[action.job, action.attempt] += 1
 
     def remove(self, intent: Intent) -> None:
+        action = intent.action
         with self._lock:
-            self._open.get(intent.action.host, {}).pop(intent.id, None)
+            found = self._open.get(action.host, {}).pop(intent.id, None)
+            if found is not None and is_end(action):
+                ends = self._ends[action.host]
+                ends[action.job, action.attempt] -= 1
+                if not ends[action.job, action.attempt]:
+                    del ends[action.job, action.attempt]
+
+    def is_to_end(self, action: Action) -> bool:
+        """Is the end of the action's attempt on its host open?"""
+        with self._lock:
+            return (action.job, action.attempt) in self._ends.get(action.host, ())
 
     def of(self, host: str) -> list[Open]:
         """In the order in which they were decided."""
@@ -61,6 +78,7 @@ class Outbox:
         with self._lock:
             entries = self._of(host)
             self._open.pop(host, None)
+            self._ends.pop(host, None)
             return entries
 
     def collecting(self, job: int, attempt: int) -> list[Collect]:

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import UNSET
 
-from rm.core.jobs.actions import Discard, Launch
+from rm.core.jobs.actions import Action, Discard, Launch
 from rm.daemon.execution.outbox import Open
 from rm.protocol import attempts as wire
 
 
-def together(entries: Sequence[Open]) -> list[list[Open]]:
+def together(entries: Sequence[Open], is_to_end: Callable[[Action], bool]) -> list[list[Open]]:
     """The entries in their order, each by itself, but the launches of a slice where its first one is, and a
-    host's discards where their first one is: what is discarded has no other request after that."""
+    host's discards where their first one is: what is discarded has no other request after that. A launch that
+    begins nothing, since it is to end, is none of a slice."""
     found: list[list[Open]] = []
     groups: dict[tuple[str, int], list[Open]] = {}
     for entry in entries:
         action = entry.intent.action
         if isinstance(action, Discard):
             key = (action.host, 0)
-        elif isinstance(action, Launch) and action.slice_of:
+        elif isinstance(action, Launch) and action.slice_of and not is_to_end(action):
             key = (action.host, action.slice_of)
         else:
             found.append([entry])
