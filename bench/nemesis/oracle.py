@@ -70,8 +70,8 @@ class Findings:
         return [kind for kind in BAD if self.found.get(kind)]
 
 
-LOST, DOUBLED, STUCK = "lost", "doubled", "stuck"
-BAD = (LOST, DOUBLED, STUCK)
+LOST, DOUBLED, STUCK, AFTER = "lost", "doubled", "stuck", "begun after cancel"
+BAD = (LOST, DOUBLED, STUCK, AFTER)
 CODES, GPUS, CPUS = "wrong exit codes", "GPUs given out twice", "CPUs given out twice"
 NOT_KEPT = "bytes of output are not kept here"  # a log that says what it lacks
 LOGS, LEFT, BESIDE = "logs missing", "left over on hosts", "beside a given-up attempt"
@@ -157,7 +157,8 @@ def _starts(
         again = any(at >= order.cancel_sent for at in order.requeues)  # an ended job may be requeued
         late = order.cancel_acked and not again and life.begun > order.cancel_acked + SLACK_S
         if late and not _thawed(life, order.cancel_acked, silences):
-            findings.add(DOUBLED, f"{name}: it started after it was cancelled")
+            later_s = life.begun - order.cancel_acked
+            findings.add(AFTER, f"{name}: it started {later_s:.1f} s after it was cancelled")
     attempts = sorted({life.attempt for life in mine})
     for earlier, later in pairwise(attempts):
         before = [life for life in mine if life.attempt == earlier]

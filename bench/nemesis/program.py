@@ -1,9 +1,9 @@
-"""Mixes faults of all kinds into a load of jobs, and says what was lost, doubled or stuck.
+"""Mixes faults of all kinds into a load of jobs, and says what was lost, doubled, stuck or begun in vain.
 
     python -m bench nemesis --minutes 20 [--seed N] [--hosts 6] [--daemons 2] [--database postgresql]
 
 The seed gives the order of the faults and of each client's acts. Root's, on the lab; ends with 1 when
-something was lost, doubled or stuck.
+something was lost, doubled or stuck, or began after it had been cancelled.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def play(made: Site, seed: int, seconds: float, database: str) -> int:
     for line in report.lines(findings, nemesis.played, found, tracebacks, ledger.unanswered, notes):
         print(line)
     bad = findings.bad()
-    print(f"\nFailed: {', '.join(bad)}." if bad else "\nNothing was lost, doubled or stuck.")
+    good = "Nothing was lost, doubled, stuck or begun after its cancellation."
+    print(f"\nFailed: {', '.join(bad)}." if bad else f"\n{good}")
     return 1 if bad else 0
 
 

@@ -22,7 +22,7 @@ def test_no_job_is_lost_or_doubled_in_some_seconds_of_faults(tmp_path: Path) -> 
     argv += ["--database", "postgresql", "--keep", str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, cwd=REPOSITORY)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "Nothing was lost, doubled or stuck." in done.stdout
+    assert "Nothing was lost, doubled, stuck or begun after its cancellation." in done.stdout
     for kind in ("daemon killed", "host crashed", "database crashed"):
         assert f"1 × {kind}" in done.stdout
     assert list((tmp_path / "notes").iterdir())  # real tasks ran

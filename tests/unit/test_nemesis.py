@@ -84,7 +84,7 @@ def test_two_attempts_side_by_side_are_doubled_unless_the_host_was_given_up(tmp_
     assert list(found(tmp_path, notes, told, (Silence("h1", 101.0, 103.0),))) == [oracle.DOUBLED]
 
 
-def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel_are_doubled(
+def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel_must_not_be(
     tmp_path: Path,
 ) -> None:
     late = {"1.1.0": ["S 130.0 h1 - 1", "E 131.0 0"], "1.2.0": ["S 125.0 h2 - 1", "E 126.0 0"]}
@@ -93,7 +93,7 @@ def test_an_early_attempt_that_starts_late_and_a_start_in_hold_or_after_a_cancel
     (tmp_path / "1.2.0").unlink()
     assert list(found(tmp_path, {"1.1.0": LIFE}, held=True, release_sent=100.5)) == [oracle.DOUBLED]
     cancelled = {"cancel_sent": 90.0, "cancel_acked": 91.0}
-    assert list(found(tmp_path, {"1.1.0": LIFE}, **cancelled)) == [oracle.DOUBLED]
+    assert list(found(tmp_path, {"1.1.0": LIFE}, **cancelled)) == [oracle.AFTER]
     assert found(tmp_path, {"1.1.0": LIFE}, **cancelled, requeues=[95.0]) == {}
     assert list(found(tmp_path, {"1.1.0": LIFE}, again=(1,))) == [oracle.DOUBLED]
 
@@ -102,9 +102,9 @@ def test_a_host_that_thaws_may_begin_a_cancelled_job_and_must_end_it(tmp_path: P
     told, cancelled = Told("one", "CANCELLED", 1, None), {"cancel_sent": 90.0, "cancel_acked": 91.0}
     ended, frozen = {"1.1.0": LIFE[:2]}, Silence("h1", 89.0, 99.5)
     assert found(tmp_path, ended, told, (frozen,), **cancelled) == {}
-    assert list(found(tmp_path, ended, told, (Silence("h1", 89.0, 93.0),), **cancelled)) == [oracle.DOUBLED]
-    assert list(found(tmp_path, ended, told, (Silence("h2", 89.0, 99.5),), **cancelled)) == [oracle.DOUBLED]
-    assert list(found(tmp_path, {"1.1.0": LIFE}, told, (frozen,), **cancelled)) == [oracle.DOUBLED]
+    assert list(found(tmp_path, ended, told, (Silence("h1", 89.0, 93.0),), **cancelled)) == [oracle.AFTER]
+    assert list(found(tmp_path, ended, told, (Silence("h2", 89.0, 99.5),), **cancelled)) == [oracle.AFTER]
+    assert list(found(tmp_path, {"1.1.0": LIFE}, told, (frozen,), **cancelled)) == [oracle.AFTER]
 
 
 def test_a_log_may_lack_what_was_printed_on_a_full_disk_when_it_says_so(tmp_path: Path) -> None:
