@@ -45,7 +45,11 @@ class Capture:
             os.fchown(self.file, user.uid, user.gid)
             os.fchown(self.entrance, user.uid, user.gid)  # for a task that opens /dev/stdout
         os.set_blocking(self.pipe, False)
-        self._secure(0)
+        # a line of ours for each log, also of what the disk keeps for root: a log says what it lacks
+        if not self._secure(0) and not self._secure(0, contextlib.nullcontext()):
+            self.leave(True)
+            raise OSError(errno.ENOSPC, self.why, "a log")
+        self.why = ""
         with contextlib.suppress(OSError):  # its usual size does, more slowly
             fcntl.fcntl(self.pipe, F_SETPIPE_SZ, PIPE_BYTES)
 
@@ -123,7 +127,7 @@ class Capture:
             self.hole = (begin, end)
             self._write(mark, end)
 
-    def _secure(self, count):
+    def _secure(self, count, as_whom=None):
         """Room for this many bytes more, and for a line of ours behind them: also on a disk that fills up a
         log says what it lacks. False when there is none. Where room cannot be had in advance, writing shows
         it."""
@@ -131,7 +135,7 @@ class Capture:
         if end <= self.secured:
             return True
         end = -(-end // self.block) * self.block
-        with self._as_user():
+        with as_whom or self._as_user():
             if _fallocate(self.file, KEEP_SIZE, self.secured, end - self.secured) == 0:
                 self.secured = end
                 return True

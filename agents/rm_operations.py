@@ -152,25 +152,28 @@ class Operations(Attempts):
         if not isinstance(why, str):
             raise ValueError("why is a string")
         grace_us = number(grace_us, "grace_us")
-        if attempt.live() and not attempt.tell({"op": "stop", "why": why[:200], "grace_us": grace_us}):
+        return self._order(attempt, {"op": "stop", "why": why[:200], "grace_us": grace_us})
+
+    def _order(self, attempt, words):
+        """Tell its supervisor, unless it has ended. One that lives and has no room for it is asked later."""
+        if attempt.live() and not attempt.tell(words):
             self._look_again(attempt)
+            if attempt.live() and attempt.alive():
+                raise SpoolError("too-late", "The supervisor of job %d on %s does not read its orders."
+                                 % (attempt.folder.job, os.uname().nodename))  # fmt: skip
         return {}
 
     def limit(self, request, reply):
         attempt = self._get(request)
         limit_us = number(request.get("time_limit_us", 0), "time_limit_us")
-        if attempt.live() and not attempt.tell({"op": "limit", "time_limit_us": limit_us}):
-            self._look_again(attempt)
-        return {}
+        return self._order(attempt, {"op": "limit", "time_limit_us": limit_us})
 
     def freeze(self, request, reply):
         attempt = self._get(request)
         frozen, order = request.get("frozen"), number(request.get("order", 0), "order")
         if not isinstance(frozen, bool):
             raise ValueError("frozen is true or false")
-        if attempt.live() and not attempt.tell({"op": "freeze", "frozen": frozen, "order": order}):
-            self._look_again(attempt)
-        return {}
+        return self._order(attempt, {"op": "freeze", "frozen": frozen, "order": order})
 
     def signal(self, request, reply):
         attempt = self._get(request)
@@ -296,7 +299,7 @@ class Operations(Attempts):
         """The answer, or a function that finds it, for a process of its own: a file of the user's can lie
         on a file system that keeps its reader waiting."""
         job, count = name_of(request)
-        if (job, count) not in self.known and self.spool.gone(job, count):
+        if self.spool.gone(job, count):  # also by another agent, which this one has not heard of
             # the daemon had all that it wanted of the logs
             raise SpoolError("discarded", "Attempt %d of job %d was discarded on this host." % (count, job))
         attempt = self._get(request)

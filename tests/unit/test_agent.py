@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import base64
+import ctypes
+import errno
+import json
 import os
 import pwd
 import resource
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +21,11 @@ from typing import Any, BinaryIO
 import pytest
 
 from tests.agent_process import AGENTS, USER, WAIT_S, Agent, Start, launch_request, until
+
+sys.path.insert(0, str(AGENTS))
+import rm_capture
+import rm_request
+import rm_spool
 
 root = pytest.mark.skipif(os.getuid() != 0, reason="needs root")
 SH = "#!/bin/sh\n"
@@ -150,6 +159,44 @@ def test_a_prepared_attempt_can_be_discarded_and_is_never_launched_again(agent: 
     assert not (agent.state / "jobs" / "1.1").exists()
     agent.call("discard", job=2, attempt=1)  # never heard of: its launch may still be on the way
     assert agent.launch(SH + "echo", job=2)["code"] == "discarded"
+
+
+def test_what_is_stopped_before_its_start_never_runs_also_when_its_launch_comes_late(
+    agent: Agent, start: Start
+) -> None:
+    assert agent.launch(f"{SH}echo ran", hold=True)["ok"]
+    agent.call("stop", job=1, attempt=1, grace_us=0, why="cancel")
+    end = agent.event("exit", job=1)
+    assert (end["started_us"], end["why"]) == (None, "cancel")
+    for one in (agent, start()):  # as it was under way, by whichever channel
+        (task,) = one.launch(f"{SH}echo ran")["result"]["tasks"]
+        assert (task["state"], task["started_us"]) == ("exited", None)
+    assert agent.log() == ""
+
+
+def test_a_log_that_another_agent_has_discarded_is_not_an_empty_one(agent: Agent, start: Start) -> None:
+    agent.launch(f"{SH}echo ran")
+    agent.event("exit", job=1)
+    other = start()
+    agent.call("discard", job=1, attempt=1)
+    reply = other.ask("logs", job=1, attempt=1, rank=0, stream="out", offset=0, limit=1 << 20)
+    assert reply["code"] == "discarded"
+
+
+def test_orders_that_a_supervisor_has_no_room_for_are_not_taken(agent: Agent) -> None:
+    agent.launch(f"{SH}exec sleep 600")
+    pid = json.loads((agent.state / "jobs/1.1/meta.json").read_text())["supervisor"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        limit = {"job": 1, "attempt": 1, "time_limit_us": 1 << 50}
+        asked = (agent.ask("limit", **limit) for _ in range(5_000))
+        assert next(reply for reply in asked if not reply["ok"])["code"] == "too-late"
+        stop = {"job": 1, "attempt": 1, "grace_us": 0, "why": "cancel"}
+        assert agent.ask("stop", **stop)["code"] == "too-late"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    until(lambda: agent.ask("stop", **stop)["ok"], "the supervisor reads its orders again")
+    assert agent.event("exit", job=1)["why"] == "cancel"
 
 
 def test_launching_twice_starts_once(agent: Agent, start: Start) -> None:
@@ -555,6 +602,36 @@ def test_a_log_says_what_a_full_disk_could_not_keep(start: Start) -> None:
         assert agent.log() == "\n[rm: 6 bytes of output are not kept here: the disk is nearly full]\n"
     finally:
         subprocess.run(["umount", "-l", state], check=True)
+
+
+@root
+@pytest.mark.parametrize("for_root", [True, False])
+def test_a_log_without_room_for_a_line_of_ours_is_refused(
+    tmp_path: Path, for_root: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fills up between the other files of a launch and its log; `for_root`: it has kept some."""
+    fallocate = rm_capture._fallocate
+
+    def full(*given: int) -> int:
+        if os.geteuid() == 0 and for_root:
+            return int(fallocate(*given))
+        ctypes.set_errno(errno.ENOSPC)
+        return -1
+
+    monkeypatch.setattr(rm_capture, "_fallocate", full)
+    folder = rm_spool.Folder(str(tmp_path), 1, 1)
+    (tmp_path / "logs").mkdir()
+    user = rm_request.User(pwd.getpwnam(USER))
+    if not for_root:
+        with pytest.raises(OSError, match="No space"):
+            rm_capture.Capture(folder, 0, user, 1 << 20, 0)
+        return
+    log = rm_capture.Capture(folder, 0, user, 1 << 20, 0)
+    os.write(log.entrance, bytes(5_000))
+    log.take()
+    log.close()
+    said = b"\n[rm: 5000 bytes of output are not kept here: No space left on device]\n"
+    assert (tmp_path / "logs/0").read_bytes() == said
 
 
 def fill_up(path: Path) -> None:
