@@ -12,8 +12,9 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LET_THROUGH = (
     "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_NAME", "SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST",
     "SLURM_JOB_NUM_NODES", "SLURM_NTASKS", "SLURM_CLUSTER_NAME", "SLURM_ARRAY_JOB_ID", "SLURM_ARRAY_TASK_ID",
-    "SLURM_RESTART_COUNT", "SLURM_JOB_ACCOUNT", "RM_JOB_ID", "RM_HOST",
+    "SLURM_RESTART_COUNT", "RM_JOB_ID", "RM_HOST",
 )  # fmt: skip
+# each is set by the daemon for every job, or left out by it: none can come from the user's environment
 SAID_BYTES = 200  # of the last line that it printed
 RESET = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD)
 

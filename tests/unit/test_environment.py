@@ -1,5 +1,6 @@
 """What each task finds in its environment, and the names of its files."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,6 +17,10 @@ from rm.daemon.execution.launch import LaunchRules, launch_request, open_mode
 from rm.protocol.attempts import Fence
 from rm.units import parse_hosts
 from tests import builders
+from tests.agent_process import AGENTS
+
+sys.path.insert(0, str(AGENTS))
+import rm_job_program
 
 HOSTS = {
     n: builders.host(n, zone, gpus=2, address=f"10.0.0.{i}", interface="eth1", partitions=("long",))
@@ -186,6 +191,13 @@ def test_what_was_submitted_is_kept_but_not_over_what_is_ours() -> None:
     env = of(placed(env=(("PYTHONPATH", "/lib"), ("PYTHONUNBUFFERED", "0"), ("RANK", "9"), ("A", "b"))), 0)
     assert (env["A"], env["RANK"], env["PYTHONUNBUFFERED"]) == ("b", "0", "0")
     assert env["PYTHONPATH"] == "/opt/rm/agents:/lib"
+
+
+def test_nothing_that_root_reads_around_a_job_comes_from_what_was_submitted() -> None:
+    """Else a job says that it is an element of another's array, and an epilog removes that one's files."""
+    names = (*rm_job_program.LET_THROUGH, "SLURM_ARRAY_TASK_COUNT")
+    env = of(placed(env=tuple((name, "../mine") for name in names)), 0)
+    assert "../mine" not in env.values()
 
 
 def file_name(pattern: str, rank: int = 2) -> str:

@@ -17,6 +17,9 @@ from rm.units import hosts_in_order
 
 PATTERN = re.compile(r"%([0-9]*)([A-Za-z%])")  # of file names: %j, %4t
 MIB = 1 << 20
+# set for some jobs only: those of another job, in which the submitting shell runs, would mislead frameworks,
+# and root's prolog and epilog believe them
+OURS_ALONE = ("SLURM_ARRAY_", "SLURM_RESTART_COUNT")
 
 
 def job_environment(
@@ -31,7 +34,7 @@ def job_environment(
     assert placement is not None
     names = placement.hosts
     first = hosts[names[0]]
-    env = dict(spec.env)
+    env = {name: value for name, value in spec.env if not name.startswith(OURS_ALONE)}
     shared = {
         "CLUSTER_NAME": cluster_name,
         "JOB_ID": str(job.id),
