@@ -215,3 +215,10 @@ def test_scripts_are_shell() -> None:
     assert scripts
     for script in scripts:
         subprocess.run(["sh", "-n", script], check=True)
+
+
+def test_each_test_that_the_documents_name_exists() -> None:
+    named = {name for text in documents().values() for name in re.findall(r"`(\w+/\w+\.py::test_\w+)`", text)}
+    assert len(named) > 50
+    for file, _, test in sorted(name.partition("::") for name in named):
+        assert f"def {test}(" in (ROOT / "tests" / file).read_text(), f"{file} has no {test}"
