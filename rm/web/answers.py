@@ -143,7 +143,12 @@ def explanation(answer: Mapping[str, Any], kind: type[Explained]) -> Explained:
 # -- jobs
 
 
-def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) -> Job:
+def job_of(
+    job: core_job.Job,
+    progress: core_progress.Progress | None = None,
+    newest: core_reasons.Reason | None = None,
+) -> Job:
+    """`newest`: the reason for which it waits, where that is not the job's own yet."""
     return Job(
         id=job.id,
         spec=typed(job.spec, Spec),
@@ -161,7 +166,7 @@ def job_of(job: core_job.Job, progress: core_progress.Progress | None = None) ->
         ended_us=job.ended_us,
         exit_code=job.exit_code,
         exit_signal=job.exit_signal,
-        reason=reason_of(job.reason),
+        reason=reason_of(newest or job.reason),
         traffic=None if job.traffic is None else typed(job.traffic, Traffic),
         cooperative=job.cooperative,
         ending=None if job.ending is None else job.ending.value,

@@ -64,11 +64,17 @@ class JobRoutes:
 
     async def jobs(self, request: web.Request) -> web.Response:
         asked = self._asked(request)
-        found = () if asked is None else await settled(self._service.jobs(**asked))
+        if asked is None:
+            return respond(jobs.Jobs(jobs=[]))
+        found, reasons = await settled(self._service.jobs_and_reasons(**asked))
         found, more = _page(found, asked)
         told = await settled(self._service.progress([job.id for job in found if job.occupies]))
         sight = await self._visible.sight(request)
-        return await listed(request, found, lambda job: job_of(sight.job(job), told.get(job.id)), more=more)
+
+        def shown(job: Job) -> jobs.Job:
+            return job_of(sight.job(job), told.get(job.id), sight.why(job, reasons.of_job(job)))
+
+        return await listed(request, found, shown, more=more)
 
     async def rows(self, request: web.Request) -> web.Response:
         asked = self._asked(request)

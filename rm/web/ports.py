@@ -144,8 +144,8 @@ class Service(Protocol):
         everything: bool,
         before: int = 0,
     ) -> Answer[Sequence[Job]]:
-        """Newest last; empty filters do not filter; limit 0 = no limit, else the newest N; with ids
-        below `before`, 0 = all.
+        """As they are stored, newest last; empty filters do not filter; limit 0 = no limit, else the
+        newest N; with ids below `before`, 0 = all.
 
         Without `everything`: unfinished jobs and those that ended a short while ago.
         """
@@ -161,7 +161,7 @@ class Service(Protocol):
         everything: bool,
         before: int = 0,
     ) -> Answer[tuple[Sequence[Job], Reasons]]:
-        """The same jobs as they are stored, for long lists, and why those of them wait that do."""
+        """The same jobs, and why those of them wait that do."""
         ...
 
     def queue(self, *, user: str, limit: int) -> Answer[Sequence[Job]]:

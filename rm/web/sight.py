@@ -61,10 +61,13 @@ class Sight:
             history = tuple((at_us, self.text(what)) for at_us, what in job.history)
             earlier = tuple(replace(one, why=self.text(one.why)) for one in job.earlier)
             job = replace(job, history=history, earlier=earlier)
-        if job.reason is not None:
-            told = self.reason if job.state is JobState.PENDING else self._known
-            job = replace(job, reason=told(job.reason))
-        return job
+        return job if job.reason is None else replace(job, reason=self.why(job, job.reason))
+
+    def why(self, job: Job, reason: Reason | None) -> Reason | None:
+        """Why the job waits or ended, as far as the caller may know it."""
+        if reason is None or self.caller.operates or not (self.jobs or self._vague):
+            return reason
+        return self.reason(reason) if job.state is JobState.PENDING else self._known(reason)
 
     def reason(self, reason: Reason) -> Reason:
         """Why something waits."""

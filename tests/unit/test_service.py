@@ -244,8 +244,11 @@ def test_jobs_are_read_by_pages_from_the_newest(house: House, everything: bool) 
 def test_pending_jobs_are_listed_with_why_they_wait(house: House, everything: bool) -> None:
     house.run()
     house.do(ev.JobSubmitted(2, builders.spec(exclusive=True)), ev.JobSubmitted(3, builders.spec(hold=True)))
-    found = house.service.jobs(states=frozenset(), user="", name="", limit=0, everything=everything)
-    reasons = {job.id: job.reason and job.reason.code for job in asyncio.run(found)}
+    asked = house.service.jobs_and_reasons(
+        states=frozenset(), user="", name="", limit=0, everything=everything
+    )
+    found, newest = asyncio.run(asked)
+    reasons = {job.id: reason and reason.code for job in found for reason in [newest.of_job(job)]}
     assert reasons == {1: None, 2: ReasonCode.RESOURCES, 3: ReasonCode.HELD_USER}
 
 

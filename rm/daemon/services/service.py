@@ -291,12 +291,10 @@ class Service(HostService):
         everything: bool,
         before: int = 0,
     ) -> Sequence[Job]:
-        found, reasons = await self.jobs_and_reasons(
+        found, _ = await self.jobs_and_reasons(
             states=states, user=user, name=name, limit=limit, everything=everything, before=before
         )
-        if len(found) <= SLICE:
-            return [*map(reasons.shown, found)]
-        return await asyncio.to_thread(lambda: [*map(reasons.shown, found)])
+        return found
 
     async def jobs_and_reasons(
         self,
