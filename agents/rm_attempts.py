@@ -15,6 +15,7 @@ import rm_reports
 from rm_become import MARK
 from rm_cgroup import marked, marks, send
 from rm_reports import size_of
+from rm_slot import end_of
 from rm_spool import SpoolError, read_json
 
 POLL_S = 1.0  # how often the locks are looked at: a supervisor that was killed says nothing
@@ -43,7 +44,7 @@ class Attempt:
         self.vanished = 0  # looks since its folder was gone before its launch was reported
         self.orphan = False  # its folder was deleted under it: it is lost, however it ends
         self.troubled = False  # a step of ours failed for it, and that was said
-        self.slice = None  # the folder of the slice that it is in, for as long as that is needed
+        self.slice, self.place = None, 0  # the folder of the slice that it is in, and where among its members
 
     def alive(self):
         """Does its supervisor live?"""
@@ -59,6 +60,11 @@ class Attempt:
         """Has it not begun, in its slice?"""
         prepared = self.slice is not None and self.ranks[0]["state"] == "prepared"
         return prepared and not os.path.isdir(self.folder.path)
+
+    def exit(self, rank):
+        """The record of a rank's end; None when there is none."""
+        found = self.folder.exit(rank)
+        return end_of(self.slice, self.place) if found is None and self.slice is not None else found
 
     def live(self):
         return any(rank["state"] in LIVE for rank in self.ranks.values())
@@ -101,49 +107,72 @@ class Attempts:
         for folder in self.spool.scan():
             try:
                 of_slice = slices.pop((folder.job, folder.attempt), None)
-                alive = folder.alive() or (of_slice is not None and of_slice.alive())
+                alive = folder.alive() or (of_slice is not None and of_slice[0].alive())
                 if not alive and read_json(folder.at("meta.json")) is None:
                     folder.remove()  # an interrupted launch: nothing of it ever ran
                     if of_slice is not None:
-                        self._adopt_waiting(folder, of_slice)
+                        self._adopt_member(folder, *of_slice)
                 else:
-                    self._adopt(folder, of_slice)
+                    self._adopt(folder, *(of_slice or ()))
             except Exception:
                 # a folder that cannot be made sense of stays as it is; the others are found
                 self.known.pop((folder.job, folder.attempt), None)
                 _complain("%s is set aside" % folder.path)
         for (job, count), of_slice in slices.items():
-            self._adopt_waiting(self.spool.folder(job, count), of_slice)
+            self._adopt_member(self.spool.folder(job, count), *of_slice)
         for folder in self.spool.scan_slices():
-            forget_slice(self.spool, folder)
-        for job, count in self._running():
+            self._forget_slice(folder)
+        for (job, count), of_slice in self._running():
             folder, known = self.spool.folder(job, count), self.known.get((job, count))
             if known is None and os.path.isdir(folder.path):
                 continue  # set aside above, or launched by another agent since then
             if known is None or not known.ranks:
-                self._find_orphan(folder)
+                self._find_orphan(folder, of_slice)
 
     def _running(self):
-        """(job, attempt) of everything that runs here for one, whether or not the spool knows it."""
-        if self.hierarchy.kind:
-            return sorted(name for name in self.hierarchy.attempts() if self.hierarchy.group(*name).pids())
-        found = set()
-        for _, path in marks(MARK):
+        """(job, attempt) of everything that runs here for one, whether or not the spool knows it, and the
+        folder of its slice where that was deleted."""
+        if not self.hierarchy.kind:
+            return sorted({(name, None) for _, name in self._marked()}, key=lambda item: item[0])
+        found = {name: None for name in self.hierarchy.attempts() if self.hierarchy.group(*name).pids()}
+        lost = {}
+        for name in self.hierarchy.attempts("slice"):
+            folder = self.spool.slice_folder(*name)
+            if not os.path.isdir(folder.path):
+                lost.update((pid, folder) for pid in self.hierarchy.slice_group(*name).pids())
+        if lost:
+            found.update((name, lost[pid]) for pid, name in self._marked() if pid in lost)
+        return sorted(found.items(), key=lambda item: item[0])
+
+    def _marked(self):
+        """(process, (job, attempt)) of what runs with our mark."""
+        for pid, path in marks(MARK):
             folder, name = os.path.split(os.path.dirname(path))
             job, _, count = name.partition(".")
             if folder == self.spool.jobs and job.isdigit() and count.isdigit():
-                found.add((int(job), int(count)))
-        return sorted(found)
+                yield pid, (int(job), int(count))
 
-    def _find_orphan(self, folder):
+    def _find_orphan(self, folder, of_slice):
         """Its folder was deleted: nobody can record how it ends, so it is ended, and lost. As long as some of
         it is left it counts as running, by its first rank: nobody knows the others, nor what it was given."""
         attempt = Attempt(folder)
+        attempt.slice = of_slice
         attempt.ranks, attempt.orphan = {0: dict(untold(folder, 0), state="running")}, True
         self.known[folder.job, folder.attempt] = attempt
         self._refresh(attempt)
         if attempt.live():
             self.live.add(attempt)
+
+    def _forget_slice(self, folder):
+        """Nothing of a slice is needed any more when it is over, and each member has a folder of its own or
+        was discarded. Is nothing left of it?"""
+        if folder.alive():
+            return False
+        members = read_json(folder.at("members.json")) or ()
+        if all(self.spool.gone(*name) or os.path.isdir(self.spool.folder(*name).path) for name in members):
+            self.hierarchy.slice_group(folder.job, folder.attempt).remove()
+            folder.remove()
+        return not os.path.isdir(folder.path)
 
     def _guarded(self, attempt, step):
         """One step of the loop for one attempt: no content of its files takes anything from the others."""
@@ -154,20 +183,22 @@ class Attempts:
                 attempt.troubled = True
                 _complain("job %d, attempt %d" % (attempt.folder.job, attempt.folder.attempt))
 
-    def _adopt_waiting(self, folder, of_slice):
-        """One of a slice that has not begun, unless its end is over and done with."""
+    def _adopt_member(self, folder, of_slice, place):
+        """One of a slice that has no folder: it has not begun, or left none behind. Unless that is over and
+        done with."""
         if self.spool.gone(folder.job, folder.attempt):
             return
         attempt = Attempt(folder)
-        attempt.slice, attempt.ranks = of_slice, {0: dict(untold(folder, 0), state="prepared")}
+        attempt.slice, attempt.place = of_slice, place
+        attempt.ranks = {0: dict(untold(folder, 0), state="prepared")}
         self.known[folder.job, folder.attempt] = attempt
         self._refresh(attempt)
         if attempt.live():
             self.live.add(attempt)
 
-    def _adopt(self, folder, of_slice=None):
+    def _adopt(self, folder, of_slice=None, place=0):
         attempt = Attempt(folder)
-        attempt.slice = of_slice
+        attempt.slice, attempt.place = of_slice, place
         self.known[folder.job, folder.attempt] = attempt
         for name in os.listdir(folder.path):
             if name.isdigit():
@@ -183,6 +214,11 @@ class Attempts:
         """States from the disk. The lock is looked at first: an exit is written before it is released."""
         folder = attempt.folder
         alive = attempt.alive()
+        if attempt.slice is not None and attempt.live() and not os.path.isdir(folder.path):
+            ended = end_of(attempt.slice, attempt.place)
+            if ended is not None:
+                self._end(attempt, 0, ended)
+                return
         if attempt.waits():
             if not alive:  # nobody will begin it any more
                 given_back = {"started_us": None, "ended_us": time.time_ns() // 1000, "code": 0, "signal": 15,
@@ -199,7 +235,7 @@ class Attempts:
                 continue
             task = attempt.meta.get("tasks", {}).get(str(rank), {})
             line.update(pid=task.get("pid", 0), started_us=task.get("started_us"))
-            exited = folder.exit(rank)
+            exited = attempt.exit(rank)
             if exited is not None:
                 self._end(attempt, rank, exited)
             elif not alive:
@@ -220,20 +256,30 @@ class Attempts:
         ranks have all reported their ends nothing is."""
         folder = attempt.folder
         told = [
-            rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE or folder.exit(rank)
+            rank for rank, line in attempt.ranks.items() if line["state"] in NOT_LIVE or attempt.exit(rank)
         ]
         if len(told) == len(attempt.ranks):
             return True
-        group = self.hierarchy.group(folder.job, folder.attempt)
+        groups = self._groups(attempt)
         mark = folder.at("schedule.json")
-        group.kill()
+        for group in groups:
+            group.kill()
         send(marked(MARK, mark), signal.SIGKILL)
-        if group.pids() or marked(MARK, mark):
+        if any(group.pids() for group in groups) or marked(MARK, mark):
             self.swept_at, self.ending = time.monotonic(), self.ending | {attempt}
             return False
         self.ending.discard(attempt)
-        group.remove()
+        for group in groups:
+            group.remove()
         return True
+
+    def _groups(self, attempt):
+        """Where its processes may be: one of a slice is in the slice's, or in one of its own where an
+        earlier agent has launched it."""
+        own, of_slice = self.hierarchy.group(attempt.folder.job, attempt.folder.attempt), attempt.slice
+        return (
+            [own] if of_slice is None else [own, self.hierarchy.slice_group(of_slice.job, of_slice.attempt)]
+        )
 
     def _end(self, attempt, rank, record):
         line = attempt.ranks[rank]
@@ -375,7 +421,7 @@ class Attempts:
         self._pay(attempt)
         self.live.discard(attempt)
         for reply in attempt.discarding:
-            self._forget(attempt)
+            self._forget((attempt.folder.job, attempt.folder.attempt))
             reply({})
         attempt.discarding = []
 
@@ -419,27 +465,17 @@ def _last_words(folder):
         return ""
 
 
-def forget_slice(spool, folder):
-    """Nothing of a slice is needed any more when it is over, and each member has a folder of its own or was
-    discarded. Is nothing left of it?"""
-    if folder.alive():
-        return False
-    members = read_json(folder.at("members.json")) or ()
-    if all(spool.gone(*name) or os.path.isdir(spool.folder(*name).path) for name in members):
-        folder.remove()
-    return not os.path.isdir(folder.path)
-
-
 def members_of(spool):
-    """(job, attempt) -> the folder of its slice. One whose members were never written down is taken away."""
+    """(job, attempt) -> the folder of its slice, and its place there. A slice whose members were never
+    written down is taken away."""
     found = {}
     for folder in spool.scan_slices():
         members = read_json(folder.at("members.json"))
         if members is None and not folder.alive():
             folder.remove()
             continue
-        for job, attempt in members or ():
-            found[job, attempt] = folder
+        for place, (job, attempt) in enumerate(members or ()):
+            found[job, attempt] = folder, place
     return found
 
 

@@ -20,13 +20,14 @@ MARK = "RM_SCHEDULE"  # its value, a path in the spool, marks the job's processe
 prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
-def become_task(folder, group, request, user, fence, task, printed, said):
-    """In the forked child: become the task. Never returns; says on `said` what went wrong, or where it is.
-    `printed`: what takes the output of a task that named no file for it (rm_capture.py), else None."""
+def become_task(folder, group, request, user, fence, task, environ, printed, said):
+    """In the forked child: become the task. Never returns; says on `said` what went wrong, and where it is if
+    that is not where it was to be. `environ` is of `task_environment`. `printed` takes the output of a task
+    that named no file for it (rm_capture.py), else None."""
     try:
         os.setsid()
         group.enter()
-        environ = task_environment(folder, request, user, task, fence.hides_gpus)
+        environ["SLURM_TASK_PID"] = str(os.getpid())
         spool = os.path.dirname(folder.path)
         os.umask(0o022)
         if fence.has_view:
@@ -44,7 +45,8 @@ def become_task(folder, group, request, user, fence, task, printed, said):
             os.setgid(user.gid)
             os.setuid(user.uid)
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # cleared by setuid, hence after it
-        enter_directory(request, user, lambda words: _tell(said, words))
+        wanted = {"chdir": wanted_directory(request, user)}
+        enter_directory(request, user, lambda words: words == wanted or _tell(said, words))
         if not fence.has_view:
             _open_streams(task, printed, spool)
         signal.set_wakeup_fd(-1)
@@ -74,8 +76,8 @@ def _tell(said, words):
 
 
 def task_environment(folder, request, user, task, hides_gpus):
-    """The environment of one task: what the daemon gave, and what only this host knows. `hides_gpus`: the
-    driver sees the job's GPUs only."""
+    """The environment of one task, but for its process id: what the daemon gave, and what only this host
+    knows. `hides_gpus`: the driver sees the job's GPUs only."""
     agents, spool = os.path.dirname(os.path.abspath(__file__)), os.path.dirname(folder.path)
     environ = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
     environ.update(request["env"])
@@ -91,7 +93,7 @@ def task_environment(folder, request, user, task, hides_gpus):
         environ["RM_STEPS"] = folder.at("steps")
         environ = {**rm_mpi.environment(folder, programs), **environ}
     environ["PYTHONPATH"] = ":".join(filter(None, [agents, environ.get("PYTHONPATH", "")]))
-    environ.update(SLURM_JOB_UID=str(user.uid), SLURM_JOB_GID=str(user.gid), SLURM_TASK_PID=str(os.getpid()))
+    environ.update(SLURM_JOB_UID=str(user.uid), SLURM_JOB_GID=str(user.gid))
     environ["CUDA_VISIBLE_DEVICES"] = ",".join(_named_for_cuda(request, task, hides_gpus))
     if task["gpus"] and all(gpu.isdigit() for gpu in task["gpus"]):
         environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # else CUDA numbers them by speed
@@ -118,8 +120,12 @@ def _open_outside(request, user, task, printed, spool, said):
     os.setegid(0)
 
 
+def wanted_directory(request, user):
+    return request["chdir"] or user.home
+
+
 def enter_directory(request, user, tell):
-    wanted = request["chdir"] or user.home
+    wanted = wanted_directory(request, user)
     try:
         os.chdir(wanted)
         tell({"chdir": wanted})
@@ -142,7 +148,10 @@ def enter_directory(request, user, tell):
 def _open_streams(task, printed, spool):
     """Output and errors: to the supervisor, or to the files that the user named; input from such a file, or
     none."""
-    os.dup2(_open_input(task["input"] or os.devnull, spool), 0)
+    if task["input"]:
+        os.dup2(_open_input(task["input"], spool), 0)
+    else:
+        os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
     os.dup2(_open_output(task["output"], spool) if printed is None else printed, 1)
     merged = not task["error"] or task["error"] == task["output"]
     os.dup2(1 if merged else _open_output(task["error"], spool), 2)

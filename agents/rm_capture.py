@@ -40,16 +40,22 @@ class Capture:
         disk = os.fstatvfs(self.file)
         self.reserve_bytes = min(reserve_bytes, disk.f_blocks * disk.f_frsize // 10)
         self.block = max(os.fstat(self.file).st_blksize, os.sysconf("SC_PAGE_SIZE"))
-        self.pipe, self.entrance = os.pipe()
+        self.stays = False  # is the file left open?
         if os.getuid() == 0:
             os.fchown(self.file, user.uid, user.gid)
-            os.fchown(self.entrance, user.uid, user.gid)  # for a task that opens /dev/stdout
-        os.set_blocking(self.pipe, False)
         # a line of ours for each log, also of what the disk keeps for root: a log says what it lacks
         if not self._secure(0) and not self._secure(0, contextlib.nullcontext()):
-            self.leave(True)
+            os.close(self.file)
             raise OSError(errno.ENOSPC, self.why, "a log")
         self.why = ""
+        self.open_pipe(user)
+
+    def open_pipe(self, user):
+        """For one task. The file is that of a task that is over, where that has printed nothing."""
+        self.pipe, self.entrance = os.pipe()
+        if os.getuid() == 0:
+            os.fchown(self.entrance, user.uid, user.gid)  # for a task that opens /dev/stdout
+        os.set_blocking(self.pipe, False)
         with contextlib.suppress(OSError):  # its usual size does, more slowly
             fcntl.fcntl(self.pipe, F_SETPIPE_SZ, PIPE_BYTES)
 
@@ -76,12 +82,14 @@ class Capture:
             self.close_entrance()
 
     def close(self):
-        self._room()  # what the last look into the pipe brought may be too much
+        if self.size:
+            self._room()  # what the last look into the pipe brought may be too much
         if self.lost:
             self._say_lost()
         self.close_entrance()
         os.close(self.pipe)
-        os.close(self.file)
+        if not self.stays:
+            os.close(self.file)
 
     def _keep(self, view):
         room = self._room()

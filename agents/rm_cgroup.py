@@ -84,22 +84,26 @@ class Hierarchy:
         folder = self.controllers.get(controller)
         return 0 if folder is None else 2 if folder == self.root else 1
 
-    def path(self, job, attempt):
-        """Absolute path of the attempt's cgroup, "" without cgroups."""
-        return os.path.join(self.root, self.parent, "job_%d_%d" % (job, attempt)) if self.kind else ""
-
     def group(self, job, attempt):
-        path = self.path(job, attempt)
-        folders = self.controllers.items() if path else ()
-        name = os.path.basename(path)
-        return Group(path, {c: os.path.join(folder, self.parent, name) for c, folder in folders})
+        return self._group("job_%d_%d" % (job, attempt))
 
-    def attempts(self):
-        """(job, attempt) of each group that was made for one and is still there."""
+    def slice_group(self, job, attempt):
+        """Of the slice that begins with this attempt, for one of its elements after the other."""
+        return self._group("slice_%d_%d" % (job, attempt))
+
+    def _group(self, name):
+        if not self.kind:
+            return Group("")
+        folders = self.controllers.items()
+        homes = {c: os.path.join(folder, self.parent, name) for c, folder in folders}
+        return Group(os.path.join(self.root, self.parent, name), homes)
+
+    def attempts(self, kind="job"):
+        """(job, attempt) of each group that was made for one, or for a slice, and is still there."""
         with contextlib.suppress(OSError):
             for name in os.listdir(os.path.join(self.root, self.parent)) if self.kind else ():
                 words = name.split("_")
-                if len(words) == 3 and words[0] == "job" and words[1].isdigit() and words[2].isdigit():
+                if len(words) == 3 and words[0] == kind and words[1].isdigit() and words[2].isdigit():
                     yield int(words[1]), int(words[2])
 
     def home(self):
@@ -136,6 +140,8 @@ class Group:
         self.homes = homes or {}
         self._doors = []
         self._inside = False
+        self._killed = False  # kernels then kill who is born in it, too, as if it had been there
+        self._home = self._events = -1  # of one that is kept for many tasks
 
     def create(self, limits=()):
         """Make it, with `limits`: (controller, file, value, must), set in this order; one that the kernel has
@@ -148,6 +154,9 @@ class Group:
                 os.mkdir(path)
             except FileExistsError:
                 self.kill()
+                if _removed(path):
+                    os.mkdir(path)
+        self._killed = False
         for controller, file, value, must in limits:
             try:
                 _write(os.path.join(self.homes[controller], file), value)
@@ -174,14 +183,30 @@ class Group:
         """os.fork with the child born inside, if the kernel can (5.7): moving a process there afterwards
         makes it wait for all processors, 10 ms and more. For programs of one thread only."""
         if self.path:
-            home = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            how = (ctypes.c_uint64 * 11)(CLONE_INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, home)
-            pid = _syscall(CLONE3, how, ctypes.c_size_t(ctypes.sizeof(how)))
-            os.close(home)
+            with self._open() as home:
+                how = (ctypes.c_uint64 * 11)(CLONE_INTO_CGROUP, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, 0, 0, home)
+                pid = _syscall(CLONE3, how, ctypes.c_size_t(ctypes.sizeof(how)))
             self._inside = pid >= 0
             if self._inside:
                 return pid
         return os.fork()
+
+    def spawn(self, spawned):
+        """As `fork`, of a task of rm_spawn.py: its process id, below 0 where it cannot be started so."""
+        with self._open() as home:
+            return spawned.begin(home, [door for path, door in self._doors if path != self.path])
+
+    @contextlib.contextmanager
+    def _open(self):
+        """Its descriptor; -1 where there is no group."""
+        if self._home >= 0 or not self.path:
+            yield self._home
+            return
+        home = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield home
+        finally:
+            os.close(home)
 
     def join(self):
         """In the child: into a group that somebody else made, unless born there."""
@@ -221,6 +246,7 @@ class Group:
         """SIGKILL to all processes in it, at once where the kernel can (5.14)."""
         if not self.path:
             return
+        self._killed = True
         try:
             _write(self.path + "/cgroup.kill", "1")
         except OSError:
@@ -236,11 +262,28 @@ class Group:
             return False
         return any(line.startswith("oom_kill ") and line.split()[1] != "0" for line in text.splitlines())
 
+    def keep_open(self):
+        """For many tasks, one after the other."""
+        if self.path:
+            self._home = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._events = os.open(self.path + "/cgroup.events", os.O_RDONLY | os.O_CLOEXEC)
+
+    def is_as_made(self):
+        """Of one that was kept open: is nobody in it, nothing below it, and was it neither killed nor
+        frozen?"""
+        if not self.path:
+            return True
+        if self._killed:
+            return False
+        events = os.pread(self._events, 4096, 0)
+        return b"populated 0" in events and b"frozen 1" not in events and os.fstat(self._home).st_nlink == 2
+
     def remove(self):
         """Remove it; a group that is still populated stays (False)."""
-        for _, door in self._doors:
-            os.close(door)
-        self._doors = []
+        for fd in [*(door for _, door in self._doors), self._home, self._events]:
+            if fd >= 0:
+                os.close(fd)
+        self._doors, self._home, self._events = [], -1, -1
         return all(_removed(path) for path in {self.path, *self.homes.values()} - {""})
 
 

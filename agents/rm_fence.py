@@ -276,6 +276,12 @@ class Fence:
     def enter_view(self):
         rm_fence_mounts.move_to(self._inside)
 
+    @property
+    def binds_tasks(self):
+        """Is there something for `bind_task` to do?"""
+        own = self.settings
+        return bool(self.login or own["limits"] or own["no_new_privs"] or self.filter)
+
     def bind_task(self):
         """Limits of this process; the names of those that could not be set."""
         refused = []

@@ -64,9 +64,11 @@ def cgroup_root():
 
 
 def job_cgroup(job, attempt):
-    """Path of the job's control group, "" when it does not exist."""
+    """Path of the job's control group, "" when it does not exist. An element of a slice is in the slice's."""
     path = "%s/%s/job_%d_%d" % (cgroup_root(), PARENT, job, attempt)
-    return path if os.path.isdir(path) else ""
+    if not os.path.isdir(path):
+        path = _noted(job_state(job, attempt)).get("cgroup") or ""
+    return path if path and os.path.isdir(path) else ""
 
 
 def job_state(job, attempt):
@@ -95,10 +97,19 @@ def job_processes(job, attempt):
 def _recorded(folder, key):
     """A process id in the folder's meta.json, 0 when there is none or the process is gone."""
     try:
-        pid = int(json.loads(read_text(folder + "/meta.json", "{}")).get(key) or 0)
-    except (ValueError, AttributeError):
+        pid = int(_noted(folder).get(key) or 0)
+    except (ValueError, TypeError):
         return 0
     return pid if pid > 1 and os.path.isdir("/proc/%d" % pid) else 0
+
+
+def _noted(folder):
+    """What the folder's meta.json holds."""
+    try:
+        found = json.loads(read_text(folder + "/meta.json", "{}"))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def process_tree(roots):

@@ -14,12 +14,12 @@ import time
 import rm_logs
 import rm_signalled
 import rm_step_records
-from rm_attempts import NOT_LIVE, Attempt, Attempts, forget_slice, untold
+from rm_attempts import NOT_LIVE, Attempt, Attempts, untold
 from rm_fence_mounts import remove_temporary
 from rm_lease import Lease, alive_us
 from rm_reports import size_of
 from rm_request import checked_launch, heard_of, name_of, not_too_late, number, user_of
-from rm_slice import Slice, checked_slice
+from rm_slice import Member, Slice, checked_slice
 from rm_spool import SpoolError, read_json, write_bytes, write_json
 from rm_task import spawn
 
@@ -116,7 +116,8 @@ class Operations(Attempts):
             until_us = request["first"]["not_after_us"]
             within_us = number(request.get("within_us"), "within_us")
             first["port"] = self._free_port() if first["master_port"] else 0
-            members = [m for m in checked_slice(first, names, request["followers"]) if m.name in new]
+            named = [m for m in checked_slice(first, names, request["followers"]) if m[0] in new]
+            members = [Member(place, *m) for place, m in enumerate(named)]
             user = user_of(first)
             self._launch_slice(members, first, user, until_us, within_us)
         return {"refused": gone}
@@ -132,7 +133,7 @@ class Operations(Attempts):
             os.mkfifo(folder.at("control"), 0o600)
             for member in members:
                 attempt = Attempt(self.spool.folder(*member.name))
-                attempt.slice = folder
+                attempt.slice, attempt.place = folder, member.place
                 attempt.ranks = {0: dict(untold(attempt.folder, 0), state="prepared")}
                 attempt.reported_at = time.monotonic()
                 self.known[member.name] = attempt
@@ -222,8 +223,7 @@ class Operations(Attempts):
         job, count = name_of(request)
         attempt = self.known.get((job, count))
         if attempt is None:
-            self.spool.mark_gone(job, count)
-            self._forget_slices()
+            self._forget((job, count))
             return {}
         if any(line["state"] in ("running", "launching") for line in attempt.ranks.values()):
             raise SpoolError(
@@ -234,19 +234,14 @@ class Operations(Attempts):
             if not attempt.tell({"op": "stop", "why": "discard", "grace_us": 0}):
                 self._look_again(attempt)
             return None
-        self._forget(attempt)
+        self._forget((job, count))
         return {}
 
     def forget(self, request, reply):
         """Of many: those that have not ended are left."""
-        left = []
         names = [(number(job, "job"), number(count, "attempt")) for job, count in request["attempts"]]
-        for job, count in names:
-            attempt = self.known.get((job, count))
-            if attempt is not None and attempt.live():
-                left.append((job, count))
-            else:
-                self.discard({"job": job, "attempt": count}, reply)
+        left = [name for name in names if name in self.known and self.known[name].live()]
+        self._forget(*(name for name in names if name not in left))
         return {"left": left}
 
     def adopt(self, request):
@@ -263,26 +258,27 @@ class Operations(Attempts):
                     self._look_again(attempt)
             if live:
                 return {"running": sorted({attempt.folder.job for attempt in live})}
-            for attempt in list(self.known.values()):
-                self._forget(attempt)
+            self._forget(*self.known)
             self.spool.forget_cluster()
         self.spool.join(cluster, led_at)
         return {"running": []}
 
-    def _forget(self, attempt):
-        job, count = attempt.folder.job, attempt.folder.attempt
-        self.spool.mark_gone(job, count)
-        self.hierarchy.group(job, count).remove()
-        self._remove_temporary(attempt.meta.get("temporary"))
-        attempt.folder.remove()
-        self.known.pop((job, count), None)
-        if attempt.slice is not None:
-            self.slices.add(attempt.slice)
-        self._forget_slices()
-
-    def _forget_slices(self):
-        """Those that are over; a supervisor that is about to end is met by the next discard."""
-        self.slices = {folder for folder in self.slices if not forget_slice(self.spool, folder)}
+    def _forget(self, *names):
+        """What has ended, or was never here: a launch of it that is still under way is refused."""
+        self.spool.mark_gone(*names)
+        for name in names:
+            attempt = self.known.get(name)
+            if attempt is None:
+                continue
+            if attempt.slice is None:
+                self.hierarchy.group(*name).remove()
+            self._remove_temporary(attempt.meta.get("temporary"))
+            attempt.folder.remove()
+            del self.known[name]
+            if attempt.slice is not None:
+                self.slices.add(attempt.slice)
+        # a supervisor that is about to end is met by the next discard
+        self.slices = {folder for folder in self.slices if not self._forget_slice(folder)}
 
     def _remove_temporary(self, home):
         """What a supervisor that was killed left of a job's own /tmp; it may hold a million files."""
@@ -337,6 +333,8 @@ class Operations(Attempts):
     def schedule(self, request, reply):
         attempt = self._get(request)
         path, schedule = attempt.folder.at("schedule.json"), request.get("schedule")
+        if not attempt.live():
+            return {}  # its folder may be the next one's
         if schedule is not None:
             write_bytes(path, json.dumps(schedule).encode(), 0o644)
         elif os.path.exists(path):

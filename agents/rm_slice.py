@@ -1,9 +1,9 @@
 """Several attempts of one task each that share a place on this host: one supervisor runs them in turn.
 
-Each is as if it had been launched by itself, with a folder, a control group, a time limit and an exit record
-of its own; the folder is made when its turn comes. What has not begun when the slice has taken its time, or
+Each is as if it had been launched by itself, with a folder, a time limit and an exit record of its own; it
+gets the folder when its turn comes (rm_slot.py). What has not begun when the slice has taken its time, or
 cannot be begun, is given back: it ends with `unstarted`, and nothing of it was on the disk. When this process
-is killed the agent sees by the folders how far it had come.
+is killed the agent sees by the folders and the recorded ends how far it had come.
 """
 
 import contextlib
@@ -16,8 +16,8 @@ import time
 import traceback
 
 from rm_lease import alive_us
-from rm_spool import read_json
-from rm_task import Supervisor, detach, line_of, now_us, say
+from rm_slot import Ends, Slot
+from rm_task import Supervisor, detach, line_of, now_us, say, woken_by_children
 
 PIPE_BYTES = 4096  # lines that are written together stay whole
 NEWS_S = 0.02  # news is told together: each telling wakes the agent, and the daemon behind it
@@ -28,19 +28,19 @@ CLOCKS = ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")
 class Member:
     """One of a slice: its (job, attempt), and what it is launched with."""
 
-    def __init__(self, name, request):
-        self.name, self.request = name, request
+    def __init__(self, place, name, request):
+        self.place, self.name, self.request = place, name, request
         self.over = False
 
 
 def checked_slice(first, names, followers):
-    """The members in their order, from the first's request and what differs from it; ValueError says what is
-    wrong."""
+    """The names and requests in their order, from the first's request and what differs from it; ValueError
+    says what is wrong."""
     if len(first["tasks"]) != 1 or first["hold"] or first["lease_us"] or first["batch"]:
         raise ValueError("a slice has attempts of one task each, that nothing waits for")
     if len(set(names)) != len(names) or len(names) > MEMBERS_MAX:
         raise ValueError("a slice has each attempt once, and not more than %d" % MEMBERS_MAX)
-    members = [Member(names[0], first)]
+    members = [(names[0], first)]
     for i, follower in enumerate(followers, start=1):
         env = follower.get("env") or {}
         files = {key: follower.get(key) or "" for key in ("output", "error", "input")}
@@ -49,13 +49,16 @@ def checked_slice(first, names, followers):
             raise ValueError("env, output, error and input of a follower are texts")
         merged = {key: value for key, value in dict(first["env"], **env).items() if value is not None}
         task = dict(first["tasks"][0], **files)
-        members.append(Member(names[i], dict(first, env=merged, tasks=[task])))
+        members.append((names[i], dict(first, env=merged, tasks=[task])))
     return members
 
 
 class Slice:
     def __init__(self, spool, hierarchy, folder, members, user, fence, events_path):
-        self.spool, self.hierarchy, self.folder, self.members = spool, hierarchy, folder, members
+        self.folder, self.members = folder, members
+        self.group, self.has_group = hierarchy.slice_group(folder.job, folder.attempt), False
+        self.slot = Slot(spool, folder, members[0].request["script"], user)
+        self.ends_file, self.wake = Ends(folder, len(members)), -1
         self.user, self.fence, self.events_path = user, fence, events_path
         self.control, self.running = -1, None
         self.ends, self.starts, self.news_at = [], [], None  # lines to be told; since when, monotonic seconds
@@ -67,57 +70,55 @@ class Slice:
         self.control = os.open(self.folder.at("control"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         pid = os.fork()
         if pid:
-            os.close(self.control)
-            os.close(lock)
+            for fd in (self.control, self.ends_file.file, lock):
+                os.close(fd)
             return pid
         try:
             gc.disable()  # a collection would copy the pages shared with the agent
             os.setsid()
-            detach({lock, self.control, self.fence.program})
+            detach({lock, self.control, self.ends_file.file, self.fence.program})
             self.user.groups = os.getgrouplist(self.user.name, self.user.gid)
-            self._run(until_us, within_us)
+            self.wake, _ = woken_by_children()
+            self._run(lock, until_us, within_us)
         except BaseException:
             with open(self.folder.at("supervisor.err"), "a") as file:
                 file.write(traceback.format_exc())
         finally:
             os._exit(0)
 
-    def _run(self, until_us, within_us):
+    def _run(self, lock, until_us, within_us):
         for member in self.members:
             self.hear()
             if member.over:
                 continue
             if now_us() > until_us or alive_us() - self.began_us > within_us:
                 break
+            if not os.fstat(lock).st_nlink:
+                break  # the slice's folder was deleted: nobody hears how what runs now ends
             if not self._run_one(member):
                 break
             self.tell_due()
+        self.slot.drop()
+        self.group.remove()
         self._give_back([member for member in self.members if not member.over], "unstarted")
         self.tell()
 
     def _run_one(self, member):
         """Run it to its end; False when it could not be begun, and nothing of it is left."""
-        folder = self.spool.folder(*member.name)
-        try:
-            lock = folder.lock()
-        except OSError:
-            return False
-        if lock is None or read_json(folder.at("meta.json")) is not None:
-            return False
         fence = copy.copy(self.fence)
         try:
-            folder.fill([0], member.request["script"], self.user.uid, self.user.gid, hears=False)
-            fence.program = os.dup(fence.program) if fence.program >= 0 else -1
-            group = self.hierarchy.group(*member.name)
-            self.running = InSlice(self, folder, group, self._request(member), fence)
+            folder = self.slot.take(member.name)
+            if folder is None:
+                return False
+            self.running = InSlice(self, member, folder, self._request(member), fence)
             member.over = True
             self.running.run()
             member.over = not self.running.failed
         except OSError:
-            folder.remove()
+            self.slot.drop()
         finally:
             self.running = None
-            for fd in (lock, *fence.views()):
+            for fd in fence.views():
                 if fd >= 0:
                     with contextlib.suppress(OSError):
                         os.close(fd)
@@ -192,10 +193,47 @@ class InSlice(Supervisor):
     written yet has lost the element, which is then requeued.
     """
 
-    def __init__(self, of, folder, group, request, fence):
-        super().__init__(folder, group, request, of.user, fence, -1, of.events_path)
-        self.of, self.orders, self.failed = of, of.control, False
+    def __init__(self, of, member, folder, request, fence):
+        super().__init__(folder, of.group, request, of.user, fence, -1, of.events_path)
+        self.of, self.place, self.orders, self.failed = of, member.place, of.control, False
         self.sync = False
+        del self.meta["job"], self.meta["attempt"]  # the next one's are the same but for these
+
+    def run(self):
+        self.wake = self.of.wake
+        self._run()
+
+    def _make_group(self):
+        if not self.of.has_group:
+            if self.fence.program >= 0:
+                self.fence.program = os.dup(self.fence.program)
+            super()._make_group()
+            self.group.keep_open()
+            self.of.has_group = True
+
+    def _remove_group(self):
+        """It stays for the next one, unless something of this one is left in it."""
+        limited = self.request["mem_bytes"] or self.request["mem_bytes_per_task"]
+        if not self.group.is_as_made() or (limited and self.group.oom()):
+            super()._remove_group()
+            self.of.has_group = False
+
+    def _made_capture(self, rank, most, reserve):
+        slot = self.of.slot
+        if slot.log is None:
+            slot.log = super()._made_capture(rank, most, reserve)
+            slot.log.stays = True
+        else:
+            slot.log.open_pipe(self.user)
+        return slot.log
+
+    def _write_exit(self, record):
+        slot = self.of.slot
+        if slot.is_as_before(self.folder) and self.of.ends_file.write(self.place, record):
+            slot.keep(self.folder)
+        else:
+            super()._write_exit(record)
+            slot.leave()
 
     def _obey(self):
         self.of.hear()
@@ -217,7 +255,7 @@ class InSlice(Supervisor):
             self.meta["tasks"] = {
                 "0": {"pid": 0, "started_us": None, "spooled": spooled, "out": "", "err": ""}
             }
-        super()._write_meta()
+        self.of.slot.write_meta(self.folder, json.dumps(self.meta, separators=(",", ":")).encode())
 
     def _write_tasks(self):
         if self.named.paths:
@@ -235,3 +273,5 @@ class InSlice(Supervisor):
 
     def _fail(self, code, sentence):
         self.failed = True  # given back; a launch by itself says why
+        self.of.has_group = False
+        self.of.slot.drop()

@@ -7,7 +7,9 @@
                          <rank>/exit.json, reports.jsonl
                          logs/<rank>       what a task without --output printed, of bounded size
     slices/<job>.<attempt>/                locked by the supervisor of several attempts as long as it lives
-                         members.json      which they are, in order; those without a folder have not begun
+                         members.json      which they are, in order
+                         ends, spare       of those that leave no folder (rm_slot.py); others without a folder
+                                           have not begun
                          control           fifo, as above
     discarded                              one line per discarded attempt: a late launch of it is refused
     epoch                                  the largest of a leader that was obeyed
@@ -264,11 +266,12 @@ class Spool:
         self._read_discarded()
         return "%d.%d" % (job, attempt) in self._discarded
 
-    def mark_gone(self, job, attempt):
-        line = "%d.%d %d\n" % (job, attempt, time.time())
+    def mark_gone(self, *names):
+        """Each is (job, attempt)."""
+        lines = "".join("%d.%d %d\n" % (*name, time.time()) for name in names)
         fd = os.open(self._discarded_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.write(fd, line.encode())
+            os.write(fd, lines.encode())
         finally:
             os.close(fd)
 
@@ -290,6 +293,9 @@ class Spool:
 
     def _read_discarded(self):
         try:
+            about = os.stat(self._discarded_path)
+            if self._discarded_seen == (about.st_ino, about.st_size):
+                return
             with open(self._discarded_path, "rb") as file:
                 about = os.fstat(file.fileno())
                 if self._discarded_seen != (about.st_ino, about.st_size):

@@ -22,12 +22,13 @@ import rm_job_program
 import rm_mpi
 import rm_reports
 import rm_stepd
-from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl
+from rm_become import PR_SET_CHILD_SUBREAPER, become_task, prctl, task_environment, wanted_directory
 from rm_capture import Capture, Captures
 from rm_cgroup import descendants, send
 from rm_lease import Lease, alive_us
 from rm_named import Named
 from rm_signalled import SCRIPT, STEPS, receivers
+from rm_spawn import Spawned
 from rm_spool import SpoolError, boot_id, sentence_of, write_json
 
 LONGEST_POLL_MS = 86_400_000
@@ -64,6 +65,16 @@ def spawn(folder, group, request, user, fence, lock, events_path):
         os._exit(0)
 
 
+def woken_by_children():
+    """A pipe that says when a child of this process has ended: what is read, and what is written to."""
+    wake, wake_in = os.pipe()
+    os.set_blocking(wake_in, False)
+    os.set_blocking(wake, False)
+    signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    return wake, wake_in
+
+
 def detach(keep):
     """Nothing of the agent's but these descriptors."""
     null = os.open(os.devnull, os.O_RDWR)
@@ -90,6 +101,7 @@ class Rank:
         self.idle = task["idle"]  # it holds its part of the host, and runs nothing
         self.capture = None  # of what it prints, unless it named a file for that
         self.pid = 0
+        self.spawned = None  # while it is on its way to exec in our memory
         self.pipe = None
         self.said = b""
         self.failure = ""
@@ -143,12 +155,16 @@ class Supervisor:
         }  # fmt: skip
 
     def run(self):
-        wake, wake_in = os.pipe()
-        self.wake = wake
-        os.set_blocking(wake_in, False)
-        os.set_blocking(wake, False)
-        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self.wake, wake_in = woken_by_children()
+        try:
+            self._run()
+        finally:
+            signal.set_wakeup_fd(-1)
+            os.close(self.wake)
+            os.close(wake_in)
+
+    def _run(self):
+        wake = self.wake
         try:
             self.fence.enclose("%d.%d" % (self.folder.job, self.folder.attempt))
             if self.fence.temporary:
@@ -157,19 +173,18 @@ class Supervisor:
             self._capture()
             # the intent is durable before the first process exists
             self._write_meta(sync=True)
-            self.group.create(self.fence.limits)
-            self.fence.bind(self.group)
+            self._make_group()
             if self.request["batch"]:
                 self.door = rm_stepd.listen(self.folder, self.user)
                 rm_mpi.write_hosts(self.folder, self.request["allocation"])
         except (OSError, SpoolError) as error:
             code, sentence = sentence_of(error) if isinstance(error, OSError) else (error.code, str(error))
-            self._give_up(code, sentence, wake, wake_in)
+            self._give_up(code, sentence)
             return
         refused = self._run_program("prolog", wake)
         if refused:
             self._run_program("epilog", wake)
-            self._give_up("prolog-failed", refused, wake, wake_in)
+            self._give_up("prolog-failed", refused)
             return
         self.named.begin()
         if self.meta["state"] == "stopped":
@@ -203,19 +218,17 @@ class Supervisor:
             self._check_time()
             self._reap()
             self._record_again()
-        signal.set_wakeup_fd(-1)
-        os.close(wake)
-        os.close(wake_in)
 
-    def _give_up(self, code, sentence, wake, wake_in):
+    def _give_up(self, code, sentence):
         self.captures.close()
         self.group.remove()
         self.fence.remove()
         self.folder.remove()
-        signal.set_wakeup_fd(-1)
-        os.close(wake)
-        os.close(wake_in)
         self._fail(code, sentence)
+
+    def _make_group(self):
+        self.group.create(self.fence.limits)
+        self.fence.bind(self.group)
 
     def _run_program(self, kind, wake):
         """The administrator's prolog or epilog, to its end; why it failed, as a sentence, or "". Orders are
@@ -281,28 +294,61 @@ class Supervisor:
         most, reserve = self.request["log_bytes"], self.request["log_reserve_bytes"]
         for rank in self.ranks:
             if not rank.task["output"] and not rank.idle:
-                rank.capture = Capture(self.folder, rank.rank, self.user, most, reserve)
+                rank.capture = self._made_capture(rank.rank, most, reserve)
                 self.captures.add(rank.capture)
+
+    def _made_capture(self, rank, most, reserve):
+        return Capture(self.folder, rank, self.user, most, reserve)
 
     def _start(self):
         self.meta["state"] = "running"
         for rank in self.ranks:
             if rank.idle:
                 continue
-            rank.pipe, said = os.pipe()
-            os.set_blocking(rank.pipe, False)
-            rank.pid = self.group.fork()
-            if rank.pid == 0:
-                self._leave_files(rank)
-                printed = None if rank.capture is None else rank.capture.entrance
-                become_task(self.folder, self.group, self.request, self.user, self.fence, rank.task, printed,
-                            said)  # fmt: skip
-            os.close(said)
-            if rank.capture is not None:
-                rank.capture.close_entrance()
+            self._start_task(rank, self._may_spawn(rank))
         self.begun_at = time.monotonic()
         self._set_limit()
         self._announce([self._begun(rank) for rank in self.ranks if rank.idle])
+
+    def _may_spawn(self, rank):
+        """Is it started with nothing that only `become_task` knows?"""
+        task, fence = rank.task, self.fence
+        plain = rank.capture is not None and not (task["input"] or task["error"])
+        return len(self.ranks) == 1 and plain and not (fence.has_view or fence.binds_tasks)
+
+    def _start_task(self, rank, quickly):
+        """Start its process, which closes the pipe when it calls exec, or ends."""
+        environ = task_environment(self.folder, self.request, self.user, rank.task, self.fence.hides_gpus)
+        rank.pipe, said = os.pipe()
+        os.set_blocking(rank.pipe, False)
+        rank.pid = self._spawn(rank, environ) if quickly else -1
+        if rank.pid < 0:
+            rank.spawned = None
+            rank.pid = self.group.fork()
+        if rank.pid == 0:
+            self._leave_files(rank)
+            printed = None if rank.capture is None else rank.capture.entrance
+            become_task(self.folder, self.group, self.request, self.user, self.fence, rank.task, environ,
+                        printed, said)  # fmt: skip
+        os.close(said)
+        if rank.capture is not None and rank.spawned is None:
+            rank.capture.close_entrance()
+
+    def _spawn(self, rank, environ):
+        if self.user.groups is None:
+            self.user.groups = os.getgrouplist(self.user.name, self.user.gid)
+        script = self.folder.at("script")
+        rank.spawned = Spawned(self.user, wanted_directory(self.request, self.user), rank.capture.entrance,
+                               self.task_files, script, self.request["args"], environ)  # fmt: skip
+        return self.group.spawn(rank.spawned)
+
+    def _fork_instead(self, rank):
+        """What failed before exec is tried again by a child that can say what is wrong."""
+        if rank.end is None:
+            os.waitpid(rank.pid, 0)
+        rank.end, rank.said = None, b""
+        self._start_task(rank, False)
+        self.poll.register(rank.pipe, select.POLLIN)
 
     def _set_limit(self):
         """When the time limit ends the tasks, and when its signal warns them; a later one warns anew."""
@@ -324,6 +370,12 @@ class Supervisor:
         self.poll.unregister(rank.pipe)
         os.close(rank.pipe)
         rank.pipe = None
+        if rank.spawned is not None:
+            if rank.spawned.failed():
+                self._fork_instead(rank)
+                return
+            rank.capture.close_entrance()
+            rank.spawned = None
         for line in rank.said.splitlines():
             words = json.loads(line)
             rank.failure = words.get("failure", rank.failure)
@@ -333,6 +385,7 @@ class Supervisor:
                 self.meta["note"] = " ".join(filter(None, [self.meta["note"], words["note"]]))
         news = []
         if not rank.failure:
+            rank.chdir = rank.chdir or wanted_directory(self.request, self.user)
             news = [self._begun(rank)]
         self.meta["chdir"] = self.meta["chdir"] or rank.chdir
         self._announce(news)
@@ -616,10 +669,13 @@ class Supervisor:
             self._remove_group()
             self.fence.remove()
         try:
-            self.folder.write_exit(rank.rank, record, self.sync)
+            self._write_exit(record)
         except OSError:
             self.unrecorded.append(record)
         self._say(dict(record, event="exit"))
+
+    def _write_exit(self, record):
+        self.folder.write_exit(record["rank"], record, self.sync)
 
     def _remove_group(self):
         """Sessions that came in over SSH as a part of the job (rm_ssh_gate.py) end with it."""
@@ -636,7 +692,7 @@ class Supervisor:
                 self.unrecorded.remove(record)  # discarded: nobody asks any more
                 continue
             try:
-                self.folder.write_exit(record["rank"], record, self.sync)
+                self._write_exit(record)
                 self.unrecorded.remove(record)
             except OSError:
                 return
