@@ -24,6 +24,7 @@ from rm.errors import StoreUnavailable
 from tests import builders
 from tests.command_line import Rmx
 from tests.fake_service import Daemon, FakeService, serving
+from tests.slurm_program import Slurm
 
 
 def test_submit_prints_what_slurm_prints(daemon: Daemon, rmx: Rmx, tmp_path: Path) -> None:
@@ -135,10 +136,29 @@ def test_a_bad_script_is_one_sentence(
     assert daemon.service.table == {}
 
 
+def test_all_mistakes_of_a_command_line_and_its_script_are_told_at_once(
+    daemon: Daemon, rmx: Rmx, slurm: Slurm, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.sh").write_text("#!/bin/sh\n#SBATCH --reservation=x\n#SBATCH --mem=lots\ntrue\n")
+    assert rmx("submit", "--time=1", "--mem").err == "rmx: --mem (a flag) needs a value.\n"
+    told = ("Unknown option --ntask (a flag)", "--reservation (#SBATCH in line 2", "'lots'", "'soon'")
+    for said in (
+        rmx("submit", "--ntask=4", "--time=soon", "bad.sh"),
+        rmx("submit", "--time=soon", "--ntask", "bad.sh"),
+        rmx("submit", "--time=soon", "--ntask", "4", "bad.sh", "argument"),
+        rmx("submit", "--ntask", "4", "--time=soon", "--file=bad.sh", "--json"),
+        slurm("sbatch", "--ntask=4", "--time=soon", "bad.sh"),
+    ):
+        assert (said.code, said.out) == (2 if said.err.startswith("rm") else 1, "")
+        assert [sentence for sentence in told if sentence not in said.err] == []
+        assert "for 4 reasons" in said.err
+    assert daemon.service.table == {}
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (["submit", "--wibble"], 2, "No such option"),
+        (["submit", "--wibble"], 2, "Unknown option --wibble (a flag)."),
         (["submit", "--reservation=x", "train.sh"], 2, "the job would do something else"),
         (["submit", "-n", "101", "train.sh"], 3, "The cluster has 2 hosts. Ask for less."),
         (["submit", "."], 2, "Is a directory"),
@@ -388,7 +408,8 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert rmx("host", "drain", "--host=h3", "--reason=cable").code == 0
     assert "cable" in rmx("hosts").out
     assert rmx("host", "resume", "h3").code == 0
-    rmx("host", "add", "h4")
+    assert rmx("host", "add", "h4").out == "Host h4 is added.\n"
+    assert rmx("host", "add", "h4").out == "Host h4 is already known, and updated.\n"
     both = rmx("host", "drain", "h[3-4]", "nowhere", "--reason=rack")
     assert both.code == 4
     assert both.out == "Host h3 takes no new jobs.\nHost h4 takes no new jobs.\n"
@@ -403,6 +424,7 @@ def test_hosts_and_their_administration(daemon: Daemon, rmx: Rmx, tmp_path: Path
     assert rmx("host", "accept-key", "h1", "--fingerprint=SHA256:abc").code == 0
     (tmp_path / "hosts.ini").write_text("[gpu]\ng[1:2] ansible_host=10.0.0.1 rm_zone=east rm_cpus=2\n")
     assert rmx("host", "import", "hosts.ini").out == "2 hosts are added.\n"
+    assert rmx("host", "import", "hosts.ini").out == "2 hosts are already known, and updated.\n"
     assert daemon.service.inventory["g2"].zone == "east"
 
 

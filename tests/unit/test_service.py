@@ -329,6 +329,7 @@ def test_a_submission_that_comes_again_is_the_same_jobs_also_after_a_restart(hou
         ({"gpus_per_host": 1, "gpu_type": "h100"}, "there is no GPU of type h100; there are: A100"),
         ({"gpus_per_host": 3}, "each host of the job needs 3 GPUs, 2 free of 2"),
         ({"partition": "long,short", "hosts_min": 2, "ntasks": 2}, "needs 2 hosts, 1 have room for a task"),
+        ({"hosts_min": 9, "ntasks": 9, "cpus_per_task": 8}, "needs 9 hosts, 2 have room for a task"),
     ],
 )
 def test_what_can_never_run_is_told_so_also_by_a_dry_run(

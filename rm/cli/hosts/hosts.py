@@ -115,7 +115,9 @@ def add(session: Session, /, host: str | None, host_word: str | None, as_json: b
             raise UsageError(f"--gpus is '{given['gpus']}'.", "Write a number, or MODEL:NUMBER.")
         fields["gpus"] = [Gpu(index=i, model=model) for i in range(int(number))]
     asked = HostRequest(name=name, address=given["address"] or name, **fields)
-    _told({"hosts": session.client.add_hosts([asked])}, as_json, f"Host {name} is added.")
+    known = any(one.name == name for one in session.client.hosts())
+    done = "already known, and updated" if known else "added"
+    _told({"hosts": session.client.add_hosts([asked])}, as_json, f"Host {name} is {done}.")
 
 
 @host.command("import")
@@ -133,12 +135,20 @@ def import_(session: Session, /, inventory: str | None, file_option: str | None,
     from rm.typed import convert
 
     hosts, dropped = hosts_for_daemon(file)
+    before = {host.name for host in session.client.hosts()}
     added = session.client.add_hosts([convert(host, HostRequest, from_attributes=True) for host in hosts])
     if dropped:
         note(
             f"{', '.join(dropped)} stay out of the database; seal them with ansible-vault, or use -K and -k."
         )
-    _told({"hosts": added}, as_json, f"{len(added)} hosts are added.")
+    known = sum(host.name in before for host in added)
+    counts = [(len(added) - known, "added"), (known, "already known, and updated")]
+    said = " and ".join(f"{number} {_are(number)} {what}" for number, what in counts if number)
+    _told({"hosts": added}, as_json, f"{said}.")
+
+
+def _are(number: int) -> str:
+    return "host is" if number == 1 else "hosts are"
 
 
 @host.command()

@@ -19,6 +19,12 @@ from rm.submission.batch import Submitter, batch_job
 from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 
+OWN = {
+    "wrap": table.Option("wrap", ("wrap",)),
+    "file": table.Option("file", ("file",)),
+    "json": table.Option("json", ("json",), takes=table.FLAG),
+}
+
 
 def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """The table's options as click options; unsupported ones are hidden, so that they can be refused by
@@ -43,10 +49,18 @@ def _flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Command(click.Command):
-    """click would take the word after an option with an optional value for that value."""
+    """click would take the word after an option with an optional value for that value, and tell of the first
+    mistake alone."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, directives.with_optional_values(args))
+        words = tuple(args)
+        try:
+            return super().parse_args(ctx, directives.with_optional_values(args))
+        except (click.NoSuchOption, click.BadOptionUsage) as error:
+            from rm.cli.jobs import mistakes
+
+            mistakes.refuse(words, OWN, UsageError(error.format_message()))
+            raise
 
 
 @click.command(

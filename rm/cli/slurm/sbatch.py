@@ -16,14 +16,20 @@ from rm.submission.options import Option
 from rm.submission.remarks import Remarks
 from rm.submission.script import SCRIPT_MAX_BYTES, read_script, script_text
 
-WRAP = Option("wrap", ("wrap",))
+OWN = {"wrap": Option("wrap", ("wrap",))}
 OUTPUT, OUTPUT_OF_ARRAY = "slurm-%j.out", "slurm-%A_%a.out"
 LAUNCH = "batch"  # once, whatever it calls
 NOT_NOW = 3  # of `rmx submit --test-only`: Slurm's says when, and ends with 0
 
 
 def run(words: Sequence[str]) -> int:
-    given, rest = directives.leading_options(words, "a flag", {"wrap": WRAP})
+    try:
+        given, rest = directives.leading_options(words, "a flag", OWN)
+    except UsageError as error:
+        from rm.cli.jobs import mistakes
+
+        mistakes.refuse(words, OWN, error)
+        raise
     flags = {option.key: value for option, value in given}
     wrapped = flags.pop("wrap", None)
     text, name = _wrapped(wrapped, rest) if wrapped is not None else _script(rest)

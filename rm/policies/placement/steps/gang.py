@@ -100,7 +100,7 @@ class Gang:
                 f"{'tasks' if self.most_hosts == self.tasks else 'hosts at most'}",
                 (("hosts_min", self.hosts_min), ("tasks", self.tasks), ("hosts_max", self.hosts_max)),
             )
-        if 0 < some < least and total >= self.tasks:
+        if 0 < some < least:
             return Reason(
                 ReasonCode.RESOURCES,
                 f"needs {self.hosts_min} hosts, {some} have room for a task",
