@@ -1,7 +1,7 @@
 """What `rmx why` shows of the plan: the part that concerns one job, in the form of a dry run."""
 
 from rm.core.model.alignment import Alignment, LinkAlignment, Schedule
-from rm.daemon.services.service import alignment_around
+from rm.daemon.services.job_reading import alignment_around
 
 
 def test_only_what_concerns_the_job_is_shown() -> None:

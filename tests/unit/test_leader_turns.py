@@ -17,10 +17,10 @@ from rm.core.scheduling.engine import Tuning
 from rm.core.store import Batch
 from rm.daemon.leading.inbox import Inbox
 from rm.daemon.leading.leader import TURN_WEIGHT, Leader
-from rm.daemon.services import service as service_module
+from rm.daemon.services import job_submissions
 from rm.daemon.services.backlog import Backlog
 from rm.daemon.services.host_service import HOSTS_AT_ONCE
-from rm.daemon.services.service import SLICE
+from rm.daemon.services.job_reading import SLICE
 from rm.errors import Conflict
 from tests import builders
 from tests.fakes import PATIENCE_S, ManualClock
@@ -229,7 +229,7 @@ def test_the_leader_goes_on_while_a_question_is_thought_about(
         assert go_on.wait(PATIENCE_S)
         return None, [], []
 
-    monkeypatch.setattr(service_module, "explain", slow)
+    monkeypatch.setattr(job_submissions, "explain", slow)
     answers: list[Any] = []
     asking = threading.Thread(target=lambda: answers.append(asyncio.run(house.service.plan(builders.spec()))))
     asking.start()

@@ -1,0 +1,206 @@
+"""The use cases that change jobs; each is answered after its commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from rm.arrays import JobId, each, mask
+from rm.core.jobs import events as ev
+from rm.core.jobs.state import ClusterState
+from rm.core.model.acceptance import accept
+from rm.core.model.job import Job, JobState
+from rm.core.model.job_update import JobUpdate
+from rm.core.scheduling.cycle import Cycle
+from rm.daemon.agents import Hosts
+from rm.daemon.services.array_elements import (
+    PART,
+    divided,
+    gone,
+    not_there,
+    to_change,
+    to_requeue,
+)
+from rm.daemon.services.job_reading import SLICE
+from rm.daemon.services.job_submissions import BUSY_SLICE, JobSubmissions
+from rm.daemon.services.named_jobs import named_jobs
+from rm.errors import Conflict, IllegalTransition, RmError
+from rm.protocol.attempts import Signalled, SignalTo
+from rm.protocol.codes import Code, code_of
+
+
+class JobChanges(JobSubmissions):
+    """`Service` sets the attributes."""
+
+    _facts: Mapping[str, Any]
+    _hosts: Hosts
+
+    async def cancel_all(self, job_ids: Sequence[int], by: str) -> Sequence[Job]:
+        """Cancel those that have not ended; the jobs as they are then."""
+
+        def make(state: ClusterState, part: Sequence[int], wide: list[Job]) -> list[ev.Event]:
+            alive = [state.jobs[i] for i in part if i in state.jobs and not state.jobs[i].state.final]
+            few, wide[:] = divided(alive, PART)
+            return [ev.CancelRequested(job.id, by) for job in few]
+
+        def look(cycle: Cycle, now_us: int) -> list[Job]:
+            return [cycle.state.jobs[i] for i in job_ids if i in cycle.state.jobs]
+
+        done = 0
+        while done < len(job_ids):
+            part = job_ids[done : done + (BUSY_SLICE if self._leader.is_busy() else SLICE)]
+            wide: list[Job] = []
+            with suppress(IllegalTransition):  # one has ended in this very turn: the others are cancelled
+                await self._request(partial(make, part=part, wide=wide), weight=len(part))
+            for array in wide:
+                with suppress(IllegalTransition, Conflict):  # all of it has ended meanwhile
+                    await self._change_parts(array, "", partial(ev.CancelRequested, array.id, by))
+            done += len(part)
+        answer: list[Job] = await self._ask(look)
+        return answer
+
+    async def cancel(
+        self, job_id: int, by: str, signal: int | None, array_tasks: str = "", signal_to: SignalTo = "steps"
+    ) -> Job:
+        job = await self.job(job_id)
+        if signal is not None:
+            return await self._signal_all(job, signal, signal_to, array_tasks)
+        if job.state.final:
+            raise Conflict(f"Job {job.ref} has already ended ({job.state}).")
+        return await self._change_parts(job, array_tasks, lambda tasks: ev.CancelRequested(job_id, by, tasks))
+
+    async def _signal_all(self, job: Job, signal: int, to: SignalTo, array_tasks: str) -> Job:
+        """The job, or all elements of an array that run."""
+        if job.array is None:
+            return await self._signal(job, signal, to)
+        chosen = job.array.has("running") & (mask(array_tasks) if array_tasks else ~0)
+        if not chosen:
+            named = JobId(job.id, array_tasks)
+            raise Conflict(f"No element of {named} runs: there is nothing to signal.")
+        for task in each(chosen):
+            await self._signal((await self._element(job.id, str(task))).job, signal, to)
+        return job
+
+    async def _signal(self, job: Job, signal: int, to: SignalTo) -> Job:
+        hosts = dict.fromkeys(t.host for t in job.tasks if t.ended_us is None)
+        if not job.occupies or not hosts:
+            raise Conflict(f"Job {job.id} is {job.state}: there is nothing to signal.")
+        for host in hosts:
+            request = Signalled(
+                job=job.id, attempt=job.attempt, signal=signal, to=to, epoch=self._facts["epoch"]
+            )
+            future = self._hosts.call(host, request)
+            try:
+                await asyncio.wrap_future(future)
+            except RmError as error:
+                if code_of(error) is not Code.NO_SUCH_ATTEMPT:
+                    raise
+                raise Conflict(f"Job {job.id} does not run on {host}: there is nothing to signal.") from None
+        return job
+
+    async def hold(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        job = await self.job(job_id)
+        return await self._change_parts(job, array_tasks, lambda tasks: ev.HoldRequested(job_id, by, tasks))
+
+    async def release(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        job = await self.job(job_id)
+        return await self._change_parts(
+            job, array_tasks, lambda tasks: ev.ReleaseRequested(job_id, by, tasks)
+        )
+
+    async def suspend(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        job = await self.job(job_id)
+        return await self._change_parts(
+            job, array_tasks, lambda tasks: ev.SuspendRequested(job_id, by, tasks)
+        )
+
+    async def resume_job(self, job_id: int, by: str, array_tasks: str = "") -> Job:
+        job = await self.job(job_id)
+        return await self._change_parts(job, array_tasks, lambda tasks: ev.ResumeRequested(job_id, by, tasks))
+
+    async def limit_array(self, job_id: int, by: str, limit: int) -> Job:
+        return await self._change(job_id, ev.ArrayLimitSet(job_id, by, limit))
+
+    async def update(
+        self, job_id: int, by: str, update: JobUpdate, may_know: Callable[[str], bool], may_raise: bool
+    ) -> Job:
+        """Change what the job asks for, checked as at its submission. `may_raise`: also the time limit of a
+        job that runs."""
+        job = await self.job(job_id)
+        spec = update.applied(job.spec)
+        accept(spec)
+        if job.state is JobState.PENDING and spec.demand != job.spec.demand:
+            await self._refuse_impossible([spec])
+        asked = [spec] if update.dependency else []
+        named = await named_jobs(asked, self.job, self._elements_of, may_know)
+
+        def make(state: ClusterState) -> list[ev.Event]:
+            if job_id not in state.jobs:
+                raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
+            return [ev.JobUpdated(job_id, by, update, named.of(spec, state) if asked else (), may_raise)]
+
+        changed: Job = await self._request(make, lambda state: state.jobs[job_id])
+        return changed
+
+    async def requeue(self, job_id: int, by: str, array_tasks: str = "", failed: bool = False) -> Job:
+        """Jobs that ended long ago come back from the store, but for those that are not kept any more."""
+        job = await self.job(job_id)
+        if job.array is None:
+            return await self._requeue(job, by, array_tasks, failed)
+        parts = to_requeue(job, array_tasks, failed)
+        return await in_parts(parts, lambda part: self._requeue(job, by, part, failed))
+
+    async def _requeue(self, job: Job, by: str, array_tasks: str, failed: bool) -> Job:
+        def look(cycle: Cycle, now_us: int) -> tuple[int, ...]:
+            return tuple(cycle.state.elements.get(job.id, ()))
+
+        recalled = await gone(self._store, job, array_tasks, await self._ask(look))
+
+        def make(state: ClusterState) -> list[ev.Event]:
+            back = not_there(recalled, state)
+            request = ev.RequeueRequested(job.id, by, array_tasks, failed)
+            return [ev.JobsRecalled(back), request] if back else [request]
+
+        def answer(state: ClusterState) -> Job:
+            return state.jobs[job.id]
+
+        changed: Job = await self._request(make, answer, weight=min(SLICE, max(1, len(recalled))))
+        return changed
+
+    async def _change_parts(self, job: Job, array_tasks: str, event_of: Callable[[str], ev.Event]) -> Job:
+        """A job, or some elements of an array."""
+        parts = [array_tasks] if job.array is None else to_change(job, array_tasks)
+        return await in_parts(parts, lambda part: self._change(job.id, event_of(part)))
+
+    async def _change(self, job_id: int, event: ev.Event) -> Job:
+        await self.job(job_id)  # NotFound, if it never was
+
+        def make(state: ClusterState) -> list[ev.Event]:
+            if job_id not in state.jobs:
+                raise Conflict(f"Job {job_id} has ended too long ago to be changed.", "Submit it again.")
+            return [event]
+
+        job: Job = await self._request(make, lambda state: state.jobs[job_id])
+        return job
+
+
+async def in_parts(parts: Sequence[str], change: Callable[[str], Awaitable[Job]]) -> Job:
+    """One part after the other; elements that the last change came too late for do not keep others from it.
+
+    Raises:
+        IllegalTransition: it came too late for all.
+    """
+    done: Job | None = None
+    refused: IllegalTransition | None = None
+    for part in parts:
+        try:
+            done = await change(part)
+        except IllegalTransition as error:
+            refused = refused or error
+    if done is None:
+        assert refused is not None
+        raise refused
+    return done

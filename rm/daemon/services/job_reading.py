@@ -1,0 +1,265 @@
+"""The use cases that read jobs: of the leader, or of the store those that left its memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from rm.core.jobs.actions import Collect
+from rm.core.jobs.chain import Chain, chain_of
+from rm.core.jobs.fencing import waiting
+from rm.core.model.alignment import Alignment
+from rm.core.model.described import Described
+from rm.core.model.job import Job, JobState
+from rm.core.model.job_step import JobStep, StepName
+from rm.core.model.progress import Progress
+from rm.core.model.reasons import Reason
+from rm.core.model.snapshot import Snapshot
+from rm.core.ports import Clock
+from rm.core.scheduling.cycle import Cycle, in_order
+from rm.core.scheduling.engine import Policies, Tuning, explain
+from rm.core.scheduling.queue_position import queue_position
+from rm.core.store import Store
+from rm.daemon.execution.log_reader import LogReader
+from rm.daemon.services.array_elements import (
+    one_element,
+    stored_element,
+)
+from rm.daemon.services.asking import Asking
+from rm.daemon.services.job_waiters import JobWaiters
+from rm.daemon.services.reasons import NO_REASONS, Reasons, with_reason
+from rm.errors import NotFound
+
+SLICE = 200  # jobs that one request reads or changes without leaving others their turn
+
+
+class JobReading(Asking):
+    """`Service` sets the attributes."""
+
+    _clock: Clock
+    _collecting: Callable[[int, int], Sequence[Collect]]
+    _policies: Policies
+    _reader: LogReader
+    _recent_us: int
+    _store: Store
+    _waiters: JobWaiters
+
+    async def jobs(
+        self,
+        *,
+        states: frozenset[JobState],
+        user: str,
+        name: str,
+        limit: int,
+        everything: bool,
+        before: int = 0,
+    ) -> Sequence[Job]:
+        found, _ = await self.jobs_and_reasons(
+            states=states, user=user, name=name, limit=limit, everything=everything, before=before
+        )
+        return found
+
+    async def jobs_and_reasons(
+        self,
+        *,
+        states: frozenset[JobState],
+        user: str,
+        name: str,
+        limit: int,
+        everything: bool,
+        before: int = 0,
+    ) -> tuple[Sequence[Job], Reasons]:
+        """The jobs as they are stored, and why those of them wait that do."""
+        if everything:
+            stored = await asyncio.to_thread(
+                self._store.jobs,
+                states=states or None,
+                user=user or None,
+                name=name or None,
+                limit=limit or None,
+                before_id=before or None,
+            )
+            waiting = [job for job in stored if job.state is JobState.PENDING]
+            if not waiting:
+                return stored, NO_REASONS
+            some = waiting if len(waiting) <= SLICE else None
+            reasons: Reasons = await self._ask(lambda cycle, now_us: Reasons.of(cycle, some))
+            return stored, reasons
+        since_us = self._clock.now_us() - self._recent_us
+
+        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Reasons]:
+            state = cycle.state
+            newest_first = (
+                job
+                for job in reversed(state.jobs.values())  # they came by ascending id
+                if (not job.state.final or (job.ended_us or 0) >= since_us)
+                and (not before or job.id < before)
+                and (not states or job.state in states)
+                and (not user or job.spec.user == user)
+                and (not name or job.spec.name == name)
+            )
+            found = list(islice(newest_first, limit or None))[::-1]
+            few = found if len(found) <= SLICE else None
+            return found, Reasons.of(cycle, few)
+
+        answer: tuple[list[Job], Reasons] = await self._ask(look)
+        return answer
+
+    async def queue(self, *, user: str, limit: int) -> Sequence[Job]:
+        def look(cycle: Cycle, now_us: int) -> tuple[list[Job], Snapshot, Reasons]:
+            state = cycle.state
+            pending = [state.jobs[j] for j in state.pending]
+            return pending, state.detached(state.snapshot(now_us)), Reasons.of(cycle)
+
+        pending, snapshot, reasons = await self._ask(look)
+
+        def think() -> list[Job]:
+            ordered = in_order(pending, self._policies.queue, snapshot)
+            found = (job for job in ordered if not user or job.spec.user == user)
+            return list(map(reasons.shown, islice(found, limit or None)))
+
+        return await self._think(user, think)
+
+    async def job(self, job_id: int) -> Job:
+        return (await self.described(job_id)).job
+
+    async def job_steps(
+        self, jobs: Sequence[int], after: StepName | None, limit: int
+    ) -> tuple[Sequence[JobStep], frozenset[int]]:
+        steps = await asyncio.to_thread(self._store.job_steps, jobs, after, limit)
+        endless = {(one.name.job, one.name.attempt) for one in steps if one.ended_us is None}
+        return steps, frozenset(job for job, attempt in endless if self._collecting(job, attempt))
+
+    async def described(self, job_id: int, array_tasks: str = "") -> Described:
+        if array_tasks:
+            return await self._element(job_id, array_tasks)
+
+        def ask(cycle: Cycle, now_us: int) -> Described | None:
+            state = cycle.state
+            job = state.jobs.get(job_id)
+            if job is None:
+                return None
+            schedule = next((s for s in state.alignment.schedules if s.job == job_id), None)
+            return Described(with_reason(cycle, job), schedule, state.progress.get(job_id))
+
+        found: Described | None = await self._ask(ask)
+        if found is not None:
+            return found
+        job = await asyncio.to_thread(self._store.job, job_id)
+        if job is None:
+            raise NotFound(f"There is no job {job_id}.", "`rmx queue --all` lists all jobs.")
+        return Described(job)
+
+    async def _named(self, job_id: int, array_tasks: str) -> Job:
+        return (await self._element(job_id, array_tasks)).job if array_tasks else await self.job(job_id)
+
+    async def _elements_of(self, array_id: int, tasks: list[int]) -> list[Job]:
+        return await asyncio.to_thread(self._store.elements, array_id, tasks)
+
+    async def _element(self, array_id: int, array_tasks: str) -> Described:
+        """An element of an array: its own job, or the array's record as if it were one."""
+        record = await self.job(array_id)
+        task = one_element(record, array_tasks)
+
+        def look(cycle: Cycle, now_us: int) -> tuple[int | None, Job]:
+            state = cycle.state
+            return state.elements.get(array_id, {}).get(task), state.jobs.get(array_id, record)
+
+        own, record = await self._ask(look)
+        if own is not None:
+            return await self.described(own)
+        return Described(await stored_element(self._store, record, task))
+
+    async def progress(self, job_ids: Sequence[int]) -> Mapping[int, Progress]:
+        def look(cycle: Cycle, now_us: int) -> dict[int, Progress]:
+            told = cycle.state.progress
+            return {i: told[i] for i in job_ids if i in told}
+
+        found: dict[int, Progress] = await self._ask(look) if job_ids else {}
+        return found
+
+    async def wait(self, job_id: int, timeout_s: float, array_tasks: str = "") -> Job:
+        """An element of an array that waits has no job of its own: its array says when it has."""
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        with self._waiters.waiting(job_id) as woken:
+            while True:
+                woken.clear()  # before the look: a change after it must not be missed
+                job = await self._named(job_id, array_tasks)
+                left = deadline - asyncio.get_running_loop().time()
+                if job.state.final or left <= 0:
+                    return job
+                try:
+                    await asyncio.wait_for(woken.wait(), left)
+                except TimeoutError:
+                    return await self._named(job_id, array_tasks)
+
+    def logs(
+        self,
+        job_id: int,
+        rank: int,
+        stream: str,
+        offset: int,
+        follow: bool,
+        lines: int = 0,
+        attempt: int = 0,
+    ) -> AsyncIterator[bytes]:
+        return self._reader.read(job_id, rank, stream, offset, follow, lines, attempt)
+
+    async def log_note(self, job_id: int, rank: int, stream: str, attempt: int = 0) -> str:
+        return await self._reader.note(job_id, rank, stream, attempt)
+
+    async def why(self, job_id: int) -> Mapping[str, Any]:
+        job = await self.job(job_id)
+        if job.state is not JobState.PENDING:
+            return await self._why_there(job)
+
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, list[Job], Tuning, Job | None]:
+            state = cycle.state
+            pending = [state.jobs[j] for j in state.pending]
+            return state.detached(state.snapshot(now_us)), pending, cycle.tuning, cycle.reserved
+
+        snapshot, pending, tuning, reserved = await self._ask(look)
+
+        def think() -> dict[str, Any]:
+            _, reasons, verdicts = explain(job, snapshot, self._policies, tuning, reserved)
+            place = queue_position(job, pending, self._policies.queue, snapshot)
+            chain = chain_of(job, snapshot.jobs) if job.dependencies else Chain()
+            return {"reasons": reasons, "verdicts": verdicts, "queue_position": place, "chain": chain}
+
+        thoughts = await self._think(job.spec.user, think)
+        return {"job": job_id, "state": job.state, "alignment": None, **thoughts}
+
+    async def _why_there(self, job: Job) -> Mapping[str, Any]:
+        """Of a job that has been placed: the decision as it was taken, and its alignment as it is now."""
+
+        def look(cycle: Cycle, now_us: int) -> tuple[Alignment, Reason | None]:
+            return cycle.state.alignment, waiting(cycle.state, job, cycle.rules, now_us)
+
+        alignment, leased = await self._ask(look)
+        reason = leased or job.reason
+        choice = await asyncio.to_thread(self._store.choice, job.id)
+        return {
+            "job": job.id,
+            "state": job.state,
+            "reasons": [reason] if reason else [],
+            "verdicts": choice.verdicts if choice is not None else [],
+            "alignment": None if job.state.final else alignment_around(alignment, job.id),
+            "placement": None if job.state.final else job.placement,
+            "choice": choice,
+        }
+
+
+def alignment_around(alignment: Alignment, job: int) -> Alignment | None:
+    """What the plan says of one job's links and of the jobs it is aligned with; None = no contention."""
+    mine = tuple(link for link in alignment.links if job in link.jobs)
+    if not mine:
+        return None
+    component = next((s.component for s in alignment.schedules if s.job == job), None)
+    return Alignment(
+        score=min(link.score for link in mine),
+        links=mine,
+        schedules=tuple(s for s in alignment.schedules if s.component == component),
+        unmatched=tuple(j for j in alignment.unmatched if any(j in link.jobs for link in mine)),
+    )

@@ -1,0 +1,172 @@
+"""The use cases of jobs that are not there yet: a submission in parts, and what would become of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
+
+from rm.core.jobs import events as ev
+from rm.core.jobs.dependency import depending_now
+from rm.core.jobs.state import ClusterState
+from rm.core.model.demand import Demand
+from rm.core.model.host import Host
+from rm.core.model.job import Job, JobSpec
+from rm.core.model.snapshot import Snapshot
+from rm.core.model.unknown import unknown_names
+from rm.core.scheduling.cycle import Cycle
+from rm.core.scheduling.engine import Tuning, explain, never_fits, not_yet
+from rm.daemon.services.backlog import Admission, Backlog, loads_of
+from rm.daemon.services.job_reading import SLICE, JobReading
+from rm.daemon.services.named_jobs import NamedJobs, named_jobs
+from rm.daemon.services.parts import first_part, weight_of
+from rm.errors import Conflict, ImpossibleRequest
+
+T = TypeVar("T")
+BUSY_SLICE = 100  # changes in one turn of the leader when others wait
+POSSIBLE_MAX = 10_000  # demands that are known to fit some time
+
+
+class JobSubmissions(JobReading):
+    """`Service` sets the attributes."""
+
+    _backlog: Backlog
+    _bulks: dict[str, asyncio.Lock]
+    _possible: set[Demand]
+    _possible_for: tuple[Host, ...]
+
+    async def submit(
+        self, specs: Sequence[JobSpec], key: str = "", may_know: Callable[[str], bool] = lambda user: True
+    ) -> Sequence[int]:
+        """The new jobs' ids, each durable; with an idempotency `key` that came before, those of that time.
+        They may depend on jobs of users whose jobs the caller `may_know`.
+
+        Many are submitted in parts, between which others have their turn. Where the daemon ends in between,
+        the same submission with the same key goes on after the parts that are there.
+        """
+        await self._refuse_impossible(specs)
+        named = await named_jobs(specs, self.job, self._elements_of, may_know)
+        weights = await beside(specs, lambda: [*map(weight_of, specs)])
+        if sum(weights) <= SLICE:
+            return await self._submit(specs, key, named, weights)
+        turn = self._bulks.setdefault(specs[0].user, asyncio.Lock())  # one user has one of these at a time
+        async with turn:
+            return await self._submit(specs, key, named, weights)
+
+    async def _submit(
+        self, specs: Sequence[JobSpec], key: str, named: NamedJobs, weights: Sequence[int]
+    ) -> Sequence[int]:
+        ids: list[int] = []
+        room: Admission | None = None
+        asked = await beside(specs, lambda: loads_of(specs))
+        name = (specs[0].user, key)
+
+        def make(state: ClusterState, count: int, made: list[int]) -> list[ev.Event]:
+            """May be called again, on the state of before, when another item makes the turn fail."""
+            nonlocal room
+            promised = self._leader.promised
+            known = promised.submitted(name) if key else []
+            if len(known) > len(ids):
+                told = zip(known, specs, strict=False)
+                if len(known) > len(specs) or any(
+                    i in state.jobs and not state.jobs[i].updates and state.jobs[i].spec != spec
+                    for i, spec in told
+                ):
+                    raise Conflict("Another submission had this idempotency key.", "Make a new one.")
+                made[:] = known[len(ids) :]
+                return []
+            if room is None:
+                room = self._backlog.admit(specs[len(ids) :], None if ids else asked)
+            part = specs[len(ids) : len(ids) + count]
+            past = [named.of(spec, state) for spec in part]
+            made[:] = promised.new_jobs(len(part), name if key else None)
+            return [ev.JobSubmitted(i, s, key, p) for i, s, p in zip(made, part, past, strict=True)]
+
+        try:
+            while len(ids) < len(specs):
+                most = BUSY_SLICE if self._leader.is_busy() else SLICE
+                count, weight = first_part(weights[len(ids) : len(ids) + most], most)
+                made: list[int] = []
+                await self._request(partial(make, count=count, made=made), weight=weight)
+                ids += made
+        finally:
+            if room is not None:
+                self._backlog.release(room)  # what was committed counts by itself
+        return ids
+
+    async def _refuse_impossible(self, specs: Sequence[JobSpec]) -> None:
+        """Raise for a job that no state of this cluster could take; each demand is asked once."""
+        kinds: dict[Demand, JobSpec] = {}
+        for spec in specs:
+            kinds.setdefault(spec.demand, spec)
+
+        # one look, without a turn of the leader's: hosts may as well change after the answer
+        if kinds.keys() <= self._possible_on(self._leader.hosts):
+            return
+
+        def look(cycle: Cycle, now_us: int) -> tuple[tuple[Host, ...], Snapshot]:
+            state = cycle.state
+            return tuple(state.hosts.values()), state.detached(state.snapshot(now_us))
+
+        hosts, snapshot = await self._ask(look)
+        possible = self._possible_on(hosts)
+
+        def think() -> None:
+            for kind, spec in kinds.items():
+                if kind in possible:
+                    continue
+                against = unknown_names(spec, snapshot.hosts)
+                if not against:
+                    never = never_fits(Job(0, spec, 0, traffic=spec.traffic), snapshot, self._policies)
+                    against = [reason.message for reason in never]
+                if against:
+                    said = "; ".join(dict.fromkeys(against))
+                    raise ImpossibleRequest(
+                        f"Job '{spec.name}' could never run on this cluster: {said}.",
+                        "See `rmx hosts` for what there is.",
+                    )
+                possible.add(kind)
+
+        await self._think(specs[0].user, think)
+
+    def _possible_on(self, hosts: tuple[Host, ...]) -> set[Demand]:
+        """Demands that are known to fit some time on these hosts; in the event loop's thread."""
+        known = self._possible_for
+        same = len(hosts) == len(known) and all(map(operator.is_, hosts, known))
+        if not same or len(self._possible) > POSSIBLE_MAX:
+            self._possible = set()
+            self._possible_for = hosts
+        return self._possible
+
+    async def plan(
+        self, spec: JobSpec, may_know: Callable[[str], bool] = lambda user: True
+    ) -> Mapping[str, Any]:
+        await self._refuse_impossible([spec])
+        named = await named_jobs([spec], self.job, self._elements_of, may_know)
+
+        def look(cycle: Cycle, now_us: int) -> tuple[Snapshot, Tuning, Job | None, Job]:
+            state = cycle.state
+            waits_for = depending_now(spec, state, named.of(spec, state), now_us)
+            job = Job(0, spec, now_us, traffic=spec.traffic, dependencies=waits_for)
+            return state.detached(state.snapshot(now_us)), cycle.tuning, cycle.reserved, job
+
+        snapshot, tuning, reserved, job = await self._ask(look)
+        decision, reasons, verdicts = await self._think(
+            spec.user, lambda: explain(job, snapshot, self._policies, tuning, reserved)
+        )
+        if not_yet(job, snapshot.now_us) is not None:
+            decision = None
+        return {
+            "placement": decision.placement if decision else None,
+            "alignment": replace(decision.alignment, plans=()) if decision else None,  # for simulators
+            "reasons": reasons,
+            "verdicts": verdicts,
+        }
+
+
+async def beside(specs: Sequence[JobSpec], work: Callable[[], T]) -> T:
+    """Beside the event loop, which ten thousand specifications would hold up."""
+    return await asyncio.to_thread(work) if len(specs) > SLICE else work()
