@@ -35,8 +35,8 @@ from rm.core.model.identity import ClusterIdentity
 from rm.core.scheduling.engine import Policies
 from rm.core.scheduling.guarded import Faults
 from rm.core.store import Damaged, StoredAction
-from rm.daemon.leading.leader import revivable
 from rm.daemon.leading.lease import HeldLease, patiently
+from rm.daemon.leading.outbox import revivable
 from rm.daemon.leading.witness import Witness
 from rm.daemon.services.service import Service
 from rm.errors import RmError, StoreError

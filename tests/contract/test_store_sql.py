@@ -31,7 +31,7 @@ from rm.core.monitoring.mesh import MeshState
 from rm.core.people.audit import Act, Outcome
 from rm.core.people.token import Token
 from rm.core.store import Batch, Entry, Measured, StoredAction
-from rm.daemon.leading.leader import stored
+from rm.daemon.leading.outbox import stored
 from rm.errors import ConfigError, StoreError
 from tests import builders
 

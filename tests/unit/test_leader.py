@@ -24,9 +24,9 @@ from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Store
 from rm.daemon.execution.greeting import HostReport
-from rm.daemon.leading import inbox
-from rm.daemon.leading import leader as leader_module
-from rm.daemon.leading.leader import Leader, Listeners, revivable, revive, stored
+from rm.daemon.leading import inbox, patience
+from rm.daemon.leading.leader import Leader, Listeners
+from rm.daemon.leading.outbox import revivable, revive, stored
 from rm.errors import Conflict, IllegalTransition, RmError, StoreError, StoreUnavailable, Unreachable
 from rm.sim.replay import records, verify
 from tests import builders
@@ -205,7 +205,7 @@ def test_a_failed_commit_answers_everybody_and_stops(house: House) -> None:
 
 
 def test_a_database_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(patience, "RETRY_S", 0.01)
     house = House(BlinkingStore)
     house.start()
     house.request(ev.HostAdded(builders.host("h1"))).result(PATIENCE_S)

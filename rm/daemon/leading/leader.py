@@ -6,21 +6,16 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
-
-import msgspec
+from dataclasses import dataclass
+from typing import Any
 
 from rm import __version__
-from rm.adapters.store.audit_scope import Deed, current_deed
+from rm.adapters.store.audit_scope import Deed
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import ACTIONS, Action, Collect, Discard, Intent, Launch, Start
 from rm.core.jobs.promised import Promised
 from rm.core.jobs.published import Published
-from rm.core.jobs.reconcile import reconcile, worth_repeating
 from rm.core.jobs.state import ClusterState
 from rm.core.journal.journal import Recorder, named
 from rm.core.journal.restoring import restore
@@ -32,60 +27,25 @@ from rm.core.people.audit import Act, with_targets
 from rm.core.people.token import Token
 from rm.core.ports import Clock
 from rm.core.scheduling.cycle import Cycle, Outcome, Recomputation
-from rm.core.store import Batch, Damaged, Entry, Measured, Store, StoredAction
-from rm.daemon.execution.claims import IDS_MOVED_MAX
+from rm.core.store import Batch, Entry, Measured, Store, StoredAction
 from rm.daemon.execution.executor import Executor
 from rm.daemon.execution.greeting import HostReport
 from rm.daemon.leading.inbox import Inbox
-from rm.errors import StoreError, StoreUnavailable, Unreachable, Unstorable
-from rm.protocol.codes import Code
-from rm.typed import convert
+from rm.daemon.leading.items import Keep, Question, Request, begin, refuse, stopping, weight_of
+from rm.daemon.leading.outbox import revive, stored
+from rm.daemon.leading.patience import Patience
+from rm.daemon.leading.returns import Returns
+from rm.errors import StoreError, StoreUnavailable, Unstorable
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 # A turn, in which nobody else is served, takes about as many changes: some tens of milliseconds. One
 # request has at most this many.
 TURN_WEIGHT = 200
-RETRY_S = 0.5  # between two tries of a commit that the database could not take
 STEP_US = 500_000  # less than that between two turns is not a clock that was set, but a machine that is busy
-SLOW_S = 2.0  # a commit that takes longer is reported to every request
 # News of the hosts, for which nobody waits, makes a turn (and a commit) at most this often: many
 # short jobs then share one. An idle cluster's first news is acted upon at once.
 NEWS_EVERY_US = 5_000
-STRAYS_NAMED = 5  # attempts in one line of the log
-
-
-@dataclass(slots=True)
-class Request:
-    """Something the leader is asked to do, with the promise to answer after the commit.
-
-    `make` turns the state into events in the leader's thread (it may raise RmError to refuse);
-    `answer` turns the state after the commit into the result.
-    """
-
-    make: Callable[[ClusterState], list[ev.Event]]
-    answer: Callable[[ClusterState], Any]
-    weight: int = 1  # how many events it makes, about
-    done: Future[Any] = field(default_factory=Future)
-    deed: Deed | None = field(default_factory=current_deed)
-
-
-@dataclass(slots=True)
-class Question:
-    """A read that needs the leader's consistent state; nothing is committed for it."""
-
-    ask: Callable[[Cycle, int], Any]
-    done: Future[Any] = field(default_factory=Future)
-
-
-@dataclass(slots=True)
-class Keep:
-    """What to make durable besides the state; nothing is decided from it."""
-
-    batch: Batch
-    done: Future[Any] = field(default_factory=Future)
-    deed: Deed | None = field(default_factory=current_deed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,15 +94,13 @@ class Leader:
         self._version = version
         self._clock = clock
         self._clock_offset_us = clock.now_us() - clock.monotonic_us()
-        self._ids_until = cycle.state.next_job + IDS_MOVED_MAX
+        self._returns = Returns(cycle.state, executor)
         self._recent_us = recent_us  # how long ended jobs are kept in the state
         self._thread = threading.Thread(target=self._run, name="leader", daemon=True)
         self._stopping = False
         self._turned_us = 0
         self._later: list[Any] = []  # what arrived while a commit was waited for
-        self._committing: float | None = None  # since when, monotonic
-        self._trouble = ""
-        self._wake = threading.Event()
+        self._patience = Patience(self._answer_meanwhile)
         self._offline = ThreadPoolExecutor(1, thread_name_prefix="offline")
 
     def start(self, open_actions: tuple[StoredAction, ...]) -> None:
@@ -152,7 +110,7 @@ class Leader:
 
     def stop(self) -> None:
         self._stopping = True
-        self._wake.set()
+        self._patience.end()
         self.post(ev.Tick())
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(10)
@@ -211,15 +169,7 @@ class Leader:
 
     def waiting(self) -> StoreUnavailable | None:
         """Why nothing can be asked or changed now: the database does not answer. From any thread."""
-        since = self._committing
-        for_s = 0.0 if since is None else time.monotonic() - since
-        if for_s < SLOW_S and not self._trouble:
-            return None
-        why = self._trouble or "The database has not answered yet."
-        return StoreUnavailable(
-            f"The daemon has waited {for_s:.0f} s for its database. {why}",
-            "It goes on by itself as soon as the database does; jobs that run are not touched.",
-        )
+        return self._patience.waiting()
 
     def _enter(self, item: Request | Question | Keep) -> Future[Any]:
         """Into the inbox, unless nobody will read it any more, or not now."""
@@ -260,7 +210,7 @@ class Leader:
         try:
             items.append(self._inbox.take(timeout))
             weight = 0
-            while (weight := weight + _weight(items[-1])) < TURN_WEIGHT:
+            while (weight := weight + weight_of(items[-1])) < TURN_WEIGHT:
                 items.append(self._inbox.take(self._pause_s(items)))
         except queue.Empty:
             pass
@@ -276,7 +226,7 @@ class Leader:
     def _turn(self, items: list[Any]) -> None:
         """One step with all of these; every request is answered in any case."""
         # one whose asker has gone (a cancelled HTTP request) is not begun, and cannot be cancelled later
-        items = [i for i in items if not isinstance(i, Request | Question | Keep) or _begin(i)]
+        items = [i for i in items if not isinstance(i, Request | Question | Keep) or begin(i)]
         try:
             try:
                 self._take(items)
@@ -286,7 +236,7 @@ class Leader:
                 self._take_apart(items, error)
         except Exception as error:  # nothing of this turn is promised to anybody
             for item in items:
-                _refuse(item, error)
+                refuse(item, error)
             raise
 
     def _take_apart(self, items: list[Any], error: Exception) -> None:
@@ -304,13 +254,13 @@ class Leader:
                 if not _of_one_item(cause):
                     raise
                 log.error("left out, because it cannot be processed: %.1000r", item, exc_info=cause)
-                _refuse(item, cause)
+                refuse(item, cause)
                 self._restore()
 
     def _restore(self) -> None:
         """The state as it was after the last commit."""
         now_us = self._clock.now_us()
-        loaded = self._patiently(lambda: self._store.load(ended_after_us=now_us - self._recent_us))
+        loaded = self._patience.on(lambda: self._store.load(ended_after_us=now_us - self._recent_us))
         restore(self._cycle.state, loaded, now_us)
         self._version = loaded.version
         self._hosts = tuple(self._cycle.state.hosts.values())
@@ -350,7 +300,7 @@ class Leader:
             elif isinstance(item, Keep):
                 kept.append(item)
             elif isinstance(item, HostReport):
-                events += self._reconcile(item, now_us)
+                events += self._returns.events(item, now_us)
             else:
                 events.append(item)
         due_us = self._cycle.next_due_us()
@@ -428,54 +378,6 @@ class Leader:
         except Exception:
             log.exception("the offline recomputation failed; the feasible alignment stays")
 
-    def _reconcile(self, report: HostReport, now_us: int) -> list[ev.Event]:
-        state, host = self._cycle.state, report.up.host
-        if host not in state.hosts or not self._executor.is_current(report):
-            return []
-        launches: set[tuple[int, int]] = set()
-        ends: set[tuple[int, int]] = set()
-        failed: list[ev.Event] = []
-        for intent in self._executor.open_intents(host):
-            action = intent.action
-            if isinstance(action, Collect | Discard):
-                ends.add((action.job, action.attempt))
-            if not isinstance(action, Launch | Start):
-                continue
-            if not worth_repeating(state, report.up, report.tasks, action):
-                self._executor.drop(intent)
-            elif self._executor.is_worn_out(intent):
-                self._executor.drop(intent)
-                why = f"its agent did not answer this {action.kind}, in repeated requests"
-                failed.append(ev.LaunchFailed(action.job, action.attempt, host, Code.UNREACHABLE, why))
-            elif isinstance(action, Launch):
-                launches.add((action.job, action.attempt))
-        self._executor.repeat_open(host)
-        up = replace(report.up, newest_job=self._newest_job(host, report.newest_job))
-        found = reconcile(state, host, report.tasks, launches, ends, now_us)
-        strays = [e for e in found if isinstance(e, ev.StrayFound) and e.running]
-        if strays:
-            named = ", ".join(f"attempt {e.attempt} of job {e.job}" for e in strays[:STRAYS_NAMED])
-            more = f" and {len(strays) - STRAYS_NAMED} more" * (len(strays) > STRAYS_NAMED)
-            what = "the database has given up, or does not have, and they are stopped"
-            log.warning("%s still runs %s%s: these %s", host, named, more, what)
-        return [up, *failed, *found]
-
-    def _newest_job(self, host: str, told: int) -> int:
-        """What ids of new jobs are to be above: hosts may remember jobs of a newer copy of the database."""
-        if told < self._cycle.state.next_job:
-            return 0
-        if told >= self._ids_until:
-            log.error("%s reports job %d, which cannot be one of this cluster's", host, told)
-            return 0
-        log.warning(
-            "%s remembers job %d, which this database does not know: an older copy of it was restored. What "
-            "runs there and is not known is stopped; new jobs get ids from %d on",
-            host,
-            told,
-            told + 1,
-        )
-        return told
-
     def _commit(self, outcome: Outcome, entries: tuple[Entry, ...], acts: tuple[Act, ...] = ()) -> None:
         changes, state = outcome.changes, self._cycle.state
         batch = Batch(
@@ -495,30 +397,8 @@ class Leader:
             self._store_durably(batch)
 
     def _store_durably(self, batch: Batch) -> None:
-        self._version = self._patiently(lambda: self._store.commit(batch, self._version))
+        self._version = self._patience.on(lambda: self._store.commit(batch, self._version))
         self._listeners.on_commit(self._version)
-
-    def _patiently(self, work: Callable[[], T]) -> T:
-        """What the database does, however long it is away: what waits for a commit waits with it, and
-        requests that come meanwhile are answered so."""
-        self._committing = begun = time.monotonic()
-        try:
-            while True:
-                try:
-                    done = work()
-                except StoreUnavailable as error:
-                    if not self._trouble:
-                        log.error("%s The daemon waits for its database", error)
-                    self._trouble = str(error)
-                    self._answer_meanwhile()
-                    if self._stopping or self._wake.wait(RETRY_S):
-                        raise
-                else:
-                    if self._trouble:
-                        log.warning("the database is back after %.1f s", time.monotonic() - begun)
-                    return done
-        finally:
-            self._committing, self._trouble = None, ""
 
     def _answer_meanwhile(self) -> None:
         """What was asked just before is refused for now; news is kept."""
@@ -529,7 +409,7 @@ class Leader:
                 return
             if not isinstance(item, Request | Question | Keep):
                 self._later.append(item)
-            elif _begin(item):
+            elif begin(item):
                 item.done.set_exception(self.waiting() or stopping())
 
     def _answer(self, request: Request, outcome: Outcome, first: int, last: int) -> None:
@@ -549,27 +429,13 @@ class Leader:
                 item = self._inbox.take()
             except queue.Empty:
                 return
-            if isinstance(item, Request | Question | Keep) and _begin(item):
+            if isinstance(item, Request | Question | Keep) and begin(item):
                 item.done.set_exception(stopping())
 
 
 def _of_one_item(error: Exception) -> bool:
     """May one item of a turn be to blame? Not for a database that is gone or has another leader."""
     return isinstance(error, Unstorable) or not isinstance(error, StoreError)
-
-
-def _refuse(item: Any, error: Exception) -> None:
-    if isinstance(item, Request | Question | Keep) and not item.done.done():
-        item.done.set_exception(error)
-
-
-def _weight(item: Any) -> int:
-    return item.weight if isinstance(item, Request) else 1
-
-
-def _begin(item: Request | Question | Keep) -> bool:
-    """False when the asker has given up."""
-    return item.done.set_running_or_notify_cancel()
 
 
 def _refusal(outcome: Outcome, first: int, last: int) -> Exception | None:
@@ -583,33 +449,3 @@ def _recorded(deed: Deed, events: Sequence[ev.Event]) -> list[Act]:
         return []
     deed.recorded = True
     return [with_targets(deed.act, events)]
-
-
-def stopping() -> Unreachable:
-    return Unreachable("The daemon is stopping.", "Try again.")
-
-
-def stored(intent: Intent) -> StoredAction:
-    action = intent.action
-    body = msgspec.to_builtins(action)
-    return StoredAction(intent.id, action.kind, action.job, action.attempt, action.host, body)
-
-
-def revivable(actions: Iterable[StoredAction]) -> tuple[tuple[StoredAction, ...], list[Damaged]]:
-    """The actions that this rm can carry out, and those of which nobody knows what they ask."""
-    good, damaged = [], []
-    for action in actions:
-        try:
-            revive(action)
-            good.append(action)
-        except (KeyError, msgspec.ValidationError) as error:
-            why = f"Action {action.id} is damaged in the database: {error}."
-            damaged.append(Damaged("action", (str(action.id),), why))
-    return tuple(good), damaged
-
-
-def revive(stored_action: StoredAction) -> Intent:
-    """An intent of an earlier life of the daemon."""
-    kind = ACTIONS[stored_action.kind]
-    action: Action = convert(stored_action.body, kind)
-    return Intent(stored_action.id, action)
