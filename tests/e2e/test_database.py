@@ -3,18 +3,23 @@ doubled, and a second daemon takes over."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import secrets
 import shutil
 import signal
 import sqlite3
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from tests.cluster import RMX, WAIT_S, Cluster, until
 from tests.e2e.conftest import MakeCluster
-from tests.postgres import Server, binaries
+from tests.postgres import NOBODY, Server, binaries
 
 pytestmark = [pytest.mark.lab, pytest.mark.postgres]
 
@@ -23,7 +28,22 @@ GO = "while [ ! -e /var/tmp/go.$SLURM_JOB_ID ]; do sleep 0.05; done"
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def disk() -> Iterator[Path]:
+    """A small one, for the tables alone."""
+    place = Path(tempfile.mkdtemp(prefix="rm-tables-"))
+    mount = ["mount", "-t", "tmpfs", "-o", f"size=48m,mode=0700,uid={NOBODY},gid={NOBODY}", "none", place]
+    if os.geteuid() == 0:
+        subprocess.run(mount, check=True)
+    try:
+        yield place
+    finally:
+        if os.geteuid() == 0:
+            subprocess.run(["umount", "-l", place], check=True)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def server(disk: Path) -> Iterator[Server]:
     programs = binaries()
     if programs is None:
         pytest.skip("no PostgreSQL server here")
@@ -31,10 +51,18 @@ def server() -> Iterator[Server]:
     try:
         made.start()
         with made.connect() as c:
-            c.execute("CREATE DATABASE rm")
+            c.execute(f"CREATE TABLESPACE small LOCATION '{disk}'")
+            c.execute("CREATE DATABASE rm TABLESPACE small")
         yield made
     finally:
         made.remove()
+
+
+def fill(disk: Path) -> None:
+    """To the last byte."""
+    with (disk / "filler").open("wb", 0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(1024))
 
 
 @pytest.fixture(scope="module")
@@ -60,18 +88,25 @@ def go(cluster: Cluster, job: int) -> None:
         cluster.lab.exec(host.name, ["touch", f"/var/tmp/go.{job}"])
 
 
-@pytest.mark.parametrize("how", ["crash", "freeze"])
-def test_a_database_that_blinks_is_waited_for(cluster: Cluster, server: Server, how: str) -> None:
+@pytest.mark.parametrize("how", ["crash", "freeze", "full disk"])
+def test_a_database_that_blinks_is_waited_for(
+    cluster: Cluster, server: Server, disk: Path, tmp_path: Path, how: str
+) -> None:
+    if how == "full disk" and os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    (script := tmp_path / "script").write_text(f"#!/bin/sh\n{MARK}\n# {secrets.token_hex(500_000)}\n")
     assert cluster.daemon is not None
     pid = cluster.daemon.pid
     ends_meanwhile = cluster.post_job(f"{MARK}; {GO}")
     cluster.wait(ends_meanwhile, "RUNNING")
     if how == "crash":
         server.end(signal.SIGQUIT)
+    elif how == "full disk":
+        fill(disk)
     else:
         server.signal_all(signal.SIGSTOP)
     try:
-        argv = [RMX, "--config", cluster.config, "submit", "--parsable", "--wrap", MARK]
+        argv = [RMX, "--config", cluster.config, "submit", "--parsable", script]
         submits = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd="/")
         until(lambda: "waited" in said(cluster), "the daemon says that it waits for its database")
         shown = cluster.rmx("status")
@@ -83,6 +118,8 @@ def test_a_database_that_blinks_is_waited_for(cluster: Cluster, server: Server, 
     finally:
         if how == "crash":
             server.start()
+        elif how == "full disk":
+            (disk / "filler").unlink()
         else:
             server.signal_all(signal.SIGCONT)
     out, err = submits.communicate(timeout=WAIT_S)
