@@ -309,8 +309,12 @@ def test_a_source_is_read_from_its_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["http://u:{0}@x/", "http://{0}@x/", "http://x/?token={0}", "u:{0}@x", "x#{0}"]
-)
+    "url",
+    [
+        "http://u:{0}@x/", "http://{0}@x/", "http://x/?token={0}", "u:{0}@x", "x#{0}",
+        "http://u:{0}%40x/", "http://u%3A{0}%40x/", "http://u:{0}\uff20x/", "http://u:{0}/", "{0}",
+    ],
+)  # fmt: skip
 def test_an_address_that_may_hold_a_secret_is_never_shown(url: str) -> None:
     table = {"name": "ma", "kind": "esmond", "url": url.format("s3cr3t")}
     found, malformed = sources_of([table])

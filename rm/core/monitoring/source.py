@@ -18,7 +18,7 @@ from rm.core.monitoring.mesh import LIMITS, TESTS, USUAL, Every, Mesh, Threshold
 from rm.errors import ConfigError, UsageError
 from rm.units import DAY_US, HOUR_US, MINUTE_US, SECOND_US, parse_duration_us
 
-URL = re.compile(r"https?://(?:[^\s/@?#:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[^\s?#]*)?")
+URL = re.compile(r"https?://(?:[^\s/@?#%:\[\]]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[^\s?#]*)?")
 KINDS = ("maddash", "esmond", "opensearch")
 
 
@@ -122,12 +122,12 @@ def _kind(value: object) -> str:
 
 def _url(value: object) -> str:
     hint = "Write http:// or https://, host and path; a user's name goes to 'user' and 'password_file'."
-    if isinstance(value, str) and any(sign in value for sign in "@?#"):  # never shown: it may be a secret
+    if isinstance(value, str) and any(sign in value for sign in "@?#"):
         raise ConfigError(
             "The address has more than host and path: a user's name, a password or a query.", hint
         )
     if not isinstance(value, str) or not URL.fullmatch(value):
-        raise ConfigError(f"{value!r:.80} is not an address of an archive.", hint)
+        raise ConfigError("It is not an address of an archive, and not shown: it may hold a password.", hint)
     return value.rstrip("/")
 
 
