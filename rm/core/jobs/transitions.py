@@ -7,13 +7,22 @@ from dataclasses import replace
 from typing import Any
 
 from rm.core.jobs import events as ev
-from rm.core.jobs.actions import HOLD, Collect, Discard, Launch, Start, Stop
+from rm.core.jobs.actions import HOLD, Discard, Launch, Start, Stop
 from rm.core.jobs.changes import Context
+from rm.core.jobs.ending import (
+    back_to_queue,
+    finish_if_over,
+    hosts_of,
+    renewed,
+    stop_rest,
+    with_earlier,
+    with_notes,
+)
 from rm.core.jobs.mailing import share_mail
 from rm.core.jobs.state import touch
-from rm.core.jobs.suspending import counted, resume, suspend
+from rm.core.jobs.suspending import resume, suspend
 from rm.core.jobs.updating import update
-from rm.core.model.job import EarlierAttempt, Job, JobState, Task
+from rm.core.model.job import Job, JobState, Task
 from rm.core.model.reasons import Reason, ReasonCode
 from rm.protocol.codes import Code
 
@@ -21,15 +30,14 @@ S = JobState
 
 # The agent's refusals that no other host would answer differently: the job itself is at fault.
 JOB_FAULTS = frozenset({Code.NO_SUCH_USER, Code.ROOT_REFUSED, Code.BAD_REQUEST})
-# Refusals that every other job would meet on that host too: it is drained until it can write its spool again.
 # what shells mean by a code: the end of the task's log names the program
 EXPLAINED = {
     126: "a shell says: a program may not be executed, see the end of the log",
     127: "a shell says: a program was not found, see the end of the log",
 }
+# Refusals that every other job would meet on that host too: it is drained until it can write its spool again.
 HOST_FAULTS = frozenset({Code.NO_SPACE, Code.NO_DESCRIPTORS, Code.SPOOL})
 MAX_LAUNCH_FAILURES = 3
-EARLIER_MAX = 100  # attempts that a job remembers
 # A job whose hosts are lost soon after it started, again and again, may be the cause: it must not take down
 # one host after the other. An attempt that ran for this long ends such a row.
 INNOCENT_US = 3_600_000_000
@@ -87,18 +95,18 @@ def _allowed_us(job: Job, now_us: int) -> int | None:
 def _prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
     if job.go:
         return  # said twice: every host has got its start
-    tasks = _update(job.tasks, e.host, None, prepared=True)
+    tasks = renewed(job.tasks, e.host, None, prepared=True)
     port = e.master_port if e.host == job.tasks[0].host else job.master_port  # no other host may choose
-    job = ctx.put(replace(job, tasks=_with_notes(tasks, e.notes), master_port=port))
+    job = ctx.put(replace(job, tasks=with_notes(tasks, e.notes), master_port=port))
     if all(t.prepared for t in job.tasks):
         job = ctx.put(touch(job, ctx.now_us, "every host is ready", go=True))
-        for host in _hosts(job.tasks):
+        for host in hosts_of(job.tasks):
             ctx.act(Start(job.id, job.attempt, host, job.master_port))
 
 
 def _started(ctx: Context, job: Job, e: ev.TasksStarted) -> None:
     new = tuple(t.rank for t in job.tasks if t.rank in e.ranks and t.started_us is None)
-    tasks = _with_notes(_update(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e.notes)
+    tasks = with_notes(renewed(job.tasks, e.host, new, started_us=e.started_us, prepared=True), e.notes)
     if tasks == job.tasks and job.started_us is not None and job.state is not S.CONFIGURING:
         return  # said twice: by the task's start and in the answer to its launch
     job = replace(job, tasks=tasks, host_faults=0)
@@ -124,7 +132,7 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         job = touch(job, ctx.now_us, e.epilog)
         _drain(ctx, e.host, e.epilog)
     started, ended = _when(task.started_us or e.started_us, e, ctx.now_us)
-    tasks = _update(
+    tasks = renewed(
         job.tasks,
         e.host,
         (e.rank,),
@@ -140,32 +148,32 @@ def _exited(ctx: Context, job: Job, e: ev.TaskExited) -> None:
         job = replace(job, state=S.RUNNING)
     # a host may say so of any job, but ends by a lease only what has one
     if e.why == FENCED and job.spec.fence_us and job.ending is None:
-        job = _stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
+        job = stop_rest(ctx, _fenced(ctx, job, e.host), "abort")
     # also when another task failed of it meanwhile, perhaps since this one has ended
     if e.why == REQUEUE and job.ending in (None, S.FAILED):
         what = f"requeued by its own task {e.rank} on {e.host}"
         job = touch(job, ctx.now_us, what, ending=S.PENDING, reason=None, failed_rank=None)
-        job = _stop_rest(ctx, _count_requeue(ctx, job), "abort")
+        job = stop_rest(ctx, _count_requeue(ctx, job), "abort")
     if job.spec.runs_once and e.rank != 0:
-        return _finish_if_over(ctx, job)  # it held its part of the host; how the job ends, its script says
+        return finish_if_over(ctx, job)  # it held its part of the host; how the job ends, its script says
     # a task that ends well on the signal of its time limit has still reached the limit
     if (e.code or e.signal or e.why == "timeout") and job.ending is None:
         ending, reason = _verdict(e)
         job = touch(job, ctx.now_us, reason.message, ending=ending, reason=reason, failed_rank=e.rank)
-        job = _stop_rest(ctx, job, "abort")
+        job = stop_rest(ctx, job, "abort")
     if job.spec.runs_once and job.ending is None:
         job = touch(job, ctx.now_us, "its script has ended", ending=S.COMPLETED)
-        job = _stop_rest(ctx, job, "abort")
-    _finish_if_over(ctx, job)
+        job = stop_rest(ctx, job, "abort")
+    finish_if_over(ctx, job)
 
 
 def _given_back(ctx: Context, job: Job, e: ev.TaskExited) -> None:
     """Its host has not begun it, and does not any more: nothing has happened to it, it waits as before."""
-    job = replace(job, tasks=_update(job.tasks, e.host, None, ended_us=ctx.now_us))
+    job = replace(job, tasks=renewed(job.tasks, e.host, None, ended_us=ctx.now_us))
     if job.ending in (None, S.PENDING):
         job = touch(job, ctx.now_us, f"given back by {e.host}, before its start", ending=S.PENDING)
         job = replace(job, unstarted=job.unstarted + 1)
-    _finish_if_over(ctx, job)
+    finish_if_over(ctx, job)
 
 
 def _when(started_us: int | None, e: ev.TaskExited, now_us: int) -> tuple[int | None, int]:
@@ -224,7 +232,7 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
         job,
         ctx.now_us,
         sentence,
-        tasks=_update(job.tasks, e.host, None, ended_us=ctx.now_us, note=e.message),
+        tasks=renewed(job.tasks, e.host, None, ended_us=ctx.now_us, note=e.message),
         launch_failures=failures,
         host_faults=faults,
         not_before_us=max(job.not_before_us, ctx.now_us + _wait_us(faults))
@@ -234,7 +242,7 @@ def _launch_failed(ctx: Context, job: Job, e: ev.LaunchFailed) -> None:
         ending=ending,
         reason=job.reason or reason,
     )
-    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+    finish_if_over(ctx, stop_rest(ctx, job, "abort"))
 
 
 def _drain(ctx: Context, host: str, why: str) -> None:
@@ -258,7 +266,7 @@ def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: s
     alive = {t.rank for t in job.tasks if t.rank in ranks and t.host == host and t.ended_us is None}
     if not alive:
         return
-    tasks = _update(job.tasks, host, tuple(alive), ended_us=max(ctx.now_us, job.started_us or 0), note=why)
+    tasks = renewed(job.tasks, host, tuple(alive), ended_us=max(ctx.now_us, job.started_us or 0), note=why)
     job = touch(job, ctx.now_us, why, tasks=tasks)
     if job.ending is None:
         # a gang that never got its start has done nothing yet: it may always be tried again
@@ -266,7 +274,7 @@ def lose_tasks(ctx: Context, job: Job, host: str, ranks: tuple[int, ...], why: s
         job = replace(job, ending=ending, reason=Reason(ReasonCode.HOST_LOST, why))
         if ending is S.PENDING:
             job = _after_loss(ctx, job)
-    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+    finish_if_over(ctx, stop_rest(ctx, job, "abort"))
 
 
 def _after_loss(ctx: Context, job: Job) -> Job:
@@ -316,7 +324,7 @@ def missed(job: Job) -> Reason:
 def _cancel(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
     reason = Reason(ReasonCode.CANCELLED, f"cancelled by {e.by}")
     job = touch(job, ctx.now_us, reason.message, ending=S.CANCELLED, reason=reason)
-    _finish_if_over(ctx, _stop_rest(ctx, job, "cancel"))
+    finish_if_over(ctx, stop_rest(ctx, job, "cancel"))
 
 
 def _cancel_requeue(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
@@ -328,21 +336,21 @@ def _cancel_requeue(ctx: Context, job: Job, e: ev.CancelRequested) -> None:
 
 def _requeue(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
     job = _count_requeue(ctx, touch(job, ctx.now_us, f"requeued by {e.by}", ending=S.PENDING))
-    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+    finish_if_over(ctx, stop_rest(ctx, job, "abort"))
 
 
 def _moved(ctx: Context, job: Job, e: ev.JobMoved) -> None:
     ctx.state.rescheduled_us = ctx.now_us
     story = f"moved: {e.reason.message}"
     job = touch(job, ctx.now_us, story, ending=S.PENDING, reason=e.reason)
-    _finish_if_over(ctx, _stop_rest(ctx, job, "abort"))
+    finish_if_over(ctx, stop_rest(ctx, job, "abort"))
 
 
 def _requeue_finished(ctx: Context, job: Job, e: ev.RequeueRequested) -> None:
-    earlier = _with_earlier(job, f"ended {job.state}")
+    earlier = with_earlier(job, f"ended {job.state}")
     job = touch(job, ctx.now_us, f"requeued by {e.by}", launch_failures=0, host_faults=0, avoid=(), losses=0,
                 reason=None)  # fmt: skip
-    _back_to_queue(ctx, _count_requeue(ctx, replace(job, earlier=earlier)))
+    back_to_queue(ctx, _count_requeue(ctx, replace(job, earlier=earlier)))
 
 
 def _count_requeue(ctx: Context, job: Job) -> Job:
@@ -362,7 +370,7 @@ def _hold(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
 def _hold_in_slice(ctx: Context, job: Job, e: ev.HoldRequested) -> None:
     """Its host gives it back, unless it has begun it: what comes first decides."""
     job = ctx.put(touch(job, ctx.now_us, f"held by {e.by}", held=True))
-    for host in _hosts(job.tasks):
+    for host in hosts_of(job.tasks):
         ctx.act(Stop(job.id, job.attempt, host, 0, HOLD))
 
 
@@ -388,147 +396,6 @@ def _forget_prepared(ctx: Context, job: Job, e: ev.TasksPrepared) -> None:
     if any(t.ended_us is None for t in job.tasks if t.host == e.host):
         return
     ctx.act(Discard(job.id, job.attempt, e.host))
-
-
-# -- what several transitions do ------------------------------------------------------------------
-
-
-def _hosts(tasks: tuple[Task, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(t.host for t in tasks))
-
-
-def _update(
-    tasks: tuple[Task, ...], host: str, ranks: tuple[int, ...] | None, **changes: Any
-) -> tuple[Task, ...]:
-    """New versions of the tasks of `host` (those of `ranks`, or all that have not ended)."""
-    return tuple(
-        replace(t, **changes)
-        if t.host == host and (t.rank in ranks if ranks is not None else t.ended_us is None)
-        else t
-        for t in tasks
-    )
-
-
-def _with_notes(tasks: tuple[Task, ...], notes: tuple[tuple[int, str], ...]) -> tuple[Task, ...]:
-    by_rank = dict(notes)
-    return tuple(replace(t, note=by_rank[t.rank]) if t.rank in by_rank else t for t in tasks)
-
-
-def _stop_rest(ctx: Context, job: Job, why: str) -> Job:
-    """Stop every task that has not ended, once. Where a gang is only prepared there is nothing to
-    stop: its tasks end here, and `_finish_if_over` lets the hosts forget them."""
-    if job.state is S.COMPLETING:
-        return job
-    job = replace(counted(job, ctx.now_us), state=S.COMPLETING)
-    left = tuple(t for t in job.tasks if t.ended_us is None)
-    if not job.go:
-        ended = {t.rank for t in left}
-        tasks = tuple(replace(t, ended_us=ctx.now_us) if t.rank in ended else t for t in job.tasks)
-        return ctx.put(replace(job, tasks=tasks))
-    for host in _hosts(left):
-        ctx.act(Stop(job.id, job.attempt, host, ctx.rules.grace_us, why))
-    return ctx.put(job)
-
-
-def _finish_if_over(ctx: Context, job: Job) -> None:
-    """When the last task has ended: the final state, the resources back, the logs home.
-
-    Every host of the attempt must forget it, also one that never answered: it may hold more
-    than it could report.
-    """
-    ctx.put(job)
-    if any(t.ended_us is None for t in job.tasks):
-        return
-    for host in _hosts(job.tasks):
-        mine = [t for t in job.tasks if t.host == host]
-        ranks = tuple(t.rank for t in mine if t.started_us is not None or t.exit_code is not None)
-        if job.spec.runs_once:
-            ranks = tuple(rank for rank in ranks if rank == 0)  # nothing else printed
-        if all(t.silent for t in mine if t.rank in ranks):
-            ranks = ()
-        steps = job.spec.runs_once and any(t.rank == 0 and t.started_us is not None for t in mine)
-        if ranks or steps:
-            ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error), steps=steps))
-        else:
-            ctx.act(Discard(job.id, job.attempt, host))
-    ctx.state.vacate(job)
-    job = counted(job, ctx.now_us)
-    if job.ending is S.PENDING:
-        said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story
-        why = job.reason.message if job.reason is not None else said
-        _back_to_queue(ctx, replace(job, earlier=_with_earlier(job, why)))
-        return
-    worst = _telling(job)
-    final = job.ending or S.COMPLETED
-    ctx.put(
-        touch(
-            job,
-            ctx.now_us,
-            f"ended {final}",
-            state=final,
-            ended_us=_ended_us(job, ctx.now_us),
-            exit_code=worst.exit_code if worst else None,
-            exit_signal=worst.exit_signal if worst else None,
-        )
-    )
-
-
-def _ended_us(job: Job, now_us: int) -> int:
-    """When the job's last task ended, as its host says: the daemon may hear of it much later. A job that
-    never started ends now."""
-    if job.started_us is None:
-        return now_us
-    return max(job.started_us, min(now_us, max((t.ended_us or 0 for t in job.tasks), default=now_us)))
-
-
-def _telling(job: Job) -> Task | None:
-    """The task whose exit is the job's: the one that failed first, since rm then ended the others; else the
-    worst."""
-    ended = [t for t in job.tasks if t.exit_code is not None]
-    if job.spec.runs_once:
-        return next((t for t in ended if t.rank == 0), None)
-    if S.FAILED in (job.ending, job.state):
-        ended = [t for t in ended if t.rank == job.failed_rank] or ended
-    return max(ended, key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0), default=None)
-
-
-def _back_to_queue(ctx: Context, job: Job) -> None:
-    ctx.put(
-        replace(
-            job,
-            state=S.PENDING,
-            served_us=job.served_us + _ran_us(job),
-            tasks=(),
-            ending=None,
-            started_us=None,
-            ended_us=None,
-            exit_code=None,
-            exit_signal=None,
-        )
-    )
-    ctx.state.enqueue(job.id)
-
-
-def _with_earlier(job: Job, why: str) -> tuple[EarlierAttempt, ...]:
-    """The job's earlier attempts with the one that is over now."""
-    worst = _telling(job)
-    ended = EarlierAttempt(
-        job.attempt,
-        _hosts(job.tasks),
-        job.started_us,
-        max((t.ended_us for t in job.tasks if t.ended_us is not None), default=None),
-        worst.exit_code if worst else None,
-        worst.exit_signal if worst else None,
-        why,
-    )
-    return (*job.earlier, ended)[-EARLIER_MAX:]
-
-
-def _ran_us(job: Job) -> int:
-    """How long the attempt whose tasks have all ended ran; 0 if it never started."""
-    if job.started_us is None:
-        return 0
-    return max(0, max((t.ended_us or 0 for t in job.tasks), default=0) - job.started_us)
 
 
 TRANSITIONS: dict[tuple[JobState, type], Callable[[Context, Job, Any], None]] = {

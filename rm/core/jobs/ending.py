@@ -1,0 +1,153 @@
+"""How a job ends, or an attempt of it: its tasks are stopped, its resources come back, its logs come home."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rm.core.jobs.actions import Collect, Discard, Stop
+from rm.core.jobs.changes import Context
+from rm.core.jobs.state import touch
+from rm.core.jobs.suspending import counted
+from rm.core.model.job import EarlierAttempt, Job, JobState, Task
+
+S = JobState
+EARLIER_MAX = 100  # attempts that a job remembers
+
+
+def hosts_of(tasks: tuple[Task, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(t.host for t in tasks))
+
+
+def renewed(
+    tasks: tuple[Task, ...], host: str, ranks: tuple[int, ...] | None, **changes: Any
+) -> tuple[Task, ...]:
+    """New versions of the tasks of `host` (those of `ranks`, or all that have not ended)."""
+    return tuple(
+        replace(t, **changes)
+        if t.host == host and (t.rank in ranks if ranks is not None else t.ended_us is None)
+        else t
+        for t in tasks
+    )
+
+
+def with_notes(tasks: tuple[Task, ...], notes: tuple[tuple[int, str], ...]) -> tuple[Task, ...]:
+    by_rank = dict(notes)
+    return tuple(replace(t, note=by_rank[t.rank]) if t.rank in by_rank else t for t in tasks)
+
+
+def stop_rest(ctx: Context, job: Job, why: str) -> Job:
+    """Stop every task that has not ended, once. Where a gang is only prepared there is nothing to
+    stop: its tasks end here, and `finish_if_over` lets the hosts forget them."""
+    if job.state is S.COMPLETING:
+        return job
+    job = replace(counted(job, ctx.now_us), state=S.COMPLETING)
+    left = tuple(t for t in job.tasks if t.ended_us is None)
+    if not job.go:
+        ended = {t.rank for t in left}
+        tasks = tuple(replace(t, ended_us=ctx.now_us) if t.rank in ended else t for t in job.tasks)
+        return ctx.put(replace(job, tasks=tasks))
+    for host in hosts_of(left):
+        ctx.act(Stop(job.id, job.attempt, host, ctx.rules.grace_us, why))
+    return ctx.put(job)
+
+
+def finish_if_over(ctx: Context, job: Job) -> None:
+    """When the last task has ended: the final state, the resources back, the logs home.
+
+    Every host of the attempt must forget it, also one that never answered: it may hold more
+    than it could report.
+    """
+    ctx.put(job)
+    if any(t.ended_us is None for t in job.tasks):
+        return
+    for host in hosts_of(job.tasks):
+        mine = [t for t in job.tasks if t.host == host]
+        ranks = tuple(t.rank for t in mine if t.started_us is not None or t.exit_code is not None)
+        if job.spec.runs_once:
+            ranks = tuple(rank for rank in ranks if rank == 0)  # nothing else printed
+        if all(t.silent for t in mine if t.rank in ranks):
+            ranks = ()
+        steps = job.spec.runs_once and any(t.rank == 0 and t.started_us is not None for t in mine)
+        if ranks or steps:
+            ctx.act(Collect(job.id, job.attempt, host, ranks, errors=bool(job.spec.error), steps=steps))
+        else:
+            ctx.act(Discard(job.id, job.attempt, host))
+    ctx.state.vacate(job)
+    job = counted(job, ctx.now_us)
+    if job.ending is S.PENDING:
+        said = next((what for _, what in reversed(job.history)), "")  # a replayed job has no story
+        why = job.reason.message if job.reason is not None else said
+        back_to_queue(ctx, replace(job, earlier=with_earlier(job, why)))
+        return
+    worst = telling(job)
+    final = job.ending or S.COMPLETED
+    ctx.put(
+        touch(
+            job,
+            ctx.now_us,
+            f"ended {final}",
+            state=final,
+            ended_us=_ended_us(job, ctx.now_us),
+            exit_code=worst.exit_code if worst else None,
+            exit_signal=worst.exit_signal if worst else None,
+        )
+    )
+
+
+def _ended_us(job: Job, now_us: int) -> int:
+    """When the job's last task ended, as its host says: the daemon may hear of it much later. A job that
+    never started ends now."""
+    if job.started_us is None:
+        return now_us
+    return max(job.started_us, min(now_us, max((t.ended_us or 0 for t in job.tasks), default=now_us)))
+
+
+def telling(job: Job) -> Task | None:
+    """The task whose exit is the job's: the one that failed first, since rm then ended the others; else the
+    worst."""
+    ended = [t for t in job.tasks if t.exit_code is not None]
+    if job.spec.runs_once:
+        return next((t for t in ended if t.rank == 0), None)
+    if S.FAILED in (job.ending, job.state):
+        ended = [t for t in ended if t.rank == job.failed_rank] or ended
+    return max(ended, key=lambda t: (bool(t.exit_code or t.exit_signal), t.exit_code or 0), default=None)
+
+
+def back_to_queue(ctx: Context, job: Job) -> None:
+    ctx.put(
+        replace(
+            job,
+            state=S.PENDING,
+            served_us=job.served_us + ran_us(job),
+            tasks=(),
+            ending=None,
+            started_us=None,
+            ended_us=None,
+            exit_code=None,
+            exit_signal=None,
+        )
+    )
+    ctx.state.enqueue(job.id)
+
+
+def with_earlier(job: Job, why: str) -> tuple[EarlierAttempt, ...]:
+    """The job's earlier attempts with the one that is over now."""
+    worst = telling(job)
+    ended = EarlierAttempt(
+        job.attempt,
+        hosts_of(job.tasks),
+        job.started_us,
+        max((t.ended_us for t in job.tasks if t.ended_us is not None), default=None),
+        worst.exit_code if worst else None,
+        worst.exit_signal if worst else None,
+        why,
+    )
+    return (*job.earlier, ended)[-EARLIER_MAX:]
+
+
+def ran_us(job: Job) -> int:
+    """How long the attempt whose tasks have all ended ran; 0 if it never started."""
+    if job.started_us is None:
+        return 0
+    return max(0, max((t.ended_us or 0 for t in job.tasks), default=0) - job.started_us)
