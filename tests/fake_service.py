@@ -57,6 +57,7 @@ class FakeService:
         self.alerting: Any = None
         self.steps: Any = None
         self.job_step_table: list[JobStep] = []
+        self.queue_policy = "priority"
         self.tokens: Any = None
         self.audit: Any = None
 
@@ -315,7 +316,7 @@ class FakeService:
 
     def status(self) -> dict[str, Any]:
         daemon = {"version": "0.1.0", "agents": "0a1b", "pid": 7, "started_us": 1_000_000, "epoch": 3}
-        told = {"jobs": {"PENDING": 2}, "hosts": {}, "policies": {"queue": "priority"}}
+        told = {"jobs": {"PENDING": 2}, "hosts": {}, "policies": {"queue": self.queue_policy}}
         return {"daemon": daemon, **told, "other_agents": ["h2", "h3"]}
 
 

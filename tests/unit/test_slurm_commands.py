@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from rm.cli.slurm import sinfo_columns, squeue_columns
+from rm.cli.slurm import sinfo_columns, sprio, squeue_columns
 from rm.cli.slurm.program import PROGRAMS
 from rm.cli.slurm.words import Options
 
@@ -51,7 +51,8 @@ def test_no_option_and_no_letter_is_there_twice(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "columns"), [("letters", squeue_columns), ("letters of sinfo", sinfo_columns)]
+    ("mark", "columns"),
+    [("letters", squeue_columns), ("letters of sinfo", sinfo_columns), ("letters of sprio", sprio)],
 )
 def test_the_letters_of_formats_are_said(mark: str, columns: ModuleType) -> None:
     said = re.search(rf"<!-- {mark} --> `(.*?)`", DOCUMENT)

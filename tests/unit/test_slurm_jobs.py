@@ -285,3 +285,28 @@ def test_what_is_wrong_is_an_error_of_scancel(
     assert (done.code, done.out) == (1, "")
     assert done.err.startswith(f"scancel: error: {sentence}")
     assert not cancelled(daemon)
+
+
+def test_priorities_are_listed_with_their_parts(slurm: Slurm, rmx: Rmx, daemon: Daemon) -> None:
+    rmx("submit", "--priority=9", "--nice=4", "--partition=fast,slow", "--wrap=true")
+    assert slurm("sprio").out.splitlines()[0].split() == ["JOBID", "PARTITION", "PRIORITY", "SITE", "NICE"]
+    lines = [line.split() for line in slurm("sprio", "-h").out.splitlines()]
+    assert sorted(lines) == [
+        ["2", "(null)", "7", "7", "0"],
+        ["3_[0,2-5%2]", "fast", "0", "0", "0"],
+        ["6", "fast,slow", "5", "9", "4"],
+    ]
+    assert slurm("sprio", "-h", "-o", "%i %Y", "-p", "slow").out == "6 5\n"
+    assert slurm("sprio", "-h", "-o", "%i", "-j", "3_2,2", "-u", "root").out.split() == ["2", "3_[0,2-5%2]"]
+    assert slurm("sprio", "-l").out.splitlines()[0].split()[2] == "USER"
+    assert "%A, which is not supported" in slurm("sprio", "-o", "%A").err
+    daemon.service.queue_policy = "srsf"
+    refused = slurm("sprio")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("sprio: error: The queue policy srsf does not order jobs by their")
+
+
+def test_shares_are_refused_by_a_sentence(slurm: Slurm) -> None:
+    refused = slurm("sshare", "-a", "--whatever")
+    assert (refused.code, refused.out) == (1, "")
+    assert refused.err.startswith("sshare: error: rm keeps no shares")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import aiohttp
 import pytest
 
 from rm.config import LimitsConfig
+from rm.core.model.job_step import JobStep, StepName
 from rm.errors import ConfigError
 from rm.web.pages import (
     queue_view,
@@ -196,6 +198,24 @@ def test_a_part_that_has_not_changed_is_not_sent_again(daemon: Daemon) -> None:
 
 def test_a_job_that_is_not_there_is_said(daemon: Daemon) -> None:
     assert "There is no job 77." in get(daemon.socket, "/?job=77")[1]
+
+
+def test_the_page_of_a_job_has_what_srun_ran(daemon: Daemon) -> None:
+    spec = daemon.service.table[1].spec
+    daemon.service.put(1, spec=replace(spec, launch="batch"))
+    attempt = daemon.service.table[1].attempt
+    daemon.service.job_step_table = [
+        JobStep(StepName(1, attempt, 0), "<train>", "h[1-2]", 2, 4, 8, 6_000_000, 9_000_000, 3, 0),
+        *(JobStep(StepName(1, attempt, n), f"step{n}", "h1", 1, 1, 0, 6_000_000) for n in range(1, 150)),
+    ]
+    html = get(daemon.socket, "/job/1")[1]
+    assert "<td>FAILED</td>" in html
+    assert "<td>h[1-2]</td><td>3:0</td>" in html
+    assert "train" not in html  # whoever looks here is not the job's owner
+    assert ">1.99</th>" in html
+    assert ">1.100</th>" not in html
+    assert "sacct -j 1" in html
+    assert "steps-title" not in get(daemon.socket, "/job/2")[1]
 
 
 def test_without_a_daemon_the_page_says_so_and_its_parts_keep_what_they_have(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from rm.web.pages.people import Person
 from rm.web.pages.queue_view import Row, group_of, row
 from rm.web.pages.text import Look, look, moment, shown
 
+STEPS_MOST = 100  # that are shown
 SCRIPT_MOST = 200_000  # characters
 
 
@@ -43,6 +44,44 @@ def job(told: Mapping[str, Any], person: Person, now_us: int, look: Look = look)
         acts=tuple(acts),
         asked=tuple(asked),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    ref: str
+    name: str
+    state: str
+    elapsed: str
+    hosts: str
+    tasks: int
+    exit: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepsView:
+    rows: tuple[StepRow, ...]
+    more: bool
+
+
+def steps(job: Mapping[str, Any], told: Mapping[str, Any], now_us: int) -> StepsView:
+    """What `srun` ran, of the first attempts first."""
+    rows = []
+    for one in told["steps"]:
+        of_attempt = f" of attempt {one['attempt']}" if one["attempt"] != job["attempt"] else ""
+        end_us = now_us if one["ended_us"] is None else one["ended_us"]
+        ended = "" if one["exit_code"] is None else f"{one['exit_code']}:{one['exit_signal'] or 0}"
+        rows.append(
+            StepRow(
+                ref=f"{job['id']}.{one['step']}{of_attempt}",
+                name=shown(one["name"], 60),
+                state=one["state"],
+                elapsed=format_elapsed(max(0, end_us - one["started_us"])),
+                hosts=shown(one["hosts"], 80),
+                tasks=one["tasks"],
+                exit=ended,
+            )
+        )
+    return StepsView(tuple(rows), told["more"])
 
 
 def script(told: Mapping[str, Any]) -> str | None:

@@ -223,7 +223,11 @@ class Parts:
         if not chosen:
             raise NotFound("No job is named.")
         job = (await self._source.get(f"jobs/{chosen}"))["job"]
-        return {"job": job_view.job(job, self._person, now_us, self._look)}
+        steps = None
+        if job["spec"]["launch"] == "batch" and job["attempt"]:
+            told = await self._source.get(f"jobs/steps?jobs={job['id']}&limit={job_view.STEPS_MOST}")
+            steps = job_view.steps(job, told, now_us)
+        return {"job": job_view.job(job, self._person, now_us, self._look), "steps": steps}
 
 
 _PARTS: Mapping[str, Callable[[Parts, Query, int], Awaitable[Fields]]] = {
