@@ -19,8 +19,10 @@ from rm.core.ports import CommPolicy
 from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Entry
-from rm.errors import ImpossibleRequest, StoreError
+from rm.errors import StoreError
 from rm.sim.replay import cycle_of, policies_of, records
+
+Element = tuple[int, int]  # (array, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,7 @@ class Run:
     score: float | None = None
     exits: dict[int, Exit] = field(default_factory=dict)
     interrupted: bool = False
+    in_slice: bool = False  # it stood in line on its host behind others of its array
     echoes: list[tuple[int, ev.ProfileMeasured | ev.JobsProgressed]] = field(default_factory=list)
 
     @property
@@ -71,6 +74,12 @@ class Story:
     failures: list[ev.LaunchFailed] = field(default_factory=list)
     state: JobState = JobState.PENDING
     ended_us: int | None = None
+    element: Element | None = None
+
+    @property
+    def runs_itself(self) -> bool:
+        """Not an array's record, whose elements run."""
+        return not self.spec.array or self.element is not None
 
     @property
     def began(self) -> Run | None:
@@ -83,6 +92,7 @@ class Recording:
     """All of a journal, from its first start on. `usual_*` are medians over what was seen."""
 
     jobs: dict[int, Story] = field(default_factory=dict)
+    elements: dict[Element, int] = field(default_factory=dict)  # of arrays: the ids that they got
     setups: list[Setup] = field(default_factory=list)
     from_us: int = 0
     until_us: int = 0
@@ -101,9 +111,16 @@ class Recording:
             r.began_us - r.placed_us
             for s in self.jobs.values()
             for r in s.runs
-            if r.began_us is not None and r.placed_us is not None
+            if r.began_us is not None and r.placed_us is not None and not r.in_slice
         ]
         return median_low(found) if found else 0
+
+    def tell(self, job: Job) -> Story:
+        """Begin the story of a job."""
+        element = None if job.array_task is None else (job.array_job, job.array_task)
+        if element is not None:
+            self.elements[element] = job.id
+        return self.jobs.setdefault(job.id, Story(job.id, job.spec, job.submitted_us, element=element))
 
 
 class NoOrder:
@@ -128,8 +145,6 @@ def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
 
     Raises:
         StoreError, ConfigError: see `rm.sim.replay`; or a step does not fit the state.
-        ImpossibleRequest: there are job arrays: their elements got the ids of jobs in the order in which
-            they were placed, which other policies change.
     """
     found = Recording()
     cycle: Cycle | None = None
@@ -140,12 +155,10 @@ def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
             if record.setup not in found.setups:
                 found.setups.append(record.setup)
             asked = policies_of(record.setup)
-            _refuse_arrays((job.id, job.spec) for job in record.state.jobs.values())
             cycle = cycle_of(record, Policies(NoOrder(), asked.placement, NoMoves(asked.comm)))
             _meet(found, record)
             continue
         assert cycle is not None  # `records` begins with a start
-        _refuse_arrays((e.job, e.spec) for e in record.events if isinstance(e, ev.JobSubmitted))
         found.steps += 1
         decided = tuple(e for e in record.decided if isinstance(e, ev.DECISIONS))
         outcome = cycle.step((*record.events, *decided), record.at_us)
@@ -159,19 +172,10 @@ def read(entries: Iterable[tuple[int, Entry]]) -> Recording:
     return found
 
 
-def _refuse_arrays(submitted: Iterable[tuple[int, JobSpec]]) -> None:
-    for job, spec in submitted:
-        if spec.array:
-            raise ImpossibleRequest(
-                f"Job {job} of the journal is a job array: other policies cannot be tried with arrays yet.",
-                "Without policies `rmx sim replay` verifies the whole journal.",
-            )
-
-
 def _meet(found: Recording, start: Start) -> None:
     """Jobs that are there already."""
     for job in start.state.jobs.values():
-        story = found.jobs.setdefault(job.id, Story(job.id, job.spec, job.submitted_us))
+        story = found.tell(job)
         story.state, story.ended_us = job.state, job.ended_us
         if job.occupies and not any(r.number == job.attempt for r in story.runs):
             assert job.placement is not None
@@ -184,12 +188,13 @@ def _follow(found: Recording, cycle: Cycle, outcome: Outcome, step: Step) -> Non
     for event in outcome.recorded:
         match event:
             case ev.JobSubmitted():
-                found.jobs[event.job] = Story(event.job, event.spec, now_us)
+                found.tell(state.jobs[event.job])
             case ev.JobPlaced():
                 hosts, tasks = event.placement.hosts, len(event.placement.tasks)
                 run = Run(state.jobs[event.job].attempt, tasks, hosts, now_us)
                 run.score = score_of(event.job, state.alignment)
-                found.jobs[event.job].runs.append(run)
+                run.in_slice = event.slice_of not in (0, event.job)
+                found.tell(state.jobs[event.job]).runs.append(run)
             case ev.HostDown():
                 for story in found.jobs.values():
                     if story.runs and story.runs[-1].ended_us is None:

@@ -63,6 +63,8 @@ def rows(recording: Recording, modelled: Mapping[int, Fate], replayed: Mapping[i
     found = []
     for job, story in sorted(recording.jobs.items()):
         run = story.began
+        if not story.runs_itself:
+            continue
         if run is not None and run.placed_us is None:
             continue  # it ran before the journal begins
         if story.state.final and not story.runs and (story.ended_us or 0) <= recording.from_us:

@@ -21,6 +21,7 @@ from rm.core.journal.journal import Start as JournalStart
 from rm.core.model.host import HostState
 from rm.core.model.job import Job, JobState
 from rm.sim.recording import Exit, Recording, Run, Story
+from rm.sim.renamed import Renamed
 
 Attempt = tuple[int, int]  # (job, attempt)
 Handler = Callable[[int], list[ev.Event]]
@@ -49,8 +50,8 @@ class ReplayedHost:
 class ReplayedHosts:
     """`at(time, handler)` calls the handler then; what that returns goes to the cycle."""
 
-    def __init__(self, recording: Recording, at: Callable[[int, Handler], None]) -> None:
-        self._jobs = recording.jobs
+    def __init__(self, recording: Recording, renamed: Renamed, at: Callable[[int, Handler], None]) -> None:
+        self._story = renamed.story
         self._until_us = recording.until_us
         self._usual_length_us = recording.usual_length_us
         self._usual_latency_us = recording.usual_latency_us
@@ -147,7 +148,7 @@ class ReplayedHosts:
                 if part is None:
                     host.parts[key] = Part(tuple(t.rank for t in action.tasks))
                     launched = partial(self._launched, host, key, action.hold)
-                    self._at(now_us + self._latency_us(self._jobs[action.job]), launched)
+                    self._at(now_us + self._latency_us(self._story(action.job)), launched)
             case Start():
                 if part is not None and part.state == "prepared":
                     self._at(now_us, partial(self._begin, host, key))
@@ -178,9 +179,9 @@ class ReplayedHosts:
         self._schedule(host, key, part, now_us, now_us)
         if key not in self._echoed:
             self._echoed.add(key)
-            run = self._run_of(self._jobs[key[0]], key)
+            run = self._run_of(self._story(key[0]), key)
             for offset_us, event in run.echoes if run is not None else ():
-                self._at(now_us + offset_us, partial(_echo, event, key[1]))
+                self._at(now_us + offset_us, partial(_echo, event, key))
         return [ev.TasksStarted(*key, host.name, now_us, part.ranks)] if host.reachable else []
 
     def _stopped(self, host: ReplayedHost, key: Attempt, why: str, now_us: int) -> list[ev.Event]:
@@ -220,12 +221,12 @@ class ReplayedHosts:
     def _plan(self, key: Attempt) -> dict[int, Exit]:
         """How each task of the attempt will end, if nothing ends it before."""
         if key not in self._plans:
-            story = self._jobs[key[0]]
+            story = self._story(key[0])
             run = self._run_of(story, key)
             if run is not None and run.complete:
                 self._plans[key] = run.exits
             else:
-                self.assumed.add(story.id)
+                self.assumed.add(key[0])
                 how = Exit(self._assumed_us(story))
                 self._plans[key] = dict.fromkeys(range(story.spec.ntasks), how)
         return self._plans[key]
@@ -245,13 +246,15 @@ class ReplayedHosts:
 
     def _latency_us(self, story: Story) -> int:
         found = [
-            r.began_us - r.placed_us for r in story.runs if r.began_us is not None and r.placed_us is not None
+            r.began_us - r.placed_us
+            for r in story.runs
+            if r.began_us is not None and r.placed_us is not None and not r.in_slice
         ]
         return found[0] if found else self._usual_latency_us
 
     def _failure(self, job: int, host: str) -> ev.LaunchFailed | None:
         """The next launch of the job that failed there, or anywhere by the job's own fault."""
-        failures = self._failures.get(job, [])
+        failures = self._failures.get(self._story(job).id, [])
         found = next((f for f in failures if f.host == host or f.code in JOB_FAULTS), None)
         if found is not None:
             failures.remove(found)
@@ -276,7 +279,8 @@ def _reported(key: Attempt, part: Part) -> list[ReportedTask]:
     return found
 
 
-def _echo(event: ev.ProfileMeasured | ev.JobsProgressed, attempt: int, now_us: int) -> list[ev.Event]:
+def _echo(event: ev.ProfileMeasured | ev.JobsProgressed, of: Attempt, now_us: int) -> list[ev.Event]:
+    job, attempt = of
     if isinstance(event, ev.ProfileMeasured):
-        return [replace(event, attempt=attempt)]
-    return [ev.JobsProgressed(tuple(replace(p, attempt=attempt) for p in event.progress))]
+        return [replace(event, job=job, attempt=attempt)]
+    return [ev.JobsProgressed(tuple(replace(p, job=job, attempt=attempt) for p in event.progress))]

@@ -4,8 +4,9 @@ that run as long as they really ran, wherever and whenever these policies place 
 What the users and the machines did is taken from the journal at its time: submissions, requests,
 hosts that fell silent, came back or booted, measurements. What followed from the decisions of then
 is not: starts and ends are made anew by the model hosts (`rm.sim.replayed_hosts`), after the
-job's own time from placement to start and its own run times. How much faster or slower a job
-would have run beside other neighbours is not in a journal; the links' scores hint at it.
+job's own time from placement to start and its own run times; none is handed out in a slice. How much
+faster or slower a job would have run beside other neighbours is not in a journal; the links' scores
+hint at it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from rm.core.jobs import events as ev
 from rm.core.journal.journal import Chosen, Setup, Start
@@ -22,13 +24,15 @@ from rm.core.scheduling.cycle import Cycle, Outcome
 from rm.core.scheduling.engine import Policies, Tuning
 from rm.core.store import Entry
 from rm.sim.recording import Recording, score_of
+from rm.sim.renamed import Renamed, Request
 from rm.sim.replay import policies_of, records
 from rm.sim.replayed_hosts import ReplayedHosts
 
 # Facts of the outside; all other events follow from decisions.
+REQUESTS = get_args(Request)
 OUTSIDE = (
-    ev.JobSubmitted, ev.CancelRequested, ev.HoldRequested, ev.ReleaseRequested, ev.RequeueRequested,
-    ev.HostAdded, ev.HostRemoved, ev.HostDrained, ev.HostResumed, ev.Measured, ev.ZoneMeasured,
+    ev.JobSubmitted, ev.ArrayLimitSet, ev.HostAdded, ev.HostRemoved, ev.HostDrained, ev.HostResumed,
+    ev.Measured, ev.ZoneMeasured,
 )  # fmt: skip
 RESTARTED = "it has not answered since the daemon started"
 
@@ -54,7 +58,8 @@ class Decider:
         """Raises:
         ConfigError: there is no such policy, or it has no such option.
         """
-        return policies_of(replace(setup, policies=self.choose(setup))), self.tuning or setup.tuning
+        tuning = replace(self.tuning or setup.tuning, slice_us=0)
+        return policies_of(replace(setup, policies=self.choose(setup))), tuning
 
 
 @dataclass(slots=True)
@@ -77,10 +82,12 @@ class WhatIf:
         self._heap: list[tuple[int, int, Callable[[int], list[ev.Event]]]] = []
         self._number = 0  # of the next heap entry: equal times keep their order
         self._now_us = 0
-        self._hosts = ReplayedHosts(recording, self._at)
+        self._renamed = Renamed(recording)
+        self._hosts = ReplayedHosts(recording, self._renamed, self._at)
         self._cycle: Cycle | None = None
         self._scores: dict[int, float | None] = {}
-        self.fates: dict[int, Fate] = {}
+        self._kept: set[int] = set()  # the jobs with which the journal begins
+        self.fates: dict[int, Fate] = {}  # by the jobs' ids in the journal
 
     @property
     def assumed(self) -> set[int]:
@@ -150,6 +157,8 @@ class WhatIf:
             elif isinstance(event, ev.HostSilent):
                 self._hosts.silence(event.host)
                 events.append(event)
+            elif isinstance(event, REQUESTS):
+                events.append(self._renamed.here(event, self._kept))
             elif isinstance(event, OUTSIDE):
                 events.append(event)
         return events
@@ -159,6 +168,9 @@ class WhatIf:
         if self._cycle is None:
             self._cycle = Cycle(start.state, policies, start.setup.rules, tuning)
             self._cycle.start_over(aligned=False)
+            self._kept = set(start.state.jobs)
+            # elements get ids behind all of the journal, whose jobs keep theirs
+            self._cycle.state.next_job = self._renamed.first
             for job in start.state.jobs.values():
                 self.fates[job.id] = Fate(state=job.state, end_us=job.ended_us)
                 if job.occupies and job.placement is not None:
@@ -196,7 +208,7 @@ class WhatIf:
         events += [
             ev.JobSubmitted(job.id, job.spec)
             for job in theirs.jobs.values()
-            if job.id not in self.fates and not job.state.final
+            if job.id not in self.fates and not job.state.final and job.array_task is None
         ]
         return events
 
@@ -206,9 +218,13 @@ class WhatIf:
         state = cycle.state
         for event in outcome.recorded:
             if isinstance(event, ev.JobPlaced):
+                self._renamed.add(event)
                 self._scores[event.job] = score_of(event.job, state.alignment)
         for job_id in outcome.changes.jobs:
-            job, fate = state.jobs[job_id], self.fates.setdefault(job_id, Fate())
+            known = self._renamed.recorded(job_id)
+            if known is None:
+                continue  # nothing is recorded of it to compare with
+            job, fate = state.jobs[job_id], self.fates.setdefault(known, Fate())
             if fate.start_us is None and job.started_us is not None and job.placement is not None:
                 fate.start_us, fate.hosts = job.started_us, job.placement.hosts
                 fate.score = self._scores.get(job_id)

@@ -20,7 +20,6 @@ from rm.core.registry import load
 from rm.core.scheduling.cycle import Cycle
 from rm.core.scheduling.engine import Policies
 from rm.core.store import Batch, Entry
-from rm.errors import ImpossibleRequest
 from rm.sim import replay_summary
 from rm.sim.recording import read
 from rm.sim.replay import verify
@@ -169,19 +168,93 @@ def test_a_journal_that_begins_in_the_middle(monkeypatch: pytest.MonkeyPatch) ->
     assert [row.story.id for row in rows] == [2, 3]  # the first one runs already
 
 
-def test_job_arrays_are_refused_with_a_sentence() -> None:
+def element(log: Log, time_s: float, job: int, lasts_s: float) -> None:
+    log.runs(time_s, job)
+    log.ends(time_s + lasts_s, job)
+
+
+def array_and_job() -> Log:
+    """One host: the elements 0 to 2 run one after the other, as jobs 2, 3 and 5, and job 4 after them."""
     log = Log("h1")
-    log.submit(0, 1, array="0-2")
-    assert verify(log.entries).difference is None
-    with pytest.raises(ImpossibleRequest, match="Job 1 of the journal is a job array"):
-        read(log.entries)
-    later = Log("h1")
-    later.cycle = log.cycle
-    later.entries = []
-    later.recorder = Recorder("of this test", FIFO)
-    later.at(1)
-    with pytest.raises(ImpossibleRequest, match="Job 1 of the journal is a job array"):
-        read(later.entries)
+    log.submit(0, 1, array="0-2", expected_us=60 * S)
+    element(log, 0, 2, 20)
+    log.runs(20, 3)
+    log.submit(25, 4, expected_us=10 * S)
+    log.ends(60, 3)
+    element(log, 60, 5, 30)
+    element(log, 90, 4, 10)
+    return log
+
+
+def test_elements_of_arrays_are_the_same_ones_in_another_order() -> None:
+    log = array_and_job()
+    same = log.what_if()
+    assert {job: t for job, t in times_s(same).items() if job != 1} == {
+        2: (0, 20), 3: (20, 60), 5: (60, 90), 4: (90, 100)
+    }  # fmt: skip
+    other = times_s(log.what_if(queue="srsf"))
+    # the short job goes before the last element, which then has another id, and its own length
+    assert {job: t for job, t in other.items() if job != 1} == {
+        2: (0, 20), 3: (20, 60), 4: (60, 70), 5: (70, 100)
+    }  # fmt: skip
+    rows = replay_summary.rows(read(log.entries), same, same)
+    assert [row.story.id for row in rows] == [2, 3, 4, 5]
+
+
+def test_what_is_asked_of_an_element_is_asked_of_the_same_one() -> None:
+    log = Log("h1")
+    log.submit(0, 1, array="0-1", expected_us=60 * S)
+    element(log, 0, 2, 10)
+    log.runs(10, 3)
+    log.submit(5 + 10, 4, expected_us=10 * S)
+    log.at(20, ev.CancelRequested(3, "alice"))
+    log.ends(21, 3, code=143)
+    element(log, 21, 4, 10)
+    assert times_s(log.what_if())[3] == (10, 20)
+    held = Log("h1")
+    held.submit(0, 1, expected_us=50 * S)
+    held.submit(0, 2, array="0-1", expected_us=90 * S)
+    held.submit(0, 3, expected_us=20 * S)
+    element(held, 0, 1, 50)
+    held.runs(50, 4)
+    held.at(60, ev.CancelRequested(4, "alice"))  # under the other policies it still waits in its array then
+    held.ends(61, 4, code=143)
+    element(held, 61, 5, 90)
+    element(held, 151, 3, 20)
+    other = times_s(held.what_if(queue="srsf"))
+    assert (other[1], other[3]) == ((0, 50), (50, 70))
+    assert 4 not in other  # it never got a job
+    assert other[5] == (70, 160)
+
+
+def test_an_element_that_the_journal_never_placed_runs_as_its_array_says() -> None:
+    log = Log("h1")
+    log.submit(0, 1, array="0-1", expected_us=30 * S)
+    log.runs(0, 2)
+    log.submit(9, 3, expected_us=5 * S)
+    log.ends(10, 2)
+    log.runs(10, 4)
+    log.at(11)
+    play = WhatIf(read(log.entries), Decider({"queue": "srsf"}, None))
+    fates = times_s(play.play(log.entries))
+    assert fates[2] == (0, 10)
+    assert fates[3][0] == 10  # before the second element
+    assert play.assumed
+
+
+def test_a_journal_may_begin_with_an_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "START_EVERY_US", 8 * S)
+    log = Log("h1")
+    log.submit(0, 1, array="0-2", expected_us=60 * S)
+    log.runs(0, 2)
+    log.at(10)
+    log.ends(20, 2)
+    element(log, 20, 3, 5)
+    element(log, 25, 4, 5)
+    later = [i for i, (_, e) in enumerate(log.entries) if e.kind == "start"][1]
+    log.entries = log.entries[later:]
+    fates = {job: t for job, t in times_s(log.what_if()).items() if job > 1}
+    assert fates == {2: (0, 20), 3: (20, 25), 4: (25, 30)}
 
 
 @pytest.fixture(scope="module")
@@ -192,6 +265,21 @@ def worlds() -> dict[tuple[int, float], World]:
         world.run()
         made[seed, faults] = world
     return made
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_worlds_with_arrays_and_failures_end_under_other_policies(seed: int) -> None:
+    world = World(seed, hosts=5, jobs=25, faults=1.0, journalled=FIFO)
+    world.run()
+    entries = world.db.journal
+    told = read(entries)
+    assert any(story.element for story in told.jobs.values())
+    play = WhatIf(told, Decider({"queue": "srsf", "placement": "zone"}, None))
+    fates = play.play(entries)
+    assert all(fate.state.final for fate in fates.values())
+    state = play._cycle.state  # type: ignore[union-attr]
+    assert not state.placed
+    assert {n: all_of(h) for n, h in state.hosts.items()} == state.free
 
 
 def test_without_failures_the_model_tells_what_happened(worlds: Any) -> None:
