@@ -29,6 +29,7 @@ from rm_cgroup import DEFAULT_STATE, Group, Hierarchy
 from rm_fence import Fences
 from rm_lease import alive_us
 from rm_operations import Operations
+from rm_request import keep_to_jobs
 from rm_room import TROUBLES, Room
 from rm_spool import Spool, SpoolError, boot_id, sentence_of
 from rm_stream_hub import StreamHub, programs
@@ -269,7 +270,7 @@ class Agent:
             self.cluster = self.attempts.spool.cluster()[0]
             return result
         if self.jobs_only:
-            request.pop("allow_root", None)
+            keep_to_jobs(request)
         if op in CHANGES or "epoch" in request:
             epoch = request.get("epoch")
             if not isinstance(epoch, int):

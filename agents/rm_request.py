@@ -10,6 +10,7 @@ from rm_lease import alive_us
 from rm_spool import SpoolError
 
 LARGEST = 1 << 53  # of any number: a time in microseconds, a size in bytes
+PROGRAMS = "/etc/rm/"  # of the administrator of the host
 
 
 class User:
@@ -45,6 +46,21 @@ def not_too_late(request):
     late_us = time.time_ns() // 1000 - until if isinstance(until, int) else 0
     if late_us > 0:
         raise SpoolError("too-late", "The request came %.1f s too late." % (late_us / 1e6))
+
+
+def keep_to_jobs(request):
+    """Of an agent that does nothing as root for its callers: no request, also of a slice, launches a job of
+    root, or a program of root but one that the host's administrator has put into PROGRAMS."""
+    for launch in (request, request.get("first")):
+        if not isinstance(launch, dict):
+            continue
+        launch.pop("allow_root", None)
+        for key in ("prolog", "epilog"):
+            path = launch.get(key) or PROGRAMS
+            if not str(path).startswith(PROGRAMS) or ".." in str(path).split("/"):
+                host = os.uname().nodename
+                said = "The agents of %s are kept to jobs: their %s lies in %s, unlike %.200s."
+                raise SpoolError("not-permitted", said % (host, key, PROGRAMS, path))
 
 
 def checked_launch(request):

@@ -353,6 +353,22 @@ def test_an_agent_for_jobs_only_takes_no_steps_and_no_job_of_root(start: Start) 
     assert refused["code"] == "root-refused"
     assert agent.launch(SH + "id -un\n")["ok"]
     assert agent.event("exit", job=1)["code"] == 0
+    of_root = dict(launch_request(SH + "id\n", 2, user="root", allow_root=True), not_after_us=1 << 62)
+    asked = {"job": 2, "attempt": 1, "first": of_root, "followers": [], "within_us": 10**9}
+    assert agent.ask("slice", **asked)["code"] == "root-refused"
+
+
+@pytest.mark.parametrize("path", ["/tmp/x", "/etc/rm/../../tmp/x", "/etc/rmx", ["/etc/rm/x"]])
+@pytest.mark.parametrize("key", ["prolog", "epilog"])
+def test_an_agent_for_jobs_only_runs_no_program_of_the_callers_as_root(
+    start: Start, key: str, path: object
+) -> None:
+    agent = start(options=["--jobs-only"])
+    assert agent.launch(SH + "id\n", **{key: path})["code"] in ("not-permitted", "bad-request")
+    first = dict(launch_request(SH + "id\n", 2, **{key: path}), not_after_us=1 << 62)
+    asked = {"job": 2, "attempt": 1, "first": first, "followers": [], "within_us": 10**9}
+    assert agent.ask("slice", **asked)["code"] in ("not-permitted", "bad-request")
+    assert agent.tasks() == []
 
 
 def test_the_first_host_chooses_a_port_that_nobody_can_guess_or_has(agent: Agent) -> None:
